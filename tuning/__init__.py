@@ -1,0 +1,1 @@
+"""Tasks, measurement, search, database and benchmark for scatter."""

@@ -1,0 +1,39 @@
+"""Scatter for Apache TVM: several implementations under one op strategy, chosen by measurement.
+
+Importing this package installs it: after ``import tvm_scatter`` a plain ``tvm.compile`` uses the
+strategy for ``relax.scatter_elements``, ``relax.scatter_nd`` and ``relax.index_put`` on ``llvm`` and
+``cuda``, and TVM's importers accept PyTorch's and ONNX's scatter operators.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# In a checkout `strategies` and `tuning` stand beside this folder; in a wheel they are inside it.
+_here = Path(__file__).resolve().parent
+if not (_here / "strategies").is_dir():
+    __path__.append(str(_here.parent))
+
+from .errors import ScatterError  # noqa: E402
+from .install import install, is_installed, uninstall  # noqa: E402
+from .options import current_options, options  # noqa: E402
+from .problem import ScatterProblem  # noqa: E402
+from .strategy import Implementation, OpStrategy, Selection, strategy_for  # noqa: E402
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Implementation",
+    "OpStrategy",
+    "ScatterError",
+    "ScatterProblem",
+    "Selection",
+    "current_options",
+    "install",
+    "is_installed",
+    "options",
+    "strategy_for",
+    "uninstall",
+]
+
+install()

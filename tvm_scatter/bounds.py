@@ -1,0 +1,225 @@
+"""The ``raise`` policy: every index is checked before anything is written.
+
+The check is a call of its own in front of the scatter, so that no implementation needs to know how
+to report. It hands the scatter a token, which keeps the order where only data flow orders calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from .emission import PRIM_FUNC_ATTRS, Parameters
+from .host_text import raise_error
+from .lower import IndexCheck, Lowered
+from .sizes import at_least, at_most, ceil_div
+
+#: Entries of a check's result: the first bad entry's flat position in its index tensor, which
+#: component it addresses, the index itself and the extent it exceeds. The position is -1 if all are
+#: good.
+STATUS = ("position", "component", "index", "extent")
+_HOST_CHUNKS = 64
+_HOST_CHUNK = 16384
+
+
+@dataclass(frozen=True)
+class CheckOperands:
+    """What a bounds check works on.
+
+    Attributes
+    ----------
+    check : IndexCheck
+        What is checked.
+    indices : list of buffer
+        Flat index tensors.
+    lengths : list
+        Their numbers of elements.
+    extents : list
+        The extent that each component addresses.
+    status : buffer
+        int64, entries as in :data:`STATUS`.
+    """
+
+    check: IndexCheck
+    indices: Sequence[Any]
+    lengths: Sequence[Any]
+    extents: Sequence[Any]
+    status: Any
+
+    @property
+    def components(self) -> list[tuple[int, int, int]]:
+        """For each component: its index buffer, and the stride and offset of its entries there."""
+        count = len(self.extents)
+        if self.check.interleaved:
+            return [(0, count, j) for j in range(count)]
+        return [(j, 1, 0) for j in range(count)]
+
+
+DeviceCheck = Callable[[CheckOperands], None]
+
+
+def check_call(
+    bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck | None
+) -> relax.Expr:
+    """Emit the check; the result is the token for the scatter.
+
+    Parameters
+    ----------
+    device_check : callable, optional
+        Adds the statements that fill the status on a device; without it the check runs on the host.
+    """
+    arguments = [lowered.data, *lowered.check.indices]
+    status_type = relax.TensorType((len(STATUS),), "int64")
+    on_host = device_check is None
+    func = _check_func(lowered, device_check or _host_check, raise_here=on_host)
+    status = bb.emit(relax.op.call_tir(bb.add_func(func, "check_indices"), arguments, status_type))
+    if on_host:
+        return status
+    cpu, first = relax.PrimValue(1), relax.PrimValue(0)
+    status = bb.emit(
+        relax.op.call_pure_packed(
+            "vm.builtin.to_device", status, cpu, first, ty_args=status_type
+        )
+    )
+    raise_func = bb.add_func(_raise_func(lowered), "raise_if_bad_index")
+    return bb.emit(relax.op.call_tir_inplace(raise_func, [status], 0, status_type))
+
+
+def _check_func(lowered: Lowered, body: DeviceCheck, raise_here: bool) -> tirx.PrimFunc:
+    check = lowered.check
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_name("check_indices")
+            T.func_attr(PRIM_FUNC_ATTRS)
+            parameters = Parameters()
+            # The data is passed only for its shape: the extents are read off it.
+            parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)
+            for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
+                parameters.add(f"index{i}", shape, dtype)
+            parameters.add("status", (len(STATUS),), "int64")
+            _, *indices, status = parameters.buffers()
+            operands = CheckOperands(
+                check=check,
+                indices=indices,
+                lengths=[parameters.size(shape) for shape in check.shapes],
+                extents=[parameters.size((dim,)) for dim in check.extents],
+                status=status,
+            )
+            with T.sblock("root"):
+                T.reads()
+                T.writes()
+                body(operands)
+                if raise_here:
+                    _emit_raise(lowered, status)
+    return builder.get()
+
+
+def _raise_func(lowered: Lowered) -> tirx.PrimFunc:
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_name("raise_if_bad_index")
+            T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
+            parameters = Parameters()
+            parameters.add("status", (len(STATUS),), "int64")
+            (status,) = parameters.buffers()
+            with T.sblock("root"):
+                T.reads()
+                T.writes()
+                _emit_raise(lowered, status)
+    return builder.get()
+
+
+def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
+    """Whether an int64 index lies outside the extent."""
+    lowest = 0 - extent if wrap_negative else 0
+    return tirx.any(index < lowest, index >= extent)
+
+
+def _host_check(operands: CheckOperands) -> None:
+    """Fill the status: parallel over chunks, each stops at nothing and keeps its first bad entry."""
+    status = operands.status
+    T.buffer_store(status, tirx.IntImm("int64", -1), [0])
+    for component in range(len(operands.components) - 1, -1, -1):
+        which, stride, offset = operands.components[component]
+        index, extent = operands.indices[which], operands.extents[component]
+        entries = operands.lengths[which] // stride
+        chunks = at_most(at_least(ceil_div(entries, _HOST_CHUNK), 1), _HOST_CHUNKS)
+        chunk = ceil_div(entries, chunks)
+        first_bad = T.alloc_buffer((_HOST_CHUNKS,), "int64", scope="global")
+
+        def scan(c: Any) -> None:
+            T.buffer_store(first_bad, entries, [c])
+            with T.serial(chunk) as j:
+                at = chunk * c + j
+                with T.If(at < entries):
+                    with T.Then():
+                        value = tirx.Cast("int64", index[at * stride + offset])
+                        with T.If(is_bad(value, extent, operands.check.wrap_negative)):
+                            with T.Then():
+                                T.buffer_store(
+                                    first_bad, tirx.min(first_bad[c], tirx.Cast("int64", at)), [c]
+                                )
+
+        if isinstance(chunks, int) and chunks == 1:
+            with T.serial(1) as c:
+                scan(c)
+        else:
+            with T.parallel(chunks) as c:
+                scan(c)
+        with T.serial(chunks) as c:
+            at = tirx.Cast("int64", first_bad[c])
+            with T.If(tirx.all(at < entries, tirx.any(status[0] < 0, at < status[0]))):
+                with T.Then():
+                    T.buffer_store(status, at, [0])
+                    T.buffer_store(status, tirx.IntImm("int64", component), [1])
+                    value = tirx.Cast("int64", index[at * stride + offset])
+                    T.buffer_store(status, value, [2])
+                    T.buffer_store(status, tirx.Cast("int64", extent), [3])
+
+
+def _emit_raise(lowered: Lowered, status: Any) -> None:
+    check = lowered.check
+    lowest = ["[-", status[3], ", "] if check.wrap_negative else ["[0, "]
+    with T.If(status[0] >= 0):
+        with T.Then():
+            raise_error(
+                "IndexError",
+                [
+                    f"{lowered.signature.operator}: index ",
+                    status[2],
+                    *_position(check, status),
+                    " is out of bounds for an axis of extent ",
+                    status[3],
+                    "; it must be in ",
+                    *lowest,
+                    status[3] - 1,
+                    "].",
+                ],
+            )
+
+
+def _position(check: IndexCheck, status: Any) -> list[Any]:
+    """Where the bad index stands: coordinates if the shapes are known and equal, else flat."""
+    shapes = {shape[:-1] if check.interleaved else shape for shape in check.shapes}
+    shape = shapes.pop()
+    parts: list[Any] = [" at "]
+    if shapes or not all(isinstance(dim, int) for dim in shape):
+        parts += ["flat position ", status[0]]
+    else:
+        parts.append("position (")
+        stride = 1
+        coordinates: list[Any] = []
+        for dim in reversed(shape):
+            coordinates.insert(0, status[0] // stride % max(int(dim), 1))
+            stride *= max(int(dim), 1)
+        for coordinate in coordinates:
+            parts += [coordinate, ", "]
+        parts[-1:] = [")"] if coordinates else ["position ()"]
+    if len(check.extents) > 1:
+        parts += [" of component ", status[1]]
+    return parts

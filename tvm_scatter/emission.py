@@ -1,0 +1,226 @@
+"""From a selection to a PrimFunc: the frame that every implementation's statements go into."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from .defaults import compare
+from .extent import Extent
+from .problem import ScatterProblem
+from .sizes import Sizes, at_least
+from .strategy import Branch, Selection
+
+Dim = int | str
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The shapes in which a call passes the operands of a problem.
+
+    Parameters
+    ----------
+    operator : str
+        The operator's name, for error messages.
+    data, updates : tuple of (int or str)
+        Shapes; a ``str`` names a symbolic size of the problem.
+    indices : tuple of tuple of (int or str)
+        One shape for each index tensor.
+    """
+
+    operator: str
+    data: tuple[Dim, ...]
+    indices: tuple[tuple[Dim, ...], ...]
+    updates: tuple[Dim, ...]
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the symbolic sizes, sorted."""
+        shapes = (self.data, self.updates, *self.indices)
+        return tuple(sorted({dim for shape in shapes for dim in shape if isinstance(dim, str)}))
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What an implementation's :meth:`~tvm_scatter.strategy.Implementation.emit` works on.
+
+    Attributes
+    ----------
+    problem : ScatterProblem
+        The problem.
+    signature : Signature
+        The shapes behind the buffers.
+    target : tvm.target.Target
+        What the code is for.
+    data : buffer or None
+        The input; ``None`` where the problem is in place and ``out`` holds the data already.
+    indices : list of buffer
+        One for each component, or one for all if the problem is interleaved.
+    updates, out : buffer
+        The updates and the result. All buffers are one-dimensional, compact and row-major.
+    workspace : buffer or None
+        ``uint8`` scratch memory of the size that the implementation asked for.
+    sizes : Sizes
+        Numbers, or int64 expressions for symbolic sizes.
+    """
+
+    problem: ScatterProblem
+    signature: Signature
+    target: Any
+    data: Any
+    indices: Sequence[Any]
+    updates: Any
+    out: Any
+    workspace: Any
+    sizes: Sizes
+
+
+#: Opaque, so that FuseTIR leaves the function alone, and scheduled, so that dlight does.
+PRIM_FUNC_ATTRS = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
+
+
+def build_prim_func(
+    problem: ScatterProblem,
+    signature: Signature,
+    selection: Selection,
+    target: Any,
+    with_token: bool = False,
+) -> tirx.PrimFunc:
+    """Build the function that computes a problem by the selected implementations.
+
+    Parameters
+    ----------
+    with_token : bool
+        Whether the function takes one more, unused argument in front of the output, so that a
+        check can be ordered before it.
+
+    Returns
+    -------
+    func : tvm.tirx.PrimFunc
+        Takes data, indices, updates, [token], out, [workspace]; where the problem is in place, data
+        is the output.
+    """
+    workspace_bytes = workspace_size(problem, selection, {name: 1 for name in problem.symbols})
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_name(function_name(problem, selection))
+            T.func_attr(PRIM_FUNC_ATTRS)
+            parameters = Parameters()
+            parameters.add("data", signature.data, problem.data_dtype)
+            for i, shape in enumerate(signature.indices):
+                parameters.add(f"index{i}", shape, problem.index_dtype)
+            parameters.add("updates", signature.updates, problem.data_dtype)
+            if with_token:
+                T.arg("token", T.handle())
+            if not problem.in_place:
+                parameters.add("out", signature.data, problem.data_dtype)
+            if workspace_bytes is not None:
+                size = workspace_bytes if problem.is_static else "workspace_bytes"
+                parameters.add("workspace", (size,), "uint8")
+            buffers = parameters.buffers()
+            workspace = buffers.pop() if workspace_bytes is not None else None
+            out = buffers[0] if problem.in_place else buffers.pop()
+            data, *indices, updates = buffers
+            operands = Operands(
+                problem=problem,
+                signature=signature,
+                target=target,
+                data=None if problem.in_place else data,
+                indices=indices,
+                updates=updates,
+                out=out,
+                workspace=workspace,
+                sizes=Sizes.of(problem, parameters.symbols),
+            )
+            with T.sblock("root"):
+                T.reads()
+                T.writes()
+                _emit_branches(operands, list(selection.branches))
+    return builder.get()
+
+
+class Parameters:
+    """The buffer parameters of a PrimFunc under construction, and the symbolic sizes they bind."""
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, Any] = {}
+        self._declared: list[tuple[Any, tuple[Dim, ...], str]] = []
+
+    def add(self, name: str, shape: Sequence[Dim], dtype: str) -> None:
+        """Declare the next parameter."""
+        for dim in shape:
+            if isinstance(dim, str) and dim not in self.symbols:
+                self.symbols[dim] = tirx.Var(dim, "int64")
+        self._declared.append((T.arg(name, T.handle()), tuple(shape), dtype))
+
+    def size(self, shape: Sequence[Dim]) -> Any:
+        """The number of elements of a shape: an ``int`` or an int64 expression."""
+        return Extent.product(shape).value(self.symbols)
+
+    def buffers(self) -> list[Any]:
+        """The parameters as one-dimensional buffers, once all are declared."""
+        matched = [
+            T.match_buffer(
+                handle,
+                tuple(self.symbols[dim] if isinstance(dim, str) else dim for dim in shape),
+                dtype,
+            )
+            for handle, shape, dtype in self._declared
+        ]
+        return [
+            T.decl_buffer((self.size(shape),), dtype, data=buffer.data)
+            for buffer, (_, shape, dtype) in zip(matched, self._declared, strict=True)
+        ]
+
+
+def _emit_branches(operands: Operands, branches: list[Branch]) -> None:
+    first, rest = branches[0], branches[1:]
+    if not rest:
+        first.implementation.emit(operands, first.config)
+        return
+    condition = tirx.const(True, "bool")
+    for name, comparison, value in first.conditions:
+        size = getattr(operands.sizes, name)
+        condition = tirx.all(condition, compare(size, comparison, tirx.IntImm("int64", value)))
+    guard = first.implementation.guard(operands.problem, operands.sizes, operands.target)
+    if guard is not True:
+        condition = tirx.all(condition, guard)
+    with T.If(condition):
+        with T.Then():
+            first.implementation.emit(operands, first.config)
+        with T.Else():
+            _emit_branches(operands, rest)
+
+
+def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[str, Any]) -> Any:
+    """Bytes of workspace that the selection needs, or ``None`` if it needs none.
+
+    Whether any is needed does not depend on the values of the symbols.
+    """
+    sizes = Sizes.of(problem, symbols)
+    result: Any = None
+    for branch in selection.branches:
+        size = branch.implementation.workspace(problem, sizes, branch.config)
+        if isinstance(size, int) and size == 0:
+            continue
+        if result is None:
+            result = size
+        elif isinstance(result, int) and isinstance(size, int):
+            result = max(result, size)
+        else:
+            result = tirx.max(result, size)
+    return None if result is None else at_least(result, 16)
+
+
+def function_name(problem: ScatterProblem, selection: Selection) -> str:
+    """A name that says what the function does, for profilers and for people."""
+    names = "_or_".join(
+        dict.fromkeys(branch.implementation.name for branch in selection.branches)
+    )
+    return re.sub(r"\W", "_", f"scatter_{problem.reduction}_{names}")

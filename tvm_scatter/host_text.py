@@ -1,0 +1,75 @@
+"""Error messages with run-time numbers, raised from compiled host code without any Python.
+
+TVM's own assertions carry fixed text only. Here the text is put together in a stack buffer with C's
+``strcat`` and handed to the FFI as the error that is being raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+_TEXT_BYTES = 512
+_DIGIT_BYTES = 24
+
+
+def raise_error(kind: str, parts: Sequence[Any]) -> None:
+    """Add statements that raise an error and leave the function.
+
+    Parameters
+    ----------
+    kind : str
+        The name of a Python exception class, such as ``"IndexError"``.
+    parts : sequence of str or int64 expression
+        What the message is put together from.
+    """
+    text = T.alloc_buffer((_TEXT_BYTES,), "uint8", scope="local")
+    digits = T.alloc_buffer((_DIGIT_BYTES,), "uint8", scope="local")
+    T.buffer_store(text, tirx.IntImm("uint8", 0), [0])
+    for part in parts:
+        if isinstance(part, str):
+            _append(text, part)
+        else:
+            _write_decimal(digits, part)
+            _append(text, _first_digit(digits))
+    T.evaluate(
+        T.call_extern("void", "TVMFFIErrorSetRaisedFromCStr", kind, text.data)
+    )
+    # An error that is set is raised by a callee that reports failure. Any C function whose result
+    # is not zero will do; a process id never is.
+    T.evaluate(T.call_cpacked("getpid"))
+
+
+def _append(text: Any, more: Any) -> None:
+    T.evaluate(T.call_extern("handle", "strcat", text.data, more))
+
+
+def _write_decimal(digits: Any, value: Any) -> None:
+    """Write ``value`` right-aligned; the first entry holds the position of the first character."""
+    value = tirx.Cast("int64", value) if not isinstance(value, int) else tirx.IntImm("int64", value)
+    rest = T.alloc_buffer((1,), "uint64", scope="local")
+    zero, ten = tirx.const(0, "uint64"), tirx.const(10, "uint64")
+    at = T.alloc_buffer((1,), "int32", scope="local")
+    unsigned = tirx.Cast("uint64", value)
+    T.buffer_store(rest, tirx.Select(value < 0, zero - unsigned, unsigned), [0])
+    T.buffer_store(at, tirx.IntImm("int32", _DIGIT_BYTES - 1), [0])
+    T.buffer_store(digits, tirx.IntImm("uint8", 0), [_DIGIT_BYTES - 1])
+    with T.serial(20):
+        with T.If(tirx.any(rest[0] > zero, at[0] == _DIGIT_BYTES - 1)):
+            with T.Then():
+                T.buffer_store(at, at[0] - 1, [0])
+                digit = tirx.Cast("uint8", rest[0] % ten) + tirx.IntImm("uint8", ord("0"))
+                T.buffer_store(digits, digit, [at[0]])
+                T.buffer_store(rest, rest[0] // ten, [0])
+    with T.If(value < 0):
+        with T.Then():
+            T.buffer_store(at, at[0] - 1, [0])
+            T.buffer_store(digits, tirx.IntImm("uint8", ord("-")), [at[0]])
+    T.buffer_store(digits, tirx.Cast("uint8", at[0]), [0])
+
+
+def _first_digit(digits: Any) -> Any:
+    return T.address_of(digits[tirx.Cast("int32", digits[0])])

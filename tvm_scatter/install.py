@@ -1,0 +1,32 @@
+"""Installing into TVM and taking out again: the one place that joins core and implementations."""
+
+from __future__ import annotations
+
+from . import legalize, ops
+
+_installed = False
+
+
+def install() -> None:
+    """Put the strategy into TVM. Called at import; calling it again changes nothing."""
+    global _installed
+    from tvm_scatter.strategies import register_strategies
+
+    register_strategies()
+    ops.register()
+    legalize.install_legalizations()
+    _installed = True
+
+
+def uninstall() -> None:
+    """Give TVM's own operators, pipelines and importers back; :func:`install` undoes it."""
+    global _installed
+    if not _installed:
+        return
+    legalize.uninstall_legalizations()
+    _installed = False
+
+
+def is_installed() -> bool:
+    """Whether the strategy is in force."""
+    return _installed

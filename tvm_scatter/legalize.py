@@ -1,0 +1,115 @@
+"""FLegalize for the scatter operators, and what installs and removes it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Op
+from tvm.target import Target
+
+from .bounds import check_call
+from .emission import build_prim_func, workspace_size
+from .errors import ScatterError
+from .lower import Lowered, lower
+from .ops import INDEX_PUT, SCATTER_ELEMENTS
+from .options import current_options
+from .strategy import OpStrategy, strategy_for
+
+STOCK_OPERATORS = ("relax.scatter_elements", "relax.scatter_nd", "relax.index_put")
+OUR_OPERATORS = (SCATTER_ELEMENTS, INDEX_PUT)
+_LEVEL = 11
+_STOCK_LEVEL = 10
+_stock: dict[str, Any] = {}
+
+
+def target_of(call: relax.Call) -> Target | None:
+    """The target a call is compiled for: its data's device annotation, else the current target."""
+    vdevice = getattr(call.args[0].ty, "vdevice", None)
+    if vdevice is not None and vdevice.target is not None:
+        return vdevice.target
+    return Target.current(allow_none=True)
+
+
+def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Replace a scatter operator by the implementation that the strategy selects.
+
+    TVM's own legalization is used where the strategy is switched off and for targets without one.
+
+    Raises
+    ------
+    ScatterError
+        For bad operands, and for an operator of this package on a target without a strategy.
+    """
+    name = call.op.name
+    options = current_options()
+    target = target_of(call)
+    kind = "llvm" if target is None else target.kind.name
+    strategy = strategy_for(kind)
+    if name in STOCK_OPERATORS and (strategy is None or not options.enabled):
+        return _stock[name](bb, call)
+    if strategy is None:
+        raise ScatterError(
+            f"{name}: no implementation for target {kind!r}; compile for llvm or cuda, or write the "
+            f"model with TVM's own operators."
+        )
+    lowered = lower(bb, call, options, kind)
+    return emit_call(bb, lowered, strategy, target or Target("llvm"))
+
+
+def emit_call(
+    bb: relax.BlockBuilder, lowered: Lowered, strategy: OpStrategy, target: Target
+) -> relax.Expr:
+    """Emit the selected implementation of a lowered call; the result is the new tensor."""
+    problem = lowered.problem
+    if problem.update_size.constant == 0 or problem.data_size.constant == 0:
+        return lowered.data
+    selection = strategy.select(problem, target)
+    arguments = [lowered.data, *lowered.indices, lowered.updates]
+    checked = problem.bounds == "raise"
+    if checked:
+        arguments.append(check_call(bb, lowered, strategy.device_check))
+    func = build_prim_func(problem, lowered.signature, selection, target, with_token=checked)
+    out_type = relax.TensorType(lowered.data.ty.shape, problem.data_dtype)
+    workspace = workspace_size(problem, selection, lowered.symbols)
+    global_var = bb.add_func(func, str(func.attrs["global_symbol"]))
+    types: Any = [out_type]
+    if workspace is not None:
+        types.append(relax.TensorType((workspace,), "uint8"))
+    if problem.in_place:
+        types_out = types if len(types) > 1 else types[0]
+        places = [0] + [-1] * (len(types) - 1)
+        call = relax.op.call_tir_inplace(global_var, arguments, places, types_out)
+    else:
+        call = relax.op.call_tir(global_var, arguments, types if len(types) > 1 else types[0])
+    if len(types) == 1:
+        return call
+    return relax.TupleGetItem(bb.emit(call), 0)
+
+
+def install_legalizations() -> None:
+    """Put the strategy in front of TVM's legalization; harmless when it is there already."""
+    for name in (*STOCK_OPERATORS, *OUR_OPERATORS):
+        op = Op.get(name)
+        current = op.get_attr("FLegalize")
+        if name in STOCK_OPERATORS and name not in _stock:
+            # After a reload of this package the function in force is an older copy of ours.
+            _stock[name] = getattr(tvm, "_tvm_scatter_stock_legalize", {}).get(name, current)
+        if current is not None:
+            op.reset_attr("FLegalize")
+        tvm.ir.register_op_attr(name, "FLegalize", legalize, level=_LEVEL)
+    tvm._tvm_scatter_stock_legalize = dict(_stock)
+
+
+def uninstall_legalizations() -> None:
+    """Give TVM's own operators back to TVM. The operators of this package stay usable."""
+    for name in STOCK_OPERATORS:
+        if name not in _stock:
+            continue
+        op = Op.get(name)
+        op.reset_attr("FLegalize")
+        tvm.ir.register_op_attr(name, "FLegalize", _stock[name], level=_STOCK_LEVEL)
+    if hasattr(tvm, "_tvm_scatter_stock_legalize"):
+        del tvm._tvm_scatter_stock_legalize
+    _stock.clear()

@@ -1,0 +1,466 @@
+"""From a Relax call to a ScatterProblem: the only place that knows the operators' conventions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx, topi
+
+from .emission import Signature
+from .errors import ScatterError
+from .extent import Extent
+from .ops import INDEX_PUT, SCATTER_ELEMENTS
+from .options import Options
+from .problem import ScatterProblem
+from .reductions import canonical_reduction, check_dtypes
+from .shapes import Dim, SymbolTable, broadcast, expressions
+
+
+@dataclass(frozen=True)
+class IndexCheck:
+    """Index tensors to be checked against extents before anything is written.
+
+    Attributes
+    ----------
+    indices : list of relax.Expr
+        As the operator was given them.
+    shapes : tuple
+        Their shapes.
+    extents : tuple of Dim
+        The extent that each component addresses.
+    interleaved : bool
+        Whether the last axis of the single index tensor runs over the components.
+    """
+
+    indices: Sequence[Any]
+    shapes: tuple[tuple[Dim, ...], ...]
+    extents: tuple[Dim, ...]
+    interleaved: bool
+    wrap_negative: bool
+    index_dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A call in the form in which it is selected and emitted.
+
+    ``data``, ``indices`` and ``updates`` are the Relax expressions behind ``signature``;
+    ``symbols`` gives the expression behind each symbolic size.
+    """
+
+    problem: ScatterProblem
+    signature: Signature
+    data: Any
+    indices: Sequence[Any]
+    updates: Any
+    check: IndexCheck
+    symbols: dict[str, Any]
+
+
+def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kind: str) -> Lowered:
+    """Lower a call of any scatter operator.
+
+    Auxiliary tensors (a broadcast of small indices, an index linearised because its box is smaller
+    than the data) are emitted through ``bb``.
+
+    Raises
+    ------
+    ScatterError
+        If shapes, types, axis or reduction do not fit each other.
+    """
+    name = call.op.name
+    lowering = _Lowering(bb, name.removeprefix("relax.").removeprefix("tvm_scatter."), call, options, target_kind)
+    if name == "relax.scatter_elements":
+        return lowering.elements(int(call.attrs.axis), wrap_negative=True)
+    if name == SCATTER_ELEMENTS:
+        return lowering.elements(int(call.attrs["axis"]), wrap_negative=bool(call.attrs["wrap_negative"]))
+    if name == "relax.scatter_nd":
+        return lowering.nd()
+    if name == "relax.index_put":
+        return lowering.put(None, "add" if call.attrs.accumulate else "update", True)
+    if name == INDEX_PUT:
+        axes = [int(axis) for axis in call.attrs["axes"]]
+        return lowering.put(axes, str(call.attrs["reduction"]), bool(call.attrs["wrap_negative"]))
+    raise ScatterError(f"{name} is no scatter operator.")
+
+
+class _Lowering:
+    def __init__(
+        self,
+        bb: relax.BlockBuilder,
+        operator: str,
+        call: relax.Call,
+        options: Options,
+        target_kind: str,
+    ) -> None:
+        self.bb = bb
+        self.operator = operator
+        self.options = options
+        self.bounds = options.bounds_for(target_kind)
+        self.attrs = call.attrs
+        self.data, self.index, self.updates = call.args
+        self.symbols = SymbolTable()
+        self.data_dtype = _dtype(self.data)
+
+    def shape(self, tensor: Any) -> tuple[Dim, ...]:
+        return self.symbols.shape(self.operator, tensor)
+
+    def attr(self, name: str, default: Any) -> Any:
+        try:
+            return self.attrs[name]
+        except (KeyError, TypeError, AttributeError):
+            return default
+
+    def problem(self, **fields: Any) -> ScatterProblem:
+        # An axis of one position varies over nothing: one spelling, so that equal problems are equal.
+        for axis in ("batch", "count", "slice"):
+            if fields[axis].is_one:
+                fields[f"update_{axis}"] = True
+                if axis != "count":
+                    fields[f"index_{axis}"] = False
+        return ScatterProblem(
+            data_dtype=self.data_dtype,
+            include_self=bool(self.attr("include_self", True)),
+            unique=bool(self.attr("unique", False)),
+            deterministic=self.options.deterministic,
+            bounds=self.bounds,
+            **fields,
+        )
+
+    # Operators
+
+    def elements(self, axis: int, wrap_negative: bool) -> Lowered:
+        """One index for each update element: scatter_elements, PyTorch's scatter family."""
+        reduction = canonical_reduction(str(self.attrs["reduction"]) if self.operator_is_ours else str(self.attrs.reduction), self.operator)
+        check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
+        data, index, updates = map(self.shape, (self.data, self.index, self.updates))
+        data_box, index_box = data or (1,), index or (1,)
+        axis = self._axis(axis, len(data_box))
+        if len(index_box) != len(data_box):
+            raise ScatterError(
+                f"{self.operator}: index of shape {index} must have the rank of data of shape {data}."
+            )
+        scalar = not updates
+        update_box = index_box if scalar else updates
+        self._check_box(axis, data_box, index_box, update_box)
+        check = self._check([self.index], (data_box[axis],), False, wrap_negative)
+        whole = all(
+            d == axis or _equal(data_box[d], index_box[d]) for d in range(len(data_box))
+        ) and all(_equal(index_box[d], update_box[d]) for d in range(1, len(data_box)))
+        if not whole:
+            return self._linear(
+                self._linear_elements(data_box, index_box, axis, wrap_negative),
+                self.updates if scalar else self._crop(index_box),
+                reduction,
+                check,
+                scalar,
+            )
+        problem = self.problem(
+            batch=Extent.product(index_box[:axis]),
+            extents=(Extent.product(data_box[axis : axis + 1]),),
+            slice=Extent.product(index_box[axis + 1 :]),
+            count=Extent.product(index_box[axis : axis + 1]),
+            index_dtype=_dtype(self.index),
+            reduction=reduction,
+            index_batch=True,
+            index_slice=True,
+            update_batch=not scalar,
+            update_count=not scalar,
+            update_slice=not scalar,
+            wrap_negative=wrap_negative,
+        )
+        return self._lowered(problem, [self.index], self.updates, check)
+
+    def nd(self) -> Lowered:
+        """One tuple of indices for each update row: scatter_nd."""
+        reduction = canonical_reduction(str(self.attrs.reduction), self.operator)
+        check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
+        data, index, updates = map(self.shape, (self.data, self.index, self.updates))
+        if not index or not isinstance(index[-1], int) or not 1 <= index[-1] <= len(data):
+            raise ScatterError(
+                f"{self.operator}: the last dimension of indices of shape {index} must be a static "
+                f"number from 1 to the rank of data of shape {data}."
+            )
+        components = index[-1]
+        expected = index[:-1] + data[components:]
+        if not _all_equal(updates, expected):
+            raise ScatterError(
+                f"{self.operator}: updates of shape {updates} must have shape {expected} for data of "
+                f"shape {data} and indices of shape {index}."
+            )
+        problem = self.problem(
+            batch=Extent(),
+            extents=tuple(Extent.product([dim]) for dim in data[:components]),
+            slice=Extent.product(data[components:]),
+            count=Extent.product(index[:-1]),
+            index_dtype=_dtype(self.index),
+            reduction=reduction,
+            interleaved=True,
+        )
+        check = self._check([self.index], data[:components], True, True)
+        return self._lowered(problem, [self.index], self.updates, check)
+
+    def put(self, axes: list[int] | None, reduction: str, wrap_negative: bool) -> Lowered:
+        """One index tensor for each of some axes: index_put, index_add and their kin."""
+        indices = list(self.index.fields) if isinstance(self.index, relax.Tuple) else self._fields()
+        data, updates = self.shape(self.data), self.shape(self.updates)
+        axes = list(range(len(indices))) if axes is None else axes
+        if not indices or len(axes) != len(indices) or len(indices) > len(data):
+            raise ScatterError(
+                f"{self.operator}: {len(indices)} index tensors do not fit data of shape {data}."
+            )
+        for index in indices:
+            check_dtypes(self.operator, self.data_dtype, _dtype(index), _dtype(self.updates))
+        extents = tuple(data[axis] for axis in axes)
+        check = self._check(indices, extents, False, wrap_negative)
+        indices = self._same_dtype(indices)
+        common = broadcast(self.operator, [self.shape(index) for index in indices])
+        adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+        first, last = axes[0], axes[-1] + 1
+        rest = [dim for axis, dim in enumerate(data) if axis not in axes]
+        result = data[:first] + common + data[last:] if adjacent else common + tuple(rest)
+        if not _all_equal(broadcast(self.operator, [updates, result]), result):
+            raise ScatterError(
+                f"{self.operator}: values of shape {updates} do not broadcast to {result}, the shape "
+                f"that the indices select from data of shape {data}."
+            )
+        if not adjacent:
+            linear = self._linear_put(data, axes, indices, common, rest, wrap_negative)
+            values, scalar = (self.updates, True) if not updates else (self._expand(self.updates, result), False)
+            return self._linear(linear, values, reduction, check, scalar)
+        groups = (data[:first], common, data[last:])
+        flags = _broadcast_flags(updates, groups)
+        values = self.updates if flags else self._expand(self.updates, result)
+        varies = flags or (True, True, True)
+        indices = [
+            index if _all_equal(self.shape(index), common) else self._expand(index, common)
+            for index in indices
+        ]
+        problem = self.problem(
+            batch=Extent.product(data[:first]),
+            extents=tuple(Extent.product([dim]) for dim in extents),
+            slice=Extent.product(data[last:]),
+            count=Extent.product(common),
+            index_dtype=_dtype(indices[0]),
+            reduction=reduction,
+            update_batch=varies[0],
+            update_count=varies[1],
+            update_slice=varies[2],
+            wrap_negative=wrap_negative,
+        )
+        return self._lowered(problem, indices, values, check)
+
+    # Parts
+
+    @property
+    def operator_is_ours(self) -> bool:
+        return isinstance(self.attrs, tvm.ir.DictAttrs)
+
+    def _fields(self) -> list[Any]:
+        if isinstance(self.index.ty, relax.TupleType):
+            return [
+                self.bb.emit(relax.TupleGetItem(self.index, i))
+                for i in range(len(self.index.ty.fields))
+            ]
+        return [self.index]
+
+    def _axis(self, axis: int, rank: int) -> int:
+        if not -rank <= axis < rank:
+            raise ScatterError(
+                f"{self.operator}: axis {axis} is out of range for data of rank {rank}; it must be "
+                f"in [{-rank}, {rank - 1}]."
+            )
+        return axis % rank
+
+    def _check_box(
+        self, axis: int, data: Sequence[Dim], index: Sequence[Dim], updates: Sequence[Dim]
+    ) -> None:
+        if len(updates) != len(index):
+            raise ScatterError(
+                f"{self.operator}: updates of shape {tuple(updates)} must have the rank of index of "
+                f"shape {tuple(index)}."
+            )
+        for d, (whole, box, source) in enumerate(zip(data, index, updates, strict=True)):
+            if _exceeds(box, source):
+                raise ScatterError(
+                    f"{self.operator}: index of shape {tuple(index)} is larger than updates of shape "
+                    f"{tuple(updates)} in dimension {d}."
+                )
+            if d != axis and _exceeds(box, whole):
+                raise ScatterError(
+                    f"{self.operator}: index of shape {tuple(index)} is larger than data of shape "
+                    f"{tuple(data)} in dimension {d}, which is not the scatter axis {axis}."
+                )
+
+    def _check(
+        self, indices: Sequence[Any], extents: Sequence[Dim], interleaved: bool, wrap: bool
+    ) -> IndexCheck:
+        return IndexCheck(
+            indices=list(indices),
+            shapes=tuple(self.shape(index) for index in indices),
+            extents=tuple(extents),
+            interleaved=interleaved,
+            wrap_negative=wrap,
+            index_dtypes=tuple(_dtype(index) for index in indices),
+        )
+
+    def _lowered(
+        self, problem: ScatterProblem, indices: Sequence[Any], updates: Any, check: IndexCheck
+    ) -> Lowered:
+        signature = Signature(
+            operator=self.operator,
+            data=self.shape(self.data),
+            indices=tuple(self.shape(index) for index in indices),
+            updates=self.shape(updates),
+        )
+        return Lowered(
+            problem, signature, self.data, indices, updates, check, self.symbols.values
+        )
+
+    def _same_dtype(self, indices: Sequence[Any]) -> list[Any]:
+        if len({_dtype(index) for index in indices}) == 1:
+            return list(indices)
+        return [
+            index
+            if _dtype(index) == "int64"
+            else self.bb.emit_te(topi.cast, index, "int64", primfunc_name_hint="cast_index")
+            for index in indices
+        ]
+
+    def _expand(self, tensor: Any, shape: Sequence[Dim]) -> Any:
+        target = expressions(shape, self.symbols.values)
+        return self.bb.emit_te(
+            topi.broadcast_to, tensor, target, primfunc_name_hint="broadcast_to"
+        )
+
+    def _crop(self, box: Sequence[Dim]) -> Any:
+        if _all_equal(self.shape(self.updates), box):
+            return self.updates
+        shape = expressions(box, self.symbols.values)
+
+        def crop(updates: te.Tensor) -> te.Tensor:
+            return te.compute(shape, lambda *at: updates(*at), name="crop")
+
+        return self.bb.emit_te(crop, self.updates, primfunc_name_hint="crop")
+
+    def _linear(
+        self, linear: Any, updates: Any, reduction: str, check: IndexCheck, scalar: bool
+    ) -> Lowered:
+        """A scatter into the flattened data, for what three loops cannot say."""
+        problem = self.problem(
+            batch=Extent(),
+            extents=(Extent.product(self.shape(self.data)),),
+            slice=Extent(),
+            count=Extent.product(self.shape(linear)),
+            index_dtype="int64",
+            reduction=reduction,
+            update_batch=not scalar,
+            update_count=not scalar,
+            update_slice=not scalar,
+            wrap_negative=False,
+        )
+        return self._lowered(problem, [linear], updates, check)
+
+    def _linear_elements(
+        self, data: Sequence[Dim], index: Sequence[Dim], axis: int, wrap: bool
+    ) -> Any:
+        extents = expressions(data, self.symbols.values)
+        box = expressions(index, self.symbols.values)
+
+        def linear_index(source: te.Tensor) -> te.Tensor:
+            def position(*at: Any) -> Any:
+                chosen = source(*at) if len(source.shape) else source()
+                parts = [_wide(i) for i in at]
+                parts[axis] = _normalise(chosen, extents[axis], wrap)
+                return _flatten(parts, extents, valid=_valid(parts[axis], extents[axis]))
+
+            return te.compute(box, position, name="linear_index")
+
+        return self.bb.emit_te(linear_index, self.index, primfunc_name_hint="linear_index")
+
+    def _linear_put(
+        self,
+        data: Sequence[Dim],
+        axes: Sequence[int],
+        indices: Sequence[Any],
+        common: Sequence[Dim],
+        rest: Sequence[Dim],
+        wrap: bool,
+    ) -> Any:
+        extents = expressions(data, self.symbols.values)
+        shape = expressions((*common, *rest), self.symbols.values)
+        expanded = [self._expand(index, common) for index in indices]
+        others = [axis for axis in range(len(data)) if axis not in axes]
+
+        def linear_index(*sources: te.Tensor) -> te.Tensor:
+            def position(*at: Any) -> Any:
+                parts: list[Any] = [None] * len(extents)
+                valid: Any = tirx.const(True, "bool")
+                for axis, source in zip(axes, sources, strict=True):
+                    parts[axis] = _normalise(source(*at[: len(common)]), extents[axis], wrap)
+                    valid = tirx.all(valid, _valid(parts[axis], extents[axis]))
+                for axis, i in zip(others, at[len(common) :], strict=True):
+                    parts[axis] = _wide(i)
+                return _flatten(parts, extents, valid)
+
+            return te.compute(shape, position, name="linear_index")
+
+        return self.bb.emit_te(linear_index, *expanded, primfunc_name_hint="linear_index")
+
+
+def _dtype(tensor: Any) -> str:
+    return str(tensor.ty.dtype)
+
+
+def _equal(left: Dim, right: Dim) -> bool:
+    return left == right
+
+
+def _all_equal(left: Sequence[Dim], right: Sequence[Dim]) -> bool:
+    return tuple(left) == tuple(right)
+
+
+def _exceeds(left: Dim, right: Dim) -> bool:
+    return isinstance(left, int) and isinstance(right, int) and left > right
+
+
+def _broadcast_flags(
+    updates: Sequence[Dim], groups: Sequence[Sequence[Dim]]
+) -> tuple[bool, bool, bool] | None:
+    """Over which of (batch, count, slice) the updates vary; ``None`` if only partly over one."""
+    total = sum(len(group) for group in groups)
+    padded = (1,) * (total - len(updates)) + tuple(updates)
+    flags, start = [], 0
+    for group in groups:
+        part = padded[start : start + len(group)]
+        start += len(group)
+        if part == tuple(group):
+            flags.append(True)
+        elif all(dim == 1 for dim in part):
+            flags.append(False)
+        else:
+            return None
+    return flags[0], flags[1], flags[2]
+
+
+def _wide(value: Any) -> Any:
+    return tirx.Cast("int64", value)
+
+
+def _normalise(index: Any, extent: Any, wrap: bool) -> Any:
+    index = _wide(index)
+    return tirx.Select(index < 0, index + extent, index) if wrap else index
+
+
+def _valid(index: Any, extent: Any) -> Any:
+    return tirx.all(index >= 0, index < extent)
+
+
+def _flatten(parts: Sequence[Any], extents: Sequence[Any], valid: Any) -> Any:
+    offset: Any = tirx.IntImm("int64", 0)
+    for part, extent in zip(parts, extents, strict=True):
+        offset = offset * extent + part
+    return tirx.Select(valid, offset, tirx.IntImm("int64", -1))

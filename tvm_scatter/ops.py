@@ -1,0 +1,157 @@
+"""The Relax operators of this package, for what TVM's own scatter operators cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Op
+
+from .errors import ScatterError
+from .reductions import canonical_reduction
+
+SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
+INDEX_PUT = "relax.tvm_scatter.index_put"
+
+
+def scatter_elements(
+    data: relax.Expr,
+    index: relax.Expr,
+    updates: relax.Expr,
+    axis: int = 0,
+    reduction: str = "update",
+    *,
+    include_self: bool = True,
+    wrap_negative: bool = False,
+    unique: bool = False,
+) -> relax.Expr:
+    """Scatter one update for each element of ``index``: PyTorch's ``scatter`` family.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape D.
+    index : relax.Expr
+        Integers of shape I, of the rank of D; ``I[d] <= D[d]`` for every axis but ``axis``.
+    updates : relax.Expr
+        Shape U of the same rank with ``I[d] <= U[d]`` everywhere, or a 0-d value for all.
+    axis : int
+        The scatter axis.
+    reduction : str
+        ``update``, ``add``, ``mul``, ``min``, ``max``, ``mean`` or a front end's name for one.
+    include_self : bool
+        Whether the value in ``data`` takes part.
+    wrap_negative : bool
+        Whether negative indices count from the end (ONNX) or are out of bounds (PyTorch).
+    unique : bool
+        A promise that no two updates share a destination.
+
+    Returns
+    -------
+    result : relax.Expr
+        A new tensor of the shape and type of ``data``.
+
+    Raises
+    ------
+    ScatterError
+        If shapes, types, axis or reduction do not fit.
+    """
+    rank = max(_rank(data), 1)
+    operator = "scatter_elements"
+    if not -rank <= axis < rank:
+        raise ScatterError(
+            f"{operator}: axis {axis} is out of range for data of rank {_rank(data)}; it must be "
+            f"in [{-rank}, {rank - 1}]."
+        )
+    attrs = tvm.ir.make_node(
+        "ir.DictAttrs",
+        axis=axis % rank,
+        reduction=canonical_reduction(reduction, operator),
+        include_self=bool(include_self),
+        wrap_negative=bool(wrap_negative),
+        unique=bool(unique),
+    )
+    return relax.Call(Op.get(SCATTER_ELEMENTS), [data, index, updates], attrs=attrs)
+
+
+def index_put(
+    data: relax.Expr,
+    indices: Sequence[relax.Expr],
+    values: relax.Expr,
+    axes: Sequence[int] | None = None,
+    reduction: str = "update",
+    *,
+    include_self: bool = True,
+    wrap_negative: bool = True,
+    unique: bool = False,
+) -> relax.Expr:
+    """Write at positions given by one index tensor for each of some axes: NumPy's ``x[i, :, j]``.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape of rank at least 1.
+    indices : sequence of relax.Expr
+        Integer tensors that broadcast against each other to a shape I.
+    values : relax.Expr
+        Broadcasts to the shape of ``data[indices]``: I stands in the place of the indexed axes
+        where these are adjacent, and first where not, as in NumPy.
+    axes : sequence of int, optional
+        The axis of ``data`` that each index tensor addresses; by default the leading ones.
+    reduction, include_self, wrap_negative, unique
+        As in :func:`scatter_elements`.
+
+    Returns
+    -------
+    result : relax.Expr
+        A new tensor of the shape and type of ``data``.
+
+    Raises
+    ------
+    ScatterError
+        If shapes, types, axes or reduction do not fit.
+    """
+    operator = "index_put"
+    rank = _rank(data)
+    axes = list(range(len(indices))) if axes is None else [int(axis) for axis in axes]
+    if not indices or len(axes) != len(indices):
+        raise ScatterError(
+            f"{operator}: {len(indices)} index tensors for {len(axes)} axes; give one for each."
+        )
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise ScatterError(f"{operator}: axis {axis} is out of range for data of rank {rank}.")
+    axes = [axis % rank for axis in axes]
+    if sorted(set(axes)) != axes:
+        raise ScatterError(f"{operator}: axes {axes} must be distinct and ascending.")
+    attrs = tvm.ir.make_node(
+        "ir.DictAttrs",
+        axes=axes,
+        reduction=canonical_reduction(reduction, operator),
+        include_self=bool(include_self),
+        wrap_negative=bool(wrap_negative),
+        unique=bool(unique),
+    )
+    return relax.Call(Op.get(INDEX_PUT), [data, relax.Tuple(list(indices)), values], attrs=attrs)
+
+
+def _rank(data: Any) -> int:
+    rank = data.ty.ndim
+    if rank < 0:
+        raise ScatterError("scatter: the rank of data must be known.")
+    return int(rank)
+
+
+def _infer_type(call: relax.Call, _context: Any) -> Any:
+    return call.args[0].ty
+
+
+def register() -> None:
+    """Register the operators with TVM; harmless when they are there already."""
+    for name in (SCATTER_ELEMENTS, INDEX_PUT):
+        if name in Op.list_op_names():
+            continue
+        tvm.ir.register_op_attr(name, "FPurity", True)
+        tvm.ir.register_op_attr(name, "FInferType", _infer_type)

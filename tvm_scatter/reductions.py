@@ -1,0 +1,119 @@
+"""The table of reductions and of the data types that each takes: the one place for both facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import ScatterError
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+DATA_DTYPES = (*FLOATS, *INTEGERS, "bool")
+INDEX_DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How an update is combined with what stands at its destination.
+
+    Parameters
+    ----------
+    name : str
+        The name in a :class:`~tvm_scatter.problem.ScatterProblem`.
+    aliases : tuple of str
+        What the front ends call it.
+    order_matters : bool
+        Whether the result depends on the order of the updates even in exact arithmetic.
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    order_matters: bool = False
+
+
+REDUCTIONS = {
+    reduction.name: reduction
+    for reduction in (
+        Reduction("update", ("none", "copy"), order_matters=True),
+        Reduction("add", ("sum",)),
+        Reduction("mul", ("prod", "multiply")),
+        Reduction("min", ("amin",)),
+        Reduction("max", ("amax",)),
+        Reduction("mean", ()),
+    )
+}
+_BY_ALIAS = {
+    alias: reduction.name for reduction in REDUCTIONS.values() for alias in reduction.aliases
+}
+
+
+def canonical_reduction(name: str, operator: str) -> str:
+    """The table's name for a front end's reduction.
+
+    Raises
+    ------
+    ScatterError
+        If no reduction has that name.
+    """
+    canonical = _BY_ALIAS.get(name, name)
+    if canonical not in REDUCTIONS:
+        known = ", ".join(sorted({*REDUCTIONS, *_BY_ALIAS}))
+        raise ScatterError(f"{operator}: unknown reduction {name!r}; it must be one of {known}.")
+    return canonical
+
+
+def identity(reduction: str, dtype: str) -> float | int:
+    """The value that leaves any other unchanged, for reductions that start from nothing.
+
+    ``mean`` starts from the identity of its sum. ``update`` has none.
+    """
+    if reduction in ("add", "mean"):
+        return 0
+    if reduction == "mul":
+        return 1
+    if reduction not in ("min", "max"):
+        raise ScatterError(f"scatter: reduction {reduction!r} has no identity.")
+    if dtype in FLOATS:
+        return float("inf") if reduction == "min" else float("-inf")
+    if dtype == "bool":
+        return 1 if reduction == "min" else 0
+    limits = np.iinfo(dtype)
+    return int(limits.max if reduction == "min" else limits.min)
+
+
+def is_order_free(reduction: str, dtype: str) -> bool:
+    """Whether every order of the updates gives the same bits.
+
+    Minimum and maximum are exact, integer sums and products wrap around; sums and products of
+    floating-point numbers round differently in every order.
+    """
+    if REDUCTIONS[reduction].order_matters:
+        return False
+    return reduction in ("min", "max") or dtype not in FLOATS
+
+
+def check_dtypes(operator: str, data: str, index: str, updates: str) -> None:
+    """Refuse data types that the operator does not take, in one sentence.
+
+    Raises
+    ------
+    ScatterError
+        If the data type is not in the table, the index is no integer, or the types disagree.
+    """
+    if data not in DATA_DTYPES:
+        raise ScatterError(
+            f"{operator}: data of type {data} is not supported; it must be one of "
+            f"{', '.join(DATA_DTYPES)}."
+        )
+    if index not in INDEX_DTYPES:
+        raise ScatterError(
+            f"{operator}: an index of type {index} is not supported; it must be one of "
+            f"{', '.join(INDEX_DTYPES)}."
+        )
+    if updates != data:
+        raise ScatterError(
+            f"{operator}: updates of type {updates} do not match data of type {data}; cast one of "
+            "them."
+        )

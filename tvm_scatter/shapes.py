@@ -1,0 +1,78 @@
+"""Shapes of Relax tensors as plain tuples, with names for their symbolic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from .errors import ScatterError
+
+Dim = int | str
+
+
+class SymbolTable:
+    """Names for the symbolic sizes of one call, in the order in which they are first met."""
+
+    def __init__(self) -> None:
+        self._named: list[tuple[Any, str]] = []
+
+    def shape(self, operator: str, tensor: Any) -> tuple[Dim, ...]:
+        """The shape of a Relax expression: an ``int`` or a name for each dimension.
+
+        Raises
+        ------
+        ScatterError
+            If only the rank is known.
+        """
+        shape = tensor.ty.shape
+        if shape is None or not hasattr(shape, "values"):
+            raise ScatterError(
+                f"{operator}: the shape of every operand must be known, at least symbolically; "
+                f"one has only a rank of {tensor.ty.ndim}."
+            )
+        return tuple(self._dim(dim) for dim in shape.values)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The expression behind each name."""
+        return {name: value for value, name in self._named}
+
+    def _dim(self, dim: Any) -> Dim:
+        if isinstance(dim, int | tirx.IntImm):
+            return int(dim)
+        for known, name in self._named:
+            if tvm_ffi.structural_equal(known, dim):
+                return name
+        name = f"n{len(self._named)}"
+        self._named.append((dim, name))
+        return name
+
+
+def expressions(shape: Sequence[Dim], symbols: dict[str, Any]) -> list[Any]:
+    """The shape with the names replaced by their expressions."""
+    return [symbols[dim] if isinstance(dim, str) else dim for dim in shape]
+
+
+def broadcast(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
+    """The common shape of ``shapes`` under NumPy's rules.
+
+    Raises
+    ------
+    ScatterError
+        If two static sizes disagree, or a symbolic one meets a different size.
+    """
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    result: list[Dim] = []
+    for dims in zip(*padded, strict=True):
+        wide = sorted({dim for dim in dims if dim != 1}, key=str)
+        if len(wide) > 1:
+            raise ScatterError(
+                f"{operator}: shapes {', '.join(map(str, shapes))} do not broadcast: {wide[0]} "
+                f"against {wide[1]}."
+            )
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
