@@ -80,11 +80,9 @@ def check_call(
     status = bb.emit(relax.op.call_tir(bb.add_func(func, "check_indices"), arguments, status_type))
     if on_host:
         return status
-    cpu, first = relax.PrimValue(1), relax.PrimValue(0)
+    cpu, first = tirx.IntImm("int64", 1), tirx.IntImm("int64", 0)
     status = bb.emit(
-        relax.op.call_pure_packed(
-            "vm.builtin.to_device", status, cpu, first, ty_args=status_type
-        )
+        relax.op.call_pure_packed("vm.builtin.to_device", status, cpu, first, ty_args=status_type)
     )
     raise_func = bb.add_func(_raise_func(lowered), "raise_if_bad_index")
     return bb.emit(relax.op.call_tir_inplace(raise_func, [status], 0, status_type))

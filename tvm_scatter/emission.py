@@ -220,7 +220,5 @@ def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[
 
 def function_name(problem: ScatterProblem, selection: Selection) -> str:
     """A name that says what the function does, for profilers and for people."""
-    names = "_or_".join(
-        dict.fromkeys(branch.implementation.name for branch in selection.branches)
-    )
+    names = "_or_".join(dict.fromkeys(branch.implementation.name for branch in selection.branches))
     return re.sub(r"\W", "_", f"scatter_{problem.reduction}_{names}")

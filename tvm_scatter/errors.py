@@ -1,6 +1,5 @@
 """The one exception that this package raises for input that it cannot accept."""
 
-
 from tvm_ffi.error import register_error
 
 

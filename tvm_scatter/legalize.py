@@ -32,6 +32,12 @@ def target_of(call: relax.Call) -> Target | None:
     return Target.current(allow_none=True)
 
 
+def strategy_of(call: relax.Call) -> tuple[Target, OpStrategy | None]:
+    """The target a call is compiled for, llvm if none is named, and the strategy for it."""
+    target = target_of(call) or Target("llvm")
+    return target, strategy_for(target.kind.name)
+
+
 def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Replace a scatter operator by the implementation that the strategy selects.
 
@@ -44,9 +50,8 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """
     name = call.op.name
     options = current_options()
-    target = target_of(call)
-    kind = "llvm" if target is None else target.kind.name
-    strategy = strategy_for(kind)
+    target, strategy = strategy_of(call)
+    kind = target.kind.name
     if name in STOCK_OPERATORS and (strategy is None or not options.enabled):
         return _stock[name](bb, call)
     if strategy is None:
@@ -55,7 +60,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
             f"model with TVM's own operators."
         )
     lowered = lower(bb, call, options, kind)
-    return emit_call(bb, lowered, strategy, target or Target("llvm"))
+    return emit_call(bb, lowered, strategy, target)
 
 
 def emit_call(

@@ -72,11 +72,13 @@ def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kin
         If shapes, types, axis or reduction do not fit each other.
     """
     name = call.op.name
-    lowering = _Lowering(bb, name.removeprefix("relax.").removeprefix("tvm_scatter."), call, options, target_kind)
+    lowering = _Lowering(bb, operator_name(call), call, options, target_kind)
     if name == "relax.scatter_elements":
         return lowering.elements(int(call.attrs.axis), wrap_negative=True)
     if name == SCATTER_ELEMENTS:
-        return lowering.elements(int(call.attrs["axis"]), wrap_negative=bool(call.attrs["wrap_negative"]))
+        return lowering.elements(
+            int(call.attrs["axis"]), wrap_negative=bool(call.attrs["wrap_negative"])
+        )
     if name == "relax.scatter_nd":
         return lowering.nd()
     if name == "relax.index_put":
@@ -85,6 +87,13 @@ def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kin
         axes = [int(axis) for axis in call.attrs["axes"]]
         return lowering.put(axes, str(call.attrs["reduction"]), bool(call.attrs["wrap_negative"]))
     raise ScatterError(f"{name} is no scatter operator.")
+
+
+def operator_name(call: relax.Call) -> str:
+    """What people know the operator of a call by."""
+    if isinstance(call.attrs, tvm.ir.DictAttrs) and "operator" in call.attrs:
+        return str(call.attrs["operator"])
+    return call.op.name.removeprefix("relax.").removeprefix("tvm_scatter.")
 
 
 class _Lowering:
@@ -134,7 +143,10 @@ class _Lowering:
 
     def elements(self, axis: int, wrap_negative: bool) -> Lowered:
         """One index for each update element: scatter_elements, PyTorch's scatter family."""
-        reduction = canonical_reduction(str(self.attrs["reduction"]) if self.operator_is_ours else str(self.attrs.reduction), self.operator)
+        reduction = canonical_reduction(
+            str(self.attrs["reduction"]) if self.operator_is_ours else str(self.attrs.reduction),
+            self.operator,
+        )
         check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
         data, index, updates = map(self.shape, (self.data, self.index, self.updates))
         data_box, index_box = data or (1,), index or (1,)
@@ -229,7 +241,9 @@ class _Lowering:
             )
         if not adjacent:
             linear = self._linear_put(data, axes, indices, common, rest, wrap_negative)
-            values, scalar = (self.updates, True) if not updates else (self._expand(self.updates, result), False)
+            values, scalar = (
+                (self.updates, True) if not updates else (self._expand(self.updates, result), False)
+            )
             return self._linear(linear, values, reduction, check, scalar)
         groups = (data[:first], common, data[last:])
         flags = _broadcast_flags(updates, groups)
@@ -316,9 +330,7 @@ class _Lowering:
             indices=tuple(self.shape(index) for index in indices),
             updates=self.shape(updates),
         )
-        return Lowered(
-            problem, signature, self.data, indices, updates, check, self.symbols.values
-        )
+        return Lowered(problem, signature, self.data, indices, updates, check, self.symbols.values)
 
     def _same_dtype(self, indices: Sequence[Any]) -> list[Any]:
         if len({_dtype(index) for index in indices}) == 1:
@@ -332,9 +344,7 @@ class _Lowering:
 
     def _expand(self, tensor: Any, shape: Sequence[Dim]) -> Any:
         target = expressions(shape, self.symbols.values)
-        return self.bb.emit_te(
-            topi.broadcast_to, tensor, target, primfunc_name_hint="broadcast_to"
-        )
+        return self.bb.emit_te(topi.broadcast_to, tensor, target, primfunc_name_hint="broadcast_to")
 
     def _crop(self, box: Sequence[Dim]) -> Any:
         if _all_equal(self.shape(self.updates), box):

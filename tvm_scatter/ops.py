@@ -26,6 +26,7 @@ def scatter_elements(
     include_self: bool = True,
     wrap_negative: bool = False,
     unique: bool = False,
+    operator: str = "scatter_elements",
 ) -> relax.Expr:
     """Scatter one update for each element of ``index``: PyTorch's ``scatter`` family.
 
@@ -47,6 +48,8 @@ def scatter_elements(
         Whether negative indices count from the end (ONNX) or are out of bounds (PyTorch).
     unique : bool
         A promise that no two updates share a destination.
+    operator : str
+        What errors and :func:`tvm_scatter.explain` call it.
 
     Returns
     -------
@@ -59,7 +62,6 @@ def scatter_elements(
         If shapes, types, axis or reduction do not fit.
     """
     rank = max(_rank(data), 1)
-    operator = "scatter_elements"
     if not -rank <= axis < rank:
         raise ScatterError(
             f"{operator}: axis {axis} is out of range for data of rank {_rank(data)}; it must be "
@@ -68,6 +70,7 @@ def scatter_elements(
     attrs = tvm.ir.make_node(
         "ir.DictAttrs",
         axis=axis % rank,
+        operator=operator,
         reduction=canonical_reduction(reduction, operator),
         include_self=bool(include_self),
         wrap_negative=bool(wrap_negative),
@@ -86,6 +89,7 @@ def index_put(
     include_self: bool = True,
     wrap_negative: bool = True,
     unique: bool = False,
+    operator: str = "index_put",
 ) -> relax.Expr:
     """Write at positions given by one index tensor for each of some axes: NumPy's ``x[i, :, j]``.
 
@@ -102,6 +106,8 @@ def index_put(
         The axis of ``data`` that each index tensor addresses; by default the leading ones.
     reduction, include_self, wrap_negative, unique
         As in :func:`scatter_elements`.
+    operator : str
+        What errors and :func:`tvm_scatter.explain` call it.
 
     Returns
     -------
@@ -113,7 +119,6 @@ def index_put(
     ScatterError
         If shapes, types, axes or reduction do not fit.
     """
-    operator = "index_put"
     rank = _rank(data)
     axes = list(range(len(indices))) if axes is None else [int(axis) for axis in axes]
     if not indices or len(axes) != len(indices):
@@ -129,6 +134,7 @@ def index_put(
     attrs = tvm.ir.make_node(
         "ir.DictAttrs",
         axes=axes,
+        operator=operator,
         reduction=canonical_reduction(reduction, operator),
         include_self=bool(include_self),
         wrap_negative=bool(wrap_negative),

@@ -234,7 +234,9 @@ class OpStrategy:
             verdict, open_conditions = holds(rule, problem)
             if verdict is False:
                 continue
-            config = implementation.config(problem, target, _valid(rule.config, implementation.knobs(problem, target)))
+            config = implementation.config(
+                problem, target, _valid(rule.config, implementation.knobs(problem, target))
+            )
             branches.append(Branch(implementation, config, open_conditions))
             if verdict is True:
                 return tuple(branches), rule.because

@@ -1,0 +1,1 @@
+"""Implementations for NVIDIA GPUs: TIR launches, device routines in CUDA C++ (``device/``)."""

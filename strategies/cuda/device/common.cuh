@@ -1,0 +1,144 @@
+// Types, bit casts and constants that every device routine uses.
+#ifndef TVM_SCATTER_COMMON
+#define TVM_SCATTER_COMMON
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace tvm_scatter {
+
+using int64 = long long;
+using uint64 = unsigned long long;
+using uint32 = unsigned int;
+
+constexpr int kWarp = 32;
+constexpr uint32 kAllLanes = 0xffffffffu;
+
+// One byte that is 0 or 1: `bool` without the compiler's assumptions about other bit patterns.
+struct Boolean {
+  unsigned char value;
+};
+
+template <class A, class B>
+struct Same {
+  static constexpr bool value = false;
+};
+template <class A>
+struct Same<A, A> {
+  static constexpr bool value = true;
+};
+template <class A, class B>
+constexpr bool same = Same<A, B>::value;
+
+template <bool condition, class A, class B>
+struct If {
+  using type = A;
+};
+template <class A, class B>
+struct If<false, A, B> {
+  using type = B;
+};
+
+template <class T>
+constexpr bool is_half = same<T, __half> || same<T, __nv_bfloat16>;
+template <class T>
+constexpr bool is_float = same<T, float> || same<T, double> || is_half<T>;
+
+template <int bytes>
+struct BitsOf;
+template <>
+struct BitsOf<1> {
+  using type = unsigned char;
+};
+template <>
+struct BitsOf<2> {
+  using type = unsigned short;
+};
+template <>
+struct BitsOf<4> {
+  using type = uint32;
+};
+template <>
+struct BitsOf<8> {
+  using type = uint64;
+};
+template <class T>
+using Bits = typename BitsOf<sizeof(T)>::type;
+
+template <class To, class From>
+__device__ __forceinline__ To bit_cast(const From& from) {
+  static_assert(sizeof(To) == sizeof(From), "bit_cast needs types of one size");
+  To to;
+  memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+// What a value is accumulated in: 16-bit floats in 32 bits, everything else as it is.
+template <class T>
+struct AccumulateIn {
+  using type = T;
+};
+template <>
+struct AccumulateIn<__half> {
+  using type = float;
+};
+template <>
+struct AccumulateIn<__nv_bfloat16> {
+  using type = float;
+};
+template <class T>
+using Accumulate = typename AccumulateIn<T>::type;
+
+__device__ __forceinline__ float widen(__half value) { return __half2float(value); }
+__device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+template <class T>
+__device__ __forceinline__ T widen(T value) {
+  return value;
+}
+
+template <class T>
+__device__ __forceinline__ T narrow(Accumulate<T> value) {
+  if constexpr (same<T, __half>) {
+    return __float2half(value);
+  } else if constexpr (same<T, __nv_bfloat16>) {
+    return __float2bfloat16(value);
+  } else {
+    return value;
+  }
+}
+
+// `count` elements that are loaded and stored as one access.
+template <class T, int count>
+struct alignas(sizeof(T) * count) Vector {
+  T at[count];
+};
+
+template <class T, int count>
+__device__ __forceinline__ Vector<T, count> load(const T* from) {
+  return *reinterpret_cast<const Vector<T, count>*>(from);
+}
+template <class T, int count>
+__device__ __forceinline__ void store(T* to, const Vector<T, count>& value) {
+  *reinterpret_cast<Vector<T, count>*>(to) = value;
+}
+template <class T, int count>
+__device__ __forceinline__ Vector<T, count> splat(T value) {
+  Vector<T, count> result;
+#pragma unroll
+  for (int i = 0; i < count; ++i) result.at[i] = value;
+  return result;
+}
+
+// Whether vectors of `count` elements may be taken from a tensor; a view from outside may not be
+// aligned to them.
+template <class T, int count>
+__device__ __forceinline__ bool aligned(const T* tensor) {
+  return count == 1 || reinterpret_cast<size_t>(tensor) % (sizeof(T) * count) == 0;
+}
+
+template <class T>
+__device__ __forceinline__ T ceil_div(T numerator, T denominator) {
+  return (numerator + denominator - 1) / denominator;
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,101 @@
+// How a problem describes itself to the device routines, and how an update finds its destination.
+//
+// Each kernel is a template over a generated struct P that carries what is known at compile time:
+//   Data, Index, Offset            types of elements, of indices, and of index arithmetic
+//   Reduction                      one of reduction.cuh
+//   components, interleaved        index tensors that combine into one destination, and how
+//   index_batch, index_slice       what the index varies over
+//   update_batch, _count, _slice   what the updates vary over
+//   wrap, check                    negative indices wrap; out-of-bounds updates are dropped
+//   include_self, unique
+//   start()                        the identity of the reduction
+#ifndef TVM_SCATTER_PROBLEM
+#define TVM_SCATTER_PROBLEM
+#include "common.cuh"
+
+namespace tvm_scatter {
+
+template <class P>
+struct Sizes {
+  using Offset = typename P::Offset;
+  Offset batch, count, slice;
+  Offset extents[P::components];
+
+  __device__ __forceinline__ Offset extent() const {
+    Offset product = 1;
+#pragma unroll
+    for (int j = 0; j < P::components; ++j) product *= extents[j];
+    return product;
+  }
+  // Distinct index reads, and the contiguous elements that each of them moves.
+  __device__ __forceinline__ Offset items() const {
+    return P::index_slice ? batch * count * slice : batch * count;
+  }
+  __device__ __forceinline__ Offset width() const { return P::index_slice ? 1 : slice; }
+  // Places that an item can go to; each is `width()` elements wide.
+  __device__ __forceinline__ Offset destinations() const {
+    return P::index_slice ? batch * extent() * slice : batch * extent();
+  }
+  __device__ __forceinline__ Offset data_size() const { return batch * extent() * slice; }
+};
+
+template <class P>
+struct Indices {
+  const typename P::Index* of[P::interleaved ? 1 : P::components];
+};
+
+// Where the parts of one item stand.
+template <class P>
+struct Item {
+  using Offset = typename P::Offset;
+  Offset index;   // entry of the index tensors
+  Offset update;  // first element of the updates
+  Offset batch, slice;
+
+  __device__ __forceinline__ Item(const Sizes<P>& sizes, Offset item) {
+    slice = 0;
+    Offset row = item;
+    if constexpr (P::index_slice) {
+      row = item / sizes.slice;
+      slice = item - row * sizes.slice;
+    }
+    batch = sizes.batch == 1 ? 0 : row / sizes.count;
+    const Offset count = row - batch * sizes.count;
+    index = P::index_batch ? row : count;
+    if constexpr (P::index_slice) index = index * sizes.slice + slice;
+    update = P::update_batch ? batch : 0;
+    if constexpr (P::update_count) update = update * sizes.count + count;
+    if constexpr (P::update_slice) update = update * sizes.slice + slice;
+  }
+
+  // The place that `destination` along the axis is, for this item.
+  __device__ __forceinline__ Offset place(const Sizes<P>& sizes, Offset destination) const {
+    const Offset row = batch * sizes.extent() + destination;
+    return P::index_slice ? row * sizes.slice + slice : row;
+  }
+};
+
+// The destination that entry `entry` of the index tensors names; false if it is out of bounds.
+template <class P>
+__device__ __forceinline__ bool find_destination(const Sizes<P>& sizes, const Indices<P>& indices,
+                                                 typename P::Offset entry,
+                                                 typename P::Offset& destination) {
+  using Offset = typename P::Offset;
+  using Wide = typename If<(sizeof(typename P::Index) < 4 || same<typename P::Index, int>)&&sizeof(
+                               Offset) == 4,
+                           int, int64>::type;
+  destination = 0;
+#pragma unroll
+  for (int j = 0; j < P::components; ++j) {
+    Wide index = P::interleaved ? static_cast<Wide>(indices.of[0][entry * P::components + j])
+                                : static_cast<Wide>(indices.of[P::interleaved ? 0 : j][entry]);
+    const Wide extent = sizes.extents[j];
+    if (P::wrap && index < 0) index += extent;
+    if (P::check && (index < 0 || index >= extent)) return false;
+    destination = destination * static_cast<Offset>(extent) + static_cast<Offset>(index);
+  }
+  return true;
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,113 @@
+// The steps around a reduction: the initial copy, the reset of touched places, counting, dividing.
+#ifndef TVM_SCATTER_STAGES
+#define TVM_SCATTER_STAGES
+#include "problem.cuh"
+#include "reduction.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kCopyUnroll = 4;
+
+// Copy `bytes` bytes: 16 at a time, four of them in flight for each thread.
+__device__ __forceinline__ void copy_bytes(void* to, const void* from, int64 bytes) {
+  const int64 block = blockIdx.x;
+  const int thread = threadIdx.x, threads = blockDim.x;
+  const int64 vectors =
+      ((reinterpret_cast<size_t>(to) | reinterpret_cast<size_t>(from)) & 15) == 0 ? bytes / 16 : 0;
+  const int64 first = block * threads * kCopyUnroll + thread;
+  uint4 held[kCopyUnroll];
+#pragma unroll
+  for (int i = 0; i < kCopyUnroll; ++i) {
+    const int64 at = first + static_cast<int64>(i) * threads;
+    if (at < vectors) held[i] = reinterpret_cast<const uint4*>(from)[at];
+  }
+#pragma unroll
+  for (int i = 0; i < kCopyUnroll; ++i) {
+    const int64 at = first + static_cast<int64>(i) * threads;
+    if (at < vectors) reinterpret_cast<uint4*>(to)[at] = held[i];
+  }
+  // What 16-byte accesses leave over: the tail, or everything where a tensor is not aligned.
+  const int64 begin = vectors * 16 + block * threads * kCopyUnroll * 16;
+  const int64 end = vectors == 0 ? min(bytes, begin + int64(threads) * kCopyUnroll * 16) : bytes;
+  if (vectors == 0 || block == 0) {
+    for (int64 at = (vectors == 0 ? begin : vectors * 16) + thread; at < end; at += threads)
+      static_cast<char*>(to)[at] = static_cast<const char*>(from)[at];
+  }
+}
+
+// Where this thread starts in a grid-stride loop, and how far each step goes.
+__device__ __forceinline__ int64 first_in_grid() {
+  return static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ int64 threads_in_grid() {
+  return static_cast<int64>(gridDim.x) * blockDim.x;
+}
+
+template <class T>
+__device__ __forceinline__ void fill(T* to, T value, int64 size) {
+  for (int64 at = first_in_grid(); at < size; at += threads_in_grid()) to[at] = value;
+}
+
+// Write the identity to every place that an update goes to.
+template <class P>
+__device__ __forceinline__ void reset_touched(typename P::Data* out, const Indices<P>& indices,
+                                              const Sizes<P>& sizes) {
+  using Offset = typename P::Offset;
+  const Offset width = sizes.width();
+  const int64 total = static_cast<int64>(sizes.items()) * width;
+  for (int64 at = first_in_grid(); at < total; at += threads_in_grid()) {
+    const Offset index = static_cast<Offset>(at / width);
+    const Item<P> item(sizes, index);
+    Offset destination;
+    if (!find_destination(sizes, indices, item.index, destination)) continue;
+    const Offset column = static_cast<Offset>(at - static_cast<int64>(index) * width);
+    out[item.place(sizes, destination) * width + column] = P::start();
+  }
+}
+
+template <class P>
+__device__ __forceinline__ void count_updates(uint32* counts, const Indices<P>& indices,
+                                              const Sizes<P>& sizes) {
+  using Offset = typename P::Offset;
+  for (int64 at = first_in_grid(); at < sizes.items(); at += threads_in_grid()) {
+    const Item<P> item(sizes, static_cast<Offset>(at));
+    Offset destination;
+    if (find_destination(sizes, indices, item.index, destination))
+      atomicAdd(counts + item.place(sizes, destination), 1u);
+  }
+}
+
+// Division as PyTorch's mean does it: exact for floats, rounded down for integers.
+template <class T>
+__device__ __forceinline__ T divide(T sum, uint32 count) {
+  if constexpr (is_half<T>) {
+    return narrow<T>(widen(sum) / static_cast<float>(count));
+  } else if constexpr (is_float<T>) {
+    return sum / static_cast<T>(count);
+  } else if constexpr (same<T, Boolean>) {
+    return Boolean{static_cast<unsigned char>(sum.value / count)};
+  } else {
+    const int64 divisor = count;
+    if constexpr (static_cast<T>(-1) > static_cast<T>(0)) {
+      return static_cast<T>(sum / static_cast<uint64>(divisor));
+    } else {
+      const int64 wide = sum;
+      const int64 quotient = wide / divisor;
+      return static_cast<T>(wide < 0 && quotient * divisor != wide ? quotient - 1 : quotient);
+    }
+  }
+}
+
+template <class P>
+__device__ __forceinline__ void divide_by_counts(typename P::Data* out, const uint32* counts,
+                                                 const Sizes<P>& sizes) {
+  const int64 width = sizes.width();
+  const int64 total = static_cast<int64>(sizes.destinations()) * width;
+  for (int64 at = first_in_grid(); at < total; at += threads_in_grid()) {
+    const uint32 count = counts[at / width];
+    if (count) out[at] = divide(out[at], count + (P::include_self ? 1u : 0u));
+  }
+}
+
+}  // namespace tvm_scatter
+#endif

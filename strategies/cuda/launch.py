@@ -1,0 +1,147 @@
+"""Launching device routines from TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.sizes import at_least, at_most
+from tvm_scatter.strategies.cuda.source import problem_struct, routine
+
+#: Below this, sums of two offsets fit 32 bits.
+_NARROW_LIMIT = 1 << 30
+_MAX_BLOCKS = (1 << 31) - 1
+
+
+def launch(
+    operands: Operands,
+    headers: Sequence[str],
+    body: str,
+    blocks: Any,
+    threads: int,
+    arguments: Mapping[str, tuple[str, Any]] | None = None,
+    shared_bytes: Any = 0,
+) -> None:
+    """Launch a kernel whose threads run ``body``.
+
+    Parameters
+    ----------
+    headers : sequence of str
+        Device headers that the body uses, without their ending.
+    body : str
+        C++ statements. In scope: ``P`` (the problem), ``Data``, ``Offset``, ``sizes``, ``indices``,
+        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, ``arguments``,
+        and ``shared``, a pointer to dynamic shared memory if there is any.
+    blocks, threads : int or expression, int
+        The launch; at least one block is launched.
+    arguments : mapping of name to (C++ type, expression), optional
+        Further parameters of the body.
+    shared_bytes : int or expression
+        Dynamic shared memory of each block.
+    """
+    if operands.problem.is_static:
+        offset = "int" if _largest(operands) < _NARROW_LIMIT else "long long"
+        _launch(operands, headers, body, blocks, threads, arguments or {}, shared_bytes, offset)
+        return
+    narrow = _largest(operands) < tirx.IntImm("int64", _NARROW_LIMIT)
+    with T.If(narrow):
+        with T.Then():
+            _launch(operands, headers, body, blocks, threads, arguments or {}, shared_bytes, "int")
+        with T.Else():
+            _launch(
+                operands, headers, body, blocks, threads, arguments or {}, shared_bytes, "long long"
+            )
+
+
+def _largest(operands: Operands) -> Any:
+    sizes = operands.sizes
+    entries = sizes.items * len(sizes.extents)
+    if operands.problem.is_static:
+        return max(sizes.data_size, sizes.update_size, entries)
+    return tirx.max(tirx.max(sizes.data_size, sizes.update_size), entries)
+
+
+def _launch(
+    operands: Operands,
+    headers: Sequence[str],
+    body: str,
+    blocks: Any,
+    threads: int,
+    arguments: Mapping[str, tuple[str, Any]],
+    shared_bytes: Any,
+    offset: str,
+) -> None:
+    problem, sizes = operands.problem, operands.sizes
+    struct, text = problem_struct(problem, offset)
+    pointers = {"out": operands.out, "updates": operands.updates}
+    if operands.data is not None:
+        pointers["data"] = operands.data
+    if operands.workspace is not None:
+        pointers["workspace"] = operands.workspace
+    pointers |= {f"index{i}": buffer for i, buffer in enumerate(operands.indices)}
+    numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
+    numbers |= {f"extent{j}": extent for j, extent in enumerate(sizes.extents)}
+
+    parameters = [f"void* {name}_pointer" for name in pointers]
+    parameters += [f"long long {name}" for name in numbers]
+    parameters += [f"{kind} {name}" for name, (kind, _) in arguments.items()]
+    has_shared = not (isinstance(shared_bytes, int) and shared_bytes == 0)
+    if has_shared:
+        parameters.append("void* shared_pointer")
+
+    index = "static_cast<const typename P::Index*>"
+    index_list = ", ".join(f"{index}(index{i}_pointer)" for i in range(len(operands.indices)))
+    extent_list = ", ".join(f"Offset(extent{j})" for j in range(len(sizes.extents)))
+    lines = [
+        f"  using P = {struct};",
+        "  using Data = P::Data;",
+        "  using Offset = P::Offset;",
+        "  Data* const out = static_cast<Data*>(out_pointer);",
+        "  const Data* const updates = static_cast<const Data*>(updates_pointer);",
+        "  const Data* const data = "
+        + ("static_cast<const Data*>(data_pointer);" if "data" in pointers else "nullptr;"),
+        "  char* const workspace = "
+        + ("static_cast<char*>(workspace_pointer);" if "workspace" in pointers else "nullptr;"),
+        f"  const Sizes<P> sizes{{Offset(batch), Offset(count), Offset(slice), {{{extent_list}}}}};",
+        f"  const Indices<P> indices{{{{{index_list}}}}};",
+        "  (void)out, (void)updates, (void)data, (void)workspace, (void)sizes, (void)indices;",
+    ]
+    if has_shared:
+        lines.append("  char* const shared = static_cast<char*>(shared_pointer);")
+    name, source = routine(
+        ("problem", "reduction", *headers), [text], parameters, "\n".join([*lines, body])
+    )
+    values = [buffer.data for buffer in pointers.values()]
+    values += list(numbers.values()) + [value for _, value in arguments.values()]
+    run_routine(name, source, values, blocks, threads, shared_bytes if has_shared else None)
+
+
+def run_routine(
+    name: str,
+    source: str,
+    values: Sequence[Any],
+    blocks: Any,
+    threads: int,
+    shared_bytes: Any = None,
+) -> None:
+    """Launch ``blocks`` x ``threads`` threads that call a device routine."""
+    with T.launch_thread("blockIdx.x", grid_size(blocks)):
+        with T.launch_thread("threadIdx.x", threads):
+            arguments = [_as_argument(value) for value in values]
+            if shared_bytes is not None:
+                shared = T.alloc_buffer((shared_bytes,), "uint8", scope="shared.dyn")
+                arguments.append(shared.data)
+            T.evaluate(T.cuda.func_call(name, *arguments, source_code=source))
+
+
+def grid_size(blocks: Any) -> Any:
+    """``blocks``, within what a launch takes."""
+    return at_most(at_least(blocks, 1), _MAX_BLOCKS)
+
+
+def _as_argument(value: Any) -> Any:
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value

@@ -1,0 +1,76 @@
+"""Parallel-injective: every update at once, with atomics where updates may meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.cuda import stages
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.source import item_bytes
+from tvm_scatter.strategy import Config, Implementation
+
+_MAX_LANES = 256
+
+
+class ParallelInjective(Implementation):
+    """One group of lanes for each index read; plain stores, or atomics for reductions.
+
+    Integer sums and products, minima and maxima do not depend on the order and are bitwise
+    reproducible; plain updates and floating-point sums with duplicate indices are not.
+    """
+
+    name = "parallel_injective"
+    summary = "unique indices, or duplicates spread over many destinations"
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        vector = widest_vector(problem)
+        vectors = tuple(v for v in (16, 8, 4, 2, 1) if v <= vector)
+        return {"vector": vectors, "unroll": (4, 1, 2, 8), "threads": (256, 128, 512)}
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return stages.count_bytes(problem, sizes)
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        stages.copy_data(operands)
+        stages.around(operands, lambda: _reduce(operands, config))
+
+
+def widest_vector(problem: ScatterProblem) -> int:
+    """Elements of the widest access (16 bytes) that a row of the problem divides into."""
+    if problem.index_slice:
+        return 1
+    elements = 16 // item_bytes(problem.data_dtype)
+    # A symbolic factor multiplies the constant one, so what divides the constant divides the row.
+    while elements > 1 and problem.slice.constant % elements:
+        elements //= 2
+    return elements
+
+
+def lanes_for(problem: ScatterProblem, vector: int) -> int:
+    """Threads that share a row: a power of two that covers it, a warp where its width is unknown."""
+    if problem.index_slice:
+        return 1
+    if not problem.slice.is_static:
+        return 32
+    lanes = 1
+    while lanes * vector < problem.slice.constant and lanes < _MAX_LANES:
+        lanes *= 2
+    return lanes
+
+
+def _reduce(operands: Operands, config: Config) -> None:
+    problem, sizes = operands.problem, operands.sizes
+    vector, threads = config["vector"], config["threads"]
+    lanes = min(lanes_for(problem, vector), threads)
+    # Long rows give each lane many columns already; more items in flight would only cost registers.
+    unroll = config["unroll"] if lanes < _MAX_LANES else 1
+    launch(
+        operands,
+        ("parallel",),
+        f"  parallel<P, {lanes}, {vector}, {unroll}>(out, updates, indices, sizes);",
+        blocks=ceil_div(sizes.items * lanes, threads * unroll),
+        threads=threads,
+    )

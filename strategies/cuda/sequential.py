@@ -1,0 +1,75 @@
+"""Sequential: one thread for each line along the axis, updates in order. One launch when small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.cuda import stages
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.source import item_bytes
+from tvm_scatter.strategy import Config, Implementation
+
+#: Above this many bytes a copy by the blocks that own the lines is slower than a launch of its own.
+_FUSED_BYTES = 1 << 18
+
+
+class Sequential(Implementation):
+    """Updates of a line applied in order by one thread: the last wins, sums are reproducible."""
+
+    name = "sequential"
+    deterministic = True
+    summary = "a handful of updates, or many short lines: copy and update in one launch"
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        return {"threads": (256, 64, 128, 512, 1024)}
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return stages.count_bytes(problem, sizes)
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        problem, sizes = operands.problem, operands.sizes
+        fusable = operands.data is not None and (
+            problem.reduction == "update" or (problem.include_self and problem.reduction != "mean")
+        )
+        if not fusable:
+            _separate(operands, config)
+            return
+        small = sizes.data_size * item_bytes(problem.data_dtype) <= _FUSED_BYTES
+        if isinstance(small, bool):
+            (_fused if small else _separate)(operands, config)
+            return
+        with T.If(tirx.all(small)):
+            with T.Then():
+                _fused(operands, config)
+            with T.Else():
+                _separate(operands, config)
+
+
+def _fused(operands: Operands, config: Config) -> None:
+    _apply(operands, config, copies=True)
+
+
+def _separate(operands: Operands, config: Config) -> None:
+    stages.copy_data(operands)
+    stages.around(operands, lambda: _apply(operands, config, copies=False))
+
+
+def _apply(operands: Operands, config: Config, copies: bool) -> None:
+    sizes = operands.sizes
+    threads = config["threads"]
+    # Few lines to a block spread the copy over more blocks; the copy is what takes the time.
+    lines = 32 if copies else threads
+    flag = "true" if copies else "false"
+    launch(
+        operands,
+        ("sequential",),
+        f"  sequential<P, {flag}>(out, data, updates, indices, sizes, {lines});",
+        blocks=ceil_div(sizes.batch * sizes.slice, lines),
+        threads=threads,
+    )
