@@ -1,32 +1,55 @@
-"""Sequential: updates applied in order, one thread for each batch. The meaning of scatter itself."""
+"""Sequential: updates applied in order, in parallel only over what they cannot share."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emission import Operands
-from tvm_scatter.strategies.llvm import loops
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.llvm import loops, ordered
 from tvm_scatter.strategy import Config, Implementation
+
+#: Columns that one worker takes: whole cache lines, and few enough blocks to read the index often.
+_BLOCK_BYTES = 512
 
 
 class Sequential(Implementation):
-    """All updates of a batch in order; the last one wins."""
+    """All updates of a batch and a block of columns in order; the last one wins."""
 
     name = "sequential"
     deterministic = True
-    summary = "few updates, or many batches"
+    summary = "few updates, many batches or wide rows; the meaning of scatter itself"
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return ordered.counts_bytes(problem, sizes)
 
     def emit(self, operands: Operands, config: Config) -> None:
         sizes, problem = operands.sizes, operands.problem
+        counts = ordered.counts_view(operands)
         loops.copy_data(operands)
-        with T.parallel(sizes.batch) as b:
-            with T.serial(sizes.count) as k:
-                with T.serial(sizes.slice) as s:
-                    place, valid = loops.destination(operands, b, k, s)
-                    with T.If(valid):
-                        with T.Then():
-                            at = loops.out_position(operands, b, place, s)
-                            old = operands.out[at]
-                            update = loops.update_value(operands, b, k, s)
-                            value = loops.combine(problem.reduction, problem.data_dtype, old, update)
-                            T.buffer_store(operands.out, value, [at])
+        if counts is not None:
+            loops.fill_zero(counts, loops.key_count(problem, sizes))
+        itemsize = 1 if problem.data_dtype == "bool" else _itemsize(problem.data_dtype)
+        columns = _BLOCK_BYTES // itemsize
+        blocks = ceil_div(sizes.slice, columns)
+
+        def apply(task: Any) -> None:
+            first = T.bind(task % loops.maximum(blocks, 1) * columns)
+            share = ordered.Share(
+                batch=T.bind(task // loops.maximum(blocks, 1)),
+                column=first,
+                columns=T.bind(loops.int64(loops.minimum(sizes.slice - first, columns))),
+            )
+            ordered.apply_updates(operands, share, counts)
+
+        loops.for_each(sizes.batch * blocks, sizes.batch * sizes.count * sizes.slice, apply)
+        if counts is not None:
+            ordered.divide_by_counts(operands, counts)
+
+
+def _itemsize(dtype: str) -> int:
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize

@@ -1,0 +1,147 @@
+"""Updates applied in their order to the part of the output that one worker owns.
+
+Whoever owns an element sees all of its updates, in order: no atomics, no race, and the same bits
+under any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.llvm import loops, values
+
+
+@dataclass(frozen=True)
+class Share:
+    """The elements that one worker owns: a batch, a block of columns and a range of places.
+
+    Attributes
+    ----------
+    batch, column : expression
+        The batch and the first column.
+    columns : int or expression
+        How many columns.
+    places : pair of expression or None
+        The half-open range of places; ``None`` for all of them.
+    """
+
+    batch: Any
+    column: Any
+    columns: Any
+    places: tuple[Any, Any] | None = None
+
+
+def counts_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
+    """Bytes of workspace that counting updates takes: a mean divides by their number."""
+    if problem.reduction != "mean" or problem.unique:
+        return 0
+    itemsize = 4 if loops.counter_dtype(problem) == "int32" else 8
+    return loops.key_count(problem, sizes) * itemsize
+
+
+def counts_view(operands: Operands) -> Any:
+    """The counts in the workspace, or ``None`` where none are needed."""
+    problem = operands.problem
+    if problem.reduction != "mean" or problem.unique:
+        return None
+    keys = loops.key_count(problem, operands.sizes)
+    return loops.workspace_view(operands, 0, keys, loops.counter_dtype(problem))
+
+
+def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
+    """Apply all updates that fall into a share, in order."""
+    problem = operands.problem
+    starts_empty = not problem.include_self and problem.reduction != "update"
+    if starts_empty and not problem.unique:
+        start = values.start_value(problem.reduction, problem.data_dtype)
+        _visit(operands, share, lambda at, _update: T.buffer_store(operands.out, start, [at]))
+
+    def apply(at: Any, update: Any) -> None:
+        value = operands.updates[update]
+        if not (starts_empty and problem.unique):
+            value = values.combine(
+                problem.reduction, problem.data_dtype, operands.out[at], value
+            )
+            if problem.reduction == "mean" and problem.unique:
+                value = values.mean(problem.data_dtype, value, tirx.IntImm("int32", 2))
+        T.buffer_store(operands.out, value, [at])
+
+    _visit(operands, share, apply, counts)
+
+
+def _visit(
+    operands: Operands,
+    share: Share,
+    apply: Callable[[Any, Any], None],
+    counts: Any = None,
+) -> None:
+    """Call ``apply(out position, update position)`` for every update that falls into a share."""
+    problem, sizes = operands.problem, operands.sizes
+    b = share.batch
+
+    def one(k: Any, s: Any, columns: Any) -> None:
+        item = loops.item_number(operands, b, k, s)
+        place, accepted = loops.index_place(operands, item)
+        if share.places is not None:
+            accepted = tirx.all(accepted, place >= share.places[0], place < share.places[1])
+        with T.If(accepted):
+            with T.Then():
+                out = T.bind(loops.out_position(operands, b, place, s))
+                update = T.bind(loops.update_position(operands, b, k, s))
+                with loops.serial(columns) as c:
+                    apply(out + c, update + c if problem.update_slice else update)
+                if counts is not None:
+                    _count(operands, share, counts, loops.key_number(operands, b, place, s))
+
+    with loops.serial(sizes.count) as k:
+        if problem.index_slice:
+            with loops.serial(share.columns) as c:
+                one(k, share.column + c, 1)
+        else:
+            one(k, share.column, share.columns)
+
+
+def _count(operands: Operands, share: Share, counts: Any, key: Any) -> None:
+    """Count an update once, although several workers may see it."""
+    problem = operands.problem
+    counting: Any = tirx.const(True, "bool")
+    if not problem.index_batch:
+        counting = tirx.all(counting, share.batch == 0)
+    if not problem.index_slice:
+        counting = tirx.all(counting, share.column == 0)
+    with T.If(counting):
+        with T.Then():
+            T.buffer_store(counts, counts[key] + tirx.const(1, str(counts.dtype)), [key])
+
+
+def divide_by_counts(operands: Operands, counts: Any) -> None:
+    """Turn sums into means wherever there was an update."""
+    problem, sizes = operands.problem, operands.sizes
+    keys = loops.key_count(problem, sizes)
+
+    def divide(start: Any, length: Any) -> None:
+        with loops.serial(length) as i:
+            key = T.bind(start + i)
+            count = T.bind(counts[key])
+            with T.If(count > 0):
+                with T.Then():
+                    if problem.include_self:
+                        count = T.bind(count + tirx.const(1, str(counts.dtype)))
+                    with loops.serial(1 if problem.index_batch else sizes.batch) as b:
+                        with loops.serial(1 if problem.index_slice else sizes.slice) as s:
+                            at = loops.key_position(operands, key, b, s)
+                            total = operands.out[at]
+                            T.buffer_store(
+                                operands.out, values.mean(problem.data_dtype, total, count), [at]
+                            )
+
+    chunk = loops.maximum(1, ceil_div(keys, 256))
+    loops.for_each_chunk(keys, chunk, sizes.data_size, divide)

@@ -1,0 +1,220 @@
+"""Build and run scatters in tests: one operator in a Relax module, or one problem by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tvm
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.emission import Signature, build_prim_func, workspace_size
+from tvm_scatter.extent import Extent
+from tvm_scatter.options import Options
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.strategy import strategy_for
+
+Build = Callable[..., Any]
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """The NumPy type behind a TVM type name."""
+    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+
+
+def target_of(device: str) -> tvm.target.Target:
+    """A target for a device name of the tests: ``llvm`` or ``cuda``."""
+    if device == "llvm":
+        return tvm.target.Target("llvm")
+    return tvm.target.Target({"kind": "cuda", "arch": "sm_90", "max_num_threads": 1024})
+
+
+def device_of(device: str) -> Any:
+    """The TVM device that runs code for a device name of the tests."""
+    return tvm.cpu() if device == "llvm" else tvm.cuda(0)
+
+
+def relax_function(
+    builder: relax.BlockBuilder,
+    name: str,
+    build: Build,
+    arrays: Sequence[np.ndarray[Any, Any]],
+    symbolic: bool = False,
+) -> None:
+    """Add a function that computes ``build(*parameters)`` with parameters shaped like ``arrays``.
+
+    Where ``symbolic``, every dimension is a symbolic size; equal sizes get one name.
+    """
+    sizes: dict[int, Any] = {}
+
+    def dim(size: int) -> Any:
+        return sizes.setdefault(size, tvm.tirx.Var(f"d{size}", "int64")) if symbolic else size
+
+    parameters = [
+        relax.Var(
+            f"p{i}", relax.TensorType([dim(size) for size in array.shape], str(array.dtype))
+        )
+        for i, array in enumerate(arrays)
+    ]
+    with builder.function(name, parameters):
+        with builder.dataflow():
+            result = builder.emit(build(*parameters))
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+
+
+def run(
+    build: Build,
+    arrays: Sequence[np.ndarray[Any, Any]],
+    device: str = "llvm",
+    symbolic: bool = False,
+    **options: Any,
+) -> np.ndarray[Any, Any]:
+    """Compile and run one expression over Relax parameters.
+
+    Parameters
+    ----------
+    build : callable
+        Gets one Relax variable for each array and returns a Relax expression.
+    arrays : sequence of numpy.ndarray
+        The arguments.
+    **options
+        Passed to :func:`tvm_scatter.options`.
+    """
+    return run_all({"main": (build, arrays)}, device, symbolic, **options)["main"]
+
+
+def run_all(
+    calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]],
+    device: str = "llvm",
+    symbolic: bool = False,
+    **options: Any,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Compile many expressions as one module, which is far cheaper than one by one, and run each."""
+    machine, on = compile_all(calls, device, symbolic, **options), device_of(device)
+    return {
+        name: machine[name](*[tvm.runtime.tensor(a, device=on) for a in arrays]).numpy()
+        for name, (_, arrays) in calls.items()
+    }
+
+
+def compile_all(
+    calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]],
+    device: str = "llvm",
+    symbolic: bool = False,
+    **options: Any,
+) -> relax.VirtualMachine:
+    """Compile many expressions as one module."""
+    builder = relax.BlockBuilder()
+    for name, (build, arrays) in calls.items():
+        relax_function(builder, name, build, arrays, symbolic)
+    with tvm_scatter.options(**options):
+        executable = tvm.compile(builder.get(), target_of(device))
+    return relax.VirtualMachine(executable, device_of(device))
+
+
+class ProblemRunner:
+    """Problems compiled as one module, each by a forced implementation.
+
+    Parameters
+    ----------
+    device : str
+        ``llvm`` or ``cuda``.
+    """
+
+    def __init__(self, device: str = "llvm") -> None:
+        self.device = device
+        self._functions: dict[str, Any] = {}
+        self._signatures: dict[str, tuple[Signature, dict[str, int]]] = {}
+        self._sizes: dict[str, int | None] = {}
+        self._module: Any = None
+
+    def add(
+        self,
+        name: str,
+        problem: ScatterProblem,
+        implementation: str | None = None,
+        knobs: Mapping[str, int] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        """Add a problem; ``sizes`` are the values of its symbols at run time."""
+        target = target_of(self.device)
+        strategy = strategy_for(self.device)
+        assert strategy is not None
+        options = Options(implementation, tuple(sorted((knobs or {}).items())))
+        selection = strategy.select(problem, target, options)
+        signature = signature_of(problem)
+        function = build_prim_func(problem, signature, selection, target)
+        self._signatures[name] = (signature, dict(sizes or {}))
+        self._functions[name] = function.with_attr("global_symbol", name)
+        size = workspace_size(problem, selection, dict(sizes or {}))
+        self._sizes[name] = None if size is None else int(size)
+
+    def run(
+        self,
+        name: str,
+        data: np.ndarray[Any, Any],
+        indices: Sequence[np.ndarray[Any, Any]],
+        updates: np.ndarray[Any, Any],
+        in_place: bool = False,
+    ) -> np.ndarray[Any, Any]:
+        """Run one of the problems; compiles all of them at the first call."""
+        if self._module is None:
+            module = tvm.IRModule(self._functions)
+            self._module = tvm.compile(module, target_of(self.device))
+        on = device_of(self.device)
+        signature, sizes = self._signatures[name]
+        shapes = [
+            tuple(sizes[dim] if isinstance(dim, str) else dim for dim in shape)
+            for shape in (signature.data, *signature.indices, signature.updates)
+        ]
+        arguments = [
+            tvm.runtime.tensor(array.reshape(shape), device=on)
+            for array, shape in zip((data, *indices, updates), shapes, strict=True)
+        ]
+        if not in_place:
+            arguments.append(tvm.runtime.empty(shapes[0], str(data.dtype), on))
+        result = arguments[0] if in_place else arguments[-1]
+        size = self._sizes[name]
+        if size is not None:
+            # What a workspace holds at first is anything; zeros would hide a missing initialisation.
+            arguments.append(tvm.runtime.tensor(np.full(size, 171, "uint8"), device=on))
+        self._module[name](*arguments)
+        return result.numpy().reshape(data.shape)
+
+
+def signature_of(problem: ScatterProblem) -> Signature:
+    """Flat operands for a problem."""
+
+    def flat(*extents: Extent) -> tuple[int | str, ...]:
+        constant, symbols = 1, []
+        for extent in extents:
+            constant *= extent.constant
+            symbols += extent.symbols
+        return (constant, *symbols) if constant != 1 or not symbols else tuple(symbols)
+
+    components = len(problem.extents)
+    items = [problem.count]
+    if problem.index_batch:
+        items.append(problem.batch)
+    if problem.index_slice:
+        items.append(problem.slice)
+    index = flat(*items)
+    updates = [
+        extent
+        for extent, varies in (
+            (problem.batch, problem.update_batch),
+            (problem.count, problem.update_count),
+            (problem.slice, problem.update_slice),
+        )
+        if varies
+    ]
+    return Signature(
+        operator="scatter",
+        data=flat(problem.batch, problem.extent, problem.slice),
+        indices=((*index, components),) if problem.interleaved else (index,) * components,
+        updates=flat(*updates),
+    )
