@@ -1,8 +1,8 @@
 """Scatter for Apache TVM: several implementations under one op strategy, chosen by measurement.
 
 Importing this package installs it: after ``import tvm_scatter`` a plain ``tvm.compile`` uses the
-strategy for ``relax.scatter_elements``, ``relax.scatter_nd`` and ``relax.index_put`` on ``llvm`` and
-``cuda``, and TVM's importers accept PyTorch's and ONNX's scatter operators.
+strategy for ``relax.scatter_elements``, ``relax.scatter_nd`` and ``relax.index_put`` on ``llvm``
+and ``cuda``, and TVM's importers accept PyTorch's and ONNX's scatter operators.
 """
 
 from __future__ import annotations

@@ -139,45 +139,51 @@ def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
 
 
 def _host_check(operands: CheckOperands) -> None:
-    """Fill the status: parallel over chunks, each stops at nothing and keeps its first bad entry."""
+    """Fill the status: chunks in parallel, each keeping its first bad entry."""
     status = operands.status
     T.buffer_store(status, tirx.IntImm("int64", -1), [0])
-    for component in range(len(operands.components) - 1, -1, -1):
+    for component in reversed(range(len(operands.components))):
         which, stride, offset = operands.components[component]
         index, extent = operands.indices[which], operands.extents[component]
         entries = operands.lengths[which] // stride
         chunks = at_most(at_least(ceil_div(entries, _HOST_CHUNK), 1), _HOST_CHUNKS)
-        chunk = ceil_div(entries, chunks)
         first_bad = T.alloc_buffer((_HOST_CHUNKS,), "int64", scope="global")
 
-        def scan(c: Any) -> None:
-            T.buffer_store(first_bad, entries, [c])
-            with T.serial(chunk) as j:
-                at = chunk * c + j
-                with T.If(at < entries):
-                    with T.Then():
-                        value = tirx.Cast("int64", index[at * stride + offset])
-                        with T.If(is_bad(value, extent, operands.check.wrap_negative)):
-                            with T.Then():
-                                T.buffer_store(
-                                    first_bad, tirx.min(first_bad[c], tirx.Cast("int64", at)), [c]
-                                )
+        def entry(at: Any, index: Any = index, stride: int = stride, offset: int = offset) -> Any:
+            return tirx.Cast("int64", index[at * stride + offset])
 
-        if isinstance(chunks, int) and chunks == 1:
-            with T.serial(1) as c:
-                scan(c)
-        else:
-            with T.parallel(chunks) as c:
-                scan(c)
+        loop = T.serial if isinstance(chunks, int) and chunks == 1 else T.parallel
+        with loop(chunks) as c:
+            _scan_chunk(operands, entry, extent, entries, chunks, first_bad, c)
         with T.serial(chunks) as c:
             at = tirx.Cast("int64", first_bad[c])
             with T.If(tirx.all(at < entries, tirx.any(status[0] < 0, at < status[0]))):
                 with T.Then():
                     T.buffer_store(status, at, [0])
                     T.buffer_store(status, tirx.IntImm("int64", component), [1])
-                    value = tirx.Cast("int64", index[at * stride + offset])
-                    T.buffer_store(status, value, [2])
+                    T.buffer_store(status, entry(at), [2])
                     T.buffer_store(status, tirx.Cast("int64", extent), [3])
+
+
+def _scan_chunk(
+    operands: CheckOperands,
+    entry: Callable[[Any], Any],
+    extent: Any,
+    entries: Any,
+    chunks: Any,
+    first_bad: Any,
+    c: Any,
+) -> None:
+    chunk = ceil_div(entries, chunks)
+    T.buffer_store(first_bad, entries, [c])
+    with T.serial(chunk) as j:
+        at = chunk * c + j
+        with T.If(at < entries):
+            with T.Then():
+                with T.If(is_bad(entry(at), extent, operands.check.wrap_negative)):
+                    with T.Then():
+                        first = tirx.min(first_bad[c], tirx.Cast("int64", at))
+                        T.buffer_store(first_bad, first, [c])
 
 
 def _emit_raise(lowered: Lowered, status: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -18,8 +18,16 @@ Condition = tuple[str, str, int]
 
 _COMPARE = {"<=": lambda a, b: a <= b, ">=": lambda a, b: a >= b}
 EXTENT_FEATURES = (
-    "batch", "extent", "slice", "count", "data_size", "update_size", "items", "width", "destinations",
-)  # fmt: skip
+    "batch",
+    "extent",
+    "slice",
+    "count",
+    "data_size",
+    "update_size",
+    "items",
+    "width",
+    "destinations",
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Rule:
     because: str = ""
 
 
-@lru_cache(maxsize=None)
+@cache
 def default_rules(target_kind: str) -> tuple[Rule, ...]:
     """The rules for a target kind, in the order in which they are tried."""
     path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"

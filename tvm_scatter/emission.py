@@ -106,7 +106,7 @@ def build_prim_func(
         Takes data, indices, updates, [token], out, [workspace]; where the problem is in place, data
         is the output.
     """
-    workspace_bytes = workspace_size(problem, selection, {name: 1 for name in problem.symbols})
+    workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name(function_name(problem, selection))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import legalize, ops
+from . import cuda_toolkit, legalize, ops, pipelines
 
 _installed = False
 
@@ -15,6 +15,8 @@ def install() -> None:
     register_strategies()
     ops.register()
     legalize.install_legalizations()
+    pipelines.install_pipelines()
+    cuda_toolkit.use_wheels()
     _installed = True
 
 
@@ -24,6 +26,8 @@ def uninstall() -> None:
     if not _installed:
         return
     legalize.uninstall_legalizations()
+    pipelines.uninstall_pipelines()
+    cuda_toolkit.forget_wheels()
     _installed = False
 
 

@@ -56,8 +56,8 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _stock[name](bb, call)
     if strategy is None:
         raise ScatterError(
-            f"{name}: no implementation for target {kind!r}; compile for llvm or cuda, or write the "
-            f"model with TVM's own operators."
+            f"{name}: no implementation for target {kind!r}; compile for llvm or cuda, or write "
+            "the model with TVM's own operators."
         )
     lowered = lower(bb, call, options, kind)
     return emit_call(bb, lowered, strategy, target)

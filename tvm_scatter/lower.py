@@ -124,7 +124,7 @@ class _Lowering:
             return default
 
     def problem(self, **fields: Any) -> ScatterProblem:
-        # An axis of one position varies over nothing: one spelling, so that equal problems are equal.
+        # An axis of one position varies over nothing; one spelling makes equal problems equal.
         for axis in ("batch", "count", "slice"):
             if fields[axis].is_one:
                 fields[f"update_{axis}"] = True
@@ -153,7 +153,8 @@ class _Lowering:
         axis = self._axis(axis, len(data_box))
         if len(index_box) != len(data_box):
             raise ScatterError(
-                f"{self.operator}: index of shape {index} must have the rank of data of shape {data}."
+                f"{self.operator}: index of shape {index} must have the rank of data of shape "
+                f"{data}."
             )
         scalar = not updates
         update_box = index_box if scalar else updates
@@ -200,8 +201,8 @@ class _Lowering:
         expected = index[:-1] + data[components:]
         if not _all_equal(updates, expected):
             raise ScatterError(
-                f"{self.operator}: updates of shape {updates} must have shape {expected} for data of "
-                f"shape {data} and indices of shape {index}."
+                f"{self.operator}: updates of shape {updates} must have shape {expected} for data "
+                f"of shape {data} and indices of shape {index}."
             )
         problem = self.problem(
             batch=Extent(),
@@ -236,8 +237,8 @@ class _Lowering:
         result = data[:first] + common + data[last:] if adjacent else common + tuple(rest)
         if not _all_equal(broadcast(self.operator, [updates, result]), result):
             raise ScatterError(
-                f"{self.operator}: values of shape {updates} do not broadcast to {result}, the shape "
-                f"that the indices select from data of shape {data}."
+                f"{self.operator}: values of shape {updates} do not broadcast to {result}, the "
+                f"shape that the indices select from data of shape {data}."
             )
         if not adjacent:
             linear = self._linear_put(data, axes, indices, common, rest, wrap_negative)
@@ -294,14 +295,14 @@ class _Lowering:
     ) -> None:
         if len(updates) != len(index):
             raise ScatterError(
-                f"{self.operator}: updates of shape {tuple(updates)} must have the rank of index of "
-                f"shape {tuple(index)}."
+                f"{self.operator}: updates of shape {tuple(updates)} must have the rank of index "
+                f"of shape {tuple(index)}."
             )
         for d, (whole, box, source) in enumerate(zip(data, index, updates, strict=True)):
             if _exceeds(box, source):
                 raise ScatterError(
-                    f"{self.operator}: index of shape {tuple(index)} is larger than updates of shape "
-                    f"{tuple(updates)} in dimension {d}."
+                    f"{self.operator}: index of shape {tuple(index)} is larger than updates of "
+                    f"shape {tuple(updates)} in dimension {d}."
                 )
             if d != axis and _exceeds(box, whole):
                 raise ScatterError(

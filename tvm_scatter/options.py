@@ -42,7 +42,8 @@ class Options:
         return self.bounds or ("drop" if target_kind == "cuda" else "raise")
 
 
-_CURRENT: ContextVar[Options] = ContextVar("tvm_scatter_options", default=Options())
+_DEFAULT = Options()
+_CURRENT: ContextVar[Options] = ContextVar("tvm_scatter_options", default=_DEFAULT)
 
 
 def current_options() -> Options:

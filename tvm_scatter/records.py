@@ -50,8 +50,8 @@ def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
     """The IRModule that stands for a problem in a database."""
     key = workload_key(problem, target)
 
-    @T.prim_func(s_tir=True)
-    def main(out: T.Buffer((1,), "int32")):  # type: ignore[valid-type]
+    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def main(out: T.Buffer((1,), "int32")) -> None:  # type: ignore[valid-type]
         T.func_attr({"global_symbol": "main", "scatter.problem": key})
         with T.sblock("scatter"):
             out[0] = 0

@@ -59,7 +59,7 @@ class Implementation(ABC):
 
     @abstractmethod
     def emit(self, operands: Operands, config: Config) -> None:
-        """Add the statements that compute ``operands.problem`` to the function under construction."""
+        """Add the statements that compute ``operands.problem`` to the function being built."""
 
     def config(self, problem: ScatterProblem, target: Any, chosen: Config | None = None) -> Config:
         """``chosen``, completed with the defaults of the knobs it leaves out.

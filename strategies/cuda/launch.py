@@ -7,10 +7,10 @@ from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
+from tvm_scatter.strategies.cuda.source import problem_struct, routine
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.sizes import at_least, at_most
-from tvm_scatter.strategies.cuda.source import problem_struct, routine
 
 #: Below this, sums of two offsets fit 32 bits.
 _NARROW_LIMIT = 1 << 30
@@ -34,8 +34,8 @@ def launch(
         Device headers that the body uses, without their ending.
     body : str
         C++ statements. In scope: ``P`` (the problem), ``Data``, ``Offset``, ``sizes``, ``indices``,
-        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, ``arguments``,
-        and ``shared``, a pointer to dynamic shared memory if there is any.
+        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, what
+        ``arguments`` names, and ``shared``, a pointer to dynamic shared memory if there is any.
     blocks, threads : int or expression, int
         The launch; at least one block is launched.
     arguments : mapping of name to (C++ type, expression), optional
@@ -106,7 +106,8 @@ def _launch(
         + ("static_cast<const Data*>(data_pointer);" if "data" in pointers else "nullptr;"),
         "  char* const workspace = "
         + ("static_cast<char*>(workspace_pointer);" if "workspace" in pointers else "nullptr;"),
-        f"  const Sizes<P> sizes{{Offset(batch), Offset(count), Offset(slice), {{{extent_list}}}}};",
+        "  const Sizes<P> sizes{Offset(batch), Offset(count), Offset(slice), "
+        f"{{{extent_list}}}}};",
         f"  const Indices<P> indices{{{{{index_list}}}}};",
         "  (void)out, (void)updates, (void)data, (void)workspace, (void)sizes, (void)indices;",
     ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategies.cuda import stages
 from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.source import item_bytes
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategy import Config, Implementation
 
 _MAX_LANES = 256
@@ -50,7 +51,7 @@ def widest_vector(problem: ScatterProblem) -> int:
 
 
 def lanes_for(problem: ScatterProblem, vector: int) -> int:
-    """Threads that share a row: a power of two that covers it, a warp where its width is unknown."""
+    """Threads that share a row: a power of two that covers it, a warp where that is unknown."""
     if problem.index_slice:
         return 1
     if not problem.slice.is_static:

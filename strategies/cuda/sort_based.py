@@ -10,14 +10,14 @@ from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
-
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div, round_up
 from tvm_scatter.strategies.cuda import stages
 from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
 from tvm_scatter.strategies.cuda.source import accumulate_bytes
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div, round_up
 from tvm_scatter.strategy import Config, Implementation
 
 # As in device/radix_sort.cuh and device/segment.cuh.

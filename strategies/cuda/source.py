@@ -1,10 +1,10 @@
-"""The CUDA C++ text of a kernel: headers with include guards, and what a problem is at compile time."""
+"""The CUDA C++ text of a kernel: headers, and what is known of a problem at compile time."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 from importlib import resources
 
 import ml_dtypes
@@ -66,7 +66,7 @@ def c_type(dtype: str) -> str:
     return _DATA_TYPES[dtype]
 
 
-@lru_cache(maxsize=None)
+@cache
 def headers(names: tuple[str, ...]) -> str:
     """The text of device headers and of all that they include from this package, in order."""
     folder = resources.files("tvm_scatter.strategies.cuda") / "device"

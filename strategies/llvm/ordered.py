@@ -31,12 +31,15 @@ class Share:
         How many columns.
     places : pair of expression or None
         The half-open range of places; ``None`` for all of them.
+    updates : pair of expression or None
+        The first update and how many; ``None`` for all of them.
     """
 
     batch: Any
     column: Any
     columns: Any
     places: tuple[Any, Any] | None = None
+    updates: tuple[Any, Any] | None = None
 
 
 def counts_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
@@ -101,7 +104,9 @@ def _visit(
                 if counts is not None:
                     _count(operands, share, counts, loops.key_number(operands, b, place, s))
 
-    with loops.serial(sizes.count) as k:
+    start, count = share.updates or (0, sizes.count)
+    with loops.serial(count) as i:
+        k = T.bind(start + i)
         if problem.index_slice:
             with loops.serial(share.columns) as c:
                 one(k, share.column + c, 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emission import Operands
@@ -33,8 +32,7 @@ class Sequential(Implementation):
         loops.copy_data(operands)
         if counts is not None:
             loops.fill_zero(counts, loops.key_count(problem, sizes))
-        itemsize = 1 if problem.data_dtype == "bool" else _itemsize(problem.data_dtype)
-        columns = _BLOCK_BYTES // itemsize
+        columns = _BLOCK_BYTES // loops.itemsize(problem)
         blocks = ceil_div(sizes.slice, columns)
 
         def apply(task: Any) -> None:
@@ -49,7 +47,3 @@ class Sequential(Implementation):
         loops.for_each(sizes.batch * blocks, sizes.batch * sizes.count * sizes.slice, apply)
         if counts is not None:
             ordered.divide_by_counts(operands, counts)
-
-
-def _itemsize(dtype: str) -> int:
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
