@@ -15,6 +15,7 @@ if not (_here / "strategies").is_dir():
     __path__.append(str(_here.parent))
 
 from .errors import ScatterError  # noqa: E402
+from .importers.torch import torch_converters  # noqa: E402
 from .install import install, is_installed, uninstall  # noqa: E402
 from .options import current_options, options  # noqa: E402
 from .problem import ScatterProblem  # noqa: E402
@@ -33,6 +34,7 @@ __all__ = [
     "is_installed",
     "options",
     "strategy_for",
+    "torch_converters",
     "uninstall",
 ]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from . import cuda_toolkit, legalize, ops, pipelines
+from .importers import onnx as onnx_importer
+from .importers import torch as torch_importer
 
 _installed = False
 
@@ -16,6 +18,8 @@ def install() -> None:
     ops.register()
     legalize.install_legalizations()
     pipelines.install_pipelines()
+    torch_importer.install_torch()
+    onnx_importer.install_onnx()
     cuda_toolkit.use_wheels()
     _installed = True
 
@@ -27,6 +31,8 @@ def uninstall() -> None:
         return
     legalize.uninstall_legalizations()
     pipelines.uninstall_pipelines()
+    torch_importer.uninstall_torch()
+    onnx_importer.uninstall_onnx()
     cuda_toolkit.forget_wheels()
     _installed = False
 

@@ -13,12 +13,11 @@ from .bounds import check_call
 from .emission import build_prim_func, workspace_size
 from .errors import ScatterError
 from .lower import Lowered, lower
-from .ops import INDEX_PUT, SCATTER_ELEMENTS
+from .ops import NAMES as OUR_OPERATORS
 from .options import current_options
 from .strategy import OpStrategy, strategy_for
 
 STOCK_OPERATORS = ("relax.scatter_elements", "relax.scatter_nd", "relax.index_put")
-OUR_OPERATORS = (SCATTER_ELEMENTS, INDEX_PUT)
 _LEVEL = 11
 _STOCK_LEVEL = 10
 _stock: dict[str, Any] = {}

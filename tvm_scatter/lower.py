@@ -12,7 +12,7 @@ from tvm import relax, te, tirx, topi
 from .emission import Signature
 from .errors import ScatterError
 from .extent import Extent
-from .ops import INDEX_PUT, SCATTER_ELEMENTS
+from .ops import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from .options import Options
 from .problem import ScatterProblem
 from .reductions import canonical_reduction, check_dtypes
@@ -80,7 +80,9 @@ def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kin
             int(call.attrs["axis"]), wrap_negative=bool(call.attrs["wrap_negative"])
         )
     if name == "relax.scatter_nd":
-        return lowering.nd()
+        return lowering.nd(str(call.attrs.reduction), wrap_negative=True)
+    if name == SCATTER_ND:
+        return lowering.nd(str(call.attrs["reduction"]), bool(call.attrs["wrap_negative"]))
     if name == "relax.index_put":
         return lowering.put(None, "add" if call.attrs.accumulate else "update", True)
     if name == INDEX_PUT:
@@ -187,9 +189,9 @@ class _Lowering:
         )
         return self._lowered(problem, [self.index], self.updates, check)
 
-    def nd(self) -> Lowered:
+    def nd(self, reduction: str, wrap_negative: bool) -> Lowered:
         """One tuple of indices for each update row: scatter_nd."""
-        reduction = canonical_reduction(str(self.attrs.reduction), self.operator)
+        reduction = canonical_reduction(reduction, self.operator)
         check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
         data, index, updates = map(self.shape, (self.data, self.index, self.updates))
         if not index or not isinstance(index[-1], int) or not 1 <= index[-1] <= len(data):
@@ -212,8 +214,9 @@ class _Lowering:
             index_dtype=_dtype(self.index),
             reduction=reduction,
             interleaved=True,
+            wrap_negative=wrap_negative,
         )
-        check = self._check([self.index], data[:components], True, True)
+        check = self._check([self.index], data[:components], True, wrap_negative)
         return self._lowered(problem, [self.index], self.updates, check)
 
     def put(self, axes: list[int] | None, reduction: str, wrap_negative: bool) -> Lowered:

@@ -14,6 +14,8 @@ from .reductions import canonical_reduction
 
 SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
 INDEX_PUT = "relax.tvm_scatter.index_put"
+SCATTER_ND = "relax.tvm_scatter.scatter_nd"
+NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND)
 
 
 def scatter_elements(
@@ -143,6 +145,53 @@ def index_put(
     return relax.Call(Op.get(INDEX_PUT), [data, relax.Tuple(list(indices)), values], attrs=attrs)
 
 
+def scatter_nd(
+    data: relax.Expr,
+    indices: relax.Expr,
+    updates: relax.Expr,
+    reduction: str = "update",
+    *,
+    include_self: bool = True,
+    wrap_negative: bool = True,
+    unique: bool = False,
+    operator: str = "scatter_nd",
+) -> relax.Expr:
+    """Write at positions given by tuples along the last axis of one index tensor.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape D of rank at least 1.
+    indices : relax.Expr
+        Integers of shape (..., M); the last axis holds one index for each of the first M axes.
+    updates : relax.Expr
+        Shape (..., *D[M:]).
+    reduction, include_self, wrap_negative, unique
+        As in :func:`scatter_elements`.
+    operator : str
+        What errors and :func:`tvm_scatter.explain` call it.
+
+    Returns
+    -------
+    result : relax.Expr
+        A new tensor of the shape and type of ``data``.
+
+    Raises
+    ------
+    ScatterError
+        If the reduction is unknown. Shapes and types are checked when the module is compiled.
+    """
+    attrs = tvm.ir.make_node(
+        "ir.DictAttrs",
+        operator=operator,
+        reduction=canonical_reduction(reduction, operator),
+        include_self=bool(include_self),
+        wrap_negative=bool(wrap_negative),
+        unique=bool(unique),
+    )
+    return relax.Call(Op.get(SCATTER_ND), [data, indices, updates], attrs=attrs)
+
+
 def _rank(data: Any) -> int:
     rank = data.ty.ndim
     if rank < 0:
@@ -156,7 +205,7 @@ def _infer_type(call: relax.Call, _context: Any) -> Any:
 
 def register() -> None:
     """Register the operators with TVM; harmless when they are there already."""
-    for name in (SCATTER_ELEMENTS, INDEX_PUT):
+    for name in NAMES:
         if name in Op.list_op_names():
             continue
         tvm.ir.register_op_attr(name, "FPurity", True)

@@ -1,0 +1,65 @@
+"""Run a function once a module has been imported, without importing it now.
+
+TVM's importers need PyTorch and ONNX, which are optional and slow to import. They are extended when
+somebody imports them, not before.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+Action = Callable[[ModuleType], None]
+
+
+class _Watcher(MetaPathFinder):
+    """Finds nothing itself: it lets the other finders work and adds the action to their loader."""
+
+    def __init__(self, name: str, action: Action) -> None:
+        self.name = name
+        self.action = action
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        for finder in sys.meta_path:
+            if isinstance(finder, _Watcher):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None and spec.loader is not None:
+                execute = spec.loader.exec_module
+
+                def exec_module(module: ModuleType) -> None:
+                    execute(module)
+                    self.action(module)
+
+                # Only this loader, which serves this one module, is changed.
+                spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                return spec
+        return None
+
+
+_watchers: dict[str, _Watcher] = {}
+
+
+def when_imported(name: str, action: Action) -> None:
+    """Call ``action`` with the module ``name``: now if it is imported, else as soon as it is."""
+    forget(name)
+    module = sys.modules.get(name)
+    if module is not None:
+        action(module)
+        return
+    _watchers[name] = _Watcher(name, action)
+    sys.meta_path.insert(0, _watchers[name])
+
+
+def forget(name: str) -> None:
+    """Take back what :func:`when_imported` was told about a module."""
+    watcher = _watchers.pop(name, None)
+    if watcher in sys.meta_path:
+        sys.meta_path.remove(watcher)

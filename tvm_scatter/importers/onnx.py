@@ -1,0 +1,199 @@
+"""ONNX's scatter operators for TVM's ``from_onnx``, in every opset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from .. import ops
+from ..errors import ScatterError
+from ..options import current_options
+from .on_import import forget, when_imported
+from .torch_call import number_of, shape_of, text
+
+_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
+_TABLE = "_get_convert_map"
+_STOCK = "_tvm_scatter_stock_convert_map"
+
+#: The reductions of each opset, newest first.
+_REDUCTIONS = (
+    (18, ("none", "add", "mul", "min", "max")),
+    (16, ("none", "add", "mul")),
+    (0, ("none",)),
+)
+
+Convert = Callable[[Any, str, int, Sequence[Any], dict[str, Any]], Any]
+
+
+class _Converter:
+    """What TVM's importer expects of a converter class."""
+
+    def __init__(self, operator: str, convert: Convert) -> None:
+        self.operator = operator
+        self.convert = convert
+
+    def get_converter(self, opset: int) -> Callable[..., Any]:
+        """The function for an opset, in the form that TVM calls."""
+
+        def convert(bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], _params: Any) -> Any:
+            operands = [None if x is None else _tensor(bb, self.operator, x) for x in inputs]
+            return self.convert(bb, self.operator, opset, operands, attributes)
+
+        return convert
+
+
+def scatter_elements(
+    bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """``ScatterElements``, and ``Scatter``, which is its older name."""
+    data, indices, updates = inputs[:3]
+    return ops.scatter_elements(
+        data,
+        indices,
+        updates,
+        int(attributes.get("axis", 0)),
+        _reduction(operator, opset, attributes),
+        wrap_negative=True,
+        operator=operator,
+    )
+
+
+def scatter_nd(
+    bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """``ScatterND``."""
+    data, indices, updates = inputs[:3]
+    reduction = _reduction(operator, opset, attributes)
+    return ops.scatter_nd(data, indices, updates, reduction, operator=operator)
+
+
+def tensor_scatter(
+    bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """``TensorScatter``: a run of rows for each batch entry, as a key-value cache is updated."""
+    cache, update = inputs[:2]
+    starts = inputs[2] if len(inputs) > 2 else None
+    mode = _text(attributes.get("mode", "linear"))
+    if mode not in ("linear", "circular"):
+        raise ScatterError(f"{operator}: mode {mode!r} must be 'linear' or 'circular'.")
+    shape, rows = shape_of(cache), shape_of(update)
+    rank = len(shape)
+    axis = int(attributes.get("axis", -2))
+    if not -rank <= axis < rank or axis % rank == 0:
+        raise ScatterError(
+            f"{operator}: axis {axis} is out of range for a cache of shape {text(shape)}; it must "
+            "be another one than the batch axis 0."
+        )
+    axis %= rank
+    if len(rows) != rank:
+        raise ScatterError(
+            f"{operator}: an update of shape {text(rows)} must have the rank of the cache of shape "
+            f"{text(shape)}."
+        )
+    # Each position before the axis is a line of its own; lines of one batch entry share a start.
+    lines, lines_of_entry = number_of(shape[:axis]), number_of(shape[1:axis])
+    extent, count = shape[axis], rows[axis]
+
+    def line(*_starts: te.Tensor) -> te.Tensor:
+        return te.compute((lines, 1), lambda p, _: p.astype("int64"), name="line")
+
+    def place(*given: te.Tensor) -> te.Tensor:
+        def position(p: Any, t: Any) -> Any:
+            start: Any = tirx.IntImm("int64", 0)
+            if given:
+                start = given[0](tirx.floordiv(p, lines_of_entry)).astype("int64")
+            at = start + t.astype("int64")
+            return tirx.floormod(at, extent) if mode == "circular" else at
+
+        return te.compute((lines, count), position, name="place")
+
+    start_arguments = [] if starts is None else [starts]
+    indices = [
+        bb.emit_te(line, primfunc_name_hint="line"),
+        bb.emit_te(place, *start_arguments, primfunc_name_hint="place"),
+    ]
+    behind = shape[axis + 1 :]
+    flat_cache = bb.emit(relax.op.reshape(cache, [lines, extent, *behind]))
+    flat_rows = bb.emit(relax.op.reshape(update, [lines, count, *behind]))
+    fits = isinstance(count, int) and isinstance(extent, int) and count <= extent
+    result = ops.index_put(
+        flat_cache,
+        indices,
+        flat_rows,
+        [0, 1],
+        wrap_negative=False,
+        unique=fits,
+        operator=operator,
+    )
+    return relax.op.reshape(bb.emit(result), list(shape))
+
+
+CONVERTERS = {
+    name: _Converter(name, convert)
+    for name, convert in (
+        ("Scatter", scatter_elements),
+        ("ScatterElements", scatter_elements),
+        ("ScatterND", scatter_nd),
+        ("TensorScatter", tensor_scatter),
+    )
+}
+
+
+def install_onnx() -> None:
+    """Add the converters to TVM's importer, as soon as it is imported."""
+    if find_spec("onnx") is not None:
+        when_imported(_MODULE, _extend)
+
+
+def uninstall_onnx() -> None:
+    """Give TVM's importer back."""
+    forget(_MODULE)
+    if find_spec("onnx") is not None:
+        when_imported(_MODULE, _restore)
+        forget(_MODULE)
+
+
+def _extend(module: ModuleType) -> None:
+    stock = getattr(module, _STOCK, None) or getattr(module, _TABLE)
+    setattr(module, _STOCK, stock)
+
+    def convert_map() -> dict[str, Any]:
+        table = dict(stock())
+        if current_options().enabled:
+            table.update(CONVERTERS)
+        return table
+
+    setattr(module, _TABLE, convert_map)
+
+
+def _restore(module: ModuleType) -> None:
+    if hasattr(module, _STOCK):
+        setattr(module, _TABLE, getattr(module, _STOCK))
+        delattr(module, _STOCK)
+
+
+def _reduction(operator: str, opset: int, attributes: dict[str, Any]) -> str:
+    reduction = _text(attributes.get("reduction", "none"))
+    allowed = next(names for since, names in _REDUCTIONS if opset >= since)
+    if reduction not in allowed:
+        raise ScatterError(
+            f"{operator}: reduction {reduction!r} is not one of opset {opset}, which has "
+            f"{', '.join(allowed)}."
+        )
+    return reduction
+
+
+def _text(attribute: Any) -> str:
+    return attribute.decode() if isinstance(attribute, bytes) else str(attribute)
+
+
+def _tensor(bb: Any, operator: str, value: Any) -> Any:
+    """An operand as a normalised expression; the importer hands over unbound ones."""
+    value = bb.normalize(value)
+    if not isinstance(value.ty, relax.TensorType):
+        raise ScatterError(f"{operator}: an operand of type {value.ty} is not a tensor.")
+    return value
