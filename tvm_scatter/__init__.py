@@ -18,6 +18,7 @@ from .errors import ScatterError  # noqa: E402
 from .importers.torch import torch_converters  # noqa: E402
 from .install import install, is_installed, uninstall  # noqa: E402
 from .options import current_options, options  # noqa: E402
+from .pipelines import pipeline  # noqa: E402
 from .problem import ScatterProblem  # noqa: E402
 from .strategy import Implementation, OpStrategy, Selection, strategy_for  # noqa: E402
 
@@ -33,6 +34,7 @@ __all__ = [
     "install",
     "is_installed",
     "options",
+    "pipeline",
     "strategy_for",
     "torch_converters",
     "uninstall",

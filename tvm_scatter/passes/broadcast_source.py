@@ -1,0 +1,162 @@
+"""Following a tensor back to the 1-D tensor that it is a broadcast of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.sym import Analyzer
+
+
+@dataclass(frozen=True)
+class BroadcastSource:
+    """A tensor that varies along one axis only, and what it was made from.
+
+    Attributes
+    ----------
+    source : relax.Expr
+        A tensor of which at most one axis is longer than 1.
+    length : int or expression
+        The size of that axis.
+    dtypes : tuple of str
+        Types that the source was cast to on its way, first cast first.
+    path : tuple of relax.Var
+        The variables between the source and the tensor, the tensor's own first.
+    """
+
+    source: Any
+    length: Any
+    dtypes: tuple[str, ...]
+    path: tuple[Any, ...]
+
+    def row(self, source: Any, emit: Callable[[Any], Any]) -> Any:
+        """The 1-D tensor made from ``source``; what it takes to get there is emitted."""
+        row = source
+        if row.ty.ndim != 1:
+            row = emit(relax.op.reshape(row, [self.length]))
+        for dtype in self.dtypes:
+            row = emit(relax.op.astype(row, dtype))
+        return row
+
+
+def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> BroadcastSource | None:
+    """Find what ``tensor`` is a broadcast of, if it varies along ``axis`` only.
+
+    Parameters
+    ----------
+    values : mapping
+        The expression that each variable is bound to.
+    """
+    shape = static_shape(tensor)
+    if shape is None:
+        return None
+    length = shape[axis]
+    at: int | None = axis
+    dtypes: list[str] = []
+    path: list[Any] = []
+    while not _varies_only_along(tensor, at):
+        call = values.get(tensor) if isinstance(tensor, relax.Var) else None
+        step = _STEPS.get(_operator(call))
+        if step is None or static_shape(call.args[0]) is None:
+            return None
+        moved = step(call, at)
+        if moved is None:
+            return None
+        if _operator(call) == "relax.astype":
+            dtypes.insert(0, str(call.attrs.dtype))
+        path.append(tensor)
+        tensor, at = call.args[0], moved.axis
+    return BroadcastSource(tensor, length, tuple(dtypes), tuple(path)) if path else None
+
+
+def static_shape(tensor: Any) -> list[Any] | None:
+    """The sizes of a tensor, each a number or an expression; ``None`` if only its rank is known."""
+    shape = getattr(tensor.ty, "shape", None)
+    return list(shape.values) if hasattr(shape, "values") else None
+
+
+def same_size(left: Any, right: Any) -> bool:
+    """Whether two sizes are certainly equal."""
+    return bool(Analyzer().can_prove_equal(left, right))
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is certainly 1."""
+    return isinstance(size, int | tirx.IntImm) and int(size) == 1
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Where an operand has the axis; ``None`` where it has none, the axis being of size 1."""
+
+    axis: int | None
+
+
+def _operator(call: Any) -> str:
+    return call.op.name if isinstance(call, relax.Call) and hasattr(call.op, "name") else ""
+
+
+def _varies_only_along(tensor: Any, axis: int | None) -> bool:
+    shape = static_shape(tensor) or []
+    return all(is_one(size) for at, size in enumerate(shape) if at != axis)
+
+
+def _broadcast(call: Any, axis: int | None) -> _Moved | None:
+    if axis is None:
+        return _Moved(None)
+    source, result = static_shape(call.args[0]) or [], static_shape(call) or []
+    at = axis - (len(result) - len(source))
+    if at < 0:
+        return _Moved(None) if is_one(result[axis]) else None
+    return _Moved(at) if same_size(source[at], result[axis]) else None
+
+
+def _expand_dims(call: Any, axis: int | None) -> _Moved:
+    rank = call.ty.ndim
+    new = {int(at) % rank for at in call.attrs.axis}
+    kept = [at for at in range(rank) if at not in new]
+    return _Moved(kept.index(axis) if axis in kept else None)
+
+
+def _squeeze(call: Any, axis: int | None) -> _Moved:
+    shape = static_shape(call.args[0]) or []
+    if call.attrs.axis is None:
+        gone = {at for at, size in enumerate(shape) if is_one(size)}
+    else:
+        gone = {int(at) % len(shape) for at in call.attrs.axis}
+    kept = [at for at in range(len(shape)) if at not in gone]
+    return _Moved(None if axis is None else kept[axis])
+
+
+def _permute_dims(call: Any, axis: int | None) -> _Moved:
+    rank = call.ty.ndim
+    axes: Sequence[Any] = call.attrs.axes or range(rank - 1, -1, -1)
+    return _Moved(None if axis is None else int(list(axes)[axis]) % rank)
+
+
+def _reshape(call: Any, axis: int | None) -> _Moved | None:
+    """Only where axes of size 1 come or go; every other reshape mixes axes."""
+    source, result = static_shape(call.args[0]) or [], static_shape(call) or []
+    before = [at for at, size in enumerate(source) if not is_one(size)]
+    after = [at for at, size in enumerate(result) if not is_one(size)]
+    if len(before) != len(after):
+        return None
+    if not all(same_size(source[b], result[a]) for b, a in zip(before, after, strict=True)):
+        return None
+    return _Moved(before[after.index(axis)] if axis in after else None)
+
+
+def _same_axis(call: Any, axis: int | None) -> _Moved:
+    return _Moved(axis)
+
+
+_STEPS: dict[str, Callable[[Any, int | None], _Moved | None]] = {
+    "relax.astype": _same_axis,
+    "relax.broadcast_to": _broadcast,
+    "relax.expand_dims": _expand_dims,
+    "relax.permute_dims": _permute_dims,
+    "relax.reshape": _reshape,
+    "relax.squeeze": _squeeze,
+}

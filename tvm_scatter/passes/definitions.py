@@ -1,0 +1,71 @@
+"""Where each variable of a function is defined and how often it is read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tvm import relax
+from tvm.relax.expr_functor import PyExprVisitor, visitor
+
+
+@dataclass
+class Definitions:
+    """What a function binds, nested functions and branches included.
+
+    Attributes
+    ----------
+    values : dict
+        The expression that each variable is bound to, in the order of the bindings.
+    uses : dict
+        How often each variable is read.
+    blocks : dict
+        The number of the dataflow block in which each variable is bound; 0 outside of any.
+    """
+
+    values: dict[Any, Any] = field(default_factory=dict)
+    uses: dict[Any, int] = field(default_factory=dict)
+    blocks: dict[Any, int] = field(default_factory=dict)
+
+    @staticmethod
+    def of(function: relax.Function) -> Definitions:
+        """Collect the definitions of a function."""
+        definitions = Definitions()
+        _Collector(definitions).visit_expr(function)
+        return definitions
+
+    def reaches(self, source: Any, reader: Any) -> bool:
+        """Whether what is bound to ``reader`` may read ``source``, an ancestor of its operands."""
+        if not isinstance(source, relax.DataflowVar):
+            return True
+        return self.blocks[source] == self.blocks[reader]
+
+
+@visitor
+class _Collector(PyExprVisitor):
+    def __init__(self, definitions: Definitions) -> None:
+        super().__init__()
+        self.definitions = definitions
+        self.block = self.last_block = 0
+
+    def visit_dataflow_block_(self, block: relax.DataflowBlock) -> None:
+        self.last_block += 1
+        outer, self.block = self.block, self.last_block
+        for binding in block.bindings:
+            self.visit_binding(binding)
+        self.block = outer
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self.definitions.values[binding.var] = binding.value
+        self.definitions.blocks[binding.var] = self.block
+        self.visit_expr(binding.value)
+
+    def visit_match_cast_(self, binding: relax.MatchCast) -> None:
+        self.definitions.blocks[binding.var] = self.block
+        self.visit_expr(binding.value)
+
+    def visit_var_(self, var: relax.Var) -> None:
+        self.definitions.uses[var] = self.definitions.uses.get(var, 0) + 1
+
+    def visit_dataflow_var_(self, var: relax.DataflowVar) -> None:
+        self.visit_var_(var)

@@ -1,0 +1,184 @@
+"""An index that is a broadcast of a 1-D tensor becomes one index per row.
+
+PyTorch Geometric and its like call ``scatter`` with an index of one number per row, expanded to the
+shape of the updates. Written as ``index_put`` the rows are contiguous and the expanded index is
+never made. This runs ahead of LegalizeOps, after which a broadcast is a function like any other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.legalize import OUR_OPERATORS, STOCK_OPERATORS, strategy_of
+from tvm_scatter.lower import operator_name
+from tvm_scatter.ops import SCATTER_ELEMENTS, index_put
+from tvm_scatter.options import current_options
+
+from .broadcast_source import BroadcastSource, broadcast_source, is_one, same_size, static_shape
+from .definitions import Definitions
+
+_OPERATORS = ("relax.scatter_elements", SCATTER_ELEMENTS)
+#: Functions that another compiler takes as they are.
+_FOREIGN = ("Codegen", "Primitive")
+
+
+def FoldBroadcastIndex() -> tvm.transform.Pass:
+    """The pass. It changes nothing where the strategy is off or has no table for the target."""
+
+    @tvm.transform.module_pass(opt_level=0, name="FoldBroadcastIndex")
+    def fold(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        if not current_options().enabled:
+            return mod
+        folded = {
+            name: _fold_function(mod, function)
+            for name, function in mod.functions.items()
+            if is_ours_to_change(function)
+        }
+        changed = {name: function for name, function in folded.items() if function is not None}
+        if not changed:
+            return mod
+        result = mod.clone()
+        for name, function in changed.items():
+            result.update_func(name, function)
+        return result
+
+    return fold
+
+
+def is_ours_to_change(function: Any) -> bool:
+    """Whether a function of a module is Relax and not meant for another compiler."""
+    if not isinstance(function, relax.Function):
+        return False
+    attrs = function.attrs or {}
+    return not any(name in attrs for name in _FOREIGN)
+
+
+def is_scatter(call: Any) -> bool:
+    """Whether an expression calls an operator that the strategy serves."""
+    return (
+        isinstance(call, relax.Call)
+        and isinstance(call.op, tvm.ir.Op)
+        and call.op.name in (*STOCK_OPERATORS, *OUR_OPERATORS)
+    )
+
+
+@dataclass(frozen=True)
+class _Fold:
+    """A scatter whose index is a broadcast; ``crop`` is the box of the updates that is read."""
+
+    axis: int
+    index: BroadcastSource
+    crop: list[int] | None
+
+
+def _fold_function(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
+    """The function with every such scatter rewritten, or ``None`` if it holds none."""
+    definitions = Definitions.of(function)
+    folds = {}
+    for var, value in definitions.values.items():
+        if is_scatter(value) and value.op.name in _OPERATORS:
+            fold = _plan(value, definitions)
+            if fold is not None and definitions.reaches(fold.index.source, var):
+                folds[var] = fold
+    if not folds:
+        return None
+    return _Rewriter(mod, folds, _unread(folds, definitions)).visit_expr(function)
+
+
+def _plan(call: relax.Call, definitions: Definitions) -> _Fold | None:
+    data, index, updates = map(static_shape, call.args)
+    if strategy_of(call)[1] is None or data is None or index is None or updates is None:
+        return None
+    rank = len(data)
+    axis = int(_attr(call, "axis", 0))
+    # A bad axis or rank is reported where the call is lowered.
+    if rank < 2 or len(index) != rank or not -rank <= axis < rank:
+        return None
+    axis %= rank
+    others = [at for at in range(rank) if at != axis]
+    # Off the axis a row form covers all of data; an index with a smaller box does not.
+    if not all(same_size(data[at], index[at]) for at in others):
+        return None
+    if all(is_one(index[at]) for at in others):
+        return None
+    crop = _crop(index, updates)
+    source = broadcast_source(call.args[1], axis, definitions.values)
+    if source is None or crop is False:
+        return None
+    return _Fold(axis, source, crop)
+
+
+def _crop(index: list[Any], updates: list[Any]) -> Any:
+    """The box of larger updates that is read; ``None`` if all of it, ``False`` if unknown."""
+    if not updates:
+        return None
+    if len(updates) != len(index):
+        return False
+    if all(same_size(box, whole) for box, whole in zip(index, updates, strict=True)):
+        return None
+    if not all(isinstance(size, int | tirx.IntImm) for size in (*index, *updates)):
+        return False
+    box = [int(size) for size in index]
+    fits = all(size <= int(whole) for size, whole in zip(box, updates, strict=True))
+    return box if fits else False
+
+
+def _unread(folds: dict[Any, _Fold], definitions: Definitions) -> set[Any]:
+    """The variables between a source and its scatter that nothing reads once it is rewritten."""
+    uses = dict(definitions.uses)
+    unread: set[Any] = set()
+    for fold in folds.values():
+        for var in fold.index.path:
+            uses[var] -= 1
+            if uses[var] > 0:
+                break
+            unread.add(var)
+    return unread
+
+
+def _attr(call: relax.Call, name: str, default: Any) -> Any:
+    if isinstance(call.attrs, tvm.ir.DictAttrs):
+        return call.attrs[name]
+    return getattr(call.attrs, name, default)
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, folds: dict[Any, _Fold], unread: set[Any]) -> None:
+        super().__init__(mod)
+        self.folds = folds
+        self.unread = unread
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self.unread:
+            return
+        if binding.var in self.folds:
+            call = self._row_form(binding.value, self.folds[binding.var])
+            binding = relax.VarBinding(binding.var, call)
+        super().visit_var_binding_(binding)
+
+    def _row_form(self, call: relax.Call, fold: _Fold) -> relax.Call:
+        emit = self.builder_.emit
+        data, _, updates = call.args
+        if fold.crop is not None:
+            axes = list(range(len(fold.crop)))
+            begin = [0] * len(axes)
+            updates = emit(relax.op.strided_slice(self.visit_expr(updates), axes, begin, fold.crop))
+        row = fold.index.row(self.visit_expr(fold.index.source), emit)
+        stock = call.op.name in STOCK_OPERATORS
+        return index_put(
+            data,
+            [row],
+            updates,
+            axes=[fold.axis],
+            reduction=str(_attr(call, "reduction", "update")),
+            include_self=bool(_attr(call, "include_self", True)),
+            wrap_negative=stock or bool(_attr(call, "wrap_negative", True)),
+            unique=bool(_attr(call, "unique", False)),
+            operator=operator_name(call),
+        )
