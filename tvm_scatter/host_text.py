@@ -36,9 +36,7 @@ def raise_error(kind: str, parts: Sequence[Any]) -> None:
             _write_decimal(digits, part)
             _append(text, _first_digit(digits))
     T.evaluate(T.call_extern("void", "TVMFFIErrorSetRaisedFromCStr", kind, text.data))
-    # An error that is set is raised by a callee that reports failure. Any C function whose result
-    # is not zero will do; a process id never is.
-    T.evaluate(T.call_cpacked("getpid"))
+    T.evaluate(T.tvm_throw_last_error())
 
 
 def _append(text: Any, more: Any) -> None:
