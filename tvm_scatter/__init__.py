@@ -15,6 +15,7 @@ if not (_here / "strategies").is_dir():
     __path__.append(str(_here.parent))
 
 from .errors import ScatterError  # noqa: E402
+from .explain import Explanation, explain  # noqa: E402
 from .importers.torch import torch_converters  # noqa: E402
 from .install import install, is_installed, uninstall  # noqa: E402
 from .options import current_options, options  # noqa: E402
@@ -25,12 +26,14 @@ from .strategy import Implementation, OpStrategy, Selection, strategy_for  # noq
 __version__ = "0.1.0"
 
 __all__ = [
+    "Explanation",
     "Implementation",
     "OpStrategy",
     "ScatterError",
     "ScatterProblem",
     "Selection",
     "current_options",
+    "explain",
     "install",
     "is_installed",
     "options",

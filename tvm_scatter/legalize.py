@@ -15,6 +15,7 @@ from .errors import ScatterError
 from .lower import Lowered, lower
 from .ops import NAMES as OUR_OPERATORS
 from .options import current_options
+from .problem import ScatterProblem
 from .strategy import OpStrategy, strategy_for
 
 STOCK_OPERATORS = ("relax.scatter_elements", "relax.scatter_nd", "relax.index_put")
@@ -62,12 +63,17 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return emit_call(bb, lowered, strategy, target)
 
 
+def nothing_to_do(problem: ScatterProblem) -> bool:
+    """Whether the result is the data as it is."""
+    return problem.update_size.constant == 0 or problem.data_size.constant == 0
+
+
 def emit_call(
     bb: relax.BlockBuilder, lowered: Lowered, strategy: OpStrategy, target: Target
 ) -> relax.Expr:
     """Emit the selected implementation of a lowered call; the result is the new tensor."""
     problem = lowered.problem
-    if problem.update_size.constant == 0 or problem.data_size.constant == 0:
+    if nothing_to_do(problem):
         return lowered.data
     selection = strategy.select(problem, target)
     arguments = [lowered.data, *lowered.indices, lowered.updates]

@@ -14,9 +14,9 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.legalize import OUR_OPERATORS, STOCK_OPERATORS, strategy_of
+from tvm_scatter.legalize import STOCK_OPERATORS, strategy_of
 from tvm_scatter.lower import operator_name
-from tvm_scatter.ops import SCATTER_ELEMENTS, index_put
+from tvm_scatter.ops import NAMES, SCATTER_ELEMENTS, index_put
 from tvm_scatter.options import current_options
 
 from .broadcast_source import BroadcastSource, broadcast_source, is_one, same_size, static_shape
@@ -63,7 +63,7 @@ def is_scatter(call: Any) -> bool:
     return (
         isinstance(call, relax.Call)
         and isinstance(call.op, tvm.ir.Op)
-        and call.op.name in (*STOCK_OPERATORS, *OUR_OPERATORS)
+        and call.op.name in (*STOCK_OPERATORS, *NAMES)
     )
 
 

@@ -1,0 +1,261 @@
+"""Which implementation each scatter of a module gets, against which others, and why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import IRModule
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.target import Target
+
+from .errors import ScatterError
+from .legalize import STOCK_OPERATORS, nothing_to_do, strategy_of
+from .lower import lower, operator_name
+from .options import current_options
+from .passes.fold_broadcast_index import is_ours_to_change, is_scatter
+from .pipelines import passes
+from .problem import ScatterProblem
+from .strategy import Branch, Selection
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One implementation that was chosen.
+
+    Attributes
+    ----------
+    implementation : str
+        Its name.
+    knobs : dict of str to int
+        The values of all its knobs.
+    conditions : tuple of str
+        What sizes it is for, where symbolic sizes decide at run time.
+    """
+
+    implementation: str
+    knobs: Mapping[str, int]
+    conditions: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        knobs = ", ".join(f"{name}={value}" for name, value in self.knobs.items())
+        text = f"{self.implementation} ({knobs})" if knobs else self.implementation
+        return f"{text} if {' and '.join(self.conditions)}" if self.conditions else text
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How one scatter of a module will be computed.
+
+    Attributes
+    ----------
+    where : str
+        The function and the variable that the result is bound to.
+    operator : str
+        What the operator is called.
+    target : str
+        The kind of target that the call is compiled for.
+    problem : ScatterProblem or None
+        What the call was lowered to; ``None`` where TVM's own operator stays.
+    symbols : dict of str to str
+        The expression behind each symbolic size of the problem.
+    choices : tuple of Choice
+        Tried in order; more than one only where symbolic sizes decide. Empty where TVM's own
+        operator stays or nothing is written.
+    source : str
+        ``"forced"``, ``"tuned"``, ``"default"`` or ``"none"``.
+    reason : str
+        One clause.
+    alternatives : dict of str to (str or None)
+        For each other implementation, what forbids it; ``None`` if it could have been chosen.
+    """
+
+    where: str
+    operator: str
+    target: str
+    problem: ScatterProblem | None
+    symbols: Mapping[str, str]
+    choices: tuple[Choice, ...]
+    source: str
+    reason: str
+    alternatives: Mapping[str, str | None] = field(default_factory=dict)
+
+    @property
+    def implementation(self) -> str | None:
+        """The chosen implementation: the last of several; ``None`` if none is used."""
+        return self.choices[-1].implementation if self.choices else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data that ``json`` takes."""
+        return {
+            "where": self.where,
+            "operator": self.operator,
+            "target": self.target,
+            "problem": None if self.problem is None else str(self.problem),
+            "symbols": dict(self.symbols),
+            "choices": [
+                {
+                    "implementation": choice.implementation,
+                    "knobs": dict(choice.knobs),
+                    "conditions": list(choice.conditions),
+                }
+                for choice in self.choices
+            ],
+            "source": self.source,
+            "reason": self.reason,
+            "alternatives": dict(self.alternatives),
+        }
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Labels and texts, for printing."""
+        lines = []
+        if self.problem is not None:
+            # The problem numbers its symbolic sizes; a reader knows them by the model's names.
+            text = re.sub(r"\bn\d+\b", lambda n: self.symbols.get(n[0], n[0]), str(self.problem))
+            lines.append(("problem", text))
+        lines.append(("chosen", ", else ".join(map(str, self.choices)) or "none of this package"))
+        lines.append(("because", f"{self.source}: {self.reason}" if self.choices else self.reason))
+        applicable = [name for name, refusal in self.alternatives.items() if refusal is None]
+        if applicable:
+            lines.append(("possible", ", ".join(applicable)))
+        for name, refusal in self.alternatives.items():
+            if refusal is not None:
+                lines.append(("refused", f"{name}: {refusal}"))
+        return lines
+
+    def __str__(self) -> str:
+        head = f"{self.where} = {self.operator} [{self.target}]"
+        return "\n".join([head, *(f"  {label:9} {text}" for label, text in self.lines())])
+
+
+class Explanations(list[Explanation]):
+    """A list of :class:`Explanation` that prints as text."""
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Plain data that ``json`` takes."""
+        return [explanation.to_dict() for explanation in self]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) or "no scatter"
+
+
+def explain(mod: IRModule, target: Any = None) -> Explanations:
+    """Say how each scatter of a module will be computed, without compiling it.
+
+    The answer is found by what ``tvm.compile`` does itself, with the options and the tuning
+    database that are in force.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        A module of Relax functions, as an importer makes it.
+    target : tvm.target.Target or str, optional
+        What it would be compiled for; by default the current target, else llvm.
+
+    Returns
+    -------
+    explanations : list of Explanation
+        In the order of the program; ``print`` shows them.
+
+    Raises
+    ------
+    ScatterError
+        If a scatter is malformed.
+    """
+    found, errors = Explanations(), list[ScatterError]()
+    with nullcontext() if target is None else to_target(target):
+        mod = tvm.transform.Sequential(passes())(mod)
+        for name, function in mod.functions.items():
+            if is_ours_to_change(function):
+                explainer = _Explainer(mod, name.name_hint, found, errors)
+                explainer.visit_expr(function)
+    if errors:
+        raise errors[0]
+    return found
+
+
+def to_target(target: Any) -> Target:
+    """A target from a target, a kind or a description."""
+    return target if isinstance(target, Target) else Target(target)
+
+
+def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Explanation:
+    options = current_options()
+    target, strategy = strategy_of(call)
+    kind = target.kind.name
+
+    def explanation(reason: str, **known: Any) -> Explanation:
+        given = {"problem": None, "symbols": {}, "choices": (), "source": "none", **known}
+        return Explanation(where, operator_name(call), kind, reason=reason, **given)
+
+    if strategy is None:
+        return explanation(f"there is no strategy for target {kind}; TVM's own operator is used")
+    if call.op.name in STOCK_OPERATORS and not options.enabled:
+        return explanation("the strategy is switched off; TVM's own operator is used")
+    lowered = lower(bb, call, options, kind)
+    problem = lowered.problem
+    symbols = {name: str(lowered.symbols[name]) for name in problem.symbols}
+    if nothing_to_do(problem):
+        return explanation("there is nothing to write", problem=problem, symbols=symbols)
+    selection: Selection = strategy.select(problem, target)
+    return explanation(
+        selection.reason,
+        problem=problem,
+        symbols=symbols,
+        choices=tuple(map(_choice, selection.branches)),
+        source=selection.source,
+        alternatives=dict(selection.alternatives),
+    )
+
+
+def _choice(branch: Branch) -> Choice:
+    conditions = tuple(f"{name} {sign} {value}" for name, sign, value in branch.conditions)
+    return Choice(branch.implementation.name, dict(branch.config), conditions)
+
+
+@mutator
+class _Explainer(PyExprMutator):
+    """Lowers every scatter into a copy of the function that nobody keeps."""
+
+    def __init__(
+        self,
+        mod: IRModule,
+        function: str,
+        found: list[Explanation],
+        errors: list[ScatterError],
+    ) -> None:
+        super().__init__(mod)
+        self.path = [function]
+        self.found = found
+        self.errors = errors
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        name = binding.var.name
+        if isinstance(binding.value, relax.Function):
+            self.path.append(name)
+            super().visit_var_binding_(binding)
+            self.path.pop()
+            return
+        if is_scatter(binding.value):
+            where = ".".join([*self.path, name])
+            call = self.visit_expr(binding.value)
+            try:
+                self.found.append(_explain_call(self.builder_, call, where))
+            except ScatterError as error:
+                # Raised once the visit is over: TVM's block builder warns if it is left midway.
+                self.errors.append(error)
+        super().visit_var_binding_(binding)
+
+
+def summary(explanations: Iterable[Explanation]) -> dict[str, int]:
+    """How many scatters each implementation got."""
+    counts: dict[str, int] = {}
+    for explanation in explanations:
+        name = explanation.implementation or "none"
+        counts[name] = counts.get(name, 0) + 1
+    return counts
