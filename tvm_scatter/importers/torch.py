@@ -157,13 +157,15 @@ def _restore(module: ModuleType) -> None:
 
 def _read(importer: Any, reader: Converter, stock: Any, node: Any) -> Any:
     """Convert a read: by TVM's converter, unless the graph writes to what it reads."""
-    if stock is not None and not any(_name(other) in WRITERS for other in node.graph.nodes):
+    if stock is not None and not any(map(_writes, node.graph.nodes)):
         return stock(node)
     return reader(TorchCall(node, importer))
 
 
-def _name(node: Any) -> str:
-    return getattr(node.target, "__name__", "") if node.op == "call_function" else ""
+def _writes(node: Any) -> bool:
+    """Whether a node is a scatter, or part of what PyTorch decomposed one into."""
+    written = (node.target, node.meta.get("original_aten"))
+    return any(getattr(operator, "__name__", "") in WRITERS for operator in written)
 
 
 def _writes_through_views(exported_program: Any) -> bool:

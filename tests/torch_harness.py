@@ -1,0 +1,100 @@
+"""Run a PyTorch function through TVM's importer and compare the result with PyTorch itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from tvm import relax
+from tvm.relax.frontend.torch import from_exported_program
+
+import tvm_scatter  # noqa: F401
+
+#: Relative and absolute tolerance: sums are rounded in another order than PyTorch's.
+TOLERANCE = {
+    torch.float16: (2e-2, 2e-2),
+    torch.bfloat16: (8e-2, 8e-2),
+    torch.float32: (1e-5, 1e-5),
+    torch.float64: (1e-10, 1e-10),
+}
+
+
+class _Model(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: torch.Tensor) -> Any:
+        return self.function(*inputs)
+
+
+def export(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor], dynamic: Any = None
+) -> torch.export.ExportedProgram:
+    """Export a function of tensors."""
+    model = function if isinstance(function, torch.nn.Module) else _Model(function)
+    shapes = None if dynamic is None else (tuple(dynamic),)
+    return torch.export.export(model, tuple(inputs), dynamic_shapes=shapes)
+
+
+def compile_for_cpu(module: tvm.IRModule) -> relax.VirtualMachine:
+    """Compile for llvm, as a user does."""
+    return relax.VirtualMachine(tvm.compile(module, tvm.target.Target("llvm")), tvm.cpu())
+
+
+def run(machine: relax.VirtualMachine, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Call ``main``; the results as PyTorch tensors of their own."""
+    results = machine["main"](*map(to_tvm, inputs))
+    if not isinstance(results, Sequence) and not hasattr(results, "__len__"):
+        results = [results]
+    if isinstance(results, tvm.runtime.Tensor):
+        results = [results]
+    return [torch.from_dlpack(result).clone() for result in results]
+
+
+def to_tvm(tensor: torch.Tensor) -> Any:
+    """A copy of a tensor for TVM."""
+    return tvm.runtime.from_dlpack(tensor.detach().clone().contiguous())
+
+
+def through_tvm(
+    function: Callable[..., Any],
+    inputs: Sequence[torch.Tensor],
+    dynamic: Any = None,
+    **importing: Any,
+) -> list[torch.Tensor]:
+    """Export, import, compile and run."""
+    program = export(function, inputs, dynamic)
+    return run(compile_for_cpu(from_exported_program(program, **importing)), inputs)
+
+
+def assert_same(actual: torch.Tensor, expected: torch.Tensor, what: str = "") -> None:
+    """Compare shape, type and values; floats to within the tolerance of their type."""
+    assert actual.dtype == expected.dtype, f"{what}: {actual.dtype} is not {expected.dtype}"
+    assert actual.shape == expected.shape, f"{what}: {actual.shape} is not {expected.shape}"
+    rtol, atol = TOLERANCE.get(expected.dtype, (0.0, 0.0))
+    a, e = (
+        t.detach().to(torch.float64 if rtol else torch.int64 if t.dtype != torch.uint64 else t.dtype)
+        for t in (actual, expected)
+    )
+    np.testing.assert_allclose(
+        a.resolve_conj().numpy(), e.resolve_conj().numpy(), rtol=rtol, atol=atol, err_msg=what
+    )
+
+
+def check(
+    function: Callable[..., Any],
+    *inputs: torch.Tensor,
+    dynamic: Any = None,
+    **importing: Any,
+) -> None:
+    """Compare what TVM computes with what PyTorch computes."""
+    expected = function(*(tensor.clone() for tensor in inputs))
+    expected = list(expected) if isinstance(expected, tuple | list) else [expected]
+    actual = through_tvm(function, inputs, dynamic, **importing)
+    assert len(actual) == len(expected)
+    for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
+        assert_same(a, e, f"result {i}")
