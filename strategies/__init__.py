@@ -14,19 +14,33 @@ def register_strategies() -> None:
 
 
 def _register_llvm() -> None:
+    from tvm_scatter.strategies.llvm.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.llvm.sequential import Sequential
+    from tvm_scatter.strategies.llvm.sort_based import SortBased
 
     llvm = register_strategy(OpStrategy("llvm"))
+    llvm.add_implementation(ParallelInjective(), plevel=20)
+    llvm.add_implementation(SortBased(), plevel=15)
     llvm.add_implementation(Sequential(), plevel=1)
 
 
 def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.check import check_indices
+    from tvm_scatter.strategies.cuda.gather_form import GatherForm
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
+    from tvm_scatter.strategies.cuda.partitioned import Partitioned
+    from tvm_scatter.strategies.cuda.row_resident import RowResident
+    from tvm_scatter.strategies.cuda.segmented import Segmented
     from tvm_scatter.strategies.cuda.sequential import Sequential
+    from tvm_scatter.strategies.cuda.shared_bins import SharedBins
     from tvm_scatter.strategies.cuda.sort_based import SortBased
 
     cuda = register_strategy(OpStrategy("cuda", device_check=check_indices))
+    cuda.add_implementation(SharedBins(), plevel=50)
+    cuda.add_implementation(RowResident(), plevel=45)
+    cuda.add_implementation(GatherForm(), plevel=40)
+    cuda.add_implementation(Partitioned(), plevel=35)
+    cuda.add_implementation(Segmented(), plevel=30)
     cuda.add_implementation(ParallelInjective(), plevel=20)
     cuda.add_implementation(SortBased(), plevel=15)
     cuda.add_implementation(Sequential(), plevel=1)

@@ -1,0 +1,230 @@
+// Partitioned reduction: updates are moved into buckets of neighbouring destinations, each bucket is
+// reduced in shared memory and written once. Random 4-byte writes to memory become streams.
+#ifndef TVM_SCATTER_PARTITION
+#define TVM_SCATTER_PARTITION
+#include "atomic.cuh"
+#include "problem.cuh"
+#include "stages.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kPartitionThreads = 512;
+constexpr int kPartitionItems = 16;  // updates of one thread
+constexpr int kPartitionTile = kPartitionThreads * kPartitionItems;
+constexpr int kMostBuckets = 2048;
+
+// The place of an update, or the number of places if it is dropped.
+template <class P>
+__device__ __forceinline__ typename P::Offset place_of(typename P::Offset at,
+                                                       const Indices<P>& indices,
+                                                       const Sizes<P>& sizes,
+                                                       typename P::Offset& update) {
+  const Item<P> item(sizes, at);
+  update = item.update;
+  typename P::Offset destination;
+  return find_destination(sizes, indices, item.index, destination)
+             ? item.place(sizes, destination)
+             : sizes.destinations();
+}
+
+template <class P, int bucket_bits>
+__device__ __forceinline__ void count_buckets(uint32* counts, const Indices<P>& indices,
+                                              const Sizes<P>& sizes, int buckets) {
+  using Offset = typename P::Offset;
+  __shared__ uint32 seen[kMostBuckets];
+  for (int b = threadIdx.x; b < buckets; b += blockDim.x) seen[b] = 0;
+  __syncthreads();
+  for (int64 at = first_in_grid(); at < sizes.items(); at += threads_in_grid()) {
+    Offset update;
+    const Offset place = place_of(static_cast<Offset>(at), indices, sizes, update);
+    if (place < sizes.destinations()) atomicAdd(&seen[place >> bucket_bits], 1u);
+  }
+  __syncthreads();
+  for (int b = threadIdx.x; b < buckets; b += blockDim.x)
+    if (seen[b]) atomicAdd(counts + b, seen[b]);
+}
+
+// The sum of `value` over the threads before this one; `sums` holds one entry for each warp.
+__device__ __forceinline__ uint32 exclusive_over_threads(uint32 value, uint32* sums,
+                                                         uint32& total) {
+  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  uint32 inclusive = value;
+#pragma unroll
+  for (int distance = 1; distance < kWarp; distance *= 2) {
+    const uint32 below = __shfl_up_sync(kAllLanes, inclusive, distance);
+    if (lane >= distance) inclusive += below;
+  }
+  if (lane == kWarp - 1) sums[warp] = inclusive;
+  __syncthreads();
+  uint32 before = 0;
+  total = 0;
+  for (int w = 0; w < kPartitionThreads / kWarp; ++w) {
+    if (w < warp) before += sums[w];
+    total += sums[w];
+  }
+  __syncthreads();
+  return before + inclusive - value;
+}
+
+// One block: where each bucket's updates begin, and which units of work it is cut into. A bucket
+// always has at least one unit, which copies its data.
+__device__ __forceinline__ void plan_buckets(uint32* begins, uint32* cursors, uint32* first_units,
+                                             const uint32* counts, int buckets, uint32 unit) {
+  __shared__ uint32 sums[kPartitionThreads / kWarp];
+  uint32 items = 0, units = 0;
+  for (int start = 0; start < buckets; start += kPartitionThreads) {
+    const int b = start + threadIdx.x;
+    const uint32 count = b < buckets ? counts[b] : 0;
+    const uint32 needed = b < buckets ? max(1u, ceil_div(count, unit)) : 0;
+    uint32 all_items, all_units;
+    const uint32 items_before = exclusive_over_threads(count, sums, all_items);
+    const uint32 units_before = exclusive_over_threads(needed, sums, all_units);
+    if (b < buckets) {
+      begins[b] = cursors[b] = items + items_before;
+      first_units[b] = units + units_before;
+    }
+    items += all_items;
+    units += all_units;
+  }
+  if (threadIdx.x == 0) {
+    begins[buckets] = items;
+    first_units[buckets] = units;
+  }
+}
+
+// Move a tile of updates into the buckets: ordered by bucket in shared memory first, so that runs of
+// neighbouring threads write to neighbouring addresses.
+template <class P, int bucket_bits>
+__device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename P::Data* values_to,
+                                             uint32* cursors, const typename P::Data* updates,
+                                             const Indices<P>& indices, const Sizes<P>& sizes,
+                                             int buckets, char* shared) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  uint32* const seen = reinterpret_cast<uint32*>(shared);
+  uint32* const first = seen + buckets;     // in the tile
+  uint32* const reserved = first + buckets;  // in the bucket's region
+  uint32* const places = reserved + buckets;
+  Data* const values = reinterpret_cast<Data*>(places + kPartitionTile);
+  __shared__ uint32 sums[kPartitionThreads / kWarp];
+  for (int b = threadIdx.x; b < buckets; b += kPartitionThreads) seen[b] = 0;
+  __syncthreads();
+
+  const int64 begin = static_cast<int64>(blockIdx.x) * kPartitionTile;
+  Offset place[kPartitionItems];
+  Data value[kPartitionItems];
+  uint32 rank[kPartitionItems];
+#pragma unroll
+  for (int i = 0; i < kPartitionItems; ++i) {
+    const int64 at = begin + i * kPartitionThreads + threadIdx.x;
+    place[i] = sizes.destinations();
+    if (at >= sizes.items()) continue;
+    Offset update;
+    place[i] = place_of(static_cast<Offset>(at), indices, sizes, update);
+    value[i] = updates[update];
+  }
+#pragma unroll
+  for (int i = 0; i < kPartitionItems; ++i)
+    if (place[i] < sizes.destinations()) rank[i] = atomicAdd(&seen[place[i] >> bucket_bits], 1u);
+  __syncthreads();
+  uint32 carry = 0;
+  for (int start = 0; start < buckets; start += kPartitionThreads) {
+    const int b = start + threadIdx.x;
+    const uint32 count = b < buckets ? seen[b] : 0;
+    uint32 total;
+    const uint32 before = exclusive_over_threads(count, sums, total);
+    if (b < buckets) {
+      first[b] = carry + before;
+      reserved[b] = count ? atomicAdd(cursors + b, count) : 0;
+    }
+    carry += total;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kPartitionItems; ++i) {
+    if (place[i] >= sizes.destinations()) continue;
+    const uint32 to = first[place[i] >> bucket_bits] + rank[i];
+    places[to] = static_cast<uint32>(place[i]);
+    values[to] = value[i];
+  }
+  __syncthreads();
+  for (uint32 at = threadIdx.x; at < carry; at += kPartitionThreads) {
+    const uint32 bucket = places[at] >> bucket_bits;
+    const uint32 to = reserved[bucket] + at - first[bucket];
+    places_to[to] = static_cast<unsigned short>(places[at] & ((1u << bucket_bits) - 1));
+    values_to[to] = values[at];
+  }
+}
+
+// A bucket of several units is combined into `out` by several blocks, so `out` must hold the data.
+template <class P, int bucket_bits>
+__device__ __forceinline__ void copy_shared_buckets(typename P::Data* out,
+                                                    const typename P::Data* data,
+                                                    const uint32* first_units,
+                                                    const Sizes<P>& sizes) {
+  const int bucket = blockIdx.x;
+  if (first_units[bucket + 1] - first_units[bucket] < 2) return;
+  const int64 begin = static_cast<int64>(bucket) << bucket_bits;
+  const int64 end = min(begin + (1ll << bucket_bits), static_cast<int64>(sizes.destinations()));
+  for (int64 at = begin + threadIdx.x; at < end; at += blockDim.x) out[at] = data[at];
+}
+
+// One block for each unit: reduce in shared memory, then write the bucket, or combine into it.
+template <class P, int bucket_bits>
+__device__ __forceinline__ void reduce_units(typename P::Data* out, const typename P::Data* data,
+                                             const unsigned short* places,
+                                             const typename P::Data* values, const uint32* begins,
+                                             const uint32* first_units, const Sizes<P>& sizes,
+                                             int buckets, uint32 unit, char* shared) {
+  using Data = typename P::Data;
+  using Wide = Accumulate<Data>;
+  using R = typename P::Reduction;
+  Wide* const held = reinterpret_cast<Wide*>(shared);
+  if (blockIdx.x >= first_units[buckets]) return;
+  int low = 0, high = buckets - 1;  // the last bucket that begins at or before this unit
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (first_units[middle] <= blockIdx.x) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  const int bucket = low;
+  const bool alone = first_units[bucket + 1] - first_units[bucket] == 1;
+  const int64 first = static_cast<int64>(bucket) << bucket_bits;
+  const int owned =
+      static_cast<int>(min(1ll << bucket_bits, static_cast<int64>(sizes.destinations()) - first));
+  for (int i = threadIdx.x; i < owned; i += blockDim.x)
+    held[i] = widen(alone ? data[first + i] : P::start());
+  __syncthreads();
+  const uint32 begin = begins[bucket] + (blockIdx.x - first_units[bucket]) * unit;
+  const uint32 end = min(begin + unit, begins[bucket + 1]);
+  constexpr int kUnroll = 8;
+  for (uint32 start = begin + threadIdx.x; start < end; start += blockDim.x * kUnroll) {
+    unsigned short place[kUnroll];
+    Data value[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const uint32 at = start + u * blockDim.x;
+      if (at >= end) continue;
+      place[u] = places[at];
+      value[u] = values[at];
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u)
+      if (start + u * blockDim.x < end)
+        atomic_combine<R, Wide>(held + place[u], widen(value[u]));
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < owned; i += blockDim.x) {
+    if (alone) {
+      out[first + i] = narrow<Data>(held[i]);
+    } else if (bit_cast<Bits<Wide>>(held[i]) != bit_cast<Bits<Wide>>(widen(P::start()))) {
+      atomic_combine<R, Data>(out + first + i, narrow<Data>(held[i]));
+    }
+  }
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,209 @@
+// Segmented reduction in gather form: given the updates in the order of their destinations, every
+// output row is written once, from its own segment or, if it has none, from the data.
+//
+// Long segments are split in a fixed order. Where an aligned chunk of the sorted list lies inside
+// one segment, its sum is computed beforehand, by whoever is free; chunks of chunks likewise. The
+// row then adds single updates, chunks and chunks of chunks in the order of the list, so the result
+// depends on the list alone and no row does more than a few hundred additions for each million.
+#ifndef TVM_SCATTER_SEGMENTED
+#define TVM_SCATTER_SEGMENTED
+#include "problem.cuh"
+#include "reduction.cuh"
+#include "stages.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kSegmentChunk = 64;
+constexpr int kSegmentChunks = kSegmentChunk * kSegmentChunk;
+constexpr int kInFlight = 8;
+
+// Where the segment of each destination begins and ends; both arrays start as zeros.
+template <class Key>
+__device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key* keys, int64 size,
+                                              Key dropped) {
+  for (int64 at = first_in_grid(); at < size; at += threads_in_grid()) {
+    const Key key = keys[at];
+    if (key == dropped) continue;
+    if (at == 0 || keys[at - 1] != key) begins[key] = static_cast<Key>(at);
+    if (at + 1 == size || keys[at + 1] != key) ends[key] = static_cast<Key>(at + 1);
+  }
+}
+
+// Combine `count` vectors into `sum`, in order, with several loads in flight.
+template <class R, class Wide, int vector, class Load>
+__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, bool& any, int64 count,
+                                            Load read) {
+  for (int64 start = 0; start < count; start += kInFlight) {
+    Vector<Wide, vector> held[kInFlight];
+#pragma unroll
+    for (int u = 0; u < kInFlight; ++u)
+      if (start + u < count) held[u] = read(start + u);
+#pragma unroll
+    for (int u = 0; u < kInFlight; ++u) {
+      if (start + u >= count) break;
+#pragma unroll
+      for (int i = 0; i < vector; ++i)
+        sum.at[i] = any ? R::combine(sum.at[i], held[u].at[i]) : held[u].at[i];
+      any = true;
+    }
+  }
+}
+
+template <class P, class Key, int vector>
+struct SortedUpdates {
+  using Data = typename P::Data;
+  using Wide = Accumulate<Data>;
+  using Offset = typename P::Offset;
+  const Data* updates;
+  const Key* items;
+  const Sizes<P>& sizes;
+  Offset column;
+
+  __device__ __forceinline__ Vector<Wide, vector> operator()(int64 at) const {
+    const Item<P> item(sizes, static_cast<Offset>(items[at]));
+    Vector<Wide, vector> value;
+    if constexpr (P::update_slice) {
+      const auto stored =
+          load<Data, vector>(updates + item.update + (P::index_slice ? 0 : column));
+#pragma unroll
+      for (int i = 0; i < vector; ++i) value.at[i] = widen(stored.at[i]);
+    } else {
+      value = splat<Wide, vector>(widen(updates[item.update]));
+    }
+    return value;
+  }
+};
+
+// Which row a thread works on, and its first column: `tiles` groups of `lanes` threads share a row.
+template <class P, int lanes, int vector>
+struct RowShare {
+  using Offset = typename P::Offset;
+  int64 row;
+  Offset first, step;
+
+  __device__ __forceinline__ explicit RowShare(int64 tiles) {
+    const int64 group = first_in_grid() / lanes;
+    row = group / tiles;
+    first = static_cast<Offset>((group - row * tiles) * lanes + first_in_grid() % lanes) * vector;
+    step = static_cast<Offset>(tiles) * lanes * vector;
+  }
+};
+
+// The sums of aligned chunks that lie inside one segment: of updates (`from` is null) or of chunks.
+template <class P, class Key, int lanes, int vector>
+__device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
+                                           const Accumulate<typename P::Data>* from,
+                                           const typename P::Data* updates, const Key* keys,
+                                           const Key* items, const Sizes<P>& sizes, int64 tiles) {
+  using Offset = typename P::Offset;
+  using Wide = Accumulate<typename P::Data>;
+  using R = typename P::Reduction;
+  const RowShare<P, lanes, vector> share(tiles);
+  const int64 chunk = share.row;
+  const int64 length = from ? kSegmentChunks : kSegmentChunk;
+  const int64 begin = chunk * length;
+  if (begin + length > sizes.items()) return;
+  const Key key = keys[begin];
+  if (key == static_cast<Key>(sizes.destinations()) || keys[begin + length - 1] != key) return;
+  const Offset width = sizes.width();
+  for (Offset column = share.first; column < width; column += share.step) {
+    Vector<Wide, vector> sum;
+    bool any = false;
+    if (from) {
+      combine_run<R>(sum, any, kSegmentChunk, [&](int64 at) {
+        return load<Wide, vector>(from + (chunk * kSegmentChunk + at) * width + column);
+      });
+    } else {
+      const SortedUpdates<P, Key, vector> sorted{updates, items + begin, sizes, column};
+      combine_run<R>(sum, any, kSegmentChunk, sorted);
+    }
+    store<Wide, vector>(to + chunk * width + column, sum);
+  }
+}
+
+// The sorted list and the sums of its chunks.
+template <class P, class Key>
+struct Segments {
+  using Wide = Accumulate<typename P::Data>;
+  const typename P::Data* updates;
+  const Key* items;
+  const Wide* chunks;
+  const Wide* chunks_of_chunks;
+};
+
+// The sum of the entries [at, end) of the sorted list, in one column of vectors.
+template <class P, class Key, int vector>
+__device__ __forceinline__ Vector<Accumulate<typename P::Data>, vector> sum_segment(
+    const Segments<P, Key>& segments, const Sizes<P>& sizes, int64 at, int64 end,
+    typename P::Offset column) {
+  using Wide = Accumulate<typename P::Data>;
+  using R = typename P::Reduction;
+  const int64 width = sizes.width();
+  Vector<Wide, vector> sum;
+  bool any = false;
+  auto add_updates = [&](int64 until) {
+    const SortedUpdates<P, Key, vector> sorted{segments.updates, segments.items + at, sizes,
+                                               column};
+    combine_run<R>(sum, any, until - at, sorted);
+    at = until;
+  };
+  auto add_chunks = [&](const Wide* sums, int64 length, int64 until) {
+    const Wide* const first = sums + at / length * width + column;
+    combine_run<R>(sum, any, (until - at) / length,
+                   [&](int64 i) { return load<Wide, vector>(first + i * width); });
+    at = until;
+  };
+  const int64 first_chunk = ceil_div<int64>(at, kSegmentChunk) * kSegmentChunk;
+  const int64 last_chunk = end / kSegmentChunk * kSegmentChunk;
+  if (first_chunk < last_chunk) {
+    add_updates(first_chunk);
+    const int64 first_many = ceil_div<int64>(first_chunk, kSegmentChunks) * kSegmentChunks;
+    const int64 last_many = last_chunk / kSegmentChunks * kSegmentChunks;
+    if (first_many < last_many) {
+      add_chunks(segments.chunks, kSegmentChunk, first_many);
+      add_chunks(segments.chunks_of_chunks, kSegmentChunks, last_many);
+    }
+    add_chunks(segments.chunks, kSegmentChunk, last_chunk);
+  }
+  add_updates(end);
+  return sum;
+}
+
+template <class P, class Key, int lanes, int vector, bool mean>
+__device__ __forceinline__ void write_segments(typename P::Data* out, const typename P::Data* data,
+                                               const Key* begins, const Key* ends,
+                                               const Segments<P, Key>& segments,
+                                               const Sizes<P>& sizes, int64 tiles) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  using Wide = Accumulate<Data>;
+  using R = typename P::Reduction;
+  const RowShare<P, lanes, vector> share(tiles);
+  if (share.row >= sizes.destinations()) return;
+  const int64 begin = begins[share.row], end = ends[share.row];
+  const Offset width = sizes.width();
+  for (Offset column = share.first; column < width; column += share.step) {
+    const int64 at = share.row * width + column;
+    if (begin == end) {
+      if (out != data) store<Data, vector>(out + at, load<Data, vector>(data + at));
+      continue;
+    }
+    Vector<Data, vector> result;
+    if constexpr (P::include_self) result = load<Data, vector>(data + at);
+    const auto sum = sum_segment<P, Key, vector>(segments, sizes, begin, end, column);
+#pragma unroll
+    for (int i = 0; i < vector; ++i) {
+      Wide value = sum.at[i];
+      if constexpr (P::include_self) value = R::combine(widen(result.at[i]), value);
+      if constexpr (mean) {
+        const uint32 count = static_cast<uint32>(end - begin) + (P::include_self ? 1u : 0u);
+        value = divide<Wide>(value, count);
+      }
+      result.at[i] = narrow<Data>(value);
+    }
+    store<Data, vector>(out + at, result);
+  }
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,118 @@
+"""Gather form: each output is written once, from the update that wins there or from the data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.strategies.cuda import stages
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.parallel_injective import lanes_for, widest_vector
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategy import Config, Implementation
+
+_THREADS = 256
+#: A block looks at every index of its batch; beyond this many the map of winners is cheaper.
+_MOST_SEARCHED = 1024
+
+
+class GatherForm(Implementation):
+    """Plain updates by the inverse of the index: no copy of what will be overwritten.
+
+    The winner of a place is the maximum of the items that go there, so that the last one wins.
+    """
+
+    name = "gather_form"
+    deterministic = True
+    summary = "plain updates of long rows, and last-wins without sorting"
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.reduction != "update":
+            return "only plain updates can be gathered"
+        if problem.in_place:
+            return "in place, what is not updated need not be written"
+        return None
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        searches = (0,)
+        if not problem.index_slice and problem.count.is_static:
+            if problem.count.constant <= _MOST_SEARCHED and _long_rows(problem):
+                searches = (1, 0)
+        return {"search": searches, "unroll": (4, 1, 2)}
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return 0 if config["search"] else sizes.destinations * 8
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        if config["search"]:
+            _by_search(operands, config["unroll"])
+        else:
+            _by_map(operands, config["unroll"])
+
+
+def _long_rows(problem: ScatterProblem) -> bool:
+    return problem.slice.constant >= _THREADS
+
+
+def _by_search(operands: Operands, unroll: int) -> None:
+    problem, sizes = operands.problem, operands.sizes
+    vector = widest_vector(problem)
+    spans = ceil_div(sizes.slice, _THREADS * vector * unroll)
+    call = (
+        "gather_by_search<P, {vector}, {unroll}>(out, data, updates, indices, sizes, "
+        "static_cast<Offset>(spans));"
+    )
+    _launch_aligned(
+        operands,
+        call.format(vector=vector, unroll=unroll),
+        # The same columns to a block, one element at a time.
+        call.format(vector=1, unroll=unroll * vector),
+        vector,
+        sizes.batch * sizes.extent * spans,
+        {"spans": ("long long", spans)},
+    )
+
+
+def _by_map(operands: Operands, unroll: int) -> None:
+    problem, sizes = operands.problem, operands.sizes
+    winners = "  Offset* const winners = reinterpret_cast<Offset*>(workspace);\n"
+    stages.stride_launch(
+        operands,
+        winners + "  fill(winners, Offset(-1), int64(sizes.destinations()));",
+        sizes.destinations,
+    )
+    stages.stride_launch(
+        operands,
+        winners + "  find_winners<P>(winners, indices, sizes);",
+        sizes.items,
+        ("gather",),
+    )
+    vector = widest_vector(problem)
+    lanes = min(lanes_for(problem, vector), _THREADS)
+    call = "gather_winners<P, {lanes}, {vector}, {unroll}>(out, data, updates, winners, sizes);"
+    _launch_aligned(
+        operands,
+        call.format(lanes=lanes, vector=vector, unroll=unroll),
+        call.format(lanes=lanes, vector=1, unroll=1),
+        vector,
+        ceil_div(sizes.destinations * lanes, _THREADS * unroll),
+        {},
+        winners,
+    )
+
+
+def _launch_aligned(
+    operands: Operands,
+    aligned: str,
+    otherwise: str,
+    vector: int,
+    blocks: Any,
+    arguments: dict[str, tuple[str, Any]],
+    prologue: str = "",
+) -> None:
+    tensors = "data", "out", "updates"
+    condition = " && ".join(f"aligned<Data, {vector}>({tensor})" for tensor in tensors)
+    body = f"{prologue}  if ({condition})\n    {aligned}\n  else\n    {otherwise}"
+    launch(operands, ("gather",), body, blocks, _THREADS, arguments)

@@ -1,0 +1,111 @@
+"""Partitioned: updates are bucketed by destination, and each bucket is reduced in shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.sorting import Arguments, Layout
+from tvm_scatter.strategies.cuda.source import accumulate_bytes, item_bytes
+from tvm_scatter.strategies.cuda.target import shared_memory_limit
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategy import Config, Implementation
+
+# As in device/partition.cuh.
+_THREADS = 512
+_TILE = 8192
+_MOST_BUCKETS = 2048
+#: Updates of one block in the reduction; a bucket with more is shared by several blocks.
+_UNIT = 1 << 17
+_REGIONS = ("counts", "begins", "cursors", "first_units", "places", "values")
+
+
+class Partitioned(Implementation):
+    """One pass that buckets the updates by the high bits of their destination, one that reduces."""
+
+    name = "partitioned"
+    summary = "many scattered single-element reductions into an output larger than the L2 cache"
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.reduction in ("update", "mean") or not problem.include_self:
+            return "it reduces into the data only"
+        if not problem.width.is_one:
+            return "it moves single elements, not rows"
+        if not problem.is_static:
+            return "the sizes must be known"
+        if not self.knobs(problem, target)["bucket_bits"]:
+            return f"{problem.destinations} places do not fit {_MOST_BUCKETS} buckets"
+        if problem.items.constant >= 1 << 32:
+            return "positions in a bucket are 32 bits wide"
+        return None
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        places, element = problem.destinations.constant, accumulate_bytes(problem.data_dtype)
+        bits = tuple(
+            bits
+            for bits in (14, 15, 13, 12)
+            if (element << bits) <= shared_memory_limit(target)
+            and ceil_div(places, 1 << bits) <= _MOST_BUCKETS
+        )
+        return {"bucket_bits": bits}
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return _layout(problem, sizes, config).total
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        problem, sizes = operands.problem, operands.sizes
+        bits = config["bucket_bits"]
+        buckets = ceil_div(sizes.destinations, 1 << bits)
+        layout = _layout(problem, sizes, config)
+        arguments = layout.arguments(*_REGIONS)
+        pointers = "".join(
+            layout.pointer(name, "uint32")
+            for name in ("counts", "begins", "cursors", "first_units")
+        )
+        pointers += layout.pointer("places", "unsigned short") + layout.pointer("values", "Data")
+        pointers += "".join(f"  (void){name};\n" for name in _REGIONS)
+        source = "out" if operands.data is None else "data"
+
+        def step(body: str, blocks: Any, shared_bytes: int = 0) -> None:
+            _step(operands, pointers + body, blocks, arguments, shared_bytes)
+
+        step(f"  fill(counts, 0u, {buckets});", 1)
+        spread = min(ceil_div(sizes.items, _TILE), 1056)
+        step(f"  count_buckets<P, {bits}>(counts, indices, sizes, {buckets});", spread)
+        step(
+            f"  plan_buckets(begins, cursors, first_units, counts, {buckets}, {_UNIT}u);",
+            1,
+        )
+        step(
+            f"  fill_buckets<P, {bits}>(places, values, cursors, updates, indices, sizes, "
+            f"{buckets}, shared);",
+            ceil_div(sizes.items, _TILE),
+            buckets * 12 + _TILE * (4 + item_bytes(problem.data_dtype)),
+        )
+        if operands.data is not None:
+            step(f"  copy_shared_buckets<P, {bits}>(out, data, first_units, sizes);", buckets)
+        step(
+            f"  reduce_units<P, {bits}>(out, {source}, places, values, begins, first_units, sizes, "
+            f"{buckets}, {_UNIT}u, shared);",
+            buckets + sizes.items // _UNIT,
+            accumulate_bytes(problem.data_dtype) << bits,
+        )
+
+
+def _step(
+    operands: Operands, body: str, blocks: Any, arguments: Arguments, shared_bytes: int
+) -> None:
+    launch(operands, ("partition",), body, blocks, _THREADS, arguments, shared_bytes)
+
+
+def _layout(problem: ScatterProblem, sizes: Sizes, config: Config) -> Layout:
+    buckets = ceil_div(sizes.destinations, 1 << config["bucket_bits"])
+    layout = Layout()
+    for name in ("counts", "begins", "cursors", "first_units"):
+        layout.add(name, (buckets + 1) * 4)
+    layout.add("places", sizes.items * 2)
+    layout.add("values", sizes.items * item_bytes(problem.data_dtype))
+    return layout

@@ -1,0 +1,62 @@
+"""Row resident: what a batch scatters into lives in shared memory, read and written once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.target import shared_memory_limit
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import ceil_div
+from tvm_scatter.strategy import Config, Implementation
+
+#: Every block of a slab reads all its indices, so more tiles than this read more than they save.
+_MOST_TILES = 8
+
+
+class RowResident(Implementation):
+    """One block for each batch (or tile of it), which reduces in shared memory."""
+
+    name = "row_resident"
+    summary = "many batches of short rows, with many updates each"
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.reduction == "mean":
+            return "it keeps no counts"
+        slab = problem.extent * problem.slice
+        if not slab.is_static:
+            return "the size of a row must be known"
+        needed = slab.constant * _element_bytes(problem)
+        most = shared_memory_limit(target) * _MOST_TILES
+        if needed > most:
+            return f"a batch takes {needed} bytes and {most} fit in {_MOST_TILES} blocks"
+        return None
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        return {"threads": (512, 256, 1024), "unroll": (4, 8, 2)}
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        problem, sizes = operands.problem, operands.sizes
+        element = _element_bytes(problem)
+        slab = sizes.extent * sizes.slice
+        tiles = ceil_div(slab * element, shared_memory_limit(operands.target))
+        # Tiles start at multiples of 16 bytes, whatever the element.
+        tile = ceil_div(ceil_div(slab, tiles), 16) * 16
+        tiles = ceil_div(slab, tile)
+        source = "out" if operands.data is None else "data"
+        launch(
+            operands,
+            ("resident",),
+            f"  resident<P, {config['unroll']}>(out, {source}, updates, indices, sizes, shared, "
+            f"{tile}, Offset({tiles}));",
+            blocks=sizes.batch * tiles,
+            threads=config["threads"],
+            shared_bytes=tile * element,
+        )
+
+
+def _element_bytes(problem: ScatterProblem) -> int:
+    return accumulate_bytes(problem.data_dtype)

@@ -1,0 +1,34 @@
+"""What a CUDA target can hold, from its attributes or from its architecture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Shared memory that one block may ask for, in bytes (CUDA C++ Programming Guide, "Technical
+#: specifications per compute capability"); one kilobyte of it is the system's.
+_OPT_IN_BYTES = {
+    70: 96 << 10,
+    72: 96 << 10,
+    75: 64 << 10,
+    80: 163 << 10,
+    86: 99 << 10,
+    87: 163 << 10,
+    89: 99 << 10,
+    90: 227 << 10,
+    100: 227 << 10,
+    103: 227 << 10,
+    120: 99 << 10,
+    121: 99 << 10,
+}
+_ALWAYS_BYTES = 48 << 10
+
+
+def architecture(target: Any) -> int:
+    """The compute capability of a CUDA target times ten: 90 for ``sm_90a``."""
+    digits = "".join(c for c in str(target.attrs.get("arch", "")) if c.isdigit())
+    return int(digits) if digits else 0
+
+
+def shared_memory_limit(target: Any) -> int:
+    """Bytes of dynamic shared memory that a block may use."""
+    return _OPT_IN_BYTES.get(architecture(target), _ALWAYS_BYTES)
