@@ -42,7 +42,7 @@ class Several:
         index: R.Tensor(("k", 4), "int64"),
         updates: R.Tensor(("k", 4), "float32"),
     ):
-        n, k = T.int64(), T.int64()
+        _n, _k = T.int64(), T.int64()
 
         @R.function
         def inner(

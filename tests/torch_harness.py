@@ -35,9 +35,8 @@ def export(
     function: Callable[..., Any], inputs: Sequence[torch.Tensor], dynamic: Any = None
 ) -> torch.export.ExportedProgram:
     """Export a function of tensors."""
-    model = function if isinstance(function, torch.nn.Module) else _Model(function)
     shapes = None if dynamic is None else (tuple(dynamic),)
-    return torch.export.export(model, tuple(inputs), dynamic_shapes=shapes)
+    return torch.export.export(_Model(function), tuple(inputs), dynamic_shapes=shapes)
 
 
 def compile_for_cpu(module: tvm.IRModule) -> relax.VirtualMachine:

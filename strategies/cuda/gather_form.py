@@ -36,11 +36,7 @@ class GatherForm(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        searches = (0,)
-        if not problem.index_slice and problem.count.is_static:
-            if problem.count.constant <= _MOST_SEARCHED and _long_rows(problem):
-                searches = (1, 0)
-        return {"search": searches, "unroll": (4, 1, 2)}
+        return {"search": (1, 0) if _is_searchable(problem) else (0,), "unroll": (4, 1, 2)}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return 0 if config["search"] else sizes.destinations * 8
@@ -52,8 +48,10 @@ class GatherForm(Implementation):
             _by_map(operands, config["unroll"])
 
 
-def _long_rows(problem: ScatterProblem) -> bool:
-    return problem.slice.constant >= _THREADS
+def _is_searchable(problem: ScatterProblem) -> bool:
+    few = problem.count.is_static and problem.count.constant <= _MOST_SEARCHED
+    long_rows = not problem.index_slice and problem.slice.constant >= _THREADS
+    return few and long_rows
 
 
 def _by_search(operands: Operands, unroll: int) -> None:

@@ -202,12 +202,14 @@ def item_coordinates(operands: Operands, item: Any) -> tuple[Any, Any, Any]:
     problem, sizes = operands.problem, operands.sizes
     b = s = int64(0)
     if problem.index_slice:
-        s, item = T.bind(tirx.truncmod(item, int64(sizes.slice))), T.bind(
-            tirx.truncdiv(item, int64(sizes.slice))
+        s, item = (
+            T.bind(tirx.truncmod(item, int64(sizes.slice))),
+            T.bind(tirx.truncdiv(item, int64(sizes.slice))),
         )
     if problem.index_batch:
-        b, item = T.bind(tirx.truncdiv(item, int64(sizes.count))), T.bind(
-            tirx.truncmod(item, int64(sizes.count))
+        b, item = (
+            T.bind(tirx.truncdiv(item, int64(sizes.count))),
+            T.bind(tirx.truncmod(item, int64(sizes.count))),
         )
     return b, item, s
 

@@ -70,6 +70,10 @@ READERS: dict[str, Converter] = {
 }
 
 
+#: What PyTorch decomposes a writer into, where TVM's converter is wrong. Used only for that.
+PARTS: dict[str, Converter] = {"mul.Tensor": torch_scatter.scaled}
+
+
 def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
     """The converters for PyTorch's scatter operators, as a ``custom_convert_map``.
 
@@ -136,6 +140,8 @@ def _extend(module: ModuleType) -> None:
                 table[name] = lambda node, converter=converter: converter(node, self)
             for name, reader in READERS.items():
                 table[name] = partial(_read, self, reader, table.get(name))
+            for name, part in PARTS.items():
+                table[name] = partial(_convert_part, self, part, table[name])
         return table
 
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
@@ -162,10 +168,18 @@ def _read(importer: Any, reader: Converter, stock: Any, node: Any) -> Any:
     return reader(TorchCall(node, importer))
 
 
+def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
+    """Convert a piece of a decomposed writer by ``part``, and everything else by TVM's converter."""
+    return part(TorchCall(node, importer)) if _is_part(node) else stock(node)
+
+
 def _writes(node: Any) -> bool:
-    """Whether a node is a scatter, or part of what PyTorch decomposed one into."""
-    written = (node.target, node.meta.get("original_aten"))
-    return any(getattr(operator, "__name__", "") in WRITERS for operator in written)
+    """Whether a node is a scatter, or a piece of what PyTorch decomposed one into."""
+    return getattr(node.target, "__name__", "") in WRITERS or _is_part(node)
+
+
+def _is_part(node: Any) -> bool:
+    return getattr(node.meta.get("original_aten"), "__name__", "") in WRITERS
 
 
 def _writes_through_views(exported_program: Any) -> bool:

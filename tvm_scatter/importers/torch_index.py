@@ -175,15 +175,20 @@ def _coordinates(call: TorchCall, mask: Any, size: Any) -> list[Any]:
 
 
 def _nonzero(call: TorchCall, mask: Any) -> list[Any]:
-    """The coordinates of the true positions: one vector for each axis, as long as there are."""
-    count = tirx.Var("true_count", "int64")
-    found = call.emit(relax.op.nonzero(mask))
-    found = call.bb.match_cast(found, relax.TensorType([mask.ty.ndim, count], "int64"))
-    rows = []
-    for axis in range(mask.ty.ndim):
-        row = relax.op.strided_slice(found, [0], [axis], [axis + 1])
-        rows.append(call.reshape(call.emit(row), (count,)))
-    return rows
+    """The coordinates of the true positions: one vector for each axis, as long as there are.
+
+    Two reads by one mask have one length, so that what they read fits together.
+    """
+    known: dict[Any, list[Any]] = call.importer.__dict__.setdefault("_tvm_scatter_nonzero", {})
+    if mask not in known:
+        count = tirx.Var("true_count", "int64")
+        found = call.emit(relax.op.nonzero(mask))
+        found = call.bb.match_cast(found, relax.TensorType([mask.ty.ndim, count], "int64"))
+        known[mask] = []
+        for axis in range(mask.ty.ndim):
+            row = call.emit(relax.op.strided_slice(found, [0], [axis], [axis + 1]))
+            known[mask].append(call.reshape(row, (count,)))
+    return known[mask]
 
 
 def _expect_broadcast(call: TorchCall, values: Any, selected: Sequence[Any]) -> None:

@@ -50,15 +50,15 @@ def scatter_reduce(call: TorchCall) -> Any:
 
 def index_add(call: TorchCall) -> Any:
     """``index_add``, alpha included."""
-    source = call["source"]
-    alpha = call["alpha"]
+    source, alpha = call["source"], call["alpha"]
     if not isinstance(alpha, bool | int | float) or alpha != 1:
-        factor = call.scalar(alpha, str(source.ty.dtype))
-        if str(source.ty.dtype) == "bool":
-            source = call.emit(relax.op.logical_and(source, factor))
-        else:
-            source = call.emit(relax.op.multiply(source, factor))
+        source = _scale(call, source, alpha)
     return _rows(call, source, "add")
+
+
+def scaled(call: TorchCall) -> Any:
+    """The product with alpha that PyTorch splits off ``index_add``."""
+    return _scale(call, call["self"], call["other"])
 
 
 def index_copy(call: TorchCall) -> Any:
@@ -131,6 +131,12 @@ def embedding_dense_backward(call: TorchCall) -> Any:
     return call.emit(
         ops.index_put(zeros, [words], rows, [0], "add", wrap_negative=False, operator=call.origin)
     )
+
+
+def _scale(call: TorchCall, source: Any, alpha: Any) -> Any:
+    dtype = str(source.ty.dtype)
+    product = relax.op.logical_and if dtype == "bool" else relax.op.multiply
+    return call.emit(product(source, call.scalar(alpha, dtype)))
 
 
 def _rows(

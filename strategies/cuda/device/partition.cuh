@@ -101,11 +101,12 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
                                              int buckets, char* shared) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  uint32* const seen = reinterpret_cast<uint32*>(shared);
-  uint32* const first = seen + buckets;     // in the tile
+  // The values stand first, because they may need the widest alignment.
+  Data* const values = reinterpret_cast<Data*>(shared);
+  uint32* const places = reinterpret_cast<uint32*>(values + kPartitionTile);
+  uint32* const seen = places + kPartitionTile;
+  uint32* const first = seen + buckets;      // in the tile
   uint32* const reserved = first + buckets;  // in the bucket's region
-  uint32* const places = reserved + buckets;
-  Data* const values = reinterpret_cast<Data*>(places + kPartitionTile);
   __shared__ uint32 sums[kPartitionThreads / kWarp];
   for (int b = threadIdx.x; b < buckets; b += kPartitionThreads) seen[b] = 0;
   __syncthreads();
