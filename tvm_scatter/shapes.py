@@ -7,6 +7,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
+from tvm.sym import Analyzer
 
 from .errors import ScatterError
 
@@ -44,11 +45,18 @@ class SymbolTable:
         if isinstance(dim, int | tirx.IntImm):
             return int(dim)
         for known, name in self._named:
-            if tvm_ffi.structural_equal(known, dim):
+            if same_size(known, dim):
                 return name
         name = f"n{len(self._named)}"
         self._named.append((dim, name))
         return name
+
+
+def same_size(left: Any, right: Any) -> bool:
+    """Whether two sizes are certainly equal, however they are written: ``n + 1`` and ``1 + n``."""
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int) and left == right
+    return bool(tvm_ffi.structural_equal(left, right) or Analyzer().can_prove_equal(left, right))
 
 
 def expressions(shape: Sequence[Dim], symbols: dict[str, Any]) -> list[Any]:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 from tvm import relax, tirx
 
 from ..errors import ScatterError
+from ..shapes import same_size
 
 
 class TorchCall:
@@ -163,10 +163,7 @@ def differ(left: Any, right: Any) -> bool:
 
 def same_shape(left: Sequence[Any], right: Sequence[Any]) -> bool:
     """Whether two shapes are certainly equal."""
-    return len(left) == len(right) and all(
-        a == b if isinstance(a, int) and isinstance(b, int) else tvm_ffi.structural_equal(a, b)
-        for a, b in zip(left, right, strict=True)
-    )
+    return len(left) == len(right) and all(map(same_size, left, right))
 
 
 def constant(value: bool | int | float, dtype: str) -> Any:

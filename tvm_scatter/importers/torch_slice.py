@@ -98,6 +98,8 @@ def select(call: TorchCall) -> Any:
     """``select``: one position of an axis, counted from the end if it is negative."""
     data, position = call["self"], call["index"]
     axis = call.axis(call["dim"], data.ty.ndim)
+    if isinstance(position, int) and position >= 0:
+        return call.emit(relax.op.take(data, relax.const(position, "int64"), axis))
 
     def read(source: te.Tensor) -> te.Tensor:
         place = position
