@@ -1,0 +1,104 @@
+"""The CUDA of every implementation compiles for every architecture, and uses it well.
+
+No GPU is needed: nvrtc compiles for architectures that are not there.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from cuda_cases import (
+    ARCHITECTURES,
+    CASES,
+    NATIVE_SUMS,
+    REPRESENTATIVE,
+    accepted,
+    cuda_target,
+    generate,
+)
+from tvm.support import nvcc
+
+import tvm_scatter
+from tvm_scatter.cuda_toolkit import nvrtc_version
+
+pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+
+IMPLEMENTATIONS = tuple(tvm_scatter.strategy_for("cuda").implementations)
+
+
+def compiled(source, arch, form):
+    with cuda_target(arch):
+        return bytes(nvcc.compile_cuda(source, target_format=form, compiler="nvrtc", arch=arch))
+
+
+def generated_for(implementation, names, arch):
+    target = cuda_target(arch)
+    names = accepted(names, implementation, target)
+    if not names:
+        pytest.skip(f"{implementation} takes none of these cases on {arch}")
+    with tvm_scatter.options(implementation=implementation):
+        return generate(names, target)
+
+
+def kernels(source):
+    return re.findall(r"__global__ void[^(]*?(?:__launch_bounds__\(\d+\) )?(\w+)\(", source)
+
+
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_compiles(implementation, arch):
+    generated = generated_for(implementation, REPRESENTATIVE, arch)
+    cubin = compiled(generated.source, arch, "cubin")
+    assert cubin.startswith(b"\x7fELF")
+    for name in kernels(generated.source):
+        assert name.encode() in cubin
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_every_case_compiles(implementation):
+    generated = generated_for(implementation, CASES, "sm_90")
+    assert compiled(generated.source, "sm_90", "cubin").startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_100"])
+def test_bounds_check_compiles(arch):
+    with tvm_scatter.options(bounds="raise"):
+        generated = generate(["rows_symbolic", "nd_f32_add"], cuda_target(arch))
+    assert any("check_indices" in name for name in kernels(generated.source))
+    assert compiled(generated.source, arch, "cubin").startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_no_module_without_kernels(implementation):
+    """ "It compiled for CUDA" proves nothing: a host loop over device pointers compiles as well."""
+    generated = generated_for(implementation, CASES, "sm_90")
+    made = kernels(generated.source)
+    assert len(generated.functions) > 0
+    for function in generated.functions:
+        assert any(re.fullmatch(rf"{function}_kernel(_\d+)?", name) for name in made), function
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
+def test_native_sums_need_no_compare_and_swap(implementation, arch):
+    """A sum that fell back to a compare-and-swap loop is right, and hundreds of times slower."""
+    generated = generated_for(implementation, NATIVE_SUMS, arch)
+    entries = compare_and_swaps(generated.source, arch)
+    assert entries
+    assert not {name: swaps for name, swaps in entries.items() if swaps}
+
+
+def test_a_compare_and_swap_would_be_seen():
+    generated = generated_for("parallel_injective", ["box_f32_mul"], "sm_90")
+    assert any(compare_and_swaps(generated.source, "sm_90").values())
+
+
+def compare_and_swaps(source, arch):
+    """For each kernel, the atomic compare-and-swap instructions in its PTX."""
+    _, *parts = re.split(r"\.entry\s+(\w+)", compiled(source, arch, "ptx").decode())
+    return {
+        name: re.findall(r"atom\S*\.cas\S*", body)
+        for name, body in zip(parts[::2], parts[1::2], strict=True)
+    }
