@@ -11,7 +11,7 @@ from tvm.target import Target
 
 from .bounds import check_call
 from .emission import build_prim_func, workspace_size
-from .errors import ScatterError
+from .fallback import legalize_as_stock
 from .lower import Lowered, lower
 from .ops import NAMES as OUR_OPERATORS
 from .options import current_options
@@ -46,7 +46,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     Raises
     ------
     ScatterError
-        For bad operands, and for an operator of this package on a target without a strategy.
+        For bad operands, and for what TVM has no operator for on a target without a strategy.
     """
     name = call.op.name
     options = current_options()
@@ -55,10 +55,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if name in STOCK_OPERATORS and (strategy is None or not options.enabled):
         return _stock[name](bb, call)
     if strategy is None:
-        raise ScatterError(
-            f"{name}: no implementation for target {kind!r}; compile for llvm or cuda, or write "
-            "the model with TVM's own operators."
-        )
+        return legalize_as_stock(bb, call, kind, _stock)
     lowered = lower(bb, call, options, kind)
     return emit_call(bb, lowered, strategy, target)
 
