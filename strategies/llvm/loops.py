@@ -86,9 +86,22 @@ def for_each_chunk(size: Any, chunk: Any, work: Any, body: Callable[[Any, Any], 
     for_each(ceil_div(size, chunk), work, task)
 
 
+def settle(value: Any) -> Any:
+    """Evaluate an integer expression here and keep it in memory.
+
+    TVM substitutes bound expressions into each other and simplifies the result, which takes minutes
+    where divisors are expressions themselves. A value read from memory is taken as it is.
+    """
+    if isinstance(value, int):
+        return value
+    cell = T.alloc_buffer((1,), "int64", scope="local")
+    T.buffer_store(cell, int64(value), [0])
+    return T.bind(cell[0])
+
+
 def thread_count() -> Any:
     """The number of worker threads, asked when the function runs."""
-    return T.bind(tirx.Cast("int64", T.call_packed("runtime.NumThreads")))
+    return settle(tirx.Cast("int64", T.call_packed("runtime.NumThreads")))
 
 
 def copy_data(operands: Operands) -> None:

@@ -1,0 +1,36 @@
+"""Sort-based: updates sorted by destination, then every destination reduced by one worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes
+from tvm_scatter.strategies.llvm import loops
+from tvm_scatter.strategies.llvm.radix import RadixSort
+from tvm_scatter.strategies.llvm.segments import Segments
+from tvm_scatter.strategy import Config, Implementation
+
+
+class SortBased(Implementation):
+    """A stable radix sort over the bits that the extent needs, then a segmented reduction.
+
+    Segments are cut at positions that depend on the sizes alone, so the result is the same under
+    any number of threads.
+    """
+
+    name = "sort_based"
+    deterministic = True
+    summary = "many updates for each destination, however they are distributed"
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
+        return sort.workspace_bytes + segments.workspace_bytes
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        problem, sizes = operands.problem, operands.sizes
+        loops.copy_data(operands)
+        sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
+        keys, items = sort.emit(operands, offset=0)
+        segments.emit(operands, keys, items, offset=sort.workspace_bytes)
