@@ -16,7 +16,7 @@ from tvm_scatter.sizes import Sizes, ceil_div, round_up
 # As in device/radix_sort.cuh.
 _SORT_THREADS = 256
 _SORT_TILE = 4096
-_MAX_DIGIT_BITS = 8
+_MAX_DIGIT_BITS = 9
 #: Ranks are 32 bits wide.
 MAX_ITEMS = 1 << 32
 KEY = "  using Key = If<sizeof(Offset) == 4, uint32, uint64>::type;\n"
@@ -151,7 +151,7 @@ def _passes(operands: Operands) -> tuple[Any, int]:
         passes = -(-bits // _MAX_DIGIT_BITS)
         return passes, -(-bits // passes)
     passes = tirx.IntImm("int64", 1)
-    for done in range(_MAX_DIGIT_BITS, 64, _MAX_DIGIT_BITS):
+    for done in range(_MAX_DIGIT_BITS, 63, _MAX_DIGIT_BITS):
         more = tirx.shift_right(places, tirx.IntImm("int64", done)) > 0
         passes = passes + tirx.Cast("int64", more)
     return passes, _MAX_DIGIT_BITS

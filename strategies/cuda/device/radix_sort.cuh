@@ -95,19 +95,26 @@ __device__ __forceinline__ void scan_counts(uint32* counts, uint32* totals, int6
 }
 
 // Move every pair of a tile to its rank. The first pass has no items yet: they are in their own order.
+//
+// The tile is first ordered by digit in shared memory, so that neighbouring threads write to
+// neighbouring addresses.
 template <int bits, class Key>
 __device__ __forceinline__ void move_to_rank(Key* keys_to, Key* items_to, const Key* keys,
                                              const Key* items, const uint32* counts,
                                              const uint32* totals, int64 size, int shift) {
   constexpr int kDigits = 1 << bits;
-  // seen[warp][digit]: first how many a warp has met, then where its first one goes.
-  __shared__ uint32 seen[kSortWarps][kDigits];
+  // seen[warp][digit]: first how many a warp has met, then the rank of its first one in the tile.
+  // Neither exceeds a tile, so 16 bits do.
+  __shared__ unsigned short seen[kSortWarps][kDigits];
+  __shared__ uint32 moved[kDigits];  // from a rank in the tile to one in the whole list
+  __shared__ Key staged[kSortTile];
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   for (int i = threadIdx.x; i < kSortWarps * kDigits; i += kSortThreads)
     seen[i / kDigits][i % kDigits] = 0;
   __syncthreads();
 
-  const int64 first = static_cast<int64>(blockIdx.x) * kSortTile + warp * kWarp * kSortItems + lane;
+  const int64 tile = static_cast<int64>(blockIdx.x) * kSortTile;
+  const int64 first = tile + warp * kWarp * kSortItems + lane;
   Key held[kSortItems];
   uint32 rank[kSortItems];
 #pragma unroll
@@ -125,38 +132,68 @@ __device__ __forceinline__ void move_to_rank(Key* keys_to, Key* items_to, const 
     uint32 met = 0;
     if (inside) met = seen[warp][digit];
     __syncwarp();
-    if (inside && before == 0) seen[warp][digit] = met + __popc(peers);
+    if (inside && before == 0) seen[warp][digit] = static_cast<unsigned short>(met + __popc(peers));
     __syncwarp();
     rank[i] = met + before;
   }
   __syncthreads();
 
-  // Ranks of digits: all pairs with a smaller digit, then earlier tiles, then earlier warps.
-  uint32 carry = 0;
+  // Where digits begin: in the tile after all smaller digits of it, in the list after all smaller
+  // digits and earlier tiles.
+  uint32 tile_carry = 0, list_carry = 0;
   for (int start = 0; start < kDigits; start += kSortThreads) {
     const int digit = start + threadIdx.x;
-    const uint32 of_digit = digit < kDigits ? totals[digit] : 0;
-    uint32 total;
-    const uint32 before = exclusive_in_block(of_digit, total);
+    uint32 of_tile = 0;
     if (digit < kDigits) {
-      uint32 to = carry + before + counts[static_cast<int64>(digit) * gridDim.x + blockIdx.x];
+#pragma unroll
+      for (int w = 0; w < kSortWarps; ++w) of_tile += seen[w][digit];
+    }
+    uint32 tile_total, list_total;
+    uint32 in_tile = tile_carry + exclusive_in_block(of_tile, tile_total);
+    const uint32 of_list = digit < kDigits ? totals[digit] : 0;
+    const uint32 in_list = list_carry + exclusive_in_block(of_list, list_total);
+    if (digit < kDigits) {
+      moved[digit] =
+          in_list + counts[static_cast<int64>(digit) * gridDim.x + blockIdx.x] - in_tile;
 #pragma unroll
       for (int w = 0; w < kSortWarps; ++w) {
         const uint32 met = seen[w][digit];
-        seen[w][digit] = to;
-        to += met;
+        seen[w][digit] = static_cast<unsigned short>(in_tile);
+        in_tile += met;
       }
     }
-    carry += total;
+    tile_carry += tile_total;
+    list_carry += list_total;
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kSortItems; ++i) {
+    if (first + i * kWarp >= size) continue;
+    rank[i] += seen[warp][digit_of<bits>(held[i], shift)];
+    staged[rank[i]] = held[i];
+  }
+  __syncthreads();
+  const int owned = static_cast<int>(min(static_cast<int64>(kSortTile), size - tile));
+  uint32 to[kSortItems];
+#pragma unroll
+  for (int i = 0; i < kSortItems; ++i) {
+    const int at = i * kSortThreads + threadIdx.x;
+    if (at >= owned) continue;
+    const Key key = staged[at];
+    to[i] = moved[digit_of<bits>(key, shift)] + at;
+    keys_to[to[i]] = key;
   }
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < kSortItems; ++i) {
     const int64 at = first + i * kWarp;
-    if (at >= size) continue;
-    const uint32 to = seen[warp][digit_of<bits>(held[i], shift)] + rank[i];
-    keys_to[to] = held[i];
-    items_to[to] = items ? items[at] : static_cast<Key>(at);
+    if (at < size) staged[rank[i]] = items ? items[at] : static_cast<Key>(at);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < kSortItems; ++i) {
+    const int at = i * kSortThreads + threadIdx.x;
+    if (at < owned) items_to[to[i]] = staged[at];
   }
 }
 

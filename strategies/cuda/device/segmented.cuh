@@ -15,8 +15,6 @@ namespace tvm_scatter {
 
 constexpr int kSegmentChunk = 64;
 constexpr int kSegmentChunks = kSegmentChunk * kSegmentChunk;
-constexpr int kInFlight = 8;
-
 // Where the segment of each destination begins and ends; both arrays start as zeros.
 template <class Key>
 __device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key* keys, int64 size,
@@ -29,48 +27,48 @@ __device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key*
   }
 }
 
-// Combine `count` vectors into `sum`, in order, with several loads in flight.
-template <class R, class Wide, int vector, class Load>
+// Combine `count` vectors into `sum`, in order, with several loads in flight. They are held as they
+// are stored, so that 16-bit types take half the registers.
+template <class R, int vector, class Load, class Wide>
 __device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, bool& any, int64 count,
                                             Load read) {
-  for (int64 start = 0; start < count; start += kInFlight) {
-    Vector<Wide, vector> held[kInFlight];
+  using Stored = decltype(read(0));
+  constexpr int in_flight = sizeof(Stored) > 16 ? 4 : 8;
+  for (int64 start = 0; start < count; start += in_flight) {
+    Stored held[in_flight];
 #pragma unroll
-    for (int u = 0; u < kInFlight; ++u)
+    for (int u = 0; u < in_flight; ++u)
       if (start + u < count) held[u] = read(start + u);
 #pragma unroll
-    for (int u = 0; u < kInFlight; ++u) {
+    for (int u = 0; u < in_flight; ++u) {
       if (start + u >= count) break;
 #pragma unroll
-      for (int i = 0; i < vector; ++i)
-        sum.at[i] = any ? R::combine(sum.at[i], held[u].at[i]) : held[u].at[i];
+      for (int i = 0; i < vector; ++i) {
+        const Wide value = widen(held[u].at[i]);
+        sum.at[i] = any ? R::combine(sum.at[i], value) : value;
+      }
       any = true;
     }
   }
 }
 
+// Reads the updates of the sorted list, in one column of vectors.
 template <class P, class Key, int vector>
 struct SortedUpdates {
   using Data = typename P::Data;
-  using Wide = Accumulate<Data>;
   using Offset = typename P::Offset;
   const Data* updates;
   const Key* items;
   const Sizes<P>& sizes;
   Offset column;
 
-  __device__ __forceinline__ Vector<Wide, vector> operator()(int64 at) const {
+  __device__ __forceinline__ Vector<Data, vector> operator()(int64 at) const {
     const Item<P> item(sizes, static_cast<Offset>(items[at]));
-    Vector<Wide, vector> value;
     if constexpr (P::update_slice) {
-      const auto stored =
-          load<Data, vector>(updates + item.update + (P::index_slice ? 0 : column));
-#pragma unroll
-      for (int i = 0; i < vector; ++i) value.at[i] = widen(stored.at[i]);
+      return load<Data, vector>(updates + item.update + (P::index_slice ? 0 : column));
     } else {
-      value = splat<Wide, vector>(widen(updates[item.update]));
+      return splat<Data, vector>(updates[item.update]);
     }
-    return value;
   }
 };
 
