@@ -8,6 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import tvm
+from cuda_cases import cuda_target
+from cuda_on_cpu import real_gpu
 from tvm import relax
 
 import tvm_scatter
@@ -29,7 +31,9 @@ def target_of(device: str) -> tvm.target.Target:
     """A target for a device name of the tests: ``llvm`` or ``cuda``."""
     if device == "llvm":
         return tvm.target.Target("llvm")
-    return tvm.target.Target({"kind": "cuda", "arch": "sm_90", "max_num_threads": 1024})
+    if real_gpu():
+        return tvm.target.Target.from_device(tvm.cuda(0))
+    return cuda_target("sm_90")
 
 
 def device_of(device: str) -> Any:
@@ -114,6 +118,42 @@ def compile_all(
     with tvm_scatter.options(**options):
         executable = tvm.compile(builder.get(), target_of(device))
     return relax.VirtualMachine(executable, device_of(device))
+
+
+def applicable(
+    calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]],
+    implementation: str,
+    device: str,
+    **options: Any,
+) -> list[str]:
+    """The names of the calls that an implementation takes under the options."""
+    builder = relax.BlockBuilder()
+    for name, (build, arrays) in calls.items():
+        relax_function(builder, name, build, arrays)
+    strategy, target = strategy_for(device), target_of(device)
+    assert strategy is not None
+    with tvm_scatter.options(**options):
+        explanations = tvm_scatter.explain(builder.get(), target)
+    chosen = strategy.implementations[implementation]
+    return [
+        explanation.where.split(".")[0]
+        for explanation in explanations
+        if explanation.problem is not None
+        and strategy.refusal(chosen, explanation.problem, target) is None
+    ]
+
+
+def assert_same(
+    actual: np.ndarray[Any, Any], expected: np.ndarray[Any, Any], what: str, tolerance: float = 0
+) -> None:
+    """Equal type, shape and values; a NaN equals a NaN."""
+    assert actual.dtype == expected.dtype, what
+    assert actual.shape == expected.shape, what
+    if expected.dtype.kind in "iub":
+        np.testing.assert_array_equal(actual, expected, err_msg=what)
+        return
+    left, right = actual.astype(np.float64), expected.astype(np.float64)
+    np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance, err_msg=what)
 
 
 class ProblemRunner:

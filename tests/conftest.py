@@ -1,0 +1,54 @@
+"""Devices that the tests run on: the CPU, CUDA executed on the CPU, and a GPU if there is one."""
+
+from __future__ import annotations
+
+import pytest
+from cuda_on_cpu import enable, real_gpu
+
+# Before anything imports TVM: afterwards the real driver could be loaded already.
+enable()
+
+from cuda_on_cpu import status  # noqa: E402
+
+from tvm_scatter import strategy_for  # noqa: E402
+
+DEVICES = ("llvm", "cuda", pytest.param("gpu", marks=pytest.mark.gpu))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if real_gpu():
+        return
+    skip = pytest.mark.skip(reason="there is no GPU")
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(skip)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Cross ``device`` with ``implementation``, as the strategy's tables have them."""
+    if "implementation" in metafunc.fixturenames:
+        pairs = [
+            pytest.param(device, name, marks=pytest.mark.gpu if device == "gpu" else ())
+            for device in ("llvm", "cuda", "gpu")
+            for name in _implementations(device)
+        ]
+        metafunc.parametrize(("device", "implementation"), pairs, indirect=["device"])
+    elif "device" in metafunc.fixturenames:
+        metafunc.parametrize("device", DEVICES, indirect=True)
+
+
+def _implementations(device: str) -> list[str]:
+    strategy = strategy_for("llvm" if device == "llvm" else "cuda")
+    return [] if strategy is None else list(strategy.implementations)
+
+
+@pytest.fixture
+def device(request: pytest.FixtureRequest) -> str:
+    """``llvm`` or ``cuda``: what :mod:`harness` compiles for."""
+    if request.param == "cuda" and not status():
+        pytest.skip(status().reason)
+    return "llvm" if request.param == "llvm" else "cuda"

@@ -1,0 +1,88 @@
+"""The table of literal cases, crossed with device, implementation, data type and index type.
+
+A module per data type holds many cases, because compiling is what takes the time. Every case runs
+with float32 (or the first type it has); the other types take turns, so that between them the types
+meet every case.
+"""
+
+from __future__ import annotations
+
+import pytest
+from cases import CASES, Case
+from harness import applicable, assert_same, run_all
+
+from tvm_scatter.reductions import DATA_DTYPES
+
+SIGNED_INDEX = ("int64", "int32", "int8", "int16")
+ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")
+#: Every so-many-th case of a data type runs; compiling for CUDA takes longer.
+TURNS = {"llvm": 3, "cuda": 6}
+
+
+def chosen(dtype: str, device: str) -> dict[str, Case]:
+    """The cases that run with a data type."""
+    turn = DATA_DTYPES.index(dtype)
+    return {
+        name: case
+        for i, (name, case) in enumerate(CASES.items())
+        if dtype in case.dtypes
+        and (
+            dtype == ("float32" if "float32" in case.dtypes else case.dtypes[0])
+            or (i + turn) % TURNS[device] == 0
+        )
+    }
+
+
+def index_dtype(name: str, case: Case, dtype: str) -> str:
+    """The index types take turns; float32 has the common one."""
+    if dtype == "float32":
+        return "int64"
+    kinds = SIGNED_INDEX if case.has_negative_index else ANY_INDEX
+    return kinds[(list(CASES).index(name) + DATA_DTYPES.index(dtype)) % len(kinds)]
+
+
+def check(device: str, implementation: str, dtype: str, **options: object) -> int:
+    """Run all cases that apply in one module; how many there were."""
+    cases = {
+        name: case
+        for name, case in chosen(dtype, device).items()
+        # Which of several updates wins is only defined where the order is asked for.
+        if options.get("deterministic") or device == "llvm" or not case.ordered
+    }
+    calls = {
+        name: (case.build, case.arrays(dtype, index_dtype(name, case, dtype)))
+        for name, case in cases.items()
+    }
+    taken = applicable(calls, implementation, device, bounds="drop", **options)
+    calls = {name: calls[name] for name in taken}
+    if not calls:
+        return 0
+    results = run_all(calls, device, implementation=implementation, bounds="drop", **options)
+    for name, result in results.items():
+        assert_same(result, CASES[name].result(dtype), f"{name} {dtype}")
+    return len(calls)
+
+
+@pytest.mark.parametrize("dtype", DATA_DTYPES)
+def test_cases(device: str, implementation: str, dtype: str) -> None:
+    check(device, implementation, dtype)
+
+
+def test_cases_deterministic(device: str, implementation: str) -> None:
+    if not check(device, implementation, "float32", deterministic=True):
+        pytest.skip("not a deterministic implementation")
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_default_choice(device: str, deterministic: bool) -> None:
+    """Without forcing, under the default bounds policy where no index is out of range."""
+    calls = {
+        name: (case.build, case.arrays("float32", "int64"))
+        for name, case in CASES.items()
+        if "float32" in case.dtypes
+        and "dropped" not in name
+        and name != "no_wrap"
+        and (deterministic or device == "llvm" or not case.ordered)
+    }
+    for name, result in run_all(calls, device, deterministic=deterministic).items():
+        assert_same(result, CASES[name].result("float32"), name)
