@@ -22,6 +22,7 @@ EXTENT_FEATURES = (
     "extent",
     "slice",
     "count",
+    "slab",
     "data_size",
     "update_size",
     "items",

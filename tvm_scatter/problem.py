@@ -131,6 +131,11 @@ class ScatterProblem:
         return places * self.slice if self.index_slice else places
 
     @property
+    def slab(self) -> Extent:
+        """Elements of data that one batch scatters into."""
+        return self.extent * self.slice
+
+    @property
     def is_static(self) -> bool:
         """Whether every extent is known at compile time."""
         return not self.symbols

@@ -22,6 +22,7 @@ class Sizes:
     slice: Any
     count: Any
     extents: tuple[Any, ...]
+    slab: Any
     data_size: Any
     update_size: Any
     items: Any
@@ -42,6 +43,7 @@ class Sizes:
             slice=value(problem.slice),
             count=value(problem.count),
             extents=tuple(value(extent) for extent in problem.extents),
+            slab=value(problem.slab),
             data_size=value(problem.data_size),
             update_size=value(problem.update_size),
             items=value(problem.items),

@@ -29,6 +29,8 @@ class ParallelInjective(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         vector = widest_vector(problem)
         vectors = tuple(v for v in (16, 8, 4, 2, 1) if v <= vector)
+        if problem.width.is_one:
+            return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (128, 256, 512)}
         return {"vector": vectors, "unroll": (4, 1, 2, 8), "threads": (256, 128, 512)}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:

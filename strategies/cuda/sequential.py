@@ -27,7 +27,7 @@ class Sequential(Implementation):
     summary = "a handful of updates, or many short lines: copy and update in one launch"
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        return {"threads": (256, 64, 128, 512, 1024)}
+        return {"threads": (1024, 64, 128, 256, 512)}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return stages.count_bytes(problem, sizes)
