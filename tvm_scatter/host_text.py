@@ -46,20 +46,22 @@ def _append(text: Any, more: Any) -> None:
 def _write_decimal(digits: Any, value: Any) -> None:
     """Write ``value`` right-aligned; the first entry holds the position of the first character."""
     value = tirx.Cast("int64", value) if not isinstance(value, int) else tirx.IntImm("int64", value)
-    rest = T.alloc_buffer((1,), "uint64", scope="local")
-    zero, ten = tirx.const(0, "uint64"), tirx.const(10, "uint64")
+    rest = T.alloc_buffer((1,), "int64", scope="local")
+    zero, ten = tirx.const(0, "int64"), tirx.const(10, "int64")
     at = T.alloc_buffer((1,), "int32", scope="local")
-    unsigned = tirx.Cast("uint64", value)
-    T.buffer_store(rest, tirx.Select(value < 0, zero - unsigned, unsigned), [0])
+    T.buffer_store(rest, value, [0])
     T.buffer_store(at, tirx.IntImm("int32", _DIGIT_BYTES - 1), [0])
     T.buffer_store(digits, tirx.IntImm("uint8", 0), [_DIGIT_BYTES - 1])
     with T.serial(20):
-        with T.If(tirx.any(rest[0] > zero, at[0] == _DIGIT_BYTES - 1)):
+        with T.If(tirx.any(rest[0] != zero, at[0] == _DIGIT_BYTES - 1)):
             with T.Then():
                 T.buffer_store(at, at[0] - 1, [0])
-                digit = tirx.Cast("uint8", rest[0] % ten) + tirx.IntImm("uint8", ord("0"))
-                T.buffer_store(digits, digit, [at[0]])
-                T.buffer_store(rest, rest[0] // ten, [0])
+                # Rounding to zero takes the digits of the smallest integer too, which has no
+                # positive counterpart.
+                last = tirx.truncmod(rest[0], ten)
+                digit = tirx.Cast("uint8", tirx.Select(last < zero, zero - last, last))
+                T.buffer_store(digits, digit + tirx.IntImm("uint8", ord("0")), [at[0]])
+                T.buffer_store(rest, tirx.truncdiv(rest[0], ten), [0])
     with T.If(value < 0):
         with T.Then():
             T.buffer_store(at, at[0] - 1, [0])
