@@ -97,3 +97,34 @@ def check(
     assert len(actual) == len(expected)
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         assert_same(a, e, f"result {i}")
+
+
+Case = tuple[str, Callable[..., Any], Sequence[torch.Tensor]]
+
+
+def check_all(cases: Sequence[Case], **importing: Any) -> None:
+    """Check many cases in one model; if that fails, name the ones that fail by themselves."""
+    counts = [len(inputs) for _, _, inputs in cases]
+
+    def every(*tensors: torch.Tensor) -> tuple[Any, ...]:
+        results, at = [], 0
+        for (_, function, _), count in zip(cases, counts, strict=True):
+            results.append(function(*tensors[at : at + count]))
+            at += count
+        return tuple(results)
+
+    try:
+        check(every, *(tensor for _, _, inputs in cases for tensor in inputs), **importing)
+    except Exception as together:
+        failures = [failure for case in cases if (failure := _failure(case, importing))]
+        raise AssertionError("\n".join(failures) or f"only together: {together}") from together
+
+
+def _failure(case: Case, importing: dict[str, Any]) -> str:
+    name, function, inputs = case
+    try:
+        check(function, *inputs, **importing)
+    except Exception as error:
+        shapes = [f"{tensor.dtype} {tuple(tensor.shape)}" for tensor in inputs]
+        return f"{name} on {shapes}: {type(error).__name__}: {str(error).strip()[-500:]}"
+    return ""

@@ -6,7 +6,7 @@ importer of this package has written it in the operators of this package.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tvm import relax, te, tirx, topi
@@ -81,12 +81,13 @@ def _put(
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     extents = [data.ty.shape[axis] for axis in axes]
 
-    def stacked(*parts: te.Tensor) -> te.Tensor:
+    # Sizes are arguments, so that symbolic ones become parameters of the functions.
+    def stacked(parts: Sequence[te.Tensor], extents: Sequence[Any]) -> te.Tensor:
         common = _broadcast_shape(parts)
         wide = [topi.broadcast_to(topi.cast(part, "int64"), common) for part in parts]
         return _wrap_last(topi.stack(wide, axis=len(common)), extents)
 
-    index = bb.emit_te(stacked, *indices.fields, primfunc_name_hint="stacked")
+    index = bb.emit_te(stacked, list(indices.fields), extents, primfunc_name_hint="stacked")
     common_shape = list(index.ty.shape)[:-1]
     front = axes[0] if adjacent else 0
     sizes = [data.ty.shape[axis] for axis in others]
@@ -94,17 +95,17 @@ def _put(
     width = len(common_shape)
     forward = [*range(front, front + width), *range(front), *range(front + width, len(selected))]
 
-    def rows(tensor: te.Tensor) -> te.Tensor:
+    def rows(tensor: te.Tensor, selected: Sequence[Any]) -> te.Tensor:
         return topi.transpose(topi.broadcast_to(tensor, selected), forward)
 
-    updates = bb.emit_te(rows, values, primfunc_name_hint="rows")
+    updates = bb.emit_te(rows, values, selected, primfunc_name_hint="rows")
     if order != sorted(order):
         data = bb.emit_te(topi.transpose, data, order, primfunc_name_hint="transpose")
     back = [order.index(axis) for axis in range(rank)]
     return relax.op.scatter_nd(data, index, updates, reduction), back
 
 
-def _wrap_last(indices: te.Tensor, extents: list[Any]) -> te.Tensor:
+def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
     """Negative entries of each component along the last axis, counted from the front."""
 
     def wrapped(*at: Any) -> Any:

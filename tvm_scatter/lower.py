@@ -353,12 +353,12 @@ class _Lowering:
     def _crop(self, box: Sequence[Dim]) -> Any:
         if _all_equal(self.shape(self.updates), box):
             return self.updates
-        shape = expressions(box, self.symbols.values)
 
-        def crop(updates: te.Tensor) -> te.Tensor:
+        def crop(updates: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
             return te.compute(shape, lambda *at: updates(*at), name="crop")
 
-        return self.bb.emit_te(crop, self.updates, primfunc_name_hint="crop")
+        shape = expressions(box, self.symbols.values)
+        return self.bb.emit_te(crop, self.updates, shape, primfunc_name_hint="crop")
 
     def _linear(
         self, linear: Any, updates: Any, reduction: str, check: IndexCheck, scalar: bool
@@ -381,10 +381,8 @@ class _Lowering:
     def _linear_elements(
         self, data: Sequence[Dim], index: Sequence[Dim], axis: int, wrap: bool
     ) -> Any:
-        extents = expressions(data, self.symbols.values)
-        box = expressions(index, self.symbols.values)
-
-        def linear_index(source: te.Tensor) -> te.Tensor:
+        # Sizes are arguments, so that symbolic ones become parameters of the function.
+        def linear_index(source: te.Tensor, box: Sequence[Any], extents: Sequence[Any]) -> te.Tensor:
             def position(*at: Any) -> Any:
                 chosen = source(*at) if len(source.shape) else source()
                 parts = [_wide(i) for i in at]
@@ -393,7 +391,11 @@ class _Lowering:
 
             return te.compute(box, position, name="linear_index")
 
-        return self.bb.emit_te(linear_index, self.index, primfunc_name_hint="linear_index")
+        box = expressions(index, self.symbols.values)
+        extents = expressions(data, self.symbols.values)
+        return self.bb.emit_te(
+            linear_index, self.index, box, extents, primfunc_name_hint="linear_index"
+        )
 
     def _linear_put(
         self,
@@ -404,12 +406,12 @@ class _Lowering:
         rest: Sequence[Dim],
         wrap: bool,
     ) -> Any:
-        extents = expressions(data, self.symbols.values)
-        shape = expressions((*common, *rest), self.symbols.values)
         expanded = [self._expand(index, common) for index in indices]
         others = [axis for axis in range(len(data)) if axis not in axes]
 
-        def linear_index(*sources: te.Tensor) -> te.Tensor:
+        def linear_index(
+            sources: Sequence[te.Tensor], shape: Sequence[Any], extents: Sequence[Any]
+        ) -> te.Tensor:
             def position(*at: Any) -> Any:
                 parts: list[Any] = [None] * len(extents)
                 valid: Any = tirx.const(True, "bool")
@@ -422,7 +424,11 @@ class _Lowering:
 
             return te.compute(shape, position, name="linear_index")
 
-        return self.bb.emit_te(linear_index, *expanded, primfunc_name_hint="linear_index")
+        shape = expressions((*common, *rest), self.symbols.values)
+        extents = expressions(data, self.symbols.values)
+        return self.bb.emit_te(
+            linear_index, expanded, shape, extents, primfunc_name_hint="linear_index"
+        )
 
 
 def _dtype(tensor: Any) -> str:

@@ -98,23 +98,24 @@ def tensor_scatter(
     lines, lines_of_entry = number_of(shape[:axis]), number_of(shape[1:axis])
     extent, count = shape[axis], rows[axis]
 
-    def line(*_starts: te.Tensor) -> te.Tensor:
+    # Sizes are arguments, so that symbolic ones become parameters of the functions.
+    def line(lines: Any) -> te.Tensor:
         return te.compute((lines, 1), lambda p, _: p.astype("int64"), name="line")
 
-    def place(*given: te.Tensor) -> te.Tensor:
+    def place(given: Any, lines: Any, count: Any, lines_of_entry: Any, extent: Any) -> te.Tensor:
         def position(p: Any, t: Any) -> Any:
             start: Any = tirx.IntImm("int64", 0)
-            if given:
-                start = given[0](tirx.floordiv(p, lines_of_entry)).astype("int64")
+            if given is not None:
+                start = given(tirx.floordiv(p, lines_of_entry)).astype("int64")
             at = start + t.astype("int64")
             return tirx.floormod(at, extent) if mode == "circular" else at
 
         return te.compute((lines, count), position, name="place")
 
-    start_arguments = [] if starts is None else [starts]
+    sizes = (lines, count, lines_of_entry, extent)
     indices = [
-        bb.emit_te(line, primfunc_name_hint="line"),
-        bb.emit_te(place, *start_arguments, primfunc_name_hint="place"),
+        bb.emit_te(line, lines, primfunc_name_hint="line"),
+        bb.emit_te(place, starts, *sizes, primfunc_name_hint="place"),
     ]
     behind = shape[axis + 1 :]
     flat_cache = bb.emit(relax.op.reshape(cache, [lines, extent, *behind]))

@@ -66,9 +66,13 @@ class TorchCall:
         """Bind an expression to a variable."""
         return self.bb.emit(expression)
 
-    def compute(self, function: Callable[..., Any], *tensors: Any, name: str) -> Any:
-        """Emit a tensor expression as a function of its own, which TVM may fuse."""
-        return self.bb.emit_te(function, *tensors, primfunc_name_hint=name)
+    def compute(self, function: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        """Emit a tensor expression as a function of its own, which TVM may fuse.
+
+        Sizes that the function works with must be arguments: a symbolic size is another variable
+        inside.
+        """
+        return self.bb.emit_te(function, *arguments, primfunc_name_hint=name)
 
     def reshape(self, tensor: Any, shape: Sequence[Any]) -> Any:
         """The tensor in another shape; itself if that is its shape already."""

@@ -161,16 +161,16 @@ def _coordinates(call: TorchCall, mask: Any, size: Any) -> list[Any]:
     shape = shape_of(mask)
     parts = []
     for axis, extent in enumerate(shape):
-        stride = number_of(shape[axis + 1 :])
 
-        def coordinate(extent: Any = extent, stride: Any = stride) -> te.Tensor:
+        def coordinate(size: Any, stride: Any, extent: Any) -> te.Tensor:
             return te.compute(
                 (size,),
                 lambda i: tirx.floormod(tirx.floordiv(i.astype("int64"), stride), extent),
                 name="coordinate",
             )
 
-        parts.append(call.compute(coordinate, name="coordinate"))
+        stride = number_of(shape[axis + 1 :])
+        parts.append(call.compute(coordinate, size, stride, extent, name="coordinate"))
     return parts
 
 

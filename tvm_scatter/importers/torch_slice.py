@@ -88,10 +88,10 @@ def as_strided(call: TorchCall) -> Any:
     size, stride, offset = list(call["size"]), list(call["stride"]), call["storage_offset"] or 0
     flat = call.reshape(data, (number_of(shape_of(data)),))
 
-    def read(source: te.Tensor) -> te.Tensor:
+    def read(source: te.Tensor, size: Any, stride: Any, offset: Any) -> te.Tensor:
         return te.compute(size, lambda *at: source(_strided(at, stride, offset)), name="strided")
 
-    return call.compute(read, flat, name="strided")
+    return call.compute(read, flat, size, stride, offset, name="strided")
 
 
 def select(call: TorchCall) -> Any:
@@ -101,14 +101,14 @@ def select(call: TorchCall) -> Any:
     if isinstance(position, int) and position >= 0:
         return call.emit(relax.op.take(data, relax.const(position, "int64"), axis))
 
-    def read(source: te.Tensor) -> te.Tensor:
+    def read(source: te.Tensor, position: Any) -> te.Tensor:
         place = position
         if isinstance(place, int) and place < 0:
             place = place + source.shape[axis]
         rest = [*source.shape[:axis], *source.shape[axis + 1 :]]
         return te.compute(rest, lambda *at: source(*at[:axis], place, *at[axis:]), name="select")
 
-    return call.compute(read, data, name="select")
+    return call.compute(read, data, position, name="select")
 
 
 def copy(call: TorchCall) -> Any:
@@ -132,10 +132,10 @@ def as_strided_scatter(call: TorchCall) -> Any:
     flat = call.reshape(data, (elements,))
     offset = call["storage_offset"] or 0
 
-    def positions() -> te.Tensor:
+    def positions(size: Any, stride: Any, offset: Any) -> te.Tensor:
         return te.compute(size, lambda *at: _strided(at, stride, offset), name="positions")
 
-    index = call.compute(positions, name="positions")
+    index = call.compute(positions, size, stride, offset, name="positions")
     count = number_of(size)
     result = ops.index_put(
         flat,
@@ -153,15 +153,14 @@ def _write(
 ) -> Any:
     """Write at ``start + step * i`` of each of some axes, ``i`` the same in all."""
     call.expect_dtype("src", source, str(data.ty.dtype))
-    indices = []
-    for start, step in ranges.values():
 
-        def counting(start: Any = start, step: Any = step) -> te.Tensor:
-            return te.compute(
-                (count,), lambda i: i.astype("int64") * step + start, name="counting"
-            )
+    def counting(count: Any, start: Any, step: Any) -> te.Tensor:
+        return te.compute((count,), lambda i: i.astype("int64") * step + start, name="counting")
 
-        indices.append(call.compute(counting, name="counting"))
+    indices = [
+        call.compute(counting, count, start, step, name="counting")
+        for start, step in ranges.values()
+    ]
     return call.emit(
         ops.index_put(
             data,
