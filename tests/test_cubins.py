@@ -32,12 +32,12 @@ def compiled(source, arch, form):
         return bytes(nvcc.compile_cuda(source, target_format=form, compiler="nvrtc", arch=arch))
 
 
-def generated_for(implementation, names, arch):
+def generated_for(chosen, names, arch):
     target = cuda_target(arch)
-    names = accepted(names, implementation, target)
+    names = accepted(names, chosen, target)
     if not names:
-        pytest.skip(f"{implementation} takes none of these cases on {arch}")
-    with tvm_scatter.options(implementation=implementation):
+        pytest.skip(f"{chosen} takes none of these cases on {arch}")
+    with tvm_scatter.options(implementation=chosen):
         return generate(names, target)
 
 
@@ -46,9 +46,9 @@ def kernels(source):
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_compiles(implementation, arch):
-    generated = generated_for(implementation, REPRESENTATIVE, arch)
+@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+def test_compiles(chosen, arch):
+    generated = generated_for(chosen, REPRESENTATIVE, arch)
     cubin = compiled(generated.source, arch, "cubin")
     assert cubin.startswith(b"\x7fELF")
     for name in kernels(generated.source):
@@ -56,9 +56,9 @@ def test_compiles(implementation, arch):
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_every_case_compiles(implementation):
-    generated = generated_for(implementation, CASES, "sm_90")
+@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+def test_every_case_compiles(chosen):
+    generated = generated_for(chosen, CASES, "sm_90")
     assert compiled(generated.source, "sm_90", "cubin").startswith(b"\x7fELF")
 
 
@@ -70,10 +70,10 @@ def test_bounds_check_compiles(arch):
     assert compiled(generated.source, arch, "cubin").startswith(b"\x7fELF")
 
 
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_no_module_without_kernels(implementation):
+@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+def test_no_module_without_kernels(chosen):
     """ "It compiled for CUDA" proves nothing: a host loop over device pointers compiles as well."""
-    generated = generated_for(implementation, CASES, "sm_90")
+    generated = generated_for(chosen, CASES, "sm_90")
     made = kernels(generated.source)
     assert len(generated.functions) > 0
     for function in generated.functions:
@@ -81,10 +81,10 @@ def test_no_module_without_kernels(implementation):
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
-@pytest.mark.parametrize("implementation", IMPLEMENTATIONS)
-def test_native_sums_need_no_compare_and_swap(implementation, arch):
+@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+def test_native_sums_need_no_compare_and_swap(chosen, arch):
     """A sum that fell back to a compare-and-swap loop is right, and hundreds of times slower."""
-    generated = generated_for(implementation, NATIVE_SUMS, arch)
+    generated = generated_for(chosen, NATIVE_SUMS, arch)
     entries = compare_and_swaps(generated.source, arch)
     assert entries
     assert not {name: swaps for name, swaps in entries.items() if swaps}

@@ -21,7 +21,7 @@ def toolkit() -> Path | None:
 
     try:
         path = Path(find_cuda_path())
-    except RuntimeError:
+    except (RuntimeError, OSError):  # the latter where there is no `which` to ask
         return None
     headers = [path / "include", *path.glob("targets/*/include")]
     return path if any((folder / "cuda_runtime.h").is_file() for folder in headers) else None

@@ -23,6 +23,9 @@ from .pipelines import passes
 from .problem import ScatterProblem
 from .strategy import Branch, Selection
 
+#: What :func:`summary` calls the scatters that this package does not compute.
+STOCK = "TVM's own"
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -111,15 +114,24 @@ class Explanation:
             "alternatives": dict(self.alternatives),
         }
 
+    @property
+    def problem_text(self) -> str:
+        """The problem, with the module's names for symbolic sizes; empty if there is none."""
+        if self.problem is None:
+            return ""
+        return re.sub(r"\bn\d+\b", lambda n: self.symbols.get(n[0], n[0]), str(self.problem))
+
+    @property
+    def because(self) -> str:
+        """Where the choice comes from, and the reason."""
+        return f"{self.source}: {self.reason}" if self.choices else self.reason
+
     def lines(self) -> list[tuple[str, str]]:
         """Labels and texts, for printing."""
-        lines = []
+        chosen = ", else ".join(map(str, self.choices)) or "none of this package"
+        lines = [("chosen", chosen), ("because", self.because)]
         if self.problem is not None:
-            # The problem numbers its symbolic sizes; a reader knows them by the model's names.
-            text = re.sub(r"\bn\d+\b", lambda n: self.symbols.get(n[0], n[0]), str(self.problem))
-            lines.append(("problem", text))
-        lines.append(("chosen", ", else ".join(map(str, self.choices)) or "none of this package"))
-        lines.append(("because", f"{self.source}: {self.reason}" if self.choices else self.reason))
+            lines.insert(0, ("problem", self.problem_text))
         applicable = [name for name, refusal in self.alternatives.items() if refusal is None]
         if applicable:
             lines.append(("possible", ", ".join(applicable)))
@@ -256,6 +268,6 @@ def summary(explanations: Iterable[Explanation]) -> dict[str, int]:
     """How many scatters each implementation got."""
     counts: dict[str, int] = {}
     for explanation in explanations:
-        name = explanation.implementation or "none"
+        name = explanation.implementation or STOCK
         counts[name] = counts.get(name, 0) + 1
     return counts

@@ -84,8 +84,8 @@ def destinations(problem: ScatterProblem, indices: Sequence[Array]) -> tuple[Arr
     )
     components = len(problem.extents)
     if problem.interleaved:
-        flat = np.asarray(indices[0]).reshape(-1, components)
-        indices = [flat[:, component] for component in range(components)]
+        tuples = np.asarray(indices[0]).reshape(-1, components)
+        indices = [tuples[:, component] for component in range(components)]
     place = np.zeros(shape, np.int64)
     valid = np.ones(shape, bool)
     for index, extent in zip(indices, sizes.extents, strict=True):
@@ -111,8 +111,8 @@ def violations(
     sizes = Sizes.of(problem)
     components = len(problem.extents)
     if problem.interleaved:
-        flat = np.asarray(indices[0]).reshape(-1, components)
-        indices = [flat[:, component] for component in range(components)]
+        tuples = np.asarray(indices[0]).reshape(-1, components)
+        indices = [tuples[:, component] for component in range(components)]
     found = []
     for component, (index, extent) in enumerate(zip(indices, sizes.extents, strict=True)):
         flat = np.asarray(index).reshape(-1).astype(np.int64)

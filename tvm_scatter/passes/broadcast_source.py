@@ -57,7 +57,7 @@ def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Broad
     dtypes: list[str] = []
     path: list[Any] = []
     while not _varies_only_along(tensor, at):
-        call = values.get(tensor) if isinstance(tensor, relax.Var) else None
+        call: Any = values.get(tensor) if isinstance(tensor, relax.Var) else None
         step = _STEPS.get(_operator(call))
         if step is None or static_shape(call.args[0]) is None:
             return None
@@ -73,7 +73,7 @@ def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Broad
 
 def static_shape(tensor: Any) -> list[Any] | None:
     """The sizes of a tensor, each a number or an expression; ``None`` if only its rank is known."""
-    shape = getattr(tensor.ty, "shape", None)
+    shape: Any = getattr(tensor.ty, "shape", None)
     return list(shape.values) if hasattr(shape, "values") else None
 
 

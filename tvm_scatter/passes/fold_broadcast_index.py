@@ -30,7 +30,6 @@ _FOREIGN = ("Codegen", "Primitive")
 def FoldBroadcastIndex() -> tvm.transform.Pass:
     """The pass. It changes nothing where the strategy is off or has no table for the target."""
 
-    @tvm.transform.module_pass(opt_level=0, name="FoldBroadcastIndex")
     def fold(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         if not current_options().enabled:
             return mod
@@ -47,7 +46,7 @@ def FoldBroadcastIndex() -> tvm.transform.Pass:
             result.update_func(name, function)
         return result
 
-    return fold
+    return tvm.transform.module_pass(fold, opt_level=0, name="FoldBroadcastIndex")
 
 
 def is_ours_to_change(function: Any) -> bool:

@@ -1,0 +1,150 @@
+"""The command line: what it prints, and one sentence for bad input."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tvm_scatter.cli import main
+
+torch = pytest.importorskip("torch")
+
+
+class Add(torch.nn.Module):
+    def forward(self, data, index, updates):
+        return data.index_add(0, index, updates)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("models") / "add.pt2"
+    inputs = (torch.zeros(9, 4), torch.tensor([1, 1, 8]), torch.ones(3, 4))
+    torch.export.save(torch.export.export(Add(), inputs), path)
+    return path
+
+
+def run(capfd, *arguments):
+    status = main([str(argument) for argument in arguments])
+    out, err = capfd.readouterr()
+    return status, out, err
+
+
+def test_compile(model, tmp_path, capfd):
+    library = tmp_path / "add.so"
+    status, out, _ = run(capfd, "compile", model, "--target", "llvm", "-o", library)
+    assert status == 0
+    assert "1 x " in out
+    machine = relax.VirtualMachine(tvm.runtime.load_module(str(library)), tvm.cpu())
+    arrays = (np.zeros((9, 4), "float32"), np.array([1, 1, 8]), np.ones((3, 4), "float32"))
+    result = machine["main"](*map(tvm.runtime.tensor, arrays))[0].numpy()
+    np.testing.assert_array_equal(result[:, 0], [0, 2, 0, 0, 0, 0, 0, 0, 1])
+
+
+def test_explain(model, capfd):
+    status, out, err = run(capfd, "explain", model, "--target", "llvm")
+    assert status == 0
+    assert "index_add" in out
+    assert "importing" in err
+
+
+def test_explain_as_data(model, capfd):
+    command = ("explain", model, "--target", "sm_90", "--json", "--implementation", "sequential")
+    status, out, _ = run(capfd, *command)
+    (explanation,) = json.loads(out)
+    assert status == 0
+    assert explanation["target"] == "cuda"
+    assert explanation["source"] == "forced"
+    assert explanation["choices"][0]["implementation"] == "sequential"
+
+
+def test_doctor(capfd):
+    status, out, _ = run(capfd, "doctor")
+    assert status == 0
+    for word in ("apache-tvm-ffi", "GPU", "CUDA compiler", "sequential"):
+        assert word in out
+
+
+def test_demo(capfd):
+    pytest.importorskip("torch_geometric")
+    command = ("demo", "--small", "--target", "llvm", "--model", "gcn")
+    status, out, _ = run(capfd, *command)
+    assert status == 0
+    assert "1 of 1 agree with PyTorch on llvm." in out
+    assert "scatter_add.default" in out
+
+
+def bad_files(folder):
+    text, archive, weights = folder / "text.pt2", folder / "zip.pt2", folder / "weights.pt2"
+    text.write_text("no model")
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("a", "b")
+    torch.save({"weight": torch.zeros(2)}, weights)
+    return {
+        "missing": folder / "missing.pt2",
+        "folder": folder,
+        "text": text,
+        "archive": archive,
+        "weights": weights,
+    }
+
+
+@pytest.mark.parametrize("command", ["compile", "explain"])
+@pytest.mark.parametrize("kind", ["missing", "folder", "text", "archive", "weights"])
+def test_a_file_that_is_no_model(command, kind, tmp_path, capfd):
+    path = bad_files(tmp_path)[kind]
+    complaint(capfd, command, path, "--target", "llvm", about=path.name)
+
+
+def complaint(capfd, *arguments, about):
+    """Run a command that must fail with one sentence on standard error."""
+    status, out, err = run(capfd, *arguments)
+    lines = [line for line in err.splitlines() if not line.startswith(("importing", "compiling"))]
+    assert status == 2
+    assert out == ""
+    assert len(lines) == 1, err
+    assert lines[0].startswith("tvm-scatter ")
+    assert lines[0].endswith(".")
+    assert about in lines[0]
+
+
+def test_unknown_target(model, capfd):
+    complaint(capfd, "compile", model, "--target", "abacus", about="'abacus'")
+
+
+def test_unknown_implementation(model, capfd):
+    command = ("explain", model, "--target", "llvm", "--implementation", "magic")
+    complaint(capfd, *command, about="'magic'")
+
+
+def test_no_folder_for_the_output(model, tmp_path, capfd):
+    output = tmp_path / "nowhere" / "add.so"
+    complaint(capfd, "compile", model, "--target", "llvm", "-o", output, about="nowhere")
+
+
+def test_unknown_demo_model(capfd):
+    pytest.importorskip("torch_geometric")
+    complaint(capfd, "demo", "--target", "llvm", "--model", "GPT", about="'gpt'")
+
+
+def test_a_model_that_tvm_cannot_import(tmp_path, capfd):
+    class Unsupported(torch.nn.Module):
+        def forward(self, x):
+            return torch.special.bessel_j0(x)
+
+    path = tmp_path / "unsupported.pt2"
+    torch.export.save(torch.export.export(Unsupported(), (torch.ones(3),)), path)
+    complaint(capfd, "compile", path, "--target", "llvm", about="bessel_j0")
+
+
+def test_no_command_is_a_usage_error():
+    command = [sys.executable, "-m", "tvm_scatter.cli"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert finished.returncode == 2
+    assert "Traceback" not in finished.stderr

@@ -1,0 +1,53 @@
+"""``tvm-scatter compile``: a model file in, a shared library out."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import tvm
+from rich.console import Console
+from tvm.support import cc
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.explain import explain, summary
+from tvm_scatter.targets import parse_target
+
+from .model import chosen_options, load, sentence
+from .progress import progress
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compile the model and write the library."""
+    target = parse_target(arguments.target)
+    output = Path(arguments.output or Path(arguments.model).with_suffix(".so").name)
+    if not output.parent.is_dir():
+        raise ScatterError(f"{output}: there is no folder {output.parent}.")
+    if cc.get_cc() is None:
+        raise ScatterError(
+            f"{output}: writing it takes a C++ compiler, and there is none; install g++ or clang++."
+        )
+    with progress() as shown, chosen_options(arguments, target):
+        shown.step(f"importing {arguments.model}")
+        mod = load(arguments.model)
+        # What is wrong with a scatter is said here, in one sentence.
+        counts = summary(explain(mod, target))
+        shown.step(f"compiling for {target.kind.name}")
+        try:
+            executable = tvm.compile(mod, target=target)
+        except ScatterError:
+            raise
+        except Exception as error:
+            raise ScatterError(
+                f"{arguments.model}: TVM cannot compile it for {target.kind.name}: "
+                f"{sentence(error)}"
+            ) from error
+        shown.step(f"writing {output}")
+        try:
+            executable.export_library(str(output))
+        except (OSError, RuntimeError, ValueError) as error:
+            raise ScatterError(f"{output}: cannot be written: {sentence(error)}") from error
+    used = ", ".join(f"{count} x {name}" for name, count in counts.items()) or "none"
+    text = f"{output}: compiled for {target.kind.name}; scatters: {used}"
+    Console(highlight=False, markup=False).print(text, soft_wrap=True)
+    return 0

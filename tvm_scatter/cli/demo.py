@@ -1,0 +1,102 @@
+"""``tvm-scatter demo``: real models, compared with PyTorch, a row each."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib.util import find_spec
+
+from rich.console import Console
+from rich.table import Table
+from tvm.target import Target
+
+from tvm_scatter.demo import DemoModel, demo_models
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.targets import need_device, parse_target
+
+from .model import import_torch, sentence
+from .progress import progress
+
+_WIDTH = 110
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the models and print the table; 1 if any result is wrong."""
+    target = parse_target(arguments.target)
+    need_device(target)
+    import_torch()
+    _need_torch_geometric()
+    models = demo_models()
+    if arguments.model:
+        wanted = {name.lower() for name in arguments.model}
+        unknown = wanted - {model.name.lower() for model in models}
+        if unknown:
+            names = ", ".join(model.name for model in models)
+            raise ScatterError(f"unknown model {sorted(unknown)[0]!r}; there is: {names}.")
+        models = [model for model in models if model.name.lower() in wanted]
+    return _compare_all(models, "small" if arguments.small else "full", target)
+
+
+def _compare_all(models: Sequence[DemoModel], size: str, target: Target) -> int:
+    from tvm_scatter.demo.compare import compare, export, make
+    from tvm_scatter.demo.stock import stock_says
+
+    table = Table(show_lines=True)
+    for heading in ("model", "max error", "PyTorch", "tvm_scatter"):
+        table.add_column(heading)
+    table.add_column("TVM without tvm_scatter", overflow="fold")
+    wrong = 0
+    with progress() as shown:
+        for model in models:
+
+            def step(text: str, name: str = model.name) -> None:
+                shown.step(f"{name}: {text}")
+
+            try:
+                result = compare(model, size, target, measure=size == "full", step=step)
+            except Exception as error:  # a row that says so beats a traceback
+                wrong += 1
+                table.add_row(_name(model), sentence(error), "", "", "")
+                continue
+            step("asking TVM without tvm_scatter")
+            stock = stock_says(export(*make(model, size)), model, size, target)
+            wrong += not result.right
+            table.add_row(
+                _name(model),
+                f"{result.max_error:.1e}" + ("" if result.right else " WRONG"),
+                _milliseconds(result.eager),
+                _milliseconds(result.ours),
+                stock,
+            )
+    # What is no terminal has no width; 80 columns would break the last column into shreds.
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:
+        console.width = _WIDTH
+    console.print(table)
+    console.print(_footnote(size, target, len(models) - wrong, len(models)), soft_wrap=True)
+    return 1 if wrong else 0
+
+
+def _footnote(size: str, target: Target, right: int, total: int) -> str:
+    text = f"{right} of {total} agree with PyTorch on {target.kind.name}."
+    if size == "full" and target.kind.name == "llvm":
+        text += (
+            " Times are of whole models: on a CPU the graph networks and the experts spend most of"
+            " theirs in TVM's matrix products."
+        )
+    return text
+
+
+def _name(model: DemoModel) -> str:
+    return f"{model.name}\n{model.scatter}"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{1e3 * seconds:.3g} ms"
+
+
+def _need_torch_geometric() -> None:
+    if find_spec("torch_geometric") is None:
+        raise ScatterError(
+            "torch-geometric is not installed; run: pip install 'tvm_scatter[torch]'."
+        )

@@ -1,0 +1,82 @@
+"""Arguments in, exit status out."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from tvm_scatter import __version__
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.problem import BOUNDS
+
+from . import compile, demo, doctor, explain
+
+_BAD_INPUT = 2
+_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Returns
+    -------
+    status : int
+        0 if all went well, 1 if something was found to be wrong, 2 for bad input.
+    """
+    parsed = _parser().parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except ScatterError as error:
+        sys.stderr.write(f"tvm-scatter {parsed.command}: {error}\n")
+        return _BAD_INPUT
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except BrokenPipeError:
+        # The reader, such as head, has left. What is still buffered has nowhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tvm-scatter", description="Scatter for Apache TVM.")
+    parser.add_argument("--version", action="version", version=f"tvm_scatter {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    command = commands.add_parser("demo", help="compile real models and compare them with PyTorch")
+    _add_target(command)
+    command.add_argument("--small", action="store_true", help="small sizes: a check, no timing")
+    command.add_argument("--model", action="append", metavar="NAME", help="only models so named")
+    command.set_defaults(run=demo.run)
+
+    command = commands.add_parser("compile", help="compile a model that torch.export.save wrote")
+    _add_model(command)
+    command.add_argument("-o", "--output", metavar="FILE", help="default: MODEL.so")
+    command.set_defaults(run=compile.run)
+
+    command = commands.add_parser("explain", help="say how each scatter of a model is computed")
+    _add_model(command)
+    command.add_argument("--json", action="store_true", help="as data")
+    command.set_defaults(run=explain.run)
+
+    command = commands.add_parser("doctor", help="say what is installed and what is missing")
+    command.set_defaults(run=doctor.run)
+    return parser
+
+
+def _add_target(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--target",
+        metavar="TARGET",
+        help="llvm, cuda, an architecture such as sm_90, or a TVM target; default: the GPU if "
+        "there is one, else the CPU",
+    )
+
+
+def _add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument("model", metavar="MODEL.pt2")
+    _add_target(command)
+    command.add_argument("--implementation", metavar="NAME", help="use it for every scatter")
+    command.add_argument("--deterministic", action="store_true", help="equal bits on every run")
+    command.add_argument("--bounds", choices=BOUNDS, help="what becomes of a bad index")

@@ -1,0 +1,102 @@
+"""Model files and options, from the command line to a Relax module."""
+
+from __future__ import annotations
+
+import argparse
+import zipfile
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.options import Options, options
+from tvm_scatter.quiet import quiet
+from tvm_scatter.strategy import strategy_for
+
+
+def load(path: str) -> tvm.IRModule:
+    """Read a file that ``torch.export.save`` wrote and import it.
+
+    Raises
+    ------
+    ScatterError
+        If the file is no such model, or TVM cannot import it.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise ScatterError(f"{path}: there is no such file.")
+    if not zipfile.is_zipfile(file):
+        raise ScatterError(f"{path} is no model; it must be a file written by torch.export.save.")
+    torch = import_torch()
+    try:
+        with quiet():
+            program = torch.export.load(file)
+    except Exception as error:  # whatever PyTorch makes of a foreign file
+        raise ScatterError(
+            f"{path} is no model that PyTorch {torch.__version__} can read; it must be a file "
+            "written by torch.export.save."
+        ) from error
+    mod, complaint = _import(program)
+    if mod is None:
+        raise ScatterError(f"{path}: TVM cannot import it: {complaint}")
+    return mod
+
+
+def _import(program: Any) -> tuple[tvm.IRModule | None, str]:
+    """The module, or a sentence that says why there is none."""
+    from tvm.relax.frontend.torch import from_exported_program
+
+    # The error is dropped in here: TVM's builder complains about being left midway once it is gone.
+    with quiet():
+        try:
+            return from_exported_program(program), ""
+        except Exception as error:
+            return None, sentence(error)
+
+
+def import_torch() -> Any:
+    """PyTorch.
+
+    Raises
+    ------
+    ScatterError
+        If it is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise ScatterError(
+            "PyTorch is not installed; run: pip install 'tvm_scatter[torch]'."
+        ) from error
+    return torch
+
+
+def chosen_options(
+    arguments: argparse.Namespace, target: Target
+) -> AbstractContextManager[Options]:
+    """The options that a command line asks for.
+
+    Raises
+    ------
+    ScatterError
+        If the target has no implementation of that name.
+    """
+    strategy = strategy_for(target.kind.name)
+    name = arguments.implementation
+    if name is not None and (strategy is None or name not in strategy.implementations):
+        known = ", ".join(strategy.implementations) if strategy else "none of this package"
+        raise ScatterError(
+            f"unknown implementation {name!r} for target {target.kind.name}; there is: {known}."
+        )
+    return options(
+        implementation=name, deterministic=arguments.deterministic, bounds=arguments.bounds
+    )
+
+
+def sentence(error: BaseException) -> str:
+    """The first line of an error's text that says something."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
