@@ -82,9 +82,19 @@ def options(**changes: Any) -> Iterator[Options]:
     if implementation is not None and not isinstance(implementation, str):
         raise ScatterError(f"options: implementation={implementation!r} must be a name.")
     if "knobs" in changes:
-        changes["knobs"] = tuple(sorted(dict(changes["knobs"]).items()))
+        changes["knobs"] = _knobs(changes["knobs"])
     token = _CURRENT.set(replace(_CURRENT.get(), **changes))
     try:
         yield _CURRENT.get()
     finally:
         _CURRENT.reset(token)
+
+
+def _knobs(value: Any) -> tuple[tuple[str, int], ...]:
+    try:
+        knobs = dict(value)
+    except (TypeError, ValueError):
+        knobs = {None: None}
+    if not all(isinstance(name, str) and isinstance(knobs[name], int) for name in knobs):
+        raise ScatterError(f"options: knobs={value!r} must map names to integers.")
+    return tuple(sorted(knobs.items()))

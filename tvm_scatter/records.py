@@ -8,7 +8,7 @@ database holds everything and TVM's own tools can read it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +21,8 @@ from .problem import ScatterProblem
 
 IMPLEMENTATION = "scatter.implementation"
 KNOBS = "scatter.knobs"
+#: How many records are looked through for one that still fits.
+_MOST_RECORDS = 64
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,13 @@ def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
     return tvm.IRModule({"main": main})
 
 
-def decode(trace: Any, module: tvm.IRModule) -> tuple[str, dict[str, int]]:
-    """The implementation and knobs that a trace stands for."""
+def decode(trace: Any, module: tvm.IRModule) -> tuple[str, dict[str, int]] | None:
+    """The implementation and knobs that a trace stands for; ``None`` for a trace of another kind."""
     schedule = Schedule(module)
     trace.apply_to_schedule(schedule, remove_postproc=True)
     annotations = schedule.get(schedule.get_sblock("scatter")).annotations
+    if IMPLEMENTATION not in annotations:
+        return None
     config = {
         str(name)[len(KNOBS) + 1 :]: int(value)
         for name, value in annotations.items()
@@ -72,17 +76,23 @@ def decode(trace: Any, module: tvm.IRModule) -> tuple[str, dict[str, int]]:
     return str(annotations[IMPLEMENTATION]), config
 
 
-def best_record(problem: ScatterProblem, target: Any) -> TunedRecord | None:
-    """The fastest record for a problem in the database in force, or ``None``."""
+def tuned_records(problem: ScatterProblem, target: Any) -> Iterator[TunedRecord]:
+    """The records for a problem in the database in force, fastest first."""
     database = ms.Database.current()
     if database is None:
-        return None
+        return
     module = workload(problem, target)
     if not database.has_workload(module):
-        return None
-    records = database.get_top_k(database.commit_workload(module), 1)
-    if not records or not records[0].run_secs:
-        return None
-    implementation, config = decode(records[0].trace, module)
-    seconds = [float(second) for second in records[0].run_secs]
-    return TunedRecord(implementation, config, 1e6 * sum(seconds) / len(seconds))
+        return
+    for record in database.get_top_k(database.commit_workload(module), _MOST_RECORDS):
+        decoded = decode(record.trace, module) if record.run_secs else None
+        if decoded is None:
+            continue
+        implementation, config = decoded
+        seconds = [float(second) for second in record.run_secs]
+        yield TunedRecord(implementation, config, 1e6 * sum(seconds) / len(seconds))
+
+
+def best_record(problem: ScatterProblem, target: Any) -> TunedRecord | None:
+    """The fastest record for a problem in the database in force, or ``None``."""
+    return next(tuned_records(problem, target), None)

@@ -13,6 +13,7 @@ from .problem import ScatterProblem
 
 if TYPE_CHECKING:
     from .emission import Operands
+    from .records import TunedRecord
     from .sizes import Sizes
 
 Config = Mapping[str, int]
@@ -188,22 +189,28 @@ class OpStrategy:
         ScatterError
             If the caller forces an implementation that is unknown or cannot take the problem.
         """
-        from .records import best_record
+        from .records import tuned_records
 
         options = options or current_options()
         if options.implementation is not None:
             return self._forced(problem, target, options)
-        record = best_record(problem, target)
-        if record is not None:
-            implementation = self.implementations.get(record.implementation)
-            if implementation and self.refusal(implementation, problem, target) is None:
-                branch = Branch(
-                    implementation, implementation.config(problem, target, record.config)
-                )
+        for record in tuned_records(problem, target):
+            branch = self._tuned(problem, target, record)
+            if branch is not None:
                 reason = f"fastest of the tuned records, {record.microseconds:.1f} us"
                 return self._selection(problem, target, (branch,), "tuned", reason)
         branches, reason = self._default(problem, target)
         return self._selection(problem, target, branches, "default", reason)
+
+    def _tuned(self, problem: ScatterProblem, target: Any, record: TunedRecord) -> Branch | None:
+        """The branch that a record stands for, unless it is of another version of this table."""
+        implementation = self.implementations.get(record.implementation)
+        if implementation is None or self.refusal(implementation, problem, target) is not None:
+            return None
+        knobs = implementation.knobs(problem, target)
+        if _valid(record.config, knobs) != dict(record.config):
+            return None
+        return Branch(implementation, implementation.config(problem, target, record.config))
 
     def _forced(self, problem: ScatterProblem, target: Any, options: Options) -> Selection:
         name = options.implementation

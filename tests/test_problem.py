@@ -1,0 +1,115 @@
+"""ScatterProblem: what it derives, how it is written and read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tvm_scatter import ScatterError, ScatterProblem
+from tvm_scatter.extent import Extent
+
+ROWS = ScatterProblem(
+    batch=Extent(2),
+    extents=(Extent(10), Extent(3)),
+    slice=Extent(4),
+    count=Extent(7),
+    data_dtype="float32",
+    index_dtype="int64",
+    reduction="add",
+)
+SYMBOLIC = replace(ROWS, count=Extent.product(["n", 2]), slice=Extent.product(["m"]))
+
+
+def test_derived_extents() -> None:
+    assert ROWS.extent == Extent(30)
+    assert ROWS.data_size == Extent(2 * 30 * 4)
+    assert ROWS.update_size == Extent(2 * 7 * 4)
+    assert (ROWS.items, ROWS.width, ROWS.destinations) == (Extent(14), Extent(4), Extent(60))
+    elements = replace(ROWS, index_batch=True, index_slice=True)
+    assert (elements.items, elements.width) == (Extent(56), Extent())
+    assert elements.destinations == Extent(240)
+
+
+def test_rank_counts_what_is_more_than_one() -> None:
+    assert ROWS.rank == 3
+    assert replace(ROWS, batch=Extent()).rank == 2
+    assert replace(ROWS, batch=Extent(), slice=Extent()).rank == 1
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        ROWS,
+        SYMBOLIC,
+        replace(ROWS, index_batch=True, unique=True, bounds="trust", in_place=True),
+        replace(ROWS, interleaved=True, include_self=False, reduction="mean", batch=Extent(0)),
+    ],
+)
+def test_json_round_trip(problem: ScatterProblem) -> None:
+    again = ScatterProblem.from_json(problem.to_json())
+    assert again == problem
+    assert hash(again) == hash(problem)
+    assert again.to_json() == problem.to_json()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "[]",
+        "null",
+        '{"version": 1}',
+        '{"version": 1, "batch": 3}',
+        ROWS.to_json()[:-20],
+        ROWS.to_json().replace('"add"', '"divide"'),
+        ROWS.to_json().replace('"batch":"2"', '"batch":null'),
+    ],
+)
+def test_what_is_no_problem_is_refused(text: str) -> None:
+    with pytest.raises(ScatterError):
+        ScatterProblem.from_json(text)
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(ScatterError, match="version 99"):
+        ScatterProblem.from_json(ROWS.to_json().replace('"version":1', '"version":99'))
+
+
+def test_symbols_and_sizes() -> None:
+    assert SYMBOLIC.symbols == ("m", "n")
+    assert not SYMBOLIC.is_static
+    fixed = SYMBOLIC.with_sizes({"m": 4, "n": 3})
+    assert fixed == replace(ROWS, count=Extent(6))
+    assert SYMBOLIC.with_sizes({"m": 4}).symbols == ("n",)
+
+
+def test_a_zero_makes_a_product_static() -> None:
+    assert Extent.product(["n", 0]) == Extent(0)
+    assert Extent.parse(str(Extent.product(["n", 3, "m"]))) == Extent(3, ("m", "n"))
+
+
+def test_needs_order() -> None:
+    strict = replace(ROWS, deterministic=True)
+    assert strict.needs_order
+    assert not ROWS.needs_order
+    assert not replace(strict, unique=True).needs_order
+    assert not replace(strict, data_dtype="int32").needs_order
+    assert not replace(strict, reduction="max").needs_order
+    assert replace(strict, data_dtype="int32", reduction="update").needs_order
+
+
+def test_bad_fields_are_refused() -> None:
+    with pytest.raises(ScatterError, match="unknown reduction 'divide'"):
+        replace(ROWS, reduction="divide")
+    with pytest.raises(ScatterError, match="alias"):
+        replace(ROWS, reduction="amax")
+    with pytest.raises(ScatterError, match="bounds 'clamp'"):
+        replace(ROWS, bounds="clamp")
+
+
+def test_text_names_what_matters() -> None:
+    text = str(replace(ROWS, unique=True))
+    for part in ("add float32", "(2, 30, 4)", "(2, 7, 4)", "int64 index per row", "unique=True"):
+        assert part in text

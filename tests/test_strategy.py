@@ -1,0 +1,172 @@
+"""OpStrategy: order, refusals, and the three sources of a choice."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import tvm
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_scatter import Implementation, OpStrategy, ScatterError, ScatterProblem, strategy_for
+from tvm_scatter.extent import Extent
+from tvm_scatter.options import Options
+from tvm_scatter.records import IMPLEMENTATION, KNOBS, best_record, workload
+
+LLVM = tvm.target.Target("llvm")
+PROBLEM = ScatterProblem(
+    batch=Extent(),
+    extents=(Extent(100),),
+    slice=Extent(8),
+    count=Extent(50),
+    data_dtype="float32",
+    index_dtype="int64",
+    reduction="add",
+)
+
+
+class Plain(Implementation):
+    """Takes everything."""
+
+    name = "plain"
+    deterministic = True
+
+    def emit(self, operands: Any, config: Any) -> None:
+        raise NotImplementedError
+
+
+class Fast(Plain):
+    """Takes sums, in any order."""
+
+    name = "fast"
+    deterministic = False
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        return None if problem.reduction == "add" else "it only adds"
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        return {"threads": (128, 256), "vector": (4, 1)}
+
+
+@pytest.fixture
+def strategy() -> OpStrategy:
+    # Of the kind of llvm, whose rules name other implementations: the last entry is the default.
+    table = OpStrategy("llvm")
+    table.add_implementation(Plain(), plevel=1)
+    table.add_implementation(Fast(), plevel=20)
+    return table
+
+
+def database(*records: tuple[ScatterProblem, dict[str, Any], float]) -> ms.database.MemoryDatabase:
+    """A database of (problem, annotations, seconds)."""
+    result = ms.database.MemoryDatabase()
+    for problem, annotations, seconds in records:
+        module = workload(problem, LLVM)
+        schedule = Schedule(module)
+        block = schedule.get_sblock("scatter")
+        for name, value in annotations.items():
+            schedule.annotate(block, name, value)
+        result.commit_tuning_record(
+            ms.database.TuningRecord(
+                schedule.trace, result.commit_workload(module), [seconds], LLVM
+            )
+        )
+    return result
+
+
+def test_order_is_by_level(strategy: OpStrategy) -> None:
+    assert list(strategy.implementations) == ["fast", "plain"]
+    assert list(strategy.applicable(PROBLEM, LLVM)) == ["fast", "plain"]
+    assert list(strategy.applicable(replace(PROBLEM, reduction="max"), LLVM)) == ["plain"]
+
+
+def test_a_name_is_there_once(strategy: OpStrategy) -> None:
+    with pytest.raises(ScatterError, match="'plain' is there already"):
+        strategy.add_implementation(Plain())
+
+
+def test_forced(strategy: OpStrategy) -> None:
+    selection = strategy.select(PROBLEM, LLVM, Options("fast", (("threads", 256),)))
+    assert selection.source == "forced"
+    assert selection.implementation.name == "fast"
+    assert selection.config == {"threads": 256, "vector": 4}
+    assert selection.alternatives == {"plain": None}
+
+
+@pytest.mark.parametrize(
+    ("options", "change", "message"),
+    [
+        (Options("slow"), {}, "unknown implementation 'slow'.*fast, plain"),
+        (Options("fast"), {"reduction": "max"}, "cannot be forced.*it only adds"),
+        (Options("fast"), {"deterministic": True}, "cannot be forced.*not deterministic"),
+        (Options("fast", (("threads", 3),)), {}, "no knob threads=3"),
+        (Options("plain", (("speed", 1),)), {}, "no knob speed=1"),
+    ],
+)
+def test_what_cannot_be_forced(
+    strategy: OpStrategy, options: Options, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ScatterError, match=message):
+        strategy.select(replace(PROBLEM, **change), LLVM, options)
+
+
+def test_default_is_the_entry_that_takes_everything(strategy: OpStrategy) -> None:
+    selection = strategy.select(PROBLEM, LLVM)
+    assert (selection.source, selection.implementation.name) == ("default", "plain")
+
+
+def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
+    fast = {IMPLEMENTATION: "fast", f"{KNOBS}.threads": 256}
+    with database((PROBLEM, {IMPLEMENTATION: "plain"}, 3e-6), (PROBLEM, fast, 2e-6)):
+        record = best_record(PROBLEM, LLVM)
+        assert record is not None
+        assert (record.implementation, record.config) == ("fast", {"threads": 256})
+        assert record.microseconds == pytest.approx(2)
+        selection = strategy.select(PROBLEM, LLVM)
+        assert (selection.source, selection.implementation.name) == ("tuned", "fast")
+        assert selection.config == {"threads": 256, "vector": 4}
+        assert "2.0 us" in selection.reason
+        # The policy for bad indices does not matter, another problem does.
+        assert strategy.select(replace(PROBLEM, bounds="raise"), LLVM).source == "tuned"
+        assert strategy.select(replace(PROBLEM, count=Extent(51)), LLVM).source == "default"
+        # The caller goes before the record.
+        assert strategy.select(PROBLEM, LLVM, Options("plain")).source == "forced"
+    assert best_record(PROBLEM, LLVM) is None
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {IMPLEMENTATION: "retired"},
+        {"another.tool": 3},
+        {},
+        {IMPLEMENTATION: "fast", f"{KNOBS}.threads": 7},
+        {IMPLEMENTATION: "fast", f"{KNOBS}.retired": 1},
+    ],
+)
+def test_a_record_that_no_longer_fits_does_no_harm(
+    strategy: OpStrategy, annotations: dict[str, Any]
+) -> None:
+    with database((PROBLEM, annotations, 1e-6)):
+        assert strategy.select(PROBLEM, LLVM).source == "default"
+
+
+def test_the_next_best_record_counts_where_the_best_does_not_fit(strategy: OpStrategy) -> None:
+    strict = replace(PROBLEM, deterministic=True)
+    records = [(strict, {IMPLEMENTATION: "fast"}, 1e-6), (strict, {IMPLEMENTATION: "plain"}, 2e-6)]
+    with database(*records):
+        selection = strategy.select(strict, LLVM)
+    assert (selection.source, selection.implementation.name) == ("tuned", "plain")
+
+
+@pytest.mark.parametrize("kind", ["llvm", "cuda"])
+def test_the_last_entry_takes_every_problem(kind: str) -> None:
+    table = strategy_for(kind)
+    assert table is not None
+    last = list(table.implementations.values())[-1]
+    assert last.deterministic
+    target = tvm.target.Target({"kind": "cuda", "arch": "sm_80"}) if kind == "cuda" else LLVM
+    for change in ({}, {"reduction": "mean", "data_dtype": "bool"}, {"deterministic": True}):
+        assert table.refusal(last, replace(PROBLEM, **change), target) is None
