@@ -1,0 +1,137 @@
+"""What others offer for a workload: every form of it in every library that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tvm_scatter.tuning.workloads import Workload
+
+Call = Callable[[], Any]
+
+
+def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+    """PyTorch's functional forms of a workload.
+
+    Parameters
+    ----------
+    data, index, updates : torch.Tensor
+        Of shapes (batch, extent, slice), (batch, count) or (count,), and (batch, count, slice).
+    """
+    import torch
+
+    if workload.per_batch:
+        flat, source = data[:, :, 0], updates[:, :, 0]
+        if workload.reduction == "update":
+            return {"scatter": lambda: torch.scatter(flat, 1, index, source)}
+        if workload.reduction == "add":
+            return {"scatter_add": lambda: torch.scatter_add(flat, 1, index, source)}
+        reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+        return {"scatter_reduce": lambda: torch.scatter_reduce(flat, 1, index, source, reduce)}
+    rows, source = data[0], updates[0]
+    expanded = index[:, None].expand(-1, workload.slice)
+    if workload.reduction == "update":
+        return {
+            "index_copy": lambda: torch.index_copy(rows, 0, index, source),
+            "index_put": lambda: torch.index_put(rows, (index,), source),
+            "scatter": lambda: torch.scatter(rows, 0, expanded, source),
+        }
+    if workload.reduction == "add":
+        return {
+            "index_add": lambda: torch.index_add(rows, 0, index, source),
+            "scatter_add": lambda: torch.scatter_add(rows, 0, expanded, source),
+            "scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, "sum"),
+            "index_put": lambda: torch.index_put(rows, (index,), source, accumulate=True),
+        }
+    reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+    return {
+        "scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, reduce),
+        "index_reduce": lambda: torch.index_reduce(rows, 0, index, source, reduce),
+    }
+
+
+def torch_compiled(name: str, form: Call) -> tuple[str, Call]:
+    """One form through ``torch.compile``, compiled before it is returned."""
+    import torch
+
+    compiled = torch.compile(form, dynamic=False)
+    compiled()
+    return f"torch.compile {name}", compiled
+
+
+def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+    """CuPy's forms, on the memory of PyTorch tensors; empty where CuPy has none."""
+    if importlib.util.find_spec("cupy") is None or workload.dtype == "bfloat16":
+        return {}
+    import cupy
+
+    # CuPy writes in place, so each form begins with a copy, as the functional forms do inside.
+    rows, places, source = (cupy.from_dlpack(t) for t in (data[0], index, updates[0]))
+    if workload.per_batch:
+        flat, source = cupy.from_dlpack(data[:, :, 0]), cupy.from_dlpack(updates[:, :, 0])
+        rows_of = cupy.arange(workload.batch)[:, None]
+        target: Any = (rows_of, places)
+    else:
+        flat, target = rows, places
+
+    def assign() -> Any:
+        out = flat.copy()
+        out[target] = source
+        return out
+
+    def at(function: Any) -> Call:
+        def call() -> Any:
+            out = flat.copy()
+            function.at(out, target, source)
+            return out
+
+        return call
+
+    if workload.reduction == "update":
+        return {"cupy assign": assign}
+    forms = {
+        f"cupy {name}.at": at(getattr(cupy, name))
+        for reduction, name in (("add", "add"), ("max", "maximum"), ("min", "minimum"))
+        if reduction == workload.reduction
+    }
+    if workload.reduction == "add" and workload.slice == 1 and not workload.per_batch:
+        weights = source[:, 0]
+        forms["cupy bincount"] = lambda: (
+            rows[:, 0]
+            + cupy.bincount(places, weights=weights, minlength=workload.extent).astype(rows.dtype)
+        )
+    return forms
+
+
+def jax_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+    """JAX's ``x.at[i]``, jitted, on the memory of PyTorch tensors."""
+    if importlib.util.find_spec("jax") is None:
+        return {}
+    import jax
+
+    x, i, u = (jax.dlpack.from_dlpack(t.contiguous()) for t in (data, index, updates))
+    method = {"update": "set", "add": "add", "max": "max", "min": "min", "mul": "multiply"}[
+        workload.reduction
+    ]
+    if workload.per_batch:
+        rows = jax.numpy.arange(workload.batch)[:, None]
+        function = jax.jit(lambda x, i, u: getattr(x.at[rows, i], method)(u))
+    else:
+        function = jax.jit(lambda x, i, u: getattr(x.at[:, i], method)(u))
+    function(x, i, u).block_until_ready()
+    return {"jax": lambda: function(x, i, u).block_until_ready()}
+
+
+def available(
+    workload: Workload, tensors: tuple[Any, Any, Any], compile_best: bool
+) -> Iterator[tuple[str, Call]]:
+    """Every peer's forms of a workload that run here, by name."""
+    forms = torch_forms(workload, *tensors)
+    for name, call in forms.items():
+        yield f"torch {name}", call
+    if compile_best:
+        name = next(iter(forms))
+        yield torch_compiled(name, forms[name])
+    if tensors[0].is_cuda:
+        yield from cupy_forms(workload, *tensors).items()

@@ -1,0 +1,80 @@
+"""A benchmark's report as a table and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tvm_scatter.tuning.bench import Report
+
+from tvm_scatter.errors import ScatterError
+
+
+def markdown(report: Report) -> str:
+    """The table for the README, in microseconds of device time."""
+    lines = [
+        "| workload | floor | best peer | ours | implementation | peer / ours | ours / floor |",
+        "|---|--:|--:|--:|---|--:|--:|",
+    ]
+    for row in report.rows:
+        peer, best = row.best_peer
+        ours = row.ours.device
+        lines.append(
+            f"| {row.workload} | {row.floor:.0f} | {best:,.1f} ({peer}) | {ours:,.1f} "
+            f"| {row.implementation} | {best / ours:.2f} | {ours / row.floor:.2f} |"
+        )
+    facts = report.machine
+    lines.append("")
+    lines.append(
+        f"{facts['device']}, driver {facts.get('driver', 'none')}, TVM {facts['tvm']}, PyTorch "
+        f"{facts['torch']}; caches {facts['caches']}; copy bandwidth "
+        f"{facts['copy_bytes_per_us'] / 1e6:.2f} TB/s. Geometric mean over the best peer: "
+        f"{report.geometric_mean():.2f}x."
+    )
+    return "\n".join(lines)
+
+
+def plot(report: Report, path: Path) -> None:
+    """Bars for each workload on a logarithmic scale: best peer, ours, and the floor as a mark.
+
+    Raises
+    ------
+    ScatterError
+        If matplotlib is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ScatterError(
+            "bench: --plot needs matplotlib; install tvm_scatter[report]."
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = report.rows[::-1]
+    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(rows) + 1.2))
+    places = range(len(rows))
+    axes.barh(
+        [place + 0.2 for place in places],
+        [row.best_peer[1] for row in rows],
+        0.38,
+        label="best peer",
+        color="#b0b7c3",
+    )
+    axes.barh(
+        [place - 0.2 for place in places],
+        [row.ours.device for row in rows],
+        0.38,
+        label="tvm_scatter",
+        color="#2a6fbb",
+    )
+    axes.scatter(
+        [row.floor for row in rows], places, marker="|", s=260, color="#c0392b", label="floor"
+    )
+    axes.set_yticks(list(places), [row.workload for row in rows])
+    axes.set_xscale("log")
+    axes.set_xlabel(f"microseconds on {report.machine['device']}")
+    axes.legend(loc="lower right")
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=140)
+    pyplot.close(figure)

@@ -1,0 +1,92 @@
+"""Timing on a device and on the host."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+_FLUSH_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Microseconds of one call.
+
+    Attributes
+    ----------
+    device : float
+        Median time on the device, from the first kernel's start to the last one's end, with caches
+        that hold nothing of the operands.
+    spread : float
+        Interquartile range of the same.
+    wall : float
+        Median time between calls that are made one after another: what a caller sees.
+    """
+
+    device: float
+    spread: float
+    wall: float
+
+
+def _summary(samples: list[float], wall: list[float]) -> Timing:
+    low, middle, high = np.percentile(samples, [25, 50, 75])
+    return Timing(float(middle), float(high - low), float(np.median(wall)))
+
+
+def time_on_gpu(call: Callable[[], Any], repeats: int = 20, seconds: float = 1.0) -> Timing:
+    """Time a call whose work goes to CUDA's default stream, by events.
+
+    In front of each call a gigabyte is written, which empties the L2 cache and keeps the GPU busy
+    while the host enqueues the call, so that launch overhead of the host does not show.
+    """
+    import torch
+
+    flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    call()
+    torch.cuda.synchronize()
+    samples: list[float] = []
+    begin = time.perf_counter()
+    while len(samples) < repeats and (len(samples) < 3 or time.perf_counter() - begin < seconds):
+        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        flush.zero_()
+        start.record()
+        call()
+        stop.record()
+        torch.cuda.synchronize()
+        samples.append(1000 * start.elapsed_time(stop))
+    wall = []
+    calls = max(1, min(20, int(2e5 / max(samples[-1], 1.0))))
+    for _ in range(3):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        torch.cuda.synchronize()
+        wall.append(1e6 * (time.perf_counter() - begin) / calls)
+    return _summary(samples, wall)
+
+
+def time_on_cpu(call: Callable[[], Any], repeats: int = 20, seconds: float = 0.5) -> Timing:
+    """Time a call on the host; the caches are as the call before left them."""
+    call()
+    samples: list[float] = []
+    begin = time.perf_counter()
+    while len(samples) < repeats and (len(samples) < 3 or time.perf_counter() - begin < seconds):
+        start = time.perf_counter()
+        call()
+        samples.append(1e6 * (time.perf_counter() - start))
+    return _summary(samples, samples)
+
+
+def copy_bandwidth(device: str) -> float:
+    """Bytes per microsecond of a large copy, counting bytes read and bytes written."""
+    import torch
+
+    size = (1 << 31) if device == "cuda" else (1 << 27)
+    source = torch.empty(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    timing = time_on_gpu if device == "cuda" else time_on_cpu
+    return 2 * size / timing(lambda: target.copy_(source)).device
