@@ -288,7 +288,7 @@ def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple
         counts = torch.zeros((1, workload.extent, 1), dtype=torch.double, device=data.device)
         counts = counts.index_add(1, index, ones)
     # Twice, for the rounding of the inputs to the reference's magnitudes.
-    return result, magnitude, 2 * _ROUNDOFF.get(workload.dtype, 0.0) * (counts + 1)
+    return result, magnitude.clamp(min=1e-30), 2 * _ROUNDOFF.get(workload.dtype, 0.0) * (counts + 1)
 
 
 def _error(result: Any, reference: Any, magnitude: Any, workload: Workload) -> Any:

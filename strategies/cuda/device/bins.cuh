@@ -30,20 +30,29 @@ __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials
   const Offset step = static_cast<Offset>(gridDim.x) * blockDim.x;
   for (Offset first = static_cast<Offset>(blockIdx.x) * blockDim.x + threadIdx.x; first < total;
        first += step * unroll) {
-    int bin[unroll];
+    RawIndex<P> raw[unroll];
     Data value[unroll];
+    int bin[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const Offset at = first + u * step;
+      if (at >= total) continue;
+      const Offset index = width == 1 ? at : at / width;
+      const Item<P> item(sizes, index);
+      raw[u] = read_index(indices, item.index);
+      value[u] = updates[P::update_slice && !P::index_slice ? item.update + at - index * width
+                                                            : item.update];
+    }
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const Offset at = first + u * step;
       bin[u] = -1;
       if (at >= total) continue;
       const Offset index = width == 1 ? at : at / width;
-      const Offset column = at - index * width;
-      const Item<P> item(sizes, index);
-      value[u] = updates[P::update_slice && !P::index_slice ? item.update + column : item.update];
       Offset destination;
-      if (find_destination(sizes, indices, item.index, destination))
-        bin[u] = static_cast<int>(item.place(sizes, destination) * width + column);
+      if (resolve(sizes, raw[u], destination))
+        bin[u] = static_cast<int>(Item<P>(sizes, index).place(sizes, destination) * width + at -
+                                  index * width);
     }
 #pragma unroll
     for (int u = 0; u < unroll; ++u)

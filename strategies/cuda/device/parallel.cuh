@@ -23,28 +23,34 @@ __device__ __forceinline__ void scatter_items(typename P::Data* out,
   for (Offset start = thread / lanes; start < items; start += groups * unroll) {
     Offset to[unroll], from[unroll];
     bool valid[unroll];
+    RawIndex<P> raw[unroll];
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const Offset at = start + u * groups;
       valid[u] = at < items;
-      to[u] = from[u] = 0;
-      if (valid[u]) {
-        const Item<P> item(sizes, at);
-        Offset destination;
-        valid[u] = find_destination(sizes, indices, item.index, destination);
-        to[u] = item.place(sizes, destination) * width;
-        from[u] = item.update;
-      }
+      if (!valid[u]) continue;
+      const Item<P> item(sizes, at);
+      from[u] = item.update;
+      raw[u] = read_index(indices, item.index);
     }
     for (Offset column = lane; column < width; column += lanes * vector) {
       Vector<Data, vector> held[unroll];
 #pragma unroll
       for (int u = 0; u < unroll; ++u) {
-        if (!valid[u]) continue;
+        if (start + u * groups >= items) continue;
         if constexpr (P::update_slice) {
           held[u] = load<Data, vector>(updates + from[u] + (P::index_slice ? 0 : column));
         } else {
           held[u] = splat<Data, vector>(updates[from[u]]);
+        }
+      }
+      if (column == lane) {
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) {
+          if (!valid[u]) continue;
+          Offset destination;
+          valid[u] = resolve(sizes, raw[u], destination);
+          if (valid[u]) to[u] = Item<P>(sizes, start + u * groups).place(sizes, destination) * width;
         }
       }
 #pragma unroll

@@ -16,15 +16,11 @@ constexpr int kMostBuckets = 2048;
 // The place of an update, or the number of places if it is dropped.
 template <class P>
 __device__ __forceinline__ typename P::Offset place_of(typename P::Offset at,
-                                                       const Indices<P>& indices,
-                                                       const Sizes<P>& sizes,
-                                                       typename P::Offset& update) {
-  const Item<P> item(sizes, at);
-  update = item.update;
+                                                       const RawIndex<P>& raw,
+                                                       const Sizes<P>& sizes) {
   typename P::Offset destination;
-  return find_destination(sizes, indices, item.index, destination)
-             ? item.place(sizes, destination)
-             : sizes.destinations();
+  return resolve(sizes, raw, destination) ? Item<P>(sizes, at).place(sizes, destination)
+                                          : sizes.destinations();
 }
 
 template <class P, int bucket_bits>
@@ -34,10 +30,22 @@ __device__ __forceinline__ void count_buckets(uint32* counts, const Indices<P>& 
   __shared__ uint32 seen[kMostBuckets];
   for (int b = threadIdx.x; b < buckets; b += blockDim.x) seen[b] = 0;
   __syncthreads();
-  for (int64 at = first_in_grid(); at < sizes.items(); at += threads_in_grid()) {
-    Offset update;
-    const Offset place = place_of(static_cast<Offset>(at), indices, sizes, update);
-    if (place < sizes.destinations()) atomicAdd(&seen[place >> bucket_bits], 1u);
+  constexpr int kUnroll = 8;
+  for (int64 start = first_in_grid(); start < sizes.items(); start += threads_in_grid() * kUnroll) {
+    RawIndex<P> raw[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64 at = start + u * threads_in_grid();
+      if (at < sizes.items())
+        raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64 at = start + u * threads_in_grid();
+      if (at >= sizes.items()) continue;
+      const Offset place = place_of(static_cast<Offset>(at), raw[u], sizes);
+      if (place < sizes.destinations()) atomicAdd(&seen[place >> bucket_bits], 1u);
+    }
   }
   __syncthreads();
   for (int b = threadIdx.x; b < buckets; b += blockDim.x)
@@ -112,17 +120,23 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
   __syncthreads();
 
   const int64 begin = static_cast<int64>(blockIdx.x) * kPartitionTile;
+  RawIndex<P> raw[kPartitionItems];
   Offset place[kPartitionItems];
   Data value[kPartitionItems];
   uint32 rank[kPartitionItems];
 #pragma unroll
   for (int i = 0; i < kPartitionItems; ++i) {
     const int64 at = begin + i * kPartitionThreads + threadIdx.x;
-    place[i] = sizes.destinations();
     if (at >= sizes.items()) continue;
-    Offset update;
-    place[i] = place_of(static_cast<Offset>(at), indices, sizes, update);
-    value[i] = updates[update];
+    const Item<P> item(sizes, static_cast<Offset>(at));
+    raw[i] = read_index(indices, item.index);
+    value[i] = updates[item.update];
+  }
+#pragma unroll
+  for (int i = 0; i < kPartitionItems; ++i) {
+    const int64 at = begin + i * kPartitionThreads + threadIdx.x;
+    place[i] = at < sizes.items() ? place_of(static_cast<Offset>(at), raw[i], sizes)
+                                  : sizes.destinations();
   }
 #pragma unroll
   for (int i = 0; i < kPartitionItems; ++i)

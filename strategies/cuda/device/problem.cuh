@@ -75,26 +75,49 @@ struct Item {
   }
 };
 
-// The destination that entry `entry` of the index tensors names; false if it is out of bounds.
+// The index of each component for one item, as it was read. Reading and checking are two steps, so
+// that a kernel can have the reads of several items in flight before it branches on any.
 template <class P>
-__device__ __forceinline__ bool find_destination(const Sizes<P>& sizes, const Indices<P>& indices,
-                                                 typename P::Offset entry,
-                                                 typename P::Offset& destination) {
+struct RawIndex {
+  typename P::Index of[P::components];
+};
+
+template <class P>
+__device__ __forceinline__ RawIndex<P> read_index(const Indices<P>& indices,
+                                                  typename P::Offset entry) {
+  RawIndex<P> raw;
+#pragma unroll
+  for (int j = 0; j < P::components; ++j)
+    raw.of[j] = P::interleaved ? indices.of[0][entry * P::components + j]
+                               : indices.of[P::interleaved ? 0 : j][entry];
+  return raw;
+}
+
+// The destination that an index names; false if it is out of bounds.
+template <class P>
+__device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>& raw,
+                                        typename P::Offset& destination) {
   using Offset = typename P::Offset;
-  using Wide = typename If<(sizeof(typename P::Index) < 4 || same<typename P::Index, int>)&&sizeof(
-                               Offset) == 4,
-                           int, int64>::type;
+  constexpr bool narrow_index = sizeof(typename P::Index) < 4 || same<typename P::Index, int>;
+  using Wide = typename If<narrow_index && sizeof(Offset) == 4, int, int64>::type;
   destination = 0;
 #pragma unroll
   for (int j = 0; j < P::components; ++j) {
-    Wide index = P::interleaved ? static_cast<Wide>(indices.of[0][entry * P::components + j])
-                                : static_cast<Wide>(indices.of[P::interleaved ? 0 : j][entry]);
+    Wide index = static_cast<Wide>(raw.of[j]);
     const Wide extent = sizes.extents[j];
     if (P::wrap && index < 0) index += extent;
     if (P::check && (index < 0 || index >= extent)) return false;
     destination = destination * static_cast<Offset>(extent) + static_cast<Offset>(index);
   }
   return true;
+}
+
+// Both steps, for a kernel with one item in flight.
+template <class P>
+__device__ __forceinline__ bool find_destination(const Sizes<P>& sizes, const Indices<P>& indices,
+                                                 typename P::Offset entry,
+                                                 typename P::Offset& destination) {
+  return resolve(sizes, read_index(indices, entry), destination);
 }
 
 }  // namespace tvm_scatter

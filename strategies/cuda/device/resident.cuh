@@ -39,40 +39,45 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   __syncthreads();
 
   const Offset total = sizes.count * sizes.slice;
-  // The place of update element `at` of this batch in `held`; negative if it is not for this block.
-  auto find = [&](Offset at, Offset& update) -> Offset {
+  auto item_at = [&](Offset at) {
     const Offset k = sizes.slice == 1 ? at : at / sizes.slice;
-    const Offset s = at - k * sizes.slice;
     const Offset row = batch * sizes.count + k;
-    const Item<P> item(sizes, P::index_slice ? row * sizes.slice + s : row);
+    return Item<P>(sizes, P::index_slice ? row * sizes.slice + at - k * sizes.slice : row);
+  };
+  auto column_at = [&](Offset at) { return sizes.slice == 1 ? 0 : at % sizes.slice; };
+  // Where an update goes in `held`; negative if it is dropped or for another block.
+  auto place_at = [&](Offset at, const RawIndex<P>& raw) -> Offset {
     Offset destination;
-    if (!find_destination(sizes, indices, item.index, destination)) return -1;
-    update = P::index_slice || !P::update_slice ? item.update : item.update + s;
-    const Offset place = destination * sizes.slice + s - begin;
+    if (!resolve(sizes, raw, destination)) return -1;
+    const Offset place = destination * sizes.slice + column_at(at) - begin;
     return place < owned ? place : -1;
   };
   if constexpr (!P::include_self && !same<R, Update>) {
     for (Offset at = threadIdx.x; at < total; at += blockDim.x) {
-      Offset update;
-      const Offset place = find(at, update);
+      const Offset place = place_at(at, read_index(indices, item_at(at).index));
       if (place >= 0) held[place] = widen(P::start());
     }
     __syncthreads();
   }
   for (Offset start = threadIdx.x; start < total; start += blockDim.x * unroll) {
-    Offset place[unroll];
+    RawIndex<P> raw[unroll];
     Data value[unroll];
 #pragma unroll
     for (int u = 0; u < unroll; ++u) {
       const Offset at = start + u * static_cast<Offset>(blockDim.x);
-      place[u] = -1;
-      Offset update;
-      if (at < total) place[u] = find(at, update);
-      if (place[u] >= 0) value[u] = updates[update];
+      if (at >= total) continue;
+      const Item<P> item = item_at(at);
+      raw[u] = read_index(indices, item.index);
+      value[u] =
+          updates[P::index_slice || !P::update_slice ? item.update : item.update + column_at(at)];
     }
 #pragma unroll
-    for (int u = 0; u < unroll; ++u)
-      if (place[u] >= 0) atomic_combine<R, Wide>(held + place[u], widen(value[u]));
+    for (int u = 0; u < unroll; ++u) {
+      const Offset at = start + u * static_cast<Offset>(blockDim.x);
+      if (at >= total) continue;
+      const Offset place = place_at(at, raw[u]);
+      if (place >= 0) atomic_combine<R, Wide>(held + place, widen(value[u]));
+    }
   }
   __syncthreads();
   if (whole) {
