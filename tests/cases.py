@@ -1,7 +1,8 @@
 """Scatters as literal tables: what goes in and what must come out, to be read by eye.
 
 ``elements`` is one index for each update element along ``axis``; ``nd`` is one tuple of indices for
-each update row; ``put`` is one index tensor for each of some axes. Out-of-range updates are dropped.
+each update row; ``put`` is one index tensor for each of some axes. Updates out of
+range are dropped.
 """
 
 from __future__ import annotations
@@ -68,9 +69,7 @@ class Case:
         shapes = self.shapes or {}
         data = self._array(self.data, dtype, shapes.get("data"))
         updates = self._array(self.updates, dtype, shapes.get("updates"))
-        indices = [
-            self._array(index, index_dtype, shapes.get("index")) for index in self._indices
-        ]
+        indices = [self._array(index, index_dtype, shapes.get("index")) for index in self._indices]
         return [data, *indices, updates]
 
     def result(self, dtype: str) -> np.ndarray[Any, Any]:
@@ -275,12 +274,15 @@ CASES: dict[str, Case] = {
     ),
     "one_into_one": elements([3], [0], [4], "mul", [12]),
     # scatter_nd: the last axis of the index runs over the components.
-    "nd_elements": nd([[1, 2], [3, 4]], [[0, 1], [1, 0], [0, 1]], [10, 20, 30], "add", [[1, 42], [23, 4]]),
+    "nd_elements": nd([[1, 2], [3, 4]], [[0, 1], [1, 0], [0, 1]], [10, 20, 30], "add",
+                      [[1, 42], [23, 4]]),
     "nd_rows": nd([[1, 2], [3, 4], [5, 6]], [[2], [0], [2]], [[7, 8], [9, 10], [11, 12]], "update",
                   [[9, 10], [3, 4], [11, 12]]),
     "nd_wrap": nd([[1, 2], [3, 4]], [[-1, -2], [0, -1]], [10, 20], "max", [[1, 20], [10, 4]]),
-    "nd_dropped": nd([[1, 2], [3, 4]], [[0, 2], [2, 0], [1, 1]], [10, 20, 30], "add", [[1, 2], [3, 34]]),
-    "nd_box_of_tuples": nd([1, 2, 3], [[[0], [1]], [[2], [0]]], [[10, 20], [30, 40]], "add", [51, 22, 33]),
+    "nd_dropped": nd([[1, 2], [3, 4]], [[0, 2], [2, 0], [1, 1]], [10, 20, 30], "add",
+                     [[1, 2], [3, 34]]),
+    "nd_box_of_tuples": nd([1, 2, 3], [[[0], [1]], [[2], [0]]], [[10, 20], [30, 40]], "add",
+                           [51, 22, 33]),
     "nd_mean": nd([[1, 2], [3, 4]], [[0], [0]], [[3, 4], [5, 3]], "mean", [[3, 3], [3, 4]]),
     # index_put: rows, pairs, an axis in the middle, values that broadcast.
     "put_rows": put([[1, 2], [3, 4], [5, 6]], ([2, 0, 2],), [[7, 8], [9, 10], [11, 12]], "update",

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from cuda_on_cpu import enable, real_gpu
+from cuda_on_cpu import enable, real_gpu, status
 
 # Before anything imports TVM: afterwards the real driver could be loaded already.
 enable()
-
-from cuda_on_cpu import status  # noqa: E402
 
 from tvm_scatter import strategy_for  # noqa: E402
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,9 @@ from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.strategy import strategy_for
 
 Build = Callable[..., Any]
+#: Bytes on both sides of what a kernel writes, and what they hold.
+GUARD_BYTES = 4096
+GUARD = 0xA5
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -58,9 +62,7 @@ def relax_function(
         return sizes.setdefault(size, tvm.tirx.Var(f"d{size}", "int64")) if symbolic else size
 
     parameters = [
-        relax.Var(
-            f"p{i}", relax.TensorType([dim(size) for size in array.shape], str(array.dtype))
-        )
+        relax.Var(f"p{i}", relax.TensorType([dim(size) for size in array.shape], str(array.dtype)))
         for i, array in enumerate(arrays)
     ]
     with builder.function(name, parameters):
@@ -97,7 +99,7 @@ def run_all(
     symbolic: bool = False,
     **options: Any,
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Compile many expressions as one module, which is far cheaper than one by one, and run each."""
+    """Compile many expressions as one module, far cheaper than one by one, and run each."""
     machine, on = compile_all(calls, device, symbolic, **options), device_of(device)
     return {
         name: machine[name](*[tvm.runtime.tensor(a, device=on) for a in arrays]).numpy()
@@ -170,6 +172,8 @@ class ProblemRunner:
         self._functions: dict[str, Any] = {}
         self._signatures: dict[str, tuple[Signature, dict[str, int]]] = {}
         self._sizes: dict[str, int | None] = {}
+        self.target = target_of(device)
+        self._guards: list[Any] = []
         self._module: Any = None
 
     def add(
@@ -181,7 +185,7 @@ class ProblemRunner:
         sizes: Mapping[str, int] | None = None,
     ) -> None:
         """Add a problem; ``sizes`` are the values of its symbols at run time."""
-        target = target_of(self.device)
+        target = self.target
         strategy = strategy_for(self.device)
         assert strategy is not None
         options = Options(implementation, tuple(sorted((knobs or {}).items())))
@@ -215,15 +219,56 @@ class ProblemRunner:
             tvm.runtime.tensor(array.reshape(shape), device=on)
             for array, shape in zip((data, *indices, updates), shapes, strict=True)
         ]
-        if not in_place:
-            arguments.append(tvm.runtime.empty(shapes[0], str(data.dtype), on))
-        result = arguments[0] if in_place else arguments[-1]
+        if in_place:
+            result = arguments[0] = self._guarded(shapes[0], data, on)
+        else:
+            result = self._guarded(shapes[0], np.zeros_like(data), on)
+            arguments.append(result)
         size = self._sizes[name]
         if size is not None:
-            # What a workspace holds at first is anything; zeros would hide a missing initialisation.
-            arguments.append(tvm.runtime.tensor(np.full(size, 171, "uint8"), device=on))
+            # A workspace may hold anything at first; zeros would hide a missing initialisation.
+            arguments.append(self._guarded((size,), np.full(size, 171, "uint8"), on))
         self._module[name](*arguments)
+        self._check_guards()
         return result.numpy().reshape(data.shape)
+
+    def _guarded(self, shape: Sequence[int], value: np.ndarray[Any, Any], on: Any) -> Any:
+        """A tensor with guard bytes on both sides."""
+        content = value.reshape(-1).view(np.uint8) if value.size else np.zeros(0, np.uint8)
+        guard = np.full(GUARD_BYTES, GUARD, np.uint8)
+        buffer = tvm.runtime.tensor(np.concatenate([guard, content, guard]), device=on)
+        self._guards.append(buffer)
+        return _at_its_address(buffer._create_view(tuple(shape), str(value.dtype), GUARD_BYTES))
+
+    def _check_guards(self) -> None:
+        for buffer in self._guards:
+            content = buffer.numpy()
+            written = np.count_nonzero(content[:GUARD_BYTES] != GUARD)
+            written += np.count_nonzero(content[-GUARD_BYTES:] != GUARD)
+            assert not written, f"{written} bytes written outside the output"
+        self._guards.clear()
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("object_header", ctypes.c_uint64 * 3),
+        ("data", ctypes.c_uint64),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("dtype", ctypes.c_uint32),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+def _at_its_address(view: Any) -> Any:
+    """A view with its offset moved into the address: compiled functions take no byte offset."""
+    fields = _DLTensor.from_address(view.__chandle__())
+    assert (fields.ndim, fields.byte_offset) == (len(view.shape), GUARD_BYTES)
+    fields.data += GUARD_BYTES
+    fields.byte_offset = 0
+    return view
 
 
 def signature_of(problem: ScatterProblem) -> Signature:

@@ -62,11 +62,11 @@ def strategy() -> OpStrategy:
 def database(*records: tuple[ScatterProblem, dict[str, Any], float]) -> ms.database.MemoryDatabase:
     """A database of (problem, annotations, seconds)."""
     result = ms.database.MemoryDatabase()
-    for problem, annotations, seconds in records:
+    for problem, marks, seconds in records:
         module = workload(problem, LLVM)
         schedule = Schedule(module)
         block = schedule.get_sblock("scatter")
-        for name, value in annotations.items():
+        for name, value in marks.items():
             schedule.annotate(block, name, value)
         result.commit_tuning_record(
             ms.database.TuningRecord(

@@ -62,7 +62,7 @@ def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
 
 
 def decode(trace: Any, module: tvm.IRModule) -> tuple[str, dict[str, int]] | None:
-    """The implementation and knobs that a trace stands for; ``None`` for a trace of another kind."""
+    """The implementation and knobs that a trace stands for; ``None`` for a foreign trace."""
     schedule = Schedule(module)
     trace.apply_to_schedule(schedule, remove_postproc=True)
     annotations = schedule.get(schedule.get_sblock("scatter")).annotations

@@ -23,7 +23,7 @@ def scatter_reference(
     Parameters
     ----------
     problem : ScatterProblem
-        Its bounds policy is taken as ``"drop"``: updates with an index out of bounds have no effect.
+        Its bounds policy is taken as ``"drop"``: an update with a bad index has no effect.
     data : numpy.ndarray
         As many elements as ``problem.data_size``, in any shape.
     indices : sequence of numpy.ndarray

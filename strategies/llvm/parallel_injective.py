@@ -1,15 +1,15 @@
-"""Parallel-injective: the output is divided among the workers; each applies what falls into its part."""
+"""Parallel-injective: each worker owns a part of the output and applies what falls into it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tvm import tirx
+from tvm_scatter.strategies.llvm import loops, ordered
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div
-from tvm_scatter.strategies.llvm import loops, ordered
 from tvm_scatter.strategy import Config, Implementation
 
 #: Columns are divided no finer than this, so that two workers seldom share a cache line.

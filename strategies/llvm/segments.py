@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 from tvm.tirx.script import builder as T
+from tvm_scatter.strategies.llvm import loops, values
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, at_least, at_most, ceil_div, round_up
-from tvm_scatter.strategies.llvm import loops, values
 
 _LEAST_CHUNK = 32
 _MOST_CHUNK = 2048
@@ -71,7 +71,16 @@ class Segments:
     def emit(self, operands: Operands, keys: Any, items: Any, offset: Any) -> None:
         """Reduce into ``out``, which holds the data already."""
         self._operands, self._keys, self._items = operands, keys, items
-        for name in ("items", "key_limit", "batches", "width", "block", "blocks", "chunk", "chunks"):
+        for name in (
+            "items",
+            "key_limit",
+            "batches",
+            "width",
+            "block",
+            "blocks",
+            "chunk",
+            "chunks",
+        ):
             setattr(self, name, loops.settle(getattr(self, name)))
         if self.problem.reduction == "update":
             loops.for_each_chunk(self.items, self.chunk, self.work, self._write_last)

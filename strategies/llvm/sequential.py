@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tvm.tirx.script import builder as T
+from tvm_scatter.strategies.llvm import loops, ordered
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div
-from tvm_scatter.strategies.llvm import loops, ordered
 from tvm_scatter.strategy import Config, Implementation
 
 #: Columns that one worker takes: whole cache lines, and few enough blocks to read the index often.

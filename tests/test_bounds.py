@@ -1,0 +1,204 @@
+"""Indices out of range: raised with a clear message, or dropped, and never written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from harness import ProblemRunner, compile_all, run
+
+from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.extent import Extent
+from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.reference import scatter_reference, violations
+
+DATA = np.arange(12, dtype="float32").reshape(4, 3)
+
+
+def call(build: Any, device: str, *arrays: Any, **options: Any) -> Any:
+    """A function of NumPy arrays, compiled once; results stay on the device."""
+    machine = compile_all({"main": (build, arrays)}, device, **options)
+    on = tvm.cpu() if device == "llvm" else tvm.cuda(0)
+
+    def function(*arrays: Any) -> tuple[Any, list[Any]]:
+        tensors = [tvm.runtime.tensor(np.asarray(array), device=on) for array in arrays]
+        return machine["main"](*tensors), tensors
+
+    return function
+
+
+def elements(data: Any, index: Any, updates: Any) -> Any:
+    return scatter_elements(data, index, updates, axis=0, reduction="add")
+
+
+def test_raise_names_everything_and_the_next_call_works(device: str) -> None:
+    good = np.array([[0, 3, 1], [3, 2, 0]])
+    bad = np.array([[0, 3, 1], [3, 4, -1]])
+    updates = np.ones((2, 3), "float32")
+    function = call(elements, device, DATA, good, updates, bounds="raise")
+    expected = function(DATA, good, updates)[0].numpy()
+    with pytest.raises(IndexError) as error:
+        function(DATA, bad, updates)
+    message = str(error.value)
+    for part in ("scatter_elements", "index 4", "position (1, 1)", "extent 4", "[0, 3]"):
+        assert part in message, message
+    result, tensors = function(DATA, good, updates)
+    np.testing.assert_array_equal(result.numpy(), expected)
+    np.testing.assert_array_equal(tensors[0].numpy(), DATA)
+
+
+def test_raise_leaves_the_data_untouched(device: str) -> None:
+    updates = np.ones((1, 3), "float32")
+    function = call(elements, device, DATA, np.zeros((1, 3), "int64"), updates, bounds="raise")
+    on = tvm.cpu() if device == "llvm" else tvm.cuda(0)
+    data = tvm.runtime.tensor(DATA, device=on)
+    with pytest.raises(IndexError):
+        function(data.numpy(), np.array([[0, 1, 9]]), updates)
+    np.testing.assert_array_equal(data.numpy(), DATA)
+
+
+@pytest.mark.parametrize(
+    ("build", "index", "updates", "parts"),
+    [
+        (
+            lambda d, i, u: scatter_elements(d, i, u, 1, wrap_negative=True),
+            [[0, -4, 1]],
+            [[1, 2, 3]],
+            ("scatter_elements", "index -4", "position (0, 1)", "extent 3", "[-3, 2]"),
+        ),
+        (
+            lambda d, i, u: scatter_nd(d, i, u),
+            [[0, 0], [1, 2], [3, 3]],
+            [1, 2, 3],
+            ("scatter_nd", "index 3", "position (2)", "extent 3", "component 1"),
+        ),
+        (
+            lambda d, i, u: index_put(d, [i], u),
+            [0, 1, 2, 2**40],
+            [[1, 2, 3]] * 4,
+            ("index_put", f"index {2**40}", "position (3)", "extent 4", "[-4, 3]"),
+        ),
+        (
+            lambda d, i, u: index_put(d, [i], u),
+            [-(2**63), 2**63 - 1],
+            [[1, 2, 3]] * 2,
+            ("index_put", f"index {-(2**63)}", "position (0)"),
+        ),
+    ],
+)
+def test_messages(device: str, build: Any, index: Any, updates: Any, parts: Any) -> None:
+    arrays = [DATA, np.array(index, "int64"), np.array(updates, "float32")]
+    with pytest.raises(IndexError) as error:
+        run(build, arrays, device, bounds="raise")
+    for part in parts:
+        assert part in str(error.value), str(error.value)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_the_first_of_many_is_named(symbolic: bool) -> None:
+    index = np.random.default_rng(0).integers(0, 4, 100_000)
+    index[[70_000, 30_001, 99_999]] = 7
+    arrays = [DATA, index, np.ones((100_000, 3), "float32")]
+    with pytest.raises(IndexError) as error:
+        run(lambda d, i, u: index_put(d, [i], u), arrays, symbolic=symbolic, bounds="raise")
+    assert "30001" in str(error.value)
+
+
+def test_default_policy(device: str) -> None:
+    arrays = [DATA, np.array([[4, 0, 0]]), np.ones((1, 3), "float32")]
+    if device == "llvm":
+        with pytest.raises(IndexError):
+            run(elements, arrays, device)
+        return
+    expected = DATA.copy()
+    expected[0, 1:] += 1
+    np.testing.assert_array_equal(run(elements, arrays, device), expected)
+
+
+def test_drop_never_writes_outside(device: str, implementation: str) -> None:
+    """Guard bytes around the output, the adversarial indices among random ones."""
+    generator = np.random.default_rng(7)
+    base = ScatterProblem(
+        batch=Extent(2),
+        extents=(Extent(5),),
+        slice=Extent(3),
+        count=Extent(40),
+        data_dtype="float32",
+        index_dtype="int64",
+        reduction="add",
+        bounds="drop",
+    )
+    pair = replace(base, batch=Extent(), extents=(Extent(4), Extent(6)), interleaved=True)
+    problems = {
+        "rows": base,
+        "no_wrap": replace(base, wrap_negative=False),
+        "elements": replace(base, index_batch=True, index_slice=True),
+        "max": replace(base, reduction="max", include_self=False),
+        "mean": replace(base, reduction="mean"),
+        "pairs": pair,
+        "in_place": replace(base, in_place=True),
+        "narrow": replace(base, index_dtype="int8"),
+    }
+    strategy = strategy_for(device)
+    assert strategy is not None
+    runner = ProblemRunner(device)
+    chosen = strategy.implementations[implementation]
+    problems = {
+        name: problem
+        for name, problem in problems.items()
+        if strategy.refusal(chosen, problem, runner.target) is None
+    }
+    for name, problem in problems.items():
+        runner.add(name, problem, implementation)
+    for name, problem in problems.items():
+        info = np.iinfo(problem.index_dtype)
+        edges = [5, -6, 6, -7, 2**31, -(2**31), 2**31 - 1, 2**40, -(2**40), info.min, info.max]
+        edges = [edge for edge in edges if info.min <= edge <= info.max]
+        items = 40 * (6 if problem.index_slice else 1)
+        shape = (items, 2) if problem.interleaved else (items,)
+        index = generator.integers(-5, 5, shape).astype(problem.index_dtype)
+        where = generator.random(shape) < 0.5
+        index[where] = generator.choice(edges, where.sum())
+        assert violations(problem, [index])
+        data = generator.integers(-9, 9, problem.data_size.constant).astype("float32")
+        updates = generator.integers(-9, 9, problem.update_size.constant).astype("float32")
+        result = runner.run(name, data, [index], updates, in_place=problem.in_place)
+        expected = scatter_reference(problem, data, [index], updates)
+        np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=name)
+
+
+def test_violations_are_listed_in_order() -> None:
+    problem = ScatterProblem(
+        batch=Extent(),
+        extents=(Extent(2), Extent(3)),
+        slice=Extent(),
+        count=Extent(3),
+        data_dtype="float32",
+        index_dtype="int64",
+        interleaved=True,
+    )
+    index = np.array([[0, 3], [1, 2], [-3, -4]])
+    assert violations(problem, [index]) == [(0, 1, 3, 3), (2, 0, -3, 2), (2, 1, -4, 3)]
+
+
+def test_guard_bytes_notice_a_stray_write() -> None:
+    problem = ScatterProblem(
+        batch=Extent(),
+        extents=(Extent(4),),
+        slice=Extent(),
+        count=Extent(1),
+        data_dtype="float32",
+        index_dtype="int64",
+        wrap_negative=False,
+        bounds="trust",
+    )
+    runner = ProblemRunner("llvm")
+    runner.add("stray", problem, "sequential")
+    data, updates = np.zeros(4, "float32"), np.ones(1, "float32")
+    for index in (-1, 4):
+        with pytest.raises(AssertionError, match="written outside"):
+            runner.run("stray", data, [np.array([index])], updates)
+        runner._guards.clear()
