@@ -85,9 +85,7 @@ def test_every_node_test_that_onnx_generates() -> None:
     assert len(tests) >= 19, sorted(tests)
     for name, case in tests.items():
         for inputs, outputs in case.data_sets:
-            arrays = [
-                x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs
-            ]
+            arrays = [x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs]
             for actual, expected in zip(run(case.model, arrays), outputs, strict=True):
                 np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
 
@@ -154,9 +152,7 @@ def reference_tensor_scatter(
 @pytest.mark.parametrize("mode", ("linear", "circular"))
 @pytest.mark.parametrize("shape, axis", [((2, 6, 3), 1), ((2, 3, 6, 4), -2), ((3, 2, 5), 2)])
 @pytest.mark.parametrize("with_starts", (True, False))
-def test_tensor_scatter(
-    mode: str, shape: tuple[int, ...], axis: int, with_starts: bool
-) -> None:
+def test_tensor_scatter(mode: str, shape: tuple[int, ...], axis: int, with_starts: bool) -> None:
     rng = np.random.default_rng(1)
     axis %= len(shape)
     cache = rng.standard_normal(shape).astype("float32")
@@ -180,7 +176,7 @@ def test_a_start_outside_the_cache_is_an_error() -> None:
     cache, update = np.zeros((2, 4, 3), "float32"), np.ones((2, 2, 3), "float32")
     inputs = {"past_cache": cache, "update": update, "write_indices": np.array([0, 3])}
     model = model_of("TensorScatter", 24, inputs, cache, axis=1)
-    with pytest.raises(IndexError, match="TensorScatter: index 4 .* extent 4"):
+    with pytest.raises(IndexError, match=r"TensorScatter: index 4 .* extent 4"):
         run(model, list(inputs.values()))
 
 

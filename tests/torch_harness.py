@@ -75,13 +75,9 @@ def assert_same(actual: torch.Tensor, expected: torch.Tensor, what: str = "") ->
     assert actual.dtype == expected.dtype, f"{what}: {actual.dtype} is not {expected.dtype}"
     assert actual.shape == expected.shape, f"{what}: {actual.shape} is not {expected.shape}"
     rtol, atol = TOLERANCE.get(expected.dtype, (0.0, 0.0))
-    a, e = (
-        t.detach().to(torch.float64 if rtol else torch.int64 if t.dtype != torch.uint64 else t.dtype)
-        for t in (actual, expected)
-    )
-    np.testing.assert_allclose(
-        a.resolve_conj().numpy(), e.resolve_conj().numpy(), rtol=rtol, atol=atol, err_msg=what
-    )
+    wide = torch.float64 if expected.is_floating_point() else torch.int64
+    a, e = (tensor.detach().to(wide).numpy() for tensor in (actual, expected))
+    np.testing.assert_allclose(a, e, rtol=rtol, atol=atol, err_msg=what)
 
 
 def check(

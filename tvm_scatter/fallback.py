@@ -1,7 +1,7 @@
 """The operators of this package in TVM's own, for targets that have no strategy.
 
-A model that TVM could import and compile for such a target before must still compile for it when the
-importer of this package has written it in the operators of this package.
+A model that TVM could import and compile for such a target before must still compile for it when
+the importer of this package has written it in the operators of this package.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ def _elements(
     return relax.op.scatter_elements(data, index, updates, axis, reduction)
 
 
-def _put(
-    bb: relax.BlockBuilder, call: relax.Call, reduction: str
-) -> tuple[relax.Expr, list[int]]:
+def _put(bb: relax.BlockBuilder, call: relax.Call, reduction: str) -> tuple[relax.Expr, list[int]]:
     """As ``scatter_nd`` on data with the indexed axes in front, and how to bring them back."""
     data, indices, values = call.args
     axes = [int(axis) for axis in call.attrs["axes"]]

@@ -382,7 +382,9 @@ class _Lowering:
         self, data: Sequence[Dim], index: Sequence[Dim], axis: int, wrap: bool
     ) -> Any:
         # Sizes are arguments, so that symbolic ones become parameters of the function.
-        def linear_index(source: te.Tensor, box: Sequence[Any], extents: Sequence[Any]) -> te.Tensor:
+        def linear_index(
+            source: te.Tensor, box: Sequence[Any], extents: Sequence[Any]
+        ) -> te.Tensor:
             def position(*at: Any) -> Any:
                 chosen = source(*at) if len(source.shape) else source()
                 parts = [_wide(i) for i in at]

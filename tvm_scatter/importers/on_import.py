@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -32,16 +33,15 @@ class _Watcher(MetaPathFinder):
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None and spec.loader is not None:
-                execute = spec.loader.exec_module
-
-                def exec_module(module: ModuleType) -> None:
-                    execute(module)
-                    self.action(module)
-
                 # Only this loader, which serves this one module, is changed.
-                spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+                execute = partial(self._execute, spec.loader.exec_module)
+                spec.loader.exec_module = execute  # type: ignore[method-assign]
                 return spec
         return None
+
+    def _execute(self, execute: Action, module: ModuleType) -> None:
+        execute(module)
+        self.action(module)
 
 
 _watchers: dict[str, _Watcher] = {}

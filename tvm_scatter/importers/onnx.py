@@ -39,7 +39,9 @@ class _Converter:
     def get_converter(self, opset: int) -> Callable[..., Any]:
         """The function for an opset, in the form that TVM calls."""
 
-        def convert(bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], _params: Any) -> Any:
+        def convert(
+            bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], _params: Any
+        ) -> Any:
             operands = [None if x is None else _tensor(bb, self.operator, x) for x in inputs]
             return self.convert(bb, self.operator, opset, operands, attributes)
 

@@ -61,7 +61,8 @@ _IN_PLACE = (
     "put.default",
 )
 
-#: What ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Used only beside a writer.
+#: What ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Used only in graphs
+#: that write.
 READERS: dict[str, Converter] = {
     "index.Tensor": torch_index.index,
     "as_strided.default": torch_slice.as_strided,
@@ -169,7 +170,7 @@ def _read(importer: Any, reader: Converter, stock: Any, node: Any) -> Any:
 
 
 def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
-    """Convert a piece of a decomposed writer by ``part``, and everything else by TVM's converter."""
+    """Convert a piece of a decomposed writer by ``part``, and all else by TVM's converter."""
     return part(TorchCall(node, importer)) if _is_part(node) else stock(node)
 
 

@@ -56,6 +56,10 @@ class TorchCall:
     def __contains__(self, name: str) -> bool:
         return name in self._arguments
 
+    def get(self, name: str, default: Any) -> Any:
+        """An argument that not every overload has."""
+        return self._arguments.get(name, default)
+
     def error(self, text: str) -> ScatterError:
         """An error that names the operator."""
         return ScatterError(f"{self.origin}: {text}")
@@ -121,6 +125,22 @@ class TorchCall:
                 f"{what} of type {tensor.ty.dtype} does not match data of type {dtype}."
             )
 
+    def broadcast(self, *tensors: Any) -> tuple[Any, ...]:
+        """The common shape of tensors under NumPy's rules."""
+        shapes = [shape_of(tensor) for tensor in tensors]
+        rank = max(map(len, shapes))
+        common: list[Any] = [1] * rank
+        for shape in shapes:
+            for axis, dim in enumerate(shape, rank - len(shape)):
+                if is_one(common[axis]):
+                    common[axis] = dim
+                elif not is_one(dim) and differ(dim, common[axis]):
+                    raise self.error(
+                        f"shapes {', '.join(map(text, shapes))} do not broadcast: {common[axis]} "
+                        f"against {dim}."
+                    )
+        return tuple(common)
+
 
 def shape_of(tensor: Any) -> tuple[Any, ...]:
     """The shape of a Relax tensor: an ``int`` for each static size, an expression for others."""
@@ -130,9 +150,7 @@ def shape_of(tensor: Any) -> tuple[Any, ...]:
             f"scatter: the shape of every operand must be known, at least symbolically; one has "
             f"only a rank of {tensor.ty.ndim}."
         )
-    return tuple(
-        int(dim) if isinstance(dim, int | tirx.IntImm) else dim for dim in shape.values
-    )
+    return tuple(int(dim) if isinstance(dim, int | tirx.IntImm) else dim for dim in shape.values)
 
 
 def text(shape: Sequence[Any]) -> str:

@@ -86,15 +86,19 @@ def _placed(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[tuple[in
                     tensor = call.emit(relax.op.astype(tensor, "bool"))
                 width = tensor.ty.ndim
                 extents = shape[axis : axis + width]
-                if width == 0 or len(extents) < width or any(map(differ, shape_of(tensor), extents)):
+                if (
+                    width == 0
+                    or len(extents) < width
+                    or any(map(differ, shape_of(tensor), extents))
+                ):
                     raise call.error(
                         f"a mask of shape {text(shape_of(tensor))} does not fit data of shape "
                         f"{text(shape)} at axis {axis}."
                     )
             elif str(tensor.ty.dtype) not in ("int32", "int64"):
                 raise call.error(
-                    f"an index of type {tensor.ty.dtype} is not supported; it must be int32, int64, "
-                    "bool or uint8."
+                    f"an index of type {tensor.ty.dtype} is not supported; it must be int32, "
+                    "int64, bool or uint8."
                 )
             placed.append((axis, tensor))
         axis += width

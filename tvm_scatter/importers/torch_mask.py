@@ -1,8 +1,8 @@
 """Boolean masks without data-dependent shapes.
 
 ``nonzero`` of a mask has a length that only the run time knows. Everything here works on all
-positions of the mask instead: where it is true, the running count of true positions says which entry
-of a list belongs there; where it is false, the data stays.
+positions of the mask instead: where it is true, the running count of true positions says which
+entry of a list belongs there; where it is false, the data stays.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def masked_scatter(call: TorchCall) -> Any:
     call.expect_dtype("source", source, dtype)
     if str(mask.ty.dtype) != "bool":
         raise call.error(f"mask of type {mask.ty.dtype} must be of type bool.")
-    shape = shape_of(call.emit(relax.op.where(mask, data, data)))
+    shape = call.broadcast(data, mask)
     data = call.emit(relax.op.broadcast_to(data, shape))
     mask = call.emit(relax.op.broadcast_to(mask, shape))
     if is_empty(data) or is_empty(source):

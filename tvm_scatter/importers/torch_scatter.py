@@ -7,7 +7,7 @@ from typing import Any
 from tvm import relax
 
 from .. import ops
-from .torch_call import TorchCall, constant, is_empty, is_one, number_of, shape_of, text
+from .torch_call import TorchCall, constant, differ, is_empty, is_one, number_of, shape_of, text
 
 
 def scatter(call: TorchCall, reduction: str = "update", include_self: bool = True) -> Any:
@@ -44,8 +44,7 @@ def scatter_add(call: TorchCall) -> Any:
 
 def scatter_reduce(call: TorchCall) -> Any:
     """``scatter.reduce``, ``scatter.value_reduce`` and ``scatter_reduce.two``."""
-    include_self = call["include_self"] if "include_self" in call else True
-    return scatter(call, call["reduce"], include_self)
+    return scatter(call, call["reduce"], call.get("include_self", True))
 
 
 def index_add(call: TorchCall) -> Any:
@@ -84,12 +83,11 @@ def put(call: TorchCall) -> Any:
     if is_empty(index):
         return data
     count = number_of(shape_of(index))
-    if isinstance(count, int) and isinstance(number_of(shape_of(source)), int):
-        if number_of(shape_of(source)) != count:
-            raise call.error(
-                f"source of shape {text(shape_of(source))} and index of shape "
-                f"{text(shape_of(index))} must have the same number of elements."
-            )
+    if differ(count, number_of(shape_of(source))):
+        raise call.error(
+            f"source of shape {text(shape_of(source))} and index of shape "
+            f"{text(shape_of(index))} must have the same number of elements."
+        )
     flat = call.reshape(data, (number_of(shape_of(data)),))
     result = ops.scatter_elements(
         flat,

@@ -196,4 +196,3 @@ def _bound(bound: Any, default: Any, extent: Any) -> Any:
     bound = tirx.IntImm("int64", bound) if isinstance(bound, int) else bound
     from_front = tirx.Select(bound < 0, bound + extent, bound)
     return tirx.max(tirx.min(from_front, extent), tirx.IntImm("int64", 0))
-
