@@ -77,7 +77,7 @@ def boxes(rank: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[i
 def test_scatter_boxes(rank: int) -> None:
     cases: list[Case] = []
     for i, (data, index, src, axis) in enumerate(boxes(rank)):
-        if rank > 2 and axis < -1 or rank > 3 and axis not in (0, 2, -1):
+        if (rank > 2 and axis < -1) or (rank > 3 and axis not in (0, 2, -1)):
             continue
         x, v = values(data), values(src)
         extent = data[axis]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -148,16 +148,14 @@ CONVERTERS = {
 
 def install_onnx() -> None:
     """Add the converters to TVM's importer, as soon as it is imported."""
-    if find_spec("onnx") is not None:
-        when_imported(_MODULE, _extend)
+    when_imported(_MODULE, _extend)
 
 
 def uninstall_onnx() -> None:
     """Give TVM's importer back."""
     forget(_MODULE)
-    if find_spec("onnx") is not None:
-        when_imported(_MODULE, _restore)
-        forget(_MODULE)
+    if _MODULE in sys.modules:
+        _restore(sys.modules[_MODULE])
 
 
 def _extend(module: ModuleType) -> None:

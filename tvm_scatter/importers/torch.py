@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -98,16 +98,14 @@ def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
 
 def install_torch() -> None:
     """Add the converters to TVM's importer, as soon as it is imported."""
-    if find_spec("torch") is not None:
-        when_imported(_MODULE, _extend)
+    when_imported(_MODULE, _extend)
 
 
 def uninstall_torch() -> None:
     """Give TVM's importer back."""
     forget(_MODULE)
-    if find_spec("torch") is not None:
-        when_imported(_MODULE, _restore)
-        forget(_MODULE)
+    if _MODULE in sys.modules:
+        _restore(sys.modules[_MODULE])
 
 
 def _convert(converter: Converter, node: Any, importer: Any) -> Any:
