@@ -27,6 +27,7 @@ def _register_llvm() -> None:
 def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.check import check_indices
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
+    from tvm_scatter.strategies.cuda.lane_bins import LaneBins
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.cuda.partitioned import Partitioned
     from tvm_scatter.strategies.cuda.row_resident import RowResident
@@ -36,6 +37,7 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.sort_based import SortBased
 
     cuda = register_strategy(OpStrategy("cuda", device_check=check_indices))
+    cuda.add_implementation(LaneBins(), plevel=55)
     cuda.add_implementation(SharedBins(), plevel=50)
     cuda.add_implementation(RowResident(), plevel=45)
     cuda.add_implementation(GatherForm(), plevel=40)

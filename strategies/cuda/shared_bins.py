@@ -30,7 +30,7 @@ class SharedBins(Implementation):
             return f"it cannot combine partial results of {problem.reduction!r}"
         if not problem.data_size.is_static:
             return "the size of the output must be known"
-        needed = _output_bytes(problem)
+        needed = output_bytes(problem)
         limit = shared_memory_limit(target)
         if needed > limit:
             return f"the output takes {needed} bytes and a block has {limit}"
@@ -38,7 +38,7 @@ class SharedBins(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         limit = min(_REPLICATED_BYTES, shared_memory_limit(target))
-        copies = [c for c in (32, 16, 8, 4, 2) if _output_bytes(problem) * c <= limit]
+        copies = [c for c in (32, 16, 8, 4, 2) if output_bytes(problem) * c <= limit]
         return {
             "copies": (*copies, 1),
             "blocks": (264, 132, 528, 1056),
@@ -47,41 +47,52 @@ class SharedBins(Implementation):
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
-        return config["blocks"] * _output_bytes(problem)
+        return config["blocks"] * output_bytes(problem)
 
     def emit(self, operands: Operands, config: Config) -> None:
-        problem = operands.problem
-        if problem.include_self:
-            base = "out" if operands.data is None else "data"
-            _reduce(operands, config, base)
-            return
-        # Which bins were touched is known only from the indices: reset these first.
-        stages.copy_data(operands)
-        stages.around(operands, lambda: _reduce(operands, config, "out"))
+        copies = config["copies"]
+        reduce_by_blocks(
+            operands,
+            f"  fill_bins<P, {copies}, {config['unroll']}>(partials, updates, indices, sizes, "
+            "shared);",
+            config["blocks"],
+            config["threads"],
+            output_bytes(operands.problem) * copies,
+        )
 
 
-def _output_bytes(problem: ScatterProblem) -> int:
+def output_bytes(problem: ScatterProblem) -> int:
+    """Bytes of one copy of the output in the type it is accumulated in; for a static size."""
     return problem.data_size.constant * accumulate_bytes(problem.data_dtype)
 
 
-def _reduce(operands: Operands, config: Config, base: str) -> None:
+def reduce_by_blocks(
+    operands: Operands, fill: str, blocks: int, threads: int, shared_bytes: int
+) -> None:
+    """Launch ``fill``, which leaves each block's result in ``partials``, and merge these into out.
+
+    Parameters
+    ----------
+    fill : str
+        A C++ call.
+    """
     problem = operands.problem
-    blocks, copies = config["blocks"], config["copies"]
     partials = "  using Wide = Accumulate<Data>;\n"
     partials += "  Wide* const partials = reinterpret_cast<Wide*>(workspace);\n"
-    launch(
-        operands,
-        ("bins",),
-        partials + f"  fill_bins<P, {copies}, {config['unroll']}>(partials, updates, indices, "
-        "sizes, shared);",
-        blocks=blocks,
-        threads=config["threads"],
-        shared_bytes=_output_bytes(problem) * copies,
-    )
-    launch(
-        operands,
-        ("bins",),
-        partials + f"  merge_bins<P>(out, {base}, partials, {blocks}, sizes);",
-        blocks=ceil_div(problem.data_size.constant * 32, _MERGE_THREADS),
-        threads=_MERGE_THREADS,
-    )
+
+    def reduce(base: str) -> None:
+        launch(operands, ("bins",), partials + fill, blocks, threads, shared_bytes=shared_bytes)
+        launch(
+            operands,
+            ("bins",),
+            partials + f"  merge_bins<P>(out, {base}, partials, {blocks}, sizes);",
+            blocks=ceil_div(problem.data_size.constant * 32, _MERGE_THREADS),
+            threads=_MERGE_THREADS,
+        )
+
+    if problem.include_self:
+        reduce("out" if operands.data is None else "data")
+        return
+    # Which bins were touched is known only from the indices: reset these first.
+    stages.copy_data(operands)
+    stages.around(operands, lambda: reduce("out"))

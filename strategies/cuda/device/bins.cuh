@@ -69,6 +69,58 @@ __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials
   }
 }
 
+// One warp to a block, and bins for each lane: no two threads ever write one address, so nothing is
+// atomic and the order of every sum is fixed by the launch.
+template <class P, int unroll>
+__device__ __forceinline__ void fill_lane_bins(Accumulate<typename P::Data>* partials,
+                                               const typename P::Data* updates,
+                                               const Indices<P>& indices, const Sizes<P>& sizes,
+                                               char* shared) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  using Wide = Accumulate<Data>;
+  using R = typename P::Reduction;
+  Wide* const bins = reinterpret_cast<Wide*>(shared);
+  const int size = static_cast<int>(sizes.data_size());
+  const int lane = threadIdx.x;
+  const Wide start = widen(P::start());
+  for (int i = 0; i < size; ++i) bins[i * kWarp + lane] = start;
+
+  const Offset total = sizes.items();
+  const Offset step = static_cast<Offset>(gridDim.x) * kWarp;
+  for (Offset first = static_cast<Offset>(blockIdx.x) * kWarp + lane; first < total;
+       first += step * unroll) {
+    RawIndex<P> raw[unroll];
+    Data value[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const Offset at = first + u * step;
+      if (at >= total) continue;
+      const Item<P> item(sizes, at);
+      raw[u] = read_index(indices, item.index);
+      value[u] = updates[item.update];
+    }
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const Offset at = first + u * step;
+      Offset destination;
+      if (at >= total || !resolve(sizes, raw[u], destination)) continue;
+      const int bin = static_cast<int>(Item<P>(sizes, at).place(sizes, destination));
+      Wide* const mine = bins + bin * kWarp + lane;
+      *mine = R::combine(*mine, widen(value[u]));
+    }
+  }
+  __syncwarp();
+  for (int i = lane; i < size; i += kWarp) {
+    Wide sum = start;
+    // Each lane begins at another copy, or all would read one bank; the order is fixed all the same.
+#pragma unroll
+    for (int c = 0; c < kWarp; ++c)
+      sum = R::combine(sum, bins[i * kWarp + (c + lane) % kWarp]);
+    partials[static_cast<int64>(blockIdx.x) * size + i] = sum;
+  }
+}
+
 // One warp for each bin combines the blocks' partial results with what stands there.
 template <class P>
 __device__ __forceinline__ void merge_bins(typename P::Data* out, const typename P::Data* base,

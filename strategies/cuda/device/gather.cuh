@@ -13,13 +13,25 @@ template <class P>
 __device__ __forceinline__ void find_winners(typename P::Offset* winners, const Indices<P>& indices,
                                              const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
+  constexpr int kUnroll = 4;
   const int64 step = static_cast<int64>(gridDim.x) * blockDim.x;
-  for (int64 at = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; at < sizes.items();
-       at += step) {
-    const Item<P> item(sizes, static_cast<Offset>(at));
-    Offset destination;
-    if (find_destination(sizes, indices, item.index, destination))
-      atomicMax(winners + item.place(sizes, destination), static_cast<Offset>(at));
+  const int64 first = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
+  for (int64 start = first; start < sizes.items(); start += step * kUnroll) {
+    RawIndex<P> raw[kUnroll];
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64 at = start + u * step;
+      if (at < sizes.items())
+        raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
+    }
+#pragma unroll
+    for (int u = 0; u < kUnroll; ++u) {
+      const int64 at = start + u * step;
+      Offset destination;
+      if (at < sizes.items() && resolve(sizes, raw[u], destination))
+        atomicMax(winners + Item<P>(sizes, static_cast<Offset>(at)).place(sizes, destination),
+                  static_cast<Offset>(at));
+    }
   }
 }
 
