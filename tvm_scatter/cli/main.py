@@ -11,7 +11,7 @@ from tvm_scatter import __version__
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import BOUNDS
 
-from . import compile, demo, doctor, explain
+from . import bench, compile, demo, doctor, explain
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -59,6 +59,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_model(command)
     command.add_argument("--json", action="store_true", help="as data")
     command.set_defaults(run=explain.run)
+
+    command = commands.add_parser("bench", help="time the scatters of real models against peers")
+    command.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU, if any")
+    command.add_argument("--filter", metavar="TEXT", help="only workloads with TEXT in their name")
+    command.add_argument("--scale", type=int, metavar="N", help="1/N of the work; on CPU 16")
+    command.add_argument("--all", action="store_true", help="every implementation that applies")
+    command.add_argument("--compile", action="store_true", help="torch.compile is a peer as well")
+    command.add_argument("--stock", action="store_true", help="TVM's own scatter is a peer as well")
+    command.add_argument("--jax", action="store_true", help="JAX is a peer as well")
+    command.add_argument("--json", metavar="FILE", help="write the figures")
+    command.add_argument("--markdown", metavar="FILE", help="write the table")
+    command.add_argument("--plot", metavar="FILE", help="draw the picture")
+    command.set_defaults(run=bench.run)
 
     command = commands.add_parser("doctor", help="say what is installed and what is missing")
     command.set_defaults(run=doctor.run)

@@ -1,0 +1,95 @@
+"""``tvm-scatter bench``: every workload, ours against every peer that is installed."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import tvm
+from rich.console import Console
+from rich.table import Table
+
+from tvm_scatter.errors import ScatterError
+
+from .progress import progress
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Time the workloads and print, save and plot what was found."""
+    from tvm_scatter.tuning import bench, report
+    from tvm_scatter.tuning.workloads import WORKLOADS
+
+    device = arguments.device or ("cuda" if tvm.cuda(0).exist else "cpu")
+    if device == "cuda" and not tvm.cuda(0).exist:
+        raise ScatterError("bench: there is no CUDA device here; use --device cpu.")
+    wanted = arguments.filter or ""
+    workloads = [workload for workload in WORKLOADS if wanted in workload.name]
+    if not workloads:
+        names = ", ".join(workload.name for workload in WORKLOADS)
+        raise ScatterError(f"bench: no workload is called {wanted!r}; there are {names}.")
+    if device == "cpu":
+        workloads = [workload.scaled(arguments.scale or 16) for workload in workloads]
+    elif arguments.scale:
+        workloads = [workload.scaled(arguments.scale) for workload in workloads]
+    rows = []
+    with progress() as shown:
+        timed = bench.run(
+            device,
+            workloads,
+            compile_best=arguments.compile,
+            stock=arguments.stock,
+            jax=arguments.jax,
+            all_implementations=arguments.all,
+        )
+        for done, workload in enumerate(workloads):
+            shown.step(f"{done + 1} of {len(workloads)}: {workload.name}")
+            rows.append(next(timed))
+        result = bench.Report(bench.machine(device), rows)
+    Console(highlight=False, markup=False).print(table(result, arguments.all))
+    print(f"geometric mean of best peer / ours: {result.geometric_mean():.2f}")
+    if arguments.json:
+        result.save(Path(arguments.json))
+    if arguments.markdown:
+        Path(arguments.markdown).write_text(report.markdown(result) + "\n", encoding="utf-8")
+    if arguments.plot:
+        report.plot(result, Path(arguments.plot))
+    return 0
+
+
+def table(result: object, with_others: bool) -> Table:
+    """A row for each workload, in microseconds."""
+    from tvm_scatter.tuning.bench import Report
+
+    assert isinstance(result, Report)
+    shown = Table()
+    shown.add_column("workload")
+    for heading in (
+        "floor",
+        "best peer",
+        "",
+        "ours",
+        "wall",
+        "implementation",
+        "peer/ours",
+        "ours/floor",
+    ):
+        shown.add_column(heading, justify="left" if heading in ("", "implementation") else "right")
+    if with_others:
+        shown.add_column("others", overflow="fold")
+    for row in result.rows:
+        peer, best = row.best_peer
+        cells = [
+            row.workload,
+            f"{row.floor:.1f}",
+            f"{best:.1f}",
+            peer,
+            f"{row.ours.device:.1f}",
+            f"{row.ours.wall:.1f}",
+            row.implementation,
+            f"{best / row.ours.device:.2f}",
+            f"{row.ours.device / row.floor:.2f}",
+        ]
+        if with_others:
+            cells.append(", ".join(f"{name} {t.device:.1f}" for name, t in row.others.items()))
+        shown.add_row(*cells)
+    return shown
