@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-_SIZES = {"full": (10_000, 160_000, 128), "small": (60, 300, 8)}
+_SIZES = {"full": (10_000, 160_000, 128), "small": (60, 300, 128)}
 
 
 def _graph(size: str) -> tuple[torch.Tensor, torch.Tensor, int]:
