@@ -92,7 +92,10 @@ def _name(model: DemoModel) -> str:
 
 
 def _milliseconds(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{1e3 * seconds:.3g} ms"
+    if seconds is None:
+        return "-"
+    milliseconds = 1e3 * seconds
+    return f"{milliseconds:.0f} ms" if milliseconds >= 100 else f"{milliseconds:.3g} ms"
 
 
 def _need_torch_geometric() -> None:

@@ -11,10 +11,10 @@ def demo_models() -> list[DemoModel]:
 
     return [
         DemoModel("GCN", "scatter_add", graphs.gcn),
-        DemoModel("GraphSAGE mean", "scatter_reduce", graphs.sage_mean),
+        DemoModel("GraphSAGE mean", "scatter_add", graphs.sage_mean),
         DemoModel("GraphSAGE max", "scatter_reduce", graphs.sage_max),
         DemoModel("GIN", "scatter_add", graphs.gin),
-        DemoModel("GAT", "scatter_reduce", graphs.gat),
+        DemoModel("GAT", "scatter_reduce, scatter_add", graphs.gat),
         DemoModel("PointPillars scatter", "index_put", detection.point_pillars),
         DemoModel("Mask R-CNN levels", "index_put", detection.level_assembly),
         DemoModel("KV cache update", "index_copy", language.cache_update),

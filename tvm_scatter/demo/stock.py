@@ -6,6 +6,7 @@ take for ever without harm.
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -36,15 +37,17 @@ def stock_says(program: Any, model: DemoModel, size: str, target: Target) -> str
 def _import_error(program: Any) -> str | None:
     tvm_scatter.uninstall()
     try:
-        # TVM's builder complains about being left midway once the error is gone.
         with quiet():
+            rejection = None
             try:
                 import_program(program)
-            except Exception as error:
-                return first_sentence(error)
+            except Exception as error:  # whatever it says is what is asked for
+                rejection = first_sentence(error)
+            # TVM's builder complains about having been left midway once the error is gone.
+            gc.collect()
+            return rejection
     finally:
         tvm_scatter.install()
-    return None
 
 
 def first_sentence(error: BaseException) -> str:
