@@ -477,7 +477,8 @@ def test_converters_passed_by_hand() -> None:
             through_tvm(function, inputs)
         converters = tvm_scatter.torch_converters()
         check_all(operator_cases(), custom_convert_map=converters, run_ep_decomposition=False)
-        inplace = [statement(text) for text in ("x[i] = row", "x.index_fill_(1, i, 2)")]
+        texts = ("x[i] = row", "x.index_fill_(1, i, 2)", "x[:, i - 5] += 1")
+        inplace = [statement(text) for text in texts]
         check_all(inplace, custom_convert_map=converters, run_ep_decomposition=False)
     finally:
         tvm_scatter.install()

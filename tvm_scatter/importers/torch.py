@@ -61,8 +61,8 @@ _IN_PLACE = (
     "put.default",
 )
 
-#: What ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Used only in graphs
-#: that write.
+#: What ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Installed, they serve
+#: only graphs that write.
 READERS: dict[str, Converter] = {
     "index.Tensor": torch_index.index,
     "as_strided.default": torch_slice.as_strided,
@@ -88,7 +88,7 @@ def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
         graph's node and TVM's importer.
     """
     converters: dict[str, Callable[[Any, Any], Any]] = {
-        name: partial(_convert, converter) for name, converter in WRITERS.items()
+        name: partial(_convert, converter) for name, converter in (WRITERS | READERS).items()
     }
     for name in _IN_PLACE:
         operator, overload = name.split(".")
@@ -134,14 +134,17 @@ def _extend(module: ModuleType) -> None:
 
     def create_convert_map(self: Any) -> dict[str, Any]:
         table = stock["create_convert_map"](self)
-        if current_options().enabled:
-            for name, converter in torch_converters().items():
-                table[name] = lambda node, converter=converter: converter(node, self)
-            for name, reader in READERS.items():
-                table[name] = partial(_read, self, reader, table.get(name))
-            for name, part in PARTS.items():
-                table[name] = partial(_convert_part, self, part, table[name])
-        return table
+        if not current_options().enabled:
+            return table
+        ours = {
+            name: lambda node, converter=converter: converter(node, self)
+            for name, converter in torch_converters().items()
+        }
+        for name, reader in READERS.items():
+            ours[name] = partial(_read, self, reader, table[name])
+        for name, part in PARTS.items():
+            ours[name] = partial(_convert_part, self, part, table[name])
+        return table | ours
 
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
         if current_options().enabled and _writes_through_views(exported_program):
@@ -162,9 +165,8 @@ def _restore(module: ModuleType) -> None:
 
 def _read(importer: Any, reader: Converter, stock: Any, node: Any) -> Any:
     """Convert a read: by TVM's converter, unless the graph writes to what it reads."""
-    if stock is not None and not any(map(_writes, node.graph.nodes)):
-        return stock(node)
-    return reader(TorchCall(node, importer))
+    writes = any(map(_writes, node.graph.nodes))
+    return reader(TorchCall(node, importer)) if writes else stock(node)
 
 
 def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
