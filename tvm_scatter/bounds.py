@@ -175,15 +175,28 @@ def _scan_chunk(
     c: Any,
 ) -> None:
     chunk = ceil_div(entries, chunks)
+    start = T.bind(tirx.Cast("int64", chunk * c))
+    length = T.bind(tirx.max(tirx.min(entries - start, tirx.Cast("int64", chunk)), 0))
     T.buffer_store(first_bad, entries, [c])
-    with T.serial(chunk) as j:
-        at = chunk * c + j
-        with T.If(at < entries):
-            with T.Then():
+    # Almost always all are good, and then one bit says so: the sign of all distances to both ends.
+    # Unsigned arithmetic wraps around; without a branch the loop vectorises.
+    lowest = extent if operands.check.wrap_negative else 0
+    distances = T.alloc_buffer((1,), "uint64", scope="local")
+    T.buffer_store(distances, tirx.const(0, "uint64"), [0])
+    with T.serial(length) as j:
+        value = tirx.Cast("uint64", entry(start + j))
+        below = value + tirx.Cast("uint64", lowest)
+        above = tirx.Cast("uint64", extent - 1) - value
+        both = tirx.bitwise_or(below, above)
+        T.buffer_store(distances, tirx.bitwise_or(distances[0], both), [0])
+    # Reinterpreted: TVM takes a cast from an unsigned type to be never negative.
+    with T.If(T.reinterpret("int64", distances[0]) < 0):
+        with T.Then():
+            with T.serial(length) as j:
+                at = start + j
                 with T.If(is_bad(entry(at), extent, operands.check.wrap_negative)):
                     with T.Then():
-                        first = tirx.min(first_bad[c], tirx.Cast("int64", at))
-                        T.buffer_store(first_bad, first, [c])
+                        T.buffer_store(first_bad, tirx.min(first_bad[c], at), [c])
 
 
 def _emit_raise(lowered: Lowered, status: Any) -> None:

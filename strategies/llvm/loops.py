@@ -215,15 +215,11 @@ def item_coordinates(operands: Operands, item: Any) -> tuple[Any, Any, Any]:
     problem, sizes = operands.problem, operands.sizes
     b = s = int64(0)
     if problem.index_slice:
-        s, item = (
-            T.bind(tirx.truncmod(item, int64(sizes.slice))),
-            T.bind(tirx.truncdiv(item, int64(sizes.slice))),
-        )
+        width = int64(maximum(sizes.slice, 1))
+        s, item = T.bind(tirx.truncmod(item, width)), T.bind(tirx.truncdiv(item, width))
     if problem.index_batch:
-        b, item = (
-            T.bind(tirx.truncdiv(item, int64(sizes.count))),
-            T.bind(tirx.truncmod(item, int64(sizes.count))),
-        )
+        count = int64(maximum(sizes.count, 1))
+        b, item = T.bind(tirx.truncdiv(item, count)), T.bind(tirx.truncmod(item, count))
     return b, item, s
 
 

@@ -18,6 +18,13 @@ from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div
 
+#: Columns are divided no finer than this, so that two workers seldom share a cache line.
+_LEAST_BLOCK_BYTES = 128
+#: With as many batches and blocks of columns, no worker need share an index with another.
+_ENOUGH_SHARES = 16
+#: Updates that are looked through at a time for those that fall into a range of places.
+_FILTER = 1024
+
 
 @dataclass(frozen=True)
 class Share:
@@ -59,6 +66,72 @@ def counts_view(operands: Operands) -> Any:
     return loops.workspace_view(operands, 0, keys, loops.counter_dtype(problem))
 
 
+def scatter(operands: Operands, divide_places: bool) -> None:
+    """Compute the problem: each worker owns batches, else columns, else ranges of places.
+
+    Parameters
+    ----------
+    divide_places : bool
+        Whether to divide the places where batches and columns are too few for the workers. Each
+        worker then looks at every index.
+    """
+    problem, sizes = operands.problem, operands.sizes
+    counts = counts_view(operands)
+    loops.copy_data(operands)
+    if counts is not None:
+        loops.fill_zero(counts, loops.key_count(problem, sizes))
+    work = sizes.batch * sizes.count * sizes.slice
+    most = loops.maximum(1, sizes.slice // (_LEAST_BLOCK_BYTES // loops.itemsize(problem)))
+    if isinstance(work, int) and work <= loops.SERIAL_WORK:
+        _divide(operands, counts, blocks=1, ranges=1)
+    else:
+        threads = loops.thread_count()
+        batch = loops.int64(loops.maximum(sizes.batch, 1))
+        blocks: Any = 1
+        if not (isinstance(most, int) and most == 1):
+            # A few batches for each thread would not divide evenly.
+            wanted = tirx.Select(batch >= threads * 4, loops.int64(1), threads)
+            blocks = loops.settle(loops.minimum(wanted, most))
+        shares = sizes.batch * most
+        if divide_places and not (isinstance(shares, int) and shares >= _ENOUGH_SHARES):
+            ranges = loops.settle(tirx.max(tirx.truncdiv(threads, batch * blocks), 1))
+            with T.If(ranges > 1):
+                with T.Then():
+                    _divide(operands, counts, blocks, ranges)
+                with T.Else():
+                    _divide(operands, counts, blocks, ranges=1)
+        else:
+            _divide(operands, counts, blocks, ranges=1)
+    if counts is not None:
+        divide_by_counts(operands, counts)
+
+
+def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
+    """Apply all updates, a batch, a block of columns and a range of places at a time."""
+    sizes = operands.sizes
+    in_blocks = not (isinstance(blocks, int) and blocks == 1)
+    in_ranges = not (isinstance(ranges, int) and ranges == 1)
+    columns = loops.settle(ceil_div(loops.int64(sizes.slice), blocks)) if in_blocks else sizes.slice
+    width = loops.settle(ceil_div(loops.int64(sizes.extent), ranges)) if in_ranges else None
+
+    def apply(task: Any) -> None:
+        batch, column, own, places = task, loops.int64(0), columns, None
+        # The divisors are positive: truncating division is exact and needs no correction.
+        if in_ranges:
+            low = loops.settle(tirx.truncmod(batch, ranges) * width)
+            places = low, loops.settle(low + width)
+            batch = loops.settle(tirx.truncdiv(batch, ranges))
+        if in_blocks:
+            column = loops.settle(tirx.truncmod(batch, blocks) * columns)
+            own = loops.settle(tirx.max(loops.minimum(sizes.slice - column, columns), 0))
+            batch = loops.settle(tirx.truncdiv(batch, blocks))
+        apply_updates(operands, Share(batch, column, own, places), counts)
+
+    tasks = sizes.batch * blocks * ranges
+    tasks = tasks if isinstance(tasks, int) else loops.settle(tasks)
+    loops.for_each(tasks, sizes.batch * sizes.count * sizes.slice, apply)
+
+
 def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
     """Apply all updates that fall into a share, in order."""
     problem = operands.problem
@@ -91,7 +164,7 @@ def _visit(
     def one(k: Any, s: Any, columns: Any) -> None:
         item = loops.item_number(operands, b, k, s)
         place, accepted = loops.index_place(operands, item)
-        if share.places is not None:
+        if share.places is not None and problem.index_slice:
             accepted = tirx.all(accepted, place >= share.places[0], place < share.places[1])
         with T.If(accepted):
             with T.Then():
@@ -103,6 +176,9 @@ def _visit(
                     _count(operands, share, counts, loops.key_number(operands, b, place, s))
 
     start, count = share.updates or (0, sizes.count)
+    if share.places is not None and not problem.index_slice:
+        _filter(operands, share, count, lambda k: one(k, share.column, share.columns))
+        return
     with loops.serial(count) as i:
         k = T.bind(start + i)
         if problem.index_slice:
@@ -110,6 +186,33 @@ def _visit(
                 one(k, share.column + c, 1)
         else:
             one(k, share.column, share.columns)
+
+
+def _filter(operands: Operands, share: Share, count: Any, one: Callable[[Any], None]) -> None:
+    """Call ``one`` for the updates that fall into the range of places of a share.
+
+    Which do is as good as random, and a branch on it would be mispredicted half the time. So their
+    numbers are collected first, without a branch.
+    """
+    assert share.places is not None
+    low, high = share.places
+    accepted = T.alloc_buffer((_FILTER,), "int32", scope="local")
+    found = T.alloc_buffer((1,), "int32", scope="local")
+
+    def part(first: Any, length: Any) -> None:
+        T.buffer_store(found, tirx.const(0, "int32"), [0])
+        with loops.serial(length) as i:
+            item = loops.item_number(operands, share.batch, first + i, share.column)
+            place, valid = loops.index_place(operands, item)
+            T.buffer_store(accepted, tirx.Cast("int32", i), [found[0]])
+            inside = tirx.all(valid, place >= low, place < high)
+            T.buffer_store(found, found[0] + tirx.Cast("int32", inside), [0])
+        with loops.serial(tirx.Cast("int64", found[0])) as j:
+            one(T.bind(first + accepted[j]))
+
+    with loops.serial(ceil_div(count, _FILTER)) as c:
+        first = T.bind(c * _FILTER)
+        part(first, T.bind(loops.int64(loops.minimum(count - first, _FILTER))))
 
 
 def _count(operands: Operands, share: Share, counts: Any, key: Any) -> None:
