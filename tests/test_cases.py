@@ -15,7 +15,7 @@ from tvm_scatter.reductions import DATA_DTYPES, FLOATS
 SIGNED_INDEX = ("int64", "int32", "int8", "int16")
 ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")
 #: Every so-many-th case of a data type runs; compiling for CUDA takes longer.
-TURNS = {"llvm": 3, "cuda": 12}
+TURNS = {"llvm": 4, "cuda": 12}
 GROUPS = {
     "float32": ("float32",),
     "floats": tuple(dtype for dtype in FLOATS if dtype != "float32"),

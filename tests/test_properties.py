@@ -21,7 +21,7 @@ from tvm_scatter.reductions import DATA_DTYPES, FLOATS, REDUCTIONS
 from tvm_scatter.reference import scatter_reference
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
-EXAMPLES = {"llvm": 500, "cuda": 60} if THOROUGH else {"llvm": 16, "cuda": 3}
+EXAMPLES = {"llvm": 500, "cuda": 60} if THOROUGH else {"llvm": 10, "cuda": 3}
 PROBLEMS_PER_MODULE = 4
 INDEX_DTYPES = ("int64", "int32", "int8", "int16")
 

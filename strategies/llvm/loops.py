@@ -53,7 +53,8 @@ def for_each(count: Any, work: Any, body: Callable[[Any], None]) -> None:
     count : int or expression
         Number of tasks.
     work : int or expression
-        Elements that all tasks together move. Where it is symbolic, host code decides.
+        Elements that all tasks together move. Where it is symbolic, host code decides. ``None``
+        starts the threads in any case, which saves compiling the loop twice.
     """
 
     def in_one_thread() -> None:
@@ -66,6 +67,8 @@ def for_each(count: Any, work: Any, body: Callable[[Any], None]) -> None:
 
     if isinstance(count, int) and count <= 1:
         in_one_thread()
+    elif work is None:
+        in_all_threads()
     elif isinstance(work, int):
         (in_one_thread if work <= SERIAL_WORK else in_all_threads)()
     else:

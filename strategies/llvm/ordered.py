@@ -95,7 +95,7 @@ def scatter(operands: Operands, divide_places: bool) -> None:
         shares = sizes.batch * most
         if divide_places and not (isinstance(shares, int) and shares >= _ENOUGH_SHARES):
             ranges = loops.settle(tirx.max(tirx.truncdiv(threads, batch * blocks), 1))
-            with T.If(ranges > 1):
+            with T.If(tirx.all(ranges > 1, work > loops.SERIAL_WORK)):
                 with T.Then():
                     _divide(operands, counts, blocks, ranges)
                 with T.Else():
@@ -129,7 +129,8 @@ def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
 
     tasks = sizes.batch * blocks * ranges
     tasks = tasks if isinstance(tasks, int) else loops.settle(tasks)
-    loops.for_each(tasks, sizes.batch * sizes.count * sizes.slice, apply)
+    work = None if in_ranges else sizes.batch * sizes.count * sizes.slice
+    loops.for_each(tasks, work, apply)
 
 
 def apply_updates(operands: Operands, share: Share, counts: Any) -> None:

@@ -74,6 +74,8 @@ class RadixSort:
         """Sort; the result is the sorted keys and the items behind them."""
         view = loops.workspace_view
         self._operands = operands
+        # Sorting is for many items: where their number is symbolic, take it to be large.
+        self._work = self.items if isinstance(self.items, int) else None
         self.items, self.chunk = loops.settle(self.items), loops.settle(self.chunk)
         self.keys, self.chunks = loops.settle(self.keys), loops.settle(self.chunks)
         self._keys = view(operands, offset, self.items * 2, self.key_dtype)
@@ -153,9 +155,9 @@ class RadixSort:
                 target[0].store(to, key)
                 target[1].store(to, start + i if first else source[1][start + i])
 
-        loops.for_each(self.chunks, self.items, count)
+        loops.for_each(self.chunks, self._work, count)
         self._prefix(buckets)
-        loops.for_each(self.chunks, self.items, place)
+        loops.for_each(self.chunks, self._work, place)
 
     def _bounds(self, c: Any) -> tuple[Any, Any]:
         start = T.bind(c * self.chunk)

@@ -50,7 +50,8 @@ class Segments:
         self.chunk = at_most(at_least(ceil_div(self.items, _CHUNKS), _LEAST_CHUNK), _MOST_CHUNK)
         self.chunks = ceil_div(self.items, self.chunk)
         self.dtype = values.accumulator_dtype(problem.data_dtype)
-        self.work = sizes.batch * sizes.count * sizes.slice
+        work = sizes.batch * sizes.count * sizes.slice
+        self.work = work if isinstance(work, int) else None
 
     @property
     def workspace_bytes(self) -> Any:

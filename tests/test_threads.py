@@ -1,0 +1,100 @@
+"""The CPU implementations give the same bits under any number of threads, static or symbolic."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from harness import ProblemRunner
+
+from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.extent import Extent
+from tvm_scatter.reference import scatter_reference
+
+#: Name of a form: batch, extent, slice, count, and whether the index varies over batch and slice.
+FORMS = {
+    "line": (1, 300, 1, 40_000, False, False),
+    "bins": (1, 3, 1, 40_000, False, False),
+    "narrow_rows": (1, 300, 3, 20_000, False, False),
+    "wide_rows": (1, 50, 300, 500, False, False),
+    "few_batches": (3, 100, 2, 9_000, True, True),
+}
+
+
+def results() -> dict[str, np.ndarray]:
+    """Sums and last updates of every form by every implementation."""
+    runner = ProblemRunner("llvm")
+    strategy = strategy_for("llvm")
+    assert strategy is not None
+    runs = {}
+    for form, (batch, extent, columns, count, index_batch, index_slice) in FORMS.items():
+        for symbolic in (False, True):
+            sizes = {"b": batch, "n": extent, "s": columns, "k": count}
+            b, n, s, k = (
+                Extent.product([name if symbolic else size]) for name, size in sizes.items()
+            )
+            for reduction in ("add",) if symbolic else ("add", "update"):
+                problem = ScatterProblem(
+                    batch=b,
+                    extents=(n,),
+                    slice=s,
+                    count=k,
+                    data_dtype="float32",
+                    index_dtype="int64",
+                    reduction=reduction,
+                    index_batch=index_batch,
+                    index_slice=index_slice,
+                    deterministic=True,
+                )
+                for name in strategy.implementations:
+                    key = f"{form}_{reduction}_{name}_{'symbolic' if symbolic else 'static'}"
+                    runner.add(key, problem, name, sizes=sizes if symbolic else None)
+                    runs[key] = problem.with_sizes(sizes)
+    outcome = {}
+    for key, problem in runs.items():
+        generator = np.random.default_rng(1)
+        items = (problem.items if problem.index_batch else problem.count).constant
+        data = generator.standard_normal(problem.data_size.constant, "float32")
+        index = generator.integers(-1, problem.extent.constant, items)
+        updates = generator.standard_normal(problem.update_size.constant, "float32")
+        outcome[key] = runner.run(key, data, [index], updates)
+        expected = scatter_reference(problem, data, [index], updates)
+        np.testing.assert_allclose(outcome[key], expected, rtol=1e-3, atol=1e-2, err_msg=key)
+    return outcome
+
+
+@pytest.fixture(scope="module")
+def by_threads(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.ndarray]]:
+    """What processes with 1 and with 5 threads compute."""
+    folder = tmp_path_factory.mktemp("threads")
+    outcome = {}
+    for threads in (1, 5):
+        file = folder / f"{threads}.npz"
+        environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
+        command = [sys.executable, str(Path(__file__).resolve()), str(file)]
+        subprocess.run(command, env=environment, check=True, timeout=300)
+        with np.load(file) as loaded:
+            outcome[threads] = dict(loaded)
+    return outcome
+
+
+def test_threads_do_not_change_a_bit(by_threads: dict[int, dict[str, np.ndarray]]) -> None:
+    assert by_threads[5].keys() == by_threads[1].keys()
+    for key, result in by_threads[5].items():
+        assert result.tobytes() == by_threads[1][key].tobytes(), key
+
+
+def test_symbolic_sizes_do_not_change_a_bit(by_threads: dict[int, dict[str, np.ndarray]]) -> None:
+    for key, result in by_threads[5].items():
+        if key.endswith("_static"):
+            symbolic = by_threads[5][key.removesuffix("static") + "symbolic"]
+            assert result.tobytes() == symbolic.tobytes(), key
+
+
+if __name__ == "__main__":
+    np.savez(sys.argv[1], **results())
