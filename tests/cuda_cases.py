@@ -13,6 +13,7 @@ from tvm import relax
 
 import tvm_scatter
 from tvm_scatter.ops import index_put, scatter_elements
+from tvm_scatter.targets import parse_target
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 
@@ -110,8 +111,7 @@ NATIVE_SUMS = ("rows_f32_add", "line_f32_add", "line_f64_add", "line_i32_add")
 
 def cuda_target(arch: str) -> tvm.target.Target:
     """A CUDA target that needs no GPU."""
-    limits = {"max_num_threads": 1024, "max_threads_per_block": 1024, "thread_warp_size": 32}
-    return tvm.target.Target({"kind": "cuda", "arch": arch, **limits}, host="llvm")
+    return parse_target(arch)
 
 
 def accepted(names: Iterable[str], implementation: str, target: tvm.target.Target) -> list[str]:

@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-_SIZES = {"full": (10_000, 160_000, 128), "small": (60, 300, 128)}
+# TVM's GPU schedule for inner products fails on some numbers of rows, such as 60.
+_SIZES = {"full": (10_000, 160_000, 128), "small": (64, 300, 32)}
 
 
 def _graph(size: str) -> tuple[torch.Tensor, torch.Tensor, int]:
