@@ -30,11 +30,11 @@ def _compile(data_shape, update_shape, dtype, **options):
     return relax.VirtualMachine(executable, tvm.cuda(0))["main"]
 
 
-@pytest.mark.parametrize("implementation", ["parallel_injective", "sort_based", "sequential"])
-def test_more_elements_than_32_bits_count(implementation: str) -> None:
+@pytest.mark.parametrize("forced", ["parallel_injective", "sort_based", "sequential"])
+def test_more_elements_than_32_bits_count(forced: str) -> None:
     torch = pytest.importorskip("torch")
     places = [0, 1, (1 << 31) - 1, 1 << 31, _EXTENT - 1, _EXTENT - 1, _EXTENT]
-    run = _compile((_EXTENT,), (len(places),), "int8", implementation=implementation)
+    run = _compile((_EXTENT,), (len(places),), "int8", implementation=forced)
     data = torch.zeros(_EXTENT, dtype=torch.int8, device="cuda")
     index = torch.tensor(places, device="cuda")
     updates = torch.arange(1, 8, dtype=torch.int8, device="cuda")

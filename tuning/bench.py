@@ -40,6 +40,8 @@ class Row:
         What it chose.
     others : dict
         Every peer's form, and our other implementations as ``ours: name``.
+    failed : dict
+        Peers that cannot do the workload, with the last line of what they say.
     error : float
         Largest difference from the float64 reference, relative to the sum of magnitudes that went
         into the element.
@@ -51,6 +53,7 @@ class Row:
     ours: Timing
     error: float
     others: dict[str, Timing] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
     @property
     def best_peer(self) -> tuple[str, float]:
@@ -155,8 +158,8 @@ def run(
             off = _error(result, reference, magnitude, workload)
             if not bool((off <= bound).all()):
                 raise ScatterError(
-                    f"bench: {name} is wrong on {workload.name!r}: off by {float(off.max()):.2g} of "
-                    "the magnitudes summed."
+                    f"bench: {name} is wrong on {workload.name!r}: off by {float(off.max()):.2g} "
+                    "of the magnitudes summed."
                 )
             error = float(off.max()) if name == "chosen" else error
             timed[name] = timing(call)
@@ -169,19 +172,49 @@ def run(
             {f"ours: {name}": t for name, t in timed.items()},
         )
         del reference, magnitude, bound
+        tensors = (data, index, updates)
         with _determinism(workload):
-            for name, form in peers.available(workload, (data, index, updates), compile_best):
-                row.others[name] = timing(form)
-            if jax:
-                for name, form in peers.jax_forms(workload, data, index, updates).items():
+            for name, form in _peers(workload, tensors, target, compile_best, stock, jax):
+                try:
                     row.others[name] = timing(form)
-            if stock:
-                form = _stock(workload, data, index, updates, target)
-                row.others["stock TVM"] = timing(form)
+                except Exception as error:
+                    # A peer that cannot do a workload is no reason to stop; the report shows it.
+                    row.failed[name] = str(error).strip().splitlines()[-1][:200]
         yield row
         del data, index, updates, result, kernels
         if device == "cuda":
             torch.cuda.empty_cache()
+
+
+def _peers(
+    workload: Workload,
+    tensors: tuple[Any, Any, Any],
+    target: Target,
+    compile_best: bool,
+    stock: bool,
+    jax: bool,
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The forms of every peer that is wanted; each is prepared when it is first called."""
+
+    def later(prepare: Callable[[], Callable[[], Any]]) -> Callable[[], Any]:
+        prepared: list[Callable[[], Any]] = []
+
+        def call() -> Any:
+            if not prepared:
+                prepared.append(prepare())
+            return prepared[0]()
+
+        return call
+
+    yield from peers.torch_forms(workload, *tensors).items()
+    if compile_best:
+        yield "torch.compile", later(lambda: peers.torch_compiled(workload, *tensors))
+    if tensors[0].is_cuda:
+        yield from peers.cupy_forms(workload, *tensors).items()
+    if jax:
+        yield "jax", later(lambda: peers.jax_form(workload, *tensors))
+    if stock:
+        yield "stock TVM", later(lambda: _stock(workload, *tensors, target))
 
 
 def machine(device: str) -> dict[str, Any]:

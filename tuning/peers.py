@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable
 from typing import Any
 
 from tvm_scatter.tuning.workloads import Workload
@@ -24,40 +25,41 @@ def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict
     if workload.per_batch:
         flat, source = data[:, :, 0], updates[:, :, 0]
         if workload.reduction == "update":
-            return {"scatter": lambda: torch.scatter(flat, 1, index, source)}
+            return {"torch scatter": lambda: torch.scatter(flat, 1, index, source)}
         if workload.reduction == "add":
-            return {"scatter_add": lambda: torch.scatter_add(flat, 1, index, source)}
+            return {"torch scatter_add": lambda: torch.scatter_add(flat, 1, index, source)}
         reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
-        return {"scatter_reduce": lambda: torch.scatter_reduce(flat, 1, index, source, reduce)}
+        return {
+            "torch scatter_reduce": lambda: torch.scatter_reduce(flat, 1, index, source, reduce)
+        }
     rows, source = data[0], updates[0]
     expanded = index[:, None].expand(-1, workload.slice)
     if workload.reduction == "update":
         return {
-            "index_copy": lambda: torch.index_copy(rows, 0, index, source),
-            "index_put": lambda: torch.index_put(rows, (index,), source),
-            "scatter": lambda: torch.scatter(rows, 0, expanded, source),
+            "torch index_copy": lambda: torch.index_copy(rows, 0, index, source),
+            "torch index_put": lambda: torch.index_put(rows, (index,), source),
+            "torch scatter": lambda: torch.scatter(rows, 0, expanded, source),
         }
     if workload.reduction == "add":
         return {
-            "index_add": lambda: torch.index_add(rows, 0, index, source),
-            "scatter_add": lambda: torch.scatter_add(rows, 0, expanded, source),
-            "scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, "sum"),
-            "index_put": lambda: torch.index_put(rows, (index,), source, accumulate=True),
+            "torch index_add": lambda: torch.index_add(rows, 0, index, source),
+            "torch scatter_add": lambda: torch.scatter_add(rows, 0, expanded, source),
+            "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, "sum"),
+            "torch index_put": lambda: torch.index_put(rows, (index,), source, accumulate=True),
         }
     reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
     return {
-        "scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, reduce),
-        "index_reduce": lambda: torch.index_reduce(rows, 0, index, source, reduce),
+        "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, reduce),
+        "torch index_reduce": lambda: torch.index_reduce(rows, 0, index, source, reduce),
     }
 
 
-def torch_compiled(name: str, form: Call) -> tuple[str, Call]:
-    """One form through ``torch.compile``, compiled before it is returned."""
+def torch_compiled(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
+    """PyTorch's first form through ``torch.compile``."""
     import torch
 
-    compiled = torch.compile(form, dynamic=False)
-    compiled()
-    return f"torch.compile {name}", compiled
+    form = next(iter(torch_forms(workload, data, index, updates).values()))
+    return torch.compile(form, dynamic=False)
 
 
 def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
@@ -104,12 +106,13 @@ def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[
     return forms
 
 
-def jax_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+def jax_form(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
     """JAX's ``x.at[i]``, jitted, on the memory of PyTorch tensors."""
-    if importlib.util.find_spec("jax") is None:
-        return {}
+    # JAX would otherwise take most of the memory, and know no int64.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     import jax
 
+    jax.config.update("jax_enable_x64", True)
     x, i, u = (jax.dlpack.from_dlpack(t.contiguous()) for t in (data, index, updates))
     method = {"update": "set", "add": "add", "max": "max", "min": "min", "mul": "multiply"}[
         workload.reduction
@@ -119,19 +122,4 @@ def jax_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[s
         function = jax.jit(lambda x, i, u: getattr(x.at[rows, i], method)(u))
     else:
         function = jax.jit(lambda x, i, u: getattr(x.at[:, i], method)(u))
-    function(x, i, u).block_until_ready()
-    return {"jax": lambda: function(x, i, u).block_until_ready()}
-
-
-def available(
-    workload: Workload, tensors: tuple[Any, Any, Any], compile_best: bool
-) -> Iterator[tuple[str, Call]]:
-    """Every peer's forms of a workload that run here, by name."""
-    forms = torch_forms(workload, *tensors)
-    for name, call in forms.items():
-        yield f"torch {name}", call
-    if compile_best:
-        name = next(iter(forms))
-        yield torch_compiled(name, forms[name])
-    if tensors[0].is_cuda:
-        yield from cupy_forms(workload, *tensors).items()
+    return lambda: function(x, i, u).block_until_ready()
