@@ -37,6 +37,9 @@ def sources():
             parts = path.relative_to(ROOT).parts
             if not path.is_file() or "__pycache__" in parts or path.suffix == ".pyc":
                 continue
+            # Results of benchmarks are for readers of the repository.
+            if parts[:2] == ("tuning", "results"):
+                continue
             inside = parts if folder == "tvm_scatter" else ("tvm_scatter", *parts)
             yield "/".join(inside), path
 
