@@ -73,7 +73,7 @@ def boxes(rank: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[i
         yield data, longer, longer, axis
 
 
-@pytest.mark.parametrize("rank", (1, 2, 3, 4, 5))
+@pytest.mark.parametrize("rank", (1, 2, 3, 4, pytest.param(5, marks=pytest.mark.exhaustive)))
 def test_scatter_boxes(rank: int) -> None:
     cases: list[Case] = []
     for i, (data, index, src, axis) in enumerate(boxes(rank)):
@@ -744,15 +744,15 @@ def _template(value: Any, inputs: list[torch.Tensor]) -> Callable[[Iterator[Any]
     return lambda rest: value
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_samples(part: int) -> None:
-    """Every other sample of float32; all are run with ``-m exhaustive``."""
+    """Every fourth sample of float32; all of every type are run with ``-m exhaustive``."""
     cases = list(samples(torch.float32))
     assert len(cases) >= 240
-    check_all(cases[part * 2 :: 8])
+    check_all(cases[part * 4 :: 8])
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", (torch.bfloat16, torch.uint8, torch.int64, torch.bool), ids=str)
 def test_some_samples_of_other_types(dtype: torch.dtype) -> None:
     check_all(list(samples(dtype))[::20])
 
