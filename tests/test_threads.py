@@ -78,7 +78,7 @@ def by_threads(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, 
         environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
         environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
         command = [sys.executable, str(Path(__file__).resolve()), str(file)]
-        subprocess.run(command, env=environment, check=True, timeout=300)
+        subprocess.run(command, env=environment, check=True, timeout=500)
         with np.load(file) as loaded:
             outcome[threads] = dict(loaded)
     return outcome
