@@ -12,15 +12,15 @@ from typing import Any
 
 import tvm
 from tvm.target import Target
-from tvm_scatter.tuning import peers
-from tvm_scatter.tuning.kernel import Candidate, Kernel, compile_candidates
-from tvm_scatter.tuning.timing import Timing, copy_bandwidth, time_on_cpu, time_on_gpu
-from tvm_scatter.tuning.workloads import WORKLOADS, Workload
 
 import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 from tvm_scatter.strategy import strategy_for
+from tvm_scatter.tuning import peers
+from tvm_scatter.tuning.kernel import Candidate, Kernel, compile_candidates
+from tvm_scatter.tuning.timing import Timing, copy_bandwidth, time_on_cpu, time_on_gpu
+from tvm_scatter.tuning.workloads import WORKLOADS, Workload
 
 #: Unit roundoff of the types that round.
 _ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -140,10 +140,10 @@ def run(
     """
     try:
         import torch
-    except ImportError as error:
+    except ImportError as missing:
         raise ScatterError(
             "bench: it compares with PyTorch; install tvm_scatter[torch]."
-        ) from error
+        ) from missing
     target = Target.from_device(tvm.cuda(0)) if device == "cuda" else Target("llvm")
     timing: Callable[[Callable[[], Any]], Timing] = time_on_gpu if device == "cuda" else time_on_cpu
     bandwidth = copy_bandwidth(device)
@@ -180,9 +180,9 @@ def run(
             for name, form in _peers(workload, tensors, target, compile_best, stock, jax):
                 try:
                     row.others[name] = timing(form)
-                except Exception as error:
+                except Exception as refusal:
                     # A peer that cannot do a workload is no reason to stop; the report shows it.
-                    row.failed[name] = str(error).strip().splitlines()[-1][:200]
+                    row.failed[name] = str(refusal).strip().splitlines()[-1][:200]
         yield row
         del data, index, updates, result, kernels
         if device == "cuda":

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tvm_scatter.tuning.bench import Report
-
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.tuning.bench import Report
 
 
 def markdown(report: Report) -> str:

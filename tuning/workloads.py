@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from tvm_scatter.tuning.distributions import draw_indices
 
 from tvm_scatter.emission import Signature
 from tvm_scatter.extent import Extent
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.tuning.distributions import draw_indices
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.strategies.cuda.launch import run_routine
-from tvm_scatter.strategies.cuda.source import c_type, routine
-
 from tvm_scatter.bounds import STATUS, CheckOperands
 from tvm_scatter.sizes import at_most, ceil_div
+from tvm_scatter.strategies.cuda.launch import run_routine
+from tvm_scatter.strategies.cuda.source import c_type, routine
 
 _THREADS = 256
 _BLOCKS = 1024

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.strategies.cuda import stages
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.parallel_injective import lanes_for, widest_vector
-
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.cuda import stages
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.parallel_injective import lanes_for, widest_vector
 from tvm_scatter.strategy import Config, Implementation
 
 _THREADS = 256

@@ -7,10 +7,10 @@ from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
-from tvm_scatter.strategies.cuda.source import problem_struct, routine
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.sizes import at_least, at_most
+from tvm_scatter.strategies.cuda.source import problem_struct, routine
 
 #: Below this, sums of two offsets fit 32 bits.
 _NARROW_LIMIT = 1 << 30

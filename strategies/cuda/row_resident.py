@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.target import shared_memory_limit
-
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import ceil_div
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.target import shared_memory_limit
 from tvm_scatter.strategy import Config, Implementation
 
 #: Every block of a slab reads all its indices, so more tiles than this read more than they save.

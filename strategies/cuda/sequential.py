@@ -6,13 +6,13 @@ from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
-from tvm_scatter.strategies.cuda import stages
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.source import item_bytes
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.cuda import stages
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.source import item_bytes
 from tvm_scatter.strategy import Config, Implementation
 
 #: Above this many bytes a copy by the blocks that own the lines is slower than a launch of its own.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategies.cuda import stages
 from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.target import shared_memory_limit
-
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategy import Config, Implementation
 
 _MERGE_THREADS = 256

@@ -6,12 +6,12 @@ from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
-from tvm_scatter.strategies.cuda import stages
-from tvm_scatter.strategies.cuda.launch import launch
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div, round_up
+from tvm_scatter.strategies.cuda import stages
+from tvm_scatter.strategies.cuda.launch import launch
 
 # As in device/radix_sort.cuh.
 _SORT_THREADS = 256

@@ -12,11 +12,11 @@ from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
-from tvm_scatter.strategies.llvm import loops, values
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.llvm import loops, values
 
 #: Columns are divided no finer than this, so that two workers seldom share a cache line.
 _LEAST_BLOCK_BYTES = 128

@@ -6,11 +6,11 @@ from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
-from tvm_scatter.strategies.llvm import loops
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, at_least, ceil_div, round_up
+from tvm_scatter.strategies.llvm import loops
 
 #: 2048 counters fit the first-level cache beside the data that streams through it.
 _DIGIT_BITS = 11

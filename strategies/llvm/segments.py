@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 from tvm.tirx.script import builder as T
-from tvm_scatter.strategies.llvm import loops, values
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, at_least, at_most, ceil_div, round_up
+from tvm_scatter.strategies.llvm import loops, values
 
 _LEAST_CHUNK = 32
 _MOST_CHUNK = 2048

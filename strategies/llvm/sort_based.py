@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.strategies.llvm import loops
-from tvm_scatter.strategies.llvm.radix import RadixSort
-from tvm_scatter.strategies.llvm.segments import Segments
-
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes
+from tvm_scatter.strategies.llvm import loops
+from tvm_scatter.strategies.llvm.radix import RadixSort
+from tvm_scatter.strategies.llvm.segments import Segments
 from tvm_scatter.strategy import Config, Implementation
 
 
