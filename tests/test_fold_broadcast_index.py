@@ -341,6 +341,21 @@ def test_modules_without_scatter_compile_to_the_same_code():
     assert ours_code == stock_code
 
 
+def test_legalization_survives_a_reload():
+    mod = module((5,), column, (8, 4), (5, 4))
+    importlib.reload(tvm_scatter.install.__globals__["legalize"])
+    tvm_scatter.uninstall()
+    tvm_scatter.install()
+    with tvm_scatter.options(enabled=False):
+        stock = tvm.compile(mod, target="llvm").as_text()
+    tvm_scatter.uninstall()
+    try:
+        assert tvm.compile(mod, target="llvm").as_text() == stock
+    finally:
+        tvm_scatter.install()
+    assert "scatter_" in tvm.compile(mod, target="llvm").as_text()
+
+
 def test_pipelines_are_restored_exactly():
     def in_force():
         named = {name: tvm_pipelines.PIPELINE_MAP[name] for name in tvm_pipelines.PIPELINE_MAP}

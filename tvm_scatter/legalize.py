@@ -21,7 +21,9 @@ from .strategy import OpStrategy, strategy_for
 STOCK_OPERATORS = ("relax.scatter_elements", "relax.scatter_nd", "relax.index_put")
 _LEVEL = 11
 _STOCK_LEVEL = 10
-_stock: dict[str, Any] = {}
+# TVM's own functions while ours are in force. TVM's module keeps them, not this one, so that a
+# reloaded or second copy of it never takes an older copy's function for TVM's.
+_stock: dict[str, Any] = tvm.__dict__.setdefault("_tvm_scatter_stock_legalize", {})
 
 
 def target_of(call: relax.Call) -> Target | None:
@@ -100,13 +102,11 @@ def install_legalizations() -> None:
     for name in (*STOCK_OPERATORS, *OUR_OPERATORS):
         op = Op.get(name)
         current = op.get_attr("FLegalize")
-        if name in STOCK_OPERATORS and name not in _stock:
-            # After a reload of this package the function in force is an older copy of ours.
-            _stock[name] = getattr(tvm, "_tvm_scatter_stock_legalize", {}).get(name, current)
+        if name in STOCK_OPERATORS:
+            _stock.setdefault(name, current)
         if current is not None:
             op.reset_attr("FLegalize")
         tvm.ir.register_op_attr(name, "FLegalize", legalize, level=_LEVEL)
-    tvm._tvm_scatter_stock_legalize = dict(_stock)
 
 
 def uninstall_legalizations() -> None:
@@ -117,6 +117,4 @@ def uninstall_legalizations() -> None:
         op = Op.get(name)
         op.reset_attr("FLegalize")
         tvm.ir.register_op_attr(name, "FLegalize", _stock[name], level=_STOCK_LEVEL)
-    if hasattr(tvm, "_tvm_scatter_stock_legalize"):
-        del tvm._tvm_scatter_stock_legalize
     _stock.clear()
