@@ -12,6 +12,7 @@ from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.sizes import Sizes, ceil_div, round_up
 from tvm_scatter.strategies.cuda import stages
 from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.parallel_injective import lanes_for
 
 # As in device/radix_sort.cuh.
 _SORT_THREADS = 256
@@ -129,14 +130,7 @@ def sorted_lists(operands: Operands, layout: Layout) -> tuple[str, Arguments]:
 
 def lanes_in_warp(problem: ScatterProblem, vector: int) -> int:
     """Threads of one warp that share a row: a power of two that covers it, or the whole warp."""
-    if problem.index_slice:
-        return 1
-    if not problem.slice.is_static:
-        return 32
-    lanes = 1
-    while lanes * vector < problem.slice.constant and lanes < 32:
-        lanes *= 2
-    return lanes
+    return min(lanes_for(problem, vector), 32)
 
 
 def _turns(layout: Layout, *names: str) -> str:
