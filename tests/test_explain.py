@@ -58,7 +58,7 @@ class Several:
 def chosen_names(mod, target):
     """The implementations in the names of the functions that compilation makes."""
     with target:
-        legalized = tvm_scatter.pipelines.passes()[0](mod)
+        legalized = tvm_scatter.passes.FoldBroadcastIndex()(mod)
         legalized = relax.transform.LegalizeOps()(legalized)
     return [name.name_hint for name in legalized.functions]
 

@@ -18,8 +18,9 @@ from .errors import ScatterError
 from .legalize import STOCK_OPERATORS, nothing_to_do, strategy_of
 from .lower import lower, operator_name
 from .options import current_options
+from .passes import passes
 from .passes.fold_broadcast_index import is_ours_to_change, is_scatter
-from .pipelines import passes
+from .passes.notes import Note, collected_notes
 from .problem import ScatterProblem
 from .strategy import Branch, Selection
 
@@ -146,14 +147,24 @@ class Explanation:
 
 
 class Explanations(list[Explanation]):
-    """A list of :class:`Explanation` that prints as text."""
+    """A list of :class:`Explanation` that prints as text.
+
+    Attributes
+    ----------
+    notes : list of Note
+        What the passes ahead of the strategy did.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: list[Note] = []
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data that ``json`` takes."""
         return [explanation.to_dict() for explanation in self]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self)) or "no scatter"
+        return "\n".join(map(str, [*self.notes, *self])) or "no scatter"
 
 
 def explain(mod: IRModule, target: Any = None) -> Explanations:
@@ -181,7 +192,8 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     """
     found, errors = Explanations(), list[ScatterError]()
     with nullcontext() if target is None else to_target(target):
-        mod = tvm.transform.Sequential(passes())(mod)
+        with collected_notes() as found.notes:
+            mod = tvm.transform.Sequential(passes(current_options()))(mod)
         for name, function in mod.functions.items():
             if is_ours_to_change(function):
                 explainer = _Explainer(mod, name.name_hint, found, errors)

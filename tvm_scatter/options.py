@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -11,10 +12,13 @@ from typing import Any
 from .errors import ScatterError
 from .problem import BOUNDS
 
+#: Switches a CUDA graph on where no caller says otherwise.
+CUDA_GRAPH_VARIABLE = "TVM_SCATTER_CUDA_GRAPH"
+
 
 @dataclass(frozen=True)
 class Options:
-    """What a caller may ask of the strategy.
+    """What a caller may ask of the strategy and of the passes.
 
     Parameters
     ----------
@@ -29,6 +33,17 @@ class Options:
         ``"raise"``, ``"drop"`` or ``"trust"``; ``None`` means raise on CPU and drop on CUDA.
     enabled : bool
         ``False`` leaves TVM's own operators to TVM.
+    fold_broadcast_index : bool
+        Whether an index that is a broadcast of one number per row becomes an index per row.
+    bulk : bool
+        Whether scatters into one tensor, one after another, become one scatter.
+    in_place : bool
+        Whether a scatter overwrites its data where nothing reads it afterwards.
+    donate : tuple of str
+        Names of function parameters that may be overwritten.
+    cuda_graph : bool, optional
+        Whether kernels are captured into CUDA graphs, and only implementations that can be are
+        chosen; ``None`` asks the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
     """
 
     implementation: str | None = None
@@ -36,12 +51,25 @@ class Options:
     deterministic: bool = False
     bounds: str | None = None
     enabled: bool = True
+    fold_broadcast_index: bool = True
+    bulk: bool = True
+    in_place: bool = True
+    donate: tuple[str, ...] = ()
+    cuda_graph: bool | None = None
+
+    @property
+    def captures(self) -> bool:
+        """Whether CUDA graphs are asked for, here or by the environment."""
+        if self.cuda_graph is None:
+            return os.environ.get(CUDA_GRAPH_VARIABLE) == "1"
+        return self.cuda_graph
 
     def bounds_for(self, target_kind: str) -> str:
         """The bounds policy for a target kind."""
         return self.bounds or ("drop" if target_kind == "cuda" else "raise")
 
 
+_FLAGS = ("deterministic", "enabled", "fold_broadcast_index", "bulk", "in_place", "cuda_graph")
 _DEFAULT = Options()
 _CURRENT: ContextVar[Options] = ContextVar("tvm_scatter_options", default=_DEFAULT)
 
@@ -58,14 +86,29 @@ def options(**changes: Any) -> Iterator[Options]:
     Parameters
     ----------
     **changes
-        Fields of :class:`Options`: ``implementation``, ``knobs`` (a mapping), ``deterministic``,
-        ``bounds``, ``enabled``.
+        Fields of :class:`Options`; ``knobs`` may be a mapping.
 
     Raises
     ------
     ScatterError
         If an option or a value is unknown.
     """
+    token = _CURRENT.set(replace(_CURRENT.get(), **checked(changes)))
+    try:
+        yield _CURRENT.get()
+    finally:
+        _CURRENT.reset(token)
+
+
+def checked(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of options as :class:`Options` holds them.
+
+    Raises
+    ------
+    ScatterError
+        If an option or a value is unknown.
+    """
+    changes = dict(changes)
     known = Options.__dataclass_fields__
     for name in changes:
         if name not in known:
@@ -75,19 +118,19 @@ def options(**changes: Any) -> Iterator[Options]:
     bounds = changes.get("bounds")
     if bounds is not None and bounds not in BOUNDS:
         raise ScatterError(f"options: bounds={bounds!r} must be one of {', '.join(BOUNDS)}.")
-    for name in ("deterministic", "enabled"):
+    for name in _FLAGS:
         if not isinstance(changes.get(name, False), bool):
+            if name == "cuda_graph" and changes[name] is None:
+                continue
             raise ScatterError(f"options: {name}={changes[name]!r} must be True or False.")
     implementation = changes.get("implementation")
     if implementation is not None and not isinstance(implementation, str):
         raise ScatterError(f"options: implementation={implementation!r} must be a name.")
     if "knobs" in changes:
         changes["knobs"] = _knobs(changes["knobs"])
-    token = _CURRENT.set(replace(_CURRENT.get(), **changes))
-    try:
-        yield _CURRENT.get()
-    finally:
-        _CURRENT.reset(token)
+    if "donate" in changes:
+        changes["donate"] = _names(changes["donate"])
+    return changes
 
 
 def _knobs(value: Any) -> tuple[tuple[str, int], ...]:
@@ -98,3 +141,12 @@ def _knobs(value: Any) -> tuple[tuple[str, int], ...]:
     if not all(isinstance(name, str) and isinstance(knobs[name], int) for name in knobs):
         raise ScatterError(f"options: knobs={value!r} must map names to integers.")
     return tuple(sorted(knobs.items()))
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ScatterError(f"options: donate={value!r} must be a list of parameter names.")
+    names = tuple(value)
+    if not all(isinstance(name, str) for name in names):
+        raise ScatterError(f"options: donate={value!r} must be a list of parameter names.")
+    return names

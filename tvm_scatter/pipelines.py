@@ -7,25 +7,25 @@ enough for a plain ``tvm.compile`` to run the passes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import tvm
 from tvm import relax
 from tvm.relax import pipeline as tvm_pipelines
+from tvm.target import Target
 
-from .passes import FoldBroadcastIndex
+from .options import checked, current_options, options
+from .passes import passes
 
 #: Pipelines by name that begin with legalization; the first is what ``tvm.compile`` takes on CPUs.
 _NAMED = ("default", "default_build", "zero")
 _STOCK = "_tvm_scatter_stock"
+#: What TVM's own pipeline asks before it rewrites a module for CUDA graphs.
+_TVM_CUDA_GRAPH = "relax.backend.use_cuda_graph"
 
 
-def passes() -> list[tvm.transform.Pass]:
-    """The passes that run ahead of TVM's own."""
-    return [FoldBroadcastIndex()]
-
-
-def pipeline(target: Any = None) -> tvm.transform.Pass:
+def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
     """TVM's default pipeline for a target plus the passes of this package.
 
     It is the same whether the package is installed or not, so it serves those who leave TVM's own
@@ -35,21 +35,35 @@ def pipeline(target: Any = None) -> tvm.transform.Pass:
     ----------
     target : tvm.target.Target or str, optional
         What will be compiled for; by default the current target.
+    **switches
+        Options that hold while the pipeline runs, as :func:`tvm_scatter.options` takes them:
+        ``fold_broadcast_index``, ``bulk``, ``in_place``, ``donate``, ``cuda_graph`` and the rest.
 
     Returns
     -------
     pipeline : tvm.transform.Pass
         For the ``relax_pipeline`` argument of ``tvm.compile``.
+
+    Raises
+    ------
+    ScatterError
+        If a switch or a value is unknown.
     """
+    switches = checked(switches)
     if target is None:
-        target = tvm.target.Target.current(allow_none=True)
-    elif not isinstance(target, tvm.target.Target):
-        target = tvm.target.Target(target)
+        target = Target.current(allow_none=True)
+    elif not isinstance(target, Target):
+        target = Target(target)
     if target is not None and "gpu" in target.keys:
         stock = _stock(tvm_pipelines.get_default_pipeline)(target)
     else:
         stock = _stock(tvm_pipelines.PIPELINE_MAP["default"])()
-    return tvm.transform.Sequential([*passes(), stock])
+
+    def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        with options(**switches), nullcontext() if target is None else target:
+            return _run(mod, stock)
+
+    return tvm.transform.module_pass(run, opt_level=0, name="TVMScatterPipeline")
 
 
 def install_pipelines() -> None:
@@ -68,6 +82,29 @@ def uninstall_pipelines() -> None:
     tvm_pipelines.get_default_pipeline = relax.get_default_pipeline = stock
 
 
+def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
+    """The passes that the options in force ask for, then TVM's."""
+    wanted = current_options()
+    mod = tvm.transform.Sequential(passes(wanted))(mod)
+    target = Target.current(allow_none=True)
+    if not wanted.captures or target is None or target.kind.name != "cuda":
+        return stock(mod)
+    with _capturing():
+        return stock(mod)
+
+
+def _capturing() -> tvm.transform.PassContext:
+    """The context in force, and CUDA graphs."""
+    current = tvm.transform.PassContext.current()
+    return tvm.transform.PassContext(
+        opt_level=current.opt_level,
+        required_pass=current.required_pass,
+        disabled_pass=current.disabled_pass,
+        instruments=current.instruments,
+        config={**dict(current.config), _TVM_CUDA_GRAPH: True},
+    )
+
+
 def _stock(make: Callable[..., Any]) -> Callable[..., Any]:
     return getattr(make, _STOCK, make)
 
@@ -77,7 +114,12 @@ def _with_passes(make: Callable[..., Any]) -> Callable[..., Any]:
     stock = _stock(make)
 
     def make_with_passes(*args: Any, **kwargs: Any) -> tvm.transform.Pass:
-        return tvm.transform.Sequential([*passes(), stock(*args, **kwargs)])
+        made = stock(*args, **kwargs)
+
+        def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+            return _run(mod, made)
+
+        return tvm.transform.module_pass(run, opt_level=0, name="TVMScatterPipeline")
 
     setattr(make_with_passes, _STOCK, stock)
     return make_with_passes

@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import tvm
+
+from tvm_scatter.options import Options
+
 from .fold_broadcast_index import FoldBroadcastIndex
 
-__all__ = ["FoldBroadcastIndex"]
+#: In the order in which they run: the option that switches a pass, and what makes it.
+PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
+    ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
+)
+
+
+def passes(options: Options) -> list[tvm.transform.Pass]:
+    """The passes that the options leave switched on."""
+    if not options.enabled:
+        return []
+    return [make(options) for switch, make in PASSES if getattr(options, switch)]
+
+
+__all__ = ["PASSES", "FoldBroadcastIndex", "passes"]

@@ -21,6 +21,7 @@ from tvm_scatter.options import current_options
 
 from .broadcast_source import BroadcastSource, broadcast_source, is_one, same_size, static_shape
 from .definitions import Definitions
+from .notes import note
 
 _OPERATORS = ("relax.scatter_elements", SCATTER_ELEMENTS)
 #: Functions that another compiler takes as they are.
@@ -34,7 +35,7 @@ def FoldBroadcastIndex() -> tvm.transform.Pass:
         if not current_options().enabled:
             return mod
         folded = {
-            name: _fold_function(mod, function)
+            name: _fold_function(mod, name.name_hint, function)
             for name, function in mod.functions.items()
             if is_ours_to_change(function)
         }
@@ -75,7 +76,7 @@ class _Fold:
     crop: list[int] | None
 
 
-def _fold_function(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
+def _fold_function(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
     """The function with every such scatter rewritten, or ``None`` if it holds none."""
     definitions = Definitions.of(function)
     folds = {}
@@ -84,6 +85,7 @@ def _fold_function(mod: tvm.IRModule, function: relax.Function) -> relax.Functio
             fold = _plan(value, definitions)
             if fold is not None and definitions.reaches(fold.index.source, var):
                 folds[var] = fold
+                note("fold_broadcast_index", f"{name}.{var.name}", "takes one index per row")
     if not folds:
         return None
     return _Rewriter(mod, folds, _unread(folds, definitions)).visit_expr(function)
