@@ -33,6 +33,9 @@ class Options:
         ``"raise"``, ``"drop"`` or ``"trust"``; ``None`` means raise on CPU and drop on CUDA.
     enabled : bool
         ``False`` leaves TVM's own operators to TVM.
+    shipped_log : bool
+        Whether the tuning log shipped for the target's architecture counts where the caller's own
+        database has no record.
     fold_broadcast_index : bool
         Whether an index that is a broadcast of one number per row becomes an index per row.
     bulk : bool
@@ -51,6 +54,7 @@ class Options:
     deterministic: bool = False
     bounds: str | None = None
     enabled: bool = True
+    shipped_log: bool = True
     fold_broadcast_index: bool = True
     bulk: bool = True
     in_place: bool = True
@@ -69,7 +73,15 @@ class Options:
         return self.bounds or ("drop" if target_kind == "cuda" else "raise")
 
 
-_FLAGS = ("deterministic", "enabled", "fold_broadcast_index", "bulk", "in_place", "cuda_graph")
+_FLAGS = (
+    "deterministic",
+    "enabled",
+    "shipped_log",
+    "fold_broadcast_index",
+    "bulk",
+    "in_place",
+    "cuda_graph",
+)
 _DEFAULT = Options()
 _CURRENT: ContextVar[Options] = ContextVar("tvm_scatter_options", default=_DEFAULT)
 

@@ -1,15 +1,17 @@
-"""Tuned records: how a problem is found in, and read from, a MetaSchedule database.
+"""Tuned records: how a measurement is written to, found in, and read from a MetaSchedule database.
 
 A record's workload is an IRModule with one schedulable block that carries the problem as text. Its
-trace annotates that block with the implementation and its knobs, so an ordinary MetaSchedule
-database holds everything and TVM's own tools can read it.
+trace annotates that block with the implementation, its knobs (as sampled decisions) and the
+circumstances of the measurement, so an ordinary MetaSchedule database holds everything and TVM's
+own tools can read it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import geometric_mean, median
 from typing import Any
 
 import tvm
@@ -21,13 +23,44 @@ from .problem import ScatterProblem
 
 IMPLEMENTATION = "scatter.implementation"
 KNOBS = "scatter.knobs"
-#: How many records are looked through for one that still fits.
-_MOST_RECORDS = 64
+CIRCUMSTANCES = "scatter.measured"
+#: More records of one problem than any space has.
+_ALL = 1 << 20
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a trace stands for.
+
+    Attributes
+    ----------
+    implementation : str
+        The implementation's name.
+    config : mapping of str to int
+        Its knobs.
+    circumstances : mapping of str to str
+        How it was measured: ``distribution`` and ``seed`` of the indices, ``cache`` (``cold`` or
+        ``warm``) and, for symbolic problems, ``sizes``.
+    """
+
+    implementation: str
+    config: Mapping[str, int] = field(default_factory=dict)
+    circumstances: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def candidate(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        """Implementation and knobs, as a key."""
+        return self.implementation, tuple(sorted(self.config.items()))
+
+    @property
+    def circumstance(self) -> tuple[tuple[str, str], ...]:
+        """The circumstances, as a key."""
+        return tuple(sorted(self.circumstances.items()))
 
 
 @dataclass(frozen=True)
 class TunedRecord:
-    """The fastest measurement of a problem: implementation, knobs and time in microseconds."""
+    """A measured candidate: implementation, knobs and time in microseconds."""
 
     implementation: str
     config: Mapping[str, int]
@@ -39,13 +72,17 @@ def workload_key(problem: ScatterProblem, target: Any) -> str:
 
     The bounds policy does not change which implementation is best, so all policies share a record.
     """
-    arch = str(target.attrs.get("arch", "")) if target.kind.name == "cuda" else ""
     key = {
         "problem": json.loads(replace(problem, bounds="drop").to_json()),
         "target": target.kind.name,
-        "arch": arch,
+        "arch": architecture(target),
     }
     return json.dumps(key, sort_keys=True, separators=(",", ":"))
+
+
+def architecture(target: Any) -> str:
+    """The architecture of a CUDA target, such as ``sm_90``; empty for others."""
+    return str(target.attrs.get("arch", "")) if target.kind.name == "cuda" else ""
 
 
 def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
@@ -61,38 +98,123 @@ def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
     return tvm.IRModule({"main": main})
 
 
-def decode(trace: Any, module: tvm.IRModule) -> tuple[str, dict[str, int]] | None:
-    """The implementation and knobs that a trace stands for; ``None`` for a foreign trace."""
-    schedule = Schedule(module)
-    trace.apply_to_schedule(schedule, remove_postproc=True)
-    annotations = schedule.get(schedule.get_sblock("scatter")).annotations
-    if IMPLEMENTATION not in annotations:
+def problem_of(module: tvm.IRModule) -> tuple[ScatterProblem, str, str] | None:
+    """The problem, target kind and architecture behind a workload; ``None`` for a foreign one.
+
+    Raises
+    ------
+    ScatterError
+        If the problem is of another format version.
+    """
+    main = next(iter(module.functions.values()), None)
+    attrs = getattr(main, "attrs", None)
+    if attrs is None or "scatter.problem" not in attrs:
         return None
-    config = {
-        str(name)[len(KNOBS) + 1 :]: int(value)
-        for name, value in annotations.items()
-        if str(name).startswith(KNOBS + ".")
-    }
-    return str(annotations[IMPLEMENTATION]), config
+    key = json.loads(str(attrs["scatter.problem"]))
+    return ScatterProblem.from_json(json.dumps(key["problem"])), key["target"], key["arch"]
+
+
+def schedule(
+    module: tvm.IRModule,
+    implementation: str,
+    knobs: Mapping[str, Sequence[int]],
+    config: Mapping[str, int] | None = None,
+    circumstances: Mapping[str, str] | None = None,
+) -> Schedule:
+    """The schedule whose trace stands for a candidate.
+
+    Parameters
+    ----------
+    module : IRModule
+        What :func:`workload` made.
+    knobs : mapping of str to sequence of int
+        The values that each knob can have.
+    config : mapping of str to int, optional
+        The value that each knob has; without it the decisions are sampled.
+    """
+    result = Schedule(module)
+    block = result.get_sblock("scatter")
+    result.annotate(block, IMPLEMENTATION, implementation)
+    for name, values in knobs.items():
+        decision = None if config is None else list(values).index(config[name])
+        sampled = result.sample_categorical(
+            list(values), [1.0 / len(values)] * len(values), decision=decision
+        )
+        result.annotate(block, f"{KNOBS}.{name}", sampled)
+    for name, text in (circumstances or {}).items():
+        result.annotate(block, f"{CIRCUMSTANCES}.{name}", text)
+    return result
+
+
+def decode(trace: Any) -> Decision | None:
+    """What a trace stands for; ``None`` for a foreign trace."""
+    sampled: dict[Any, int] = {}
+    marks: dict[str, Any] = {}
+    for step in trace.insts:
+        kind = str(step.kind.name)
+        if kind == "SampleCategorical" and step in trace.decisions:
+            sampled[step.outputs[0]] = int(step.attrs[0][int(trace.decisions[step])])
+        elif kind == "Annotate":
+            value = step.inputs[1]
+            marks[str(step.attrs[0])] = sampled[value] if value in sampled else value
+    if IMPLEMENTATION not in marks:
+        return None
+    return Decision(
+        str(marks[IMPLEMENTATION]),
+        {name: int(value) for name, value in _below(marks, KNOBS)},
+        {name: str(value) for name, value in _below(marks, CIRCUMSTANCES)},
+    )
+
+
+def _below(marks: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    return [
+        (name[len(prefix) + 1 :], value)
+        for name, value in marks.items()
+        if name.startswith(prefix + ".")
+    ]
 
 
 def tuned_records(problem: ScatterProblem, target: Any) -> Iterator[TunedRecord]:
-    """The records for a problem in the database in force, fastest first."""
+    """The candidates of a problem in the database in force, fastest first."""
     database = ms.Database.current()
-    if database is None:
-        return
+    if database is not None:
+        yield from records_in(database, problem, target)
+
+
+def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[TunedRecord]:
+    """The candidates of a problem in a database, fastest first.
+
+    Where candidates were measured under several circumstances, those count that were measured under
+    most of them, by the geometric mean: a candidate must not win because its hard case is missing.
+    """
     module = workload(problem, target)
     if not database.has_workload(module):
-        return
-    for record in database.get_top_k(database.commit_workload(module), _MOST_RECORDS):
-        decoded = decode(record.trace, module) if record.run_secs else None
-        if decoded is None:
-            continue
-        implementation, config = decoded
-        seconds = [float(second) for second in record.run_secs]
-        yield TunedRecord(implementation, config, 1e6 * sum(seconds) / len(seconds))
+        return []
+    records = database.get_top_k(database.commit_workload(module), _ALL)
+    timed = [
+        (decision, 1e6 * median(float(second) for second in record.run_secs))
+        for record in records
+        if record.run_secs and (decision := decode(record.trace)) is not None
+    ]
+    return ranking(timed)
+
+
+def ranking(timed: Iterable[tuple[Decision, float]]) -> list[TunedRecord]:
+    """Measured candidates, fastest first by the rule of :func:`records_in`."""
+    times: dict[Any, dict[Any, float]] = {}
+    for decision, microseconds in timed:
+        seen = times.setdefault(decision.candidate, {})
+        circumstance = decision.circumstance
+        seen[circumstance] = min(microseconds, seen.get(circumstance, microseconds))
+    most = max(map(len, times.values()), default=0)
+    ranked = [
+        TunedRecord(implementation, dict(config), geometric_mean(seen.values()))
+        for (implementation, config), seen in times.items()
+        if len(seen) == most
+    ]
+    return sorted(ranked, key=lambda record: record.microseconds)
 
 
 def best_record(problem: ScatterProblem, target: Any) -> TunedRecord | None:
-    """The fastest record for a problem in the database in force, or ``None``."""
+    """The fastest candidate of a problem in the database in force, or ``None``."""
     return next(tuned_records(problem, target), None)

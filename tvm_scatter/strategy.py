@@ -184,21 +184,28 @@ class OpStrategy:
     ) -> Selection:
         """Choose: forced by the caller, else the best tuned record, else by rank and size.
 
+        The records of the database in force go before those of the log that is shipped.
+
         Raises
         ------
         ScatterError
             If the caller forces an implementation that is unknown or cannot take the problem.
         """
         from .records import tuned_records
+        from .shipped import shipped_records
 
         options = options or current_options()
         if options.implementation is not None:
             return self._forced(problem, target, options)
-        for record in tuned_records(problem, target):
-            branch = self._tuned(problem, target, record)
-            if branch is not None:
-                reason = f"fastest of the tuned records, {record.microseconds:.1f} us"
-                return self._selection(problem, target, (branch,), "tuned", reason)
+        logs = {"tuned records": tuned_records(problem, target)}
+        if options.shipped_log:
+            logs["log shipped for this architecture"] = iter(shipped_records(problem, target))
+        for log, records in logs.items():
+            for record in records:
+                branch = self._tuned(problem, target, record)
+                if branch is not None:
+                    reason = f"fastest of the {log}, {record.microseconds:.1f} us"
+                    return self._selection(problem, target, (branch,), "tuned", reason)
         branches, reason = self._default(problem, target)
         return self._selection(problem, target, branches, "default", reason)
 
