@@ -206,6 +206,10 @@ class OpStrategy:
                 if branch is not None:
                     reason = f"fastest of the {log}, {record.microseconds:.1f} us"
                     return self._selection(problem, target, (branch,), "tuned", reason)
+        return self.default(problem, target)
+
+    def default(self, problem: ScatterProblem, target: Any) -> Selection:
+        """Choose by rank and size alone."""
         branches, reason = self._default(problem, target)
         return self._selection(problem, target, branches, "default", reason)
 
