@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import cuda_toolkit, legalize, ops, pipelines
+from . import cuda_toolkit, kernel_cache, legalize, ops, pipelines
 from .importers import onnx as onnx_importer
 from .importers import torch as torch_importer
 
@@ -21,6 +21,7 @@ def install() -> None:
     torch_importer.install_torch()
     onnx_importer.install_onnx()
     cuda_toolkit.use_wheels()
+    kernel_cache.install_cache()
     _installed = True
 
 
@@ -34,6 +35,7 @@ def uninstall() -> None:
     torch_importer.uninstall_torch()
     onnx_importer.uninstall_onnx()
     cuda_toolkit.forget_wheels()
+    kernel_cache.uninstall_cache()
     _installed = False
 
 

@@ -11,7 +11,7 @@ from tvm_scatter import __version__
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import BOUNDS
 
-from . import bench, compile, demo, doctor, explain
+from . import bench, cache, compile, demo, doctor, explain
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -72,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--markdown", metavar="FILE", help="write the table")
     command.add_argument("--plot", metavar="FILE", help="draw the picture")
     command.set_defaults(run=bench.run)
+
+    command = commands.add_parser("cache", help="compiled CUDA kernels that are kept")
+    command.add_argument("action", nargs="?", choices=("info", "clear"), default="info")
+    command.set_defaults(run=cache.run)
 
     command = commands.add_parser("doctor", help="say what is installed and what is missing")
     command.set_defaults(run=doctor.run)

@@ -1,0 +1,29 @@
+"""``tvm-scatter cache``: the compiled kernels that are kept, and away with them."""
+
+from __future__ import annotations
+
+import argparse
+
+from tvm_scatter.kernel_cache import Store, settings
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say what is kept, or delete it."""
+    store = Store(settings.folder(), settings.size_limit())
+    if arguments.action == "clear":
+        deleted = store.clear()
+        print(f"{store.folder}: deleted {_text(len(deleted), sum(e.size for e in deleted))}")
+        return 0
+    entries = store.entries()
+    kept = _text(len(entries), sum(entry.size for entry in entries))
+    state = "" if settings.is_on() else f"; switched off by {settings.SWITCH}=0"
+    print(f"{store.folder}: {kept} of at most {_mebibytes(store.limit)}{state}")
+    return 0
+
+
+def _text(count: int, size: int) -> str:
+    return f"{count} kernel module{'' if count == 1 else 's'}, {_mebibytes(size)}"
+
+
+def _mebibytes(size: int) -> str:
+    return f"{size / (1 << 20):.1f} MiB"

@@ -1,0 +1,156 @@
+"""The compiler behind the cache: memory first, then disk, then TVM's own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import tvm
+from tvm.support import nvcc
+from tvm.target import Target
+
+from . import settings
+from .compiler import dependencies, mode
+from .store import Store
+
+#: Folders that TVM writes intermediate files to when asked; a hit would not write them.
+_DUMP = "TVM_KERNEL_DUMP"
+_OUTPUT_FOLDER = "cuda.kernels_output_dir"
+_MEMORY_LIMIT = 256 << 20
+
+
+@dataclass
+class Statistics:
+    """How often a kernel came from where, in this process.
+
+    Attributes
+    ----------
+    memory, disk : int
+        Hits.
+    compiled : int
+        Misses.
+    passed : int
+        Compilations that nothing was kept of.
+    """
+
+    memory: int = 0
+    disk: int = 0
+    compiled: int = 0
+    passed: int = 0
+
+
+statistics = Statistics()
+_memory: OrderedDict[str, bytes] = OrderedDict()
+_memory_lock = threading.Lock()
+
+Compile = Callable[[str], bytes]
+
+
+def compile_cached(source: str, target: Target | None, compile_source: Compile) -> bytes:
+    """The binary for a CUDA source.
+
+    Parameters
+    ----------
+    source : str
+        What TVM generated.
+    target : tvm.target.Target, optional
+        What it was generated for; without it, this machine's GPU decides.
+    compile_source : callable
+        TVM's own compile callback.
+    """
+    scope = _scope(target)
+
+    def compile_now() -> bytes:
+        with scope:
+            return bytes(compile_source(source))
+
+    key = _key(source, None if isinstance(scope, nullcontext) else target)
+    if key is None:
+        statistics.passed += 1
+        return compile_now()
+    binary = _remembered(key)
+    if binary is not None:
+        statistics.memory += 1
+        return binary
+    store = Store(settings.folder(), settings.size_limit())
+    binary = store.read(key)
+    if binary is not None:
+        statistics.disk += 1
+    else:
+        binary = _compile_once(store, key, compile_now)
+    _remember(key, binary)
+    return binary
+
+
+def forget() -> None:
+    """Drop what is kept in memory."""
+    with _memory_lock:
+        _memory.clear()
+
+
+def _compile_once(store: Store, key: str, compile_now: Callable[[], bytes]) -> bytes:
+    with store.lock(key):
+        binary = store.read(key)  # another process may have been faster
+        if binary is not None:
+            statistics.disk += 1
+            return binary
+        binary = compile_now()
+        statistics.compiled += 1
+        store.write(key, binary)
+        return binary
+
+
+def _scope(target: Target | None) -> Target | nullcontext[None]:
+    """What has to be in force for TVM to compile for the target.
+
+    Where the target names this GPU's own architecture, TVM's choice stands: it knows features of
+    the GPU, such as those of sm_90a, that a target of sm_90 leaves out.
+    """
+    if target is None or not target.attrs.get("arch"):
+        return nullcontext()
+    wanted = nvcc.parse_compute_version(nvcc.get_target_compute_version(target))
+    gpu = tvm.cuda(0)
+    if gpu.exist and wanted == nvcc.parse_compute_version(gpu.compute_version):
+        return nullcontext()
+    return target
+
+
+def _key(source: str, target: Target | None) -> str | None:
+    """A digest of all that the binary depends on; ``None`` if it must not be kept."""
+    if not settings.is_on() or os.environ.get(_DUMP) or "nvshmem" in source:
+        return None
+    if _OUTPUT_FOLDER in tvm.ir.transform.PassContext.current().config:
+        return None
+    if mode() not in ("nvrtc", "nvcc"):
+        return None
+    try:
+        arch = nvcc.get_target_compute_version(target or Target.current(allow_none=True))
+        parts = [source, str(arch), *dependencies(source)]
+    except Exception:  # no compiler, no GPU: the compilation itself says so best
+        return None
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def _remembered(key: str) -> bytes | None:
+    with _memory_lock:
+        binary = _memory.get(key)
+        if binary is not None:
+            _memory.move_to_end(key)
+        return binary
+
+
+def _remember(key: str, binary: bytes) -> None:
+    with _memory_lock:
+        _memory[key] = binary
+        _memory.move_to_end(key)
+        while len(_memory) > 1 and sum(map(len, _memory.values())) > _MEMORY_LIMIT:
+            _memory.popitem(last=False)

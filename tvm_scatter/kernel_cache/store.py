@@ -1,0 +1,194 @@
+"""Compiled kernels on disk, shared by any number of processes.
+
+An entry is one file, named by its key and published by a rename, that carries a digest of itself.
+Whatever goes wrong with the disk, the worst outcome is that a kernel is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import filelock
+
+_MAGIC = b"tvm_scatter kernel 1\n"
+#: Lock files are never deleted, so there is a fixed number of them.
+_LOCK_DIGITS = 2
+_LOCK_PATIENCE = 300.0
+#: Eviction leaves some room, so that not every write evicts.
+_FULL = 0.9
+_ABANDONED_AFTER = 3600.0
+_TEMPORARY = "writing-"
+
+_logger = logging.getLogger("tvm_scatter")
+
+
+class Entry(NamedTuple):
+    """A file of the store: where it is, its bytes, and when it was last used."""
+
+    path: Path
+    size: int
+    used: float
+
+
+class Store:
+    """Entries by key, in a folder that nobody else may write to.
+
+    Parameters
+    ----------
+    folder : Path
+        Made if need be. It must be the user's own.
+    limit : int
+        Bytes beyond which the entries that were not used for longest go.
+    """
+
+    def __init__(self, folder: Path, limit: int) -> None:
+        self.folder = folder
+        self.limit = limit
+
+    def read(self, key: str) -> bytes | None:
+        """What was written under the key; ``None`` if nothing, or if it is damaged."""
+        path = self._path(key)
+        try:
+            self._check_private()
+            content = path.read_bytes()
+        except OSError:
+            return None
+        binary = _unpack(key, content)
+        if binary is not None:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return binary
+
+    def write(self, key: str, binary: bytes) -> None:
+        """Keep a binary; where the disk does not let us, nothing happens."""
+        content = _pack(key, binary)
+        if len(content) > self.limit:
+            return
+        try:
+            self._prepare()
+            path = self._path(key)
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            _publish(path, content)
+        except OSError as error:
+            _say_once(f"{self.folder}: compiled kernels are not kept: {error}")
+            return
+        self._evict()
+
+    @contextlib.contextmanager
+    def lock(self, key: str) -> Iterator[None]:
+        """Hold off others that want the same key; without a lock where there cannot be one.
+
+        The operating system frees the lock of a process that dies.
+        """
+        with contextlib.ExitStack() as held:
+            try:
+                self._prepare()
+                path = self.folder / f"{key[:_LOCK_DIGITS]}.lock"
+                lock = filelock.FileLock(path, timeout=_LOCK_PATIENCE, mode=0o600)
+                held.enter_context(lock)
+            except (OSError, NotImplementedError, filelock.Timeout) as error:
+                _say_once(f"{self.folder}: no lock: {error}")
+            yield
+
+    def entries(self) -> list[Entry]:
+        """What is kept, the least recently used first."""
+        found = [_entry(path) for path in self.folder.glob("??/*") if _is_entry(path)]
+        return sorted(filter(None, found), key=lambda entry: entry.used)
+
+    def clear(self) -> list[Entry]:
+        """Delete every entry; what was deleted."""
+        return [entry for entry in self.entries() if _delete(entry.path)]
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key
+
+    def _prepare(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._check_private()
+
+    def _check_private(self) -> None:
+        """Code from a folder that others may write to is not run."""
+        if not hasattr(os, "geteuid"):
+            return
+        status = self.folder.stat()
+        if status.st_uid != os.geteuid():
+            raise PermissionError(f"the folder belongs to user {status.st_uid}")
+        if stat.S_IMODE(status.st_mode) & 0o077:
+            self.folder.chmod(0o700)
+
+    def _evict(self) -> None:
+        entries = self.entries()
+        excess = sum(entry.size for entry in entries) - self.limit
+        if excess > 0:
+            excess += int(self.limit * (1 - _FULL))
+            for entry in entries:
+                if excess <= 0:
+                    break
+                _delete(entry.path)
+                excess -= entry.size
+        for path in self.folder.glob(f"??/{_TEMPORARY}*"):
+            left = _entry(path)
+            if left is not None and left.used < time.time() - _ABANDONED_AFTER:
+                _delete(path)
+
+
+def _pack(key: str, binary: bytes) -> bytes:
+    return _MAGIC + _digest(key, binary) + b"\n" + binary
+
+
+def _unpack(key: str, content: bytes) -> bytes | None:
+    magic, digest, binary = content[: len(_MAGIC)], *content[len(_MAGIC) :].partition(b"\n")[::2]
+    return binary if (magic, digest) == (_MAGIC, _digest(key, binary)) else None
+
+
+def _digest(key: str, binary: bytes) -> bytes:
+    return hashlib.sha256(key.encode() + b"\n" + binary).hexdigest().encode()
+
+
+def _publish(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(name, path)
+    except BaseException:
+        _delete(Path(name))
+        raise
+
+
+def _is_entry(path: Path) -> bool:
+    return not path.name.startswith(_TEMPORARY)
+
+
+def _entry(path: Path) -> Entry | None:
+    try:
+        status = path.stat()
+    except OSError:  # another process was faster
+        return None
+    return Entry(path, status.st_size, status.st_mtime)
+
+
+def _delete(path: Path) -> bool:
+    try:
+        path.unlink()
+    except OSError:
+        return False
+    return True
+
+
+_said: set[str] = set()
+
+
+def _say_once(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        _logger.warning(text)
