@@ -90,20 +90,20 @@ def build_prim_func(
     signature: Signature,
     selection: Selection,
     target: Any,
-    with_token: bool = False,
+    tokens: int = 0,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
     Parameters
     ----------
-    with_token : bool
-        Whether the function takes one more, unused argument in front of the output, so that a
-        check can be ordered before it.
+    tokens : int
+        How many more, unused arguments the function takes in front of the output, so that what
+        computes them is ordered before it.
 
     Returns
     -------
     func : tvm.tirx.PrimFunc
-        Takes data, indices, updates, [token], out, [workspace]; where the problem is in place, data
+        Takes data, indices, updates, tokens, out, [workspace]; where the problem is in place, data
         is the output.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
@@ -116,8 +116,8 @@ def build_prim_func(
             for i, shape in enumerate(signature.indices):
                 parameters.add(f"index{i}", shape, problem.index_dtype)
             parameters.add("updates", signature.updates, problem.data_dtype)
-            if with_token:
-                T.arg("token", T.handle())
+            for i in range(tokens):
+                T.arg(f"token{i}", T.handle())
             if not problem.in_place:
                 parameters.add("out", signature.data, problem.data_dtype)
             if workspace_bytes is not None:

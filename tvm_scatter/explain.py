@@ -14,9 +14,11 @@ from tvm.ir import IRModule
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
+from .assign import in_one_kernel
 from .errors import ScatterError
 from .legalize import STOCK_OPERATORS, nothing_to_do, strategy_of
 from .lower import lower, operator_name
+from .ops import ASSIGN
 from .options import current_options
 from .passes import passes
 from .passes.fold_broadcast_index import is_ours_to_change, is_scatter
@@ -221,6 +223,12 @@ def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Expla
         return explanation(f"there is no strategy for target {kind}; TVM's own operator is used")
     if call.op.name in STOCK_OPERATORS and not options.enabled:
         return explanation("the strategy is switched off; TVM's own operator is used")
+    if call.op.name == ASSIGN and in_one_kernel(call, kind):
+        return explanation(
+            "all positions are known: one launch reads each output from where it comes from",
+            choices=(Choice("assign", {}),),
+            source="default",
+        )
     lowered = lower(bb, call, options, kind)
     problem = lowered.problem
     symbols = {name: str(lowered.symbols[name]) for name in problem.symbols}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -9,10 +10,12 @@ from tvm import relax
 from tvm.ir import Op
 from tvm.target import Target
 
+from .assign import assign_kernel, in_one_kernel
 from .bounds import check_call
 from .emission import build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
+from .ops import ASSIGN
 from .ops import NAMES as OUR_OPERATORS
 from .options import current_options
 from .problem import ScatterProblem
@@ -56,10 +59,17 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     kind = target.kind.name
     if name in STOCK_OPERATORS and (strategy is None or not options.enabled):
         return _stock[name](bb, call)
+    if call.op.name == ASSIGN and (strategy is None or in_one_kernel(call, kind)):
+        return assign_kernel(bb, call)
     if strategy is None:
         return legalize_as_stock(bb, call, kind, _stock)
     lowered = lower(bb, call, options, kind)
-    return emit_call(bb, lowered, strategy, target)
+    return emit_call(bb, lowered, strategy, target, earlier=operands_to_wait_for(call))
+
+
+def operands_to_wait_for(call: relax.Call) -> list[relax.Expr]:
+    """What must be computed before the call although the call does not read it."""
+    return list(call.args[3].fields) if len(call.args) > 3 else []
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:
@@ -68,18 +78,28 @@ def nothing_to_do(problem: ScatterProblem) -> bool:
 
 
 def emit_call(
-    bb: relax.BlockBuilder, lowered: Lowered, strategy: OpStrategy, target: Target
+    bb: relax.BlockBuilder,
+    lowered: Lowered,
+    strategy: OpStrategy,
+    target: Target,
+    earlier: Sequence[relax.Expr] = (),
 ) -> relax.Expr:
-    """Emit the selected implementation of a lowered call; the result is the new tensor."""
+    """Emit the selected implementation of a lowered call; the result is the new tensor.
+
+    Parameters
+    ----------
+    earlier : sequence of relax.Expr
+        Tensors that are computed before the call, because they read what it overwrites.
+    """
     problem = lowered.problem
     if nothing_to_do(problem):
         return lowered.data
     selection = strategy.select(problem, target)
-    arguments = [lowered.data, *lowered.indices, lowered.updates]
-    checked = problem.bounds == "raise"
-    if checked:
-        arguments.append(check_call(bb, lowered, strategy.device_check))
-    func = build_prim_func(problem, lowered.signature, selection, target, with_token=checked)
+    tokens = list(earlier)
+    if problem.bounds == "raise":
+        tokens.append(check_call(bb, lowered, strategy.device_check))
+    arguments = [lowered.data, *lowered.indices, lowered.updates, *tokens]
+    func = build_prim_func(problem, lowered.signature, selection, target, tokens=len(tokens))
     out_type = relax.TensorType(lowered.data.ty.shape, problem.data_dtype)
     workspace = workspace_size(problem, selection, lowered.symbols)
     global_var = bb.add_func(func, str(func.attrs["global_symbol"]))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import tvm
 from tvm import relax, te, tirx, topi
 
+from .assign import as_index_put
 from .emission import Signature
 from .errors import ScatterError
 from .extent import Extent
-from .ops import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
+from .ops import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from .options import Options
 from .problem import ScatterProblem
 from .reductions import canonical_reduction, check_dtypes
@@ -72,6 +73,9 @@ def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kin
         If shapes, types, axis or reduction do not fit each other.
     """
     name = call.op.name
+    if name == ASSIGN:
+        # Its positions are known, and lie inside the data.
+        return lower(bb, as_index_put(bb, call), replace(options, bounds="trust"), target_kind)
     lowering = _Lowering(bb, operator_name(call), call, options, target_kind)
     if name == "relax.scatter_elements":
         return lowering.elements(int(call.attrs.axis), wrap_negative=True)
@@ -112,7 +116,8 @@ class _Lowering:
         self.options = options
         self.bounds = options.bounds_for(target_kind)
         self.attrs = call.attrs
-        self.data, self.index, self.updates = call.args
+        # What may follow is only there to be computed first.
+        self.data, self.index, self.updates = call.args[:3]
         self.symbols = SymbolTable()
         self.data_dtype = _dtype(self.data)
 
@@ -136,7 +141,8 @@ class _Lowering:
             data_dtype=self.data_dtype,
             include_self=bool(self.attr("include_self", True)),
             unique=bool(self.attr("unique", False)),
-            deterministic=self.options.deterministic,
+            deterministic=self.options.deterministic or bool(self.attr("ordered", False)),
+            in_place=bool(self.attr("in_place", False)),
             bounds=self.bounds,
             **fields,
         )

@@ -15,7 +15,11 @@ from .reductions import canonical_reduction
 SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
 INDEX_PUT = "relax.tvm_scatter.index_put"
 SCATTER_ND = "relax.tvm_scatter.scatter_nd"
-NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND)
+ASSIGN = "relax.tvm_scatter.assign"
+NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND, ASSIGN)
+
+#: (source, first position in it, first position in the data, length), along one axis.
+Run = tuple[int, int, int, int]
 
 
 def scatter_elements(
@@ -28,6 +32,8 @@ def scatter_elements(
     include_self: bool = True,
     wrap_negative: bool = False,
     unique: bool = False,
+    ordered: bool = False,
+    in_place: bool = False,
     operator: str = "scatter_elements",
 ) -> relax.Expr:
     """Scatter one update for each element of ``index``: PyTorch's ``scatter`` family.
@@ -50,6 +56,11 @@ def scatter_elements(
         Whether negative indices count from the end (ONNX) or are out of bounds (PyTorch).
     unique : bool
         A promise that no two updates share a destination.
+    ordered : bool
+        Whether the last of several updates with one destination must win.
+    in_place : bool
+        Whether the result takes the place of ``data``, which nothing may read afterwards. The pass
+        ``ReuseBuffers`` asks for it where that is proved.
     operator : str
         What errors and :func:`tvm_scatter.explain` call it.
 
@@ -77,6 +88,8 @@ def scatter_elements(
         include_self=bool(include_self),
         wrap_negative=bool(wrap_negative),
         unique=bool(unique),
+        ordered=bool(ordered),
+        in_place=bool(in_place),
     )
     return relax.Call(Op.get(SCATTER_ELEMENTS), [data, index, updates], attrs=attrs)
 
@@ -91,6 +104,8 @@ def index_put(
     include_self: bool = True,
     wrap_negative: bool = True,
     unique: bool = False,
+    ordered: bool = False,
+    in_place: bool = False,
     operator: str = "index_put",
 ) -> relax.Expr:
     """Write at positions given by one index tensor for each of some axes: NumPy's ``x[i, :, j]``.
@@ -106,7 +121,7 @@ def index_put(
         where these are adjacent, and first where not, as in NumPy.
     axes : sequence of int, optional
         The axis of ``data`` that each index tensor addresses; by default the leading ones.
-    reduction, include_self, wrap_negative, unique
+    reduction, include_self, wrap_negative, unique, ordered, in_place
         As in :func:`scatter_elements`.
     operator : str
         What errors and :func:`tvm_scatter.explain` call it.
@@ -141,6 +156,8 @@ def index_put(
         include_self=bool(include_self),
         wrap_negative=bool(wrap_negative),
         unique=bool(unique),
+        ordered=bool(ordered),
+        in_place=bool(in_place),
     )
     return relax.Call(Op.get(INDEX_PUT), [data, relax.Tuple(list(indices)), values], attrs=attrs)
 
@@ -154,6 +171,8 @@ def scatter_nd(
     include_self: bool = True,
     wrap_negative: bool = True,
     unique: bool = False,
+    ordered: bool = False,
+    in_place: bool = False,
     operator: str = "scatter_nd",
 ) -> relax.Expr:
     """Write at positions given by tuples along the last axis of one index tensor.
@@ -166,7 +185,7 @@ def scatter_nd(
         Integers of shape (..., M); the last axis holds one index for each of the first M axes.
     updates : relax.Expr
         Shape (..., *D[M:]).
-    reduction, include_self, wrap_negative, unique
+    reduction, include_self, wrap_negative, unique, ordered, in_place
         As in :func:`scatter_elements`.
     operator : str
         What errors and :func:`tvm_scatter.explain` call it.
@@ -188,8 +207,52 @@ def scatter_nd(
         include_self=bool(include_self),
         wrap_negative=bool(wrap_negative),
         unique=bool(unique),
+        ordered=bool(ordered),
+        in_place=bool(in_place),
     )
     return relax.Call(Op.get(SCATTER_ND), [data, indices, updates], attrs=attrs)
+
+
+def assign(
+    data: relax.Expr,
+    sources: Sequence[relax.Expr],
+    runs: Sequence[Run],
+    axis: int,
+    operator: str = "assign",
+) -> relax.Expr:
+    """Write ranges of tensors over ranges of an axis, all known at compile time.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape of rank at least 1.
+    sources : sequence of relax.Expr
+        Each has the shape of ``data`` except along the axis.
+    runs : sequence of Run
+        Their places in the data lie inside it and do not overlap.
+    axis : int
+        The axis, counted from the front.
+    operator : str
+        What errors and :func:`tvm_scatter.explain` call it.
+
+    Returns
+    -------
+    result : relax.Expr
+        A new tensor of the shape and type of ``data``.
+    """
+    attrs = tvm.ir.make_node(
+        "ir.DictAttrs",
+        axis=int(axis),
+        operator=operator,
+        runs=[int(number) for run in runs for number in run],
+    )
+    return relax.Call(Op.get(ASSIGN), [data, relax.Tuple(list(sources))], attrs=attrs)
+
+
+def runs_of(call: relax.Call) -> list[Run]:
+    """The runs of a call of :func:`assign`."""
+    numbers = [int(number) for number in call.attrs["runs"]]
+    return [(*numbers[at : at + 4],) for at in range(0, len(numbers), 4)]  # type: ignore[misc]
 
 
 def _rank(data: Any) -> int:

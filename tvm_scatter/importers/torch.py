@@ -8,6 +8,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from tvm import relax
+
 from ..options import current_options
 from . import torch_index, torch_mask, torch_scatter, torch_slice
 from .on_import import forget, when_imported
@@ -72,7 +74,10 @@ READERS: dict[str, Converter] = {
 
 
 #: What PyTorch decomposes a writer into, where TVM's converter is wrong. Used only for that.
-PARTS: dict[str, Converter] = {"mul.Tensor": torch_scatter.scaled}
+PARTS: dict[str, Converter] = {
+    "mul.Tensor": torch_scatter.scaled,
+    "where.self": torch_slice.decomposed_select_scatter,
+}
 
 
 def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
@@ -149,7 +154,11 @@ def _extend(module: ModuleType) -> None:
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
         if current_options().enabled and _writes_through_views(exported_program):
             exported_program = exported_program.run_decompositions({})
-        return stock["from_exported_program"](self, exported_program, *rest, **named)
+        mod = stock["from_exported_program"](self, exported_program, *rest, **named)
+        if any(map(_is_part, exported_program.graph.nodes)):
+            # The other pieces of what was decomposed have no reader left.
+            mod = relax.transform.DeadCodeElimination()(mod)
+        return mod
 
     importer.create_convert_map = create_convert_map
     importer.from_exported_program = from_exported_program
@@ -171,7 +180,8 @@ def _read(importer: Any, reader: Converter, stock: Any, node: Any) -> Any:
 
 def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
     """Convert a piece of a decomposed writer by ``part``, and all else by TVM's converter."""
-    return part(TorchCall(node, importer)) if _is_part(node) else stock(node)
+    converted = part(TorchCall(node, importer)) if _is_part(node) else None
+    return stock(node) if converted is None else converted
 
 
 def _writes(node: Any) -> bool:

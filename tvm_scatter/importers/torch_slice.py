@@ -8,10 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from tvm import relax, te, tirx
 
 from .. import ops
 from .torch_call import TorchCall, is_empty, number_of, same_shape, shape_of
+
+#: A longer index is computed rather than stored with the model.
+_MOST_CONSTANT = 4096
 
 
 def select_scatter(call: TorchCall) -> Any:
@@ -30,8 +34,32 @@ def select_scatter(call: TorchCall) -> Any:
                 f"{tuple(shape)}."
             )
         position = position + extent if position < 0 else position
+    return _select(call, data, source, axis, position)
+
+
+def _select(call: TorchCall, data: Any, source: Any, axis: int, position: Any) -> Any:
+    shape = shape_of(data)
     source = call.reshape(source, (*shape[:axis], 1, *shape[axis + 1 :]))
     return _write(call, data, source, {axis: (position, 1)}, 1)
+
+
+def decomposed_select_scatter(call: TorchCall) -> Any:
+    """The ``where`` that PyTorch decomposes ``select_scatter`` into; ``None`` if it is another.
+
+    ``where(arange == position, source, data)`` reads and writes all of the data for one row.
+    """
+    mask, expanded = call.node.args[:2]
+    source = expanded.args[0] if _is(expanded, "expand.default") else None
+    if source is None or not _is(mask, "eq.Scalar") or not _is(source, "unsqueeze.default"):
+        return None
+    data = call["other"]
+    source, axis = source.args[:2]
+    position = call.importer._retrieve_args(mask.args[1])
+    return _select(call, data, call.importer.env[source], int(axis) % data.ty.ndim, position)
+
+
+def _is(node: Any, name: str) -> bool:
+    return getattr(getattr(node, "target", None), "__name__", "") == name
 
 
 def slice_scatter(call: TorchCall) -> Any:
@@ -154,13 +182,7 @@ def _write(
     """Write at ``start + step * i`` of each of some axes, ``i`` the same in all."""
     call.expect_dtype("src", source, str(data.ty.dtype))
 
-    def counting(count: Any, start: Any, step: Any) -> te.Tensor:
-        return te.compute((count,), lambda i: i.astype("int64") * step + start, name="counting")
-
-    indices = [
-        call.compute(counting, count, start, step, name="counting")
-        for start, step in ranges.values()
-    ]
+    indices = [_counting(call, count, start, step) for start, step in ranges.values()]
     return call.emit(
         ops.index_put(
             data,
@@ -179,6 +201,19 @@ def _strided(at: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
     for i, step in zip(at, stride, strict=True):
         total = total + i.astype("int64") * step
     return total
+
+
+def _counting(call: TorchCall, count: Any, start: Any, step: Any) -> Any:
+    """``start``, ``start + step``, ...: known to the passes where it is known at all."""
+    if all(isinstance(number, int) for number in (count, start, step)):
+        if count <= _MOST_CONSTANT:
+            return relax.const(start + step * np.arange(count), "int64")
+        return call.emit(relax.op.arange(start, start + step * count, step, "int64"))
+
+    def counting(count: Any, start: Any, step: Any) -> te.Tensor:
+        return te.compute((count,), lambda i: i.astype("int64") * step + start, name="counting")
+
+    return call.compute(counting, count, start, step, name="counting")
 
 
 def _bound(bound: Any, default: Any, extent: Any) -> Any:

@@ -1,0 +1,28 @@
+"""Which expressions may write to a tensor that exists already."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+_IN_PLACE = ("relax.call_tir_inplace", "relax.call_inplace_packed")
+
+
+def may_write(value: Any) -> bool:
+    """Whether evaluating an expression may change a tensor that was there before."""
+    if isinstance(value, relax.If | relax.SeqExpr):
+        return True
+    if not isinstance(value, relax.Call):
+        return False
+    if not isinstance(value.op, tvm.ir.Op):
+        return True
+    if value.op.name in _IN_PLACE or _asks_for_in_place(value):
+        return True
+    return not bool(value.op.get_attr("FPurity"))
+
+
+def _asks_for_in_place(call: relax.Call) -> bool:
+    attrs = call.attrs
+    return isinstance(attrs, tvm.ir.DictAttrs) and "in_place" in attrs and bool(attrs["in_place"])

@@ -1,0 +1,349 @@
+"""One scatter as a link of a chain: what must agree for two to be merged, and their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvm_scatter.legalize import STOCK_OPERATORS
+from tvm_scatter.lower import operator_name
+from tvm_scatter.ops import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND, index_put
+from tvm_scatter.ops import scatter_elements as make_elements
+from tvm_scatter.ops import scatter_nd as make_nd
+from tvm_scatter.reductions import canonical_reduction
+
+from .broadcast_source import same_size, static_shape
+from .known_values import known_values, numbers
+
+Emit = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A scatter of a chain.
+
+    Attributes
+    ----------
+    call : relax.Call
+        The scatter.
+    reduction : str
+        Its reduction.
+    wrap_negative : bool or None
+        How it takes negative indices; ``None`` where it is known to have none.
+    count : int or expression
+        Its updates along the axis on which links are put end to end.
+    positions : numpy.ndarray or None
+        Where each update goes, as one number over the indexed axes, if that is known.
+    """
+
+    call: relax.Call
+    reduction: str
+    wrap_negative: bool | None
+    count: Any
+    positions: np.ndarray[Any, Any] | None = None
+
+    def continues(self, other: Link) -> bool:
+        """Whether this link and an earlier one differ in operands only."""
+        same_kind = type(self) is type(other) and self.reduction == other.reduction
+        return same_kind and self._continues(other)
+
+    def _continues(self, other: Any) -> bool:
+        raise NotImplementedError
+
+    @property
+    def update_shape(self) -> list[Any]:
+        """The shape of the updates once they are not broadcast any more."""
+        raise NotImplementedError
+
+    @property
+    def joint(self) -> int:
+        """The axis of the updates on which links are put end to end."""
+        raise NotImplementedError
+
+    @property
+    def index_joint(self) -> int:
+        """The axis of the index tensors on which links are put end to end."""
+        return 0
+
+    @property
+    def index_dtypes(self) -> set[str]:
+        """The types of the index tensors."""
+        return {str(self.call.args[1].ty.dtype)}
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        """The index tensors, with what it takes to get them into shape emitted."""
+        raise NotImplementedError
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        """The updates, with what it takes to get them into shape emitted."""
+        raise NotImplementedError
+
+    def merged(
+        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
+    ) -> relax.Call:
+        """The scatter of this kind with other operands."""
+        raise NotImplementedError
+
+    @property
+    def data(self) -> Any:
+        """What is scattered into."""
+        return self.call.args[0]
+
+
+@dataclass(frozen=True)
+class RowLink(Link):
+    """An ``index_put`` into adjacent axes: index vectors and one row of updates for each entry."""
+
+    axes: tuple[int, ...] = ()
+    common: tuple[Any, ...] = ()
+
+    def _continues(self, other: RowLink) -> bool:
+        return self.axes == other.axes
+
+    @property
+    def joint(self) -> int:
+        return self.axes[0]
+
+    @property
+    def update_shape(self) -> list[Any]:
+        return self._around([self.count])
+
+    @property
+    def index_dtypes(self) -> set[str]:
+        return {str(index.ty.dtype) for index in _indices(self.call)}
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        vectors = []
+        for index in _indices(self.call):
+            index = _broadcast(visit(index), self.common, emit)
+            vectors.append(_cast(_reshape(index, [self.count], emit), dtype, emit))
+        return vectors
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        updates = _broadcast(visit(self.call.args[2]), self._around(self.common), emit)
+        return _reshape(updates, self.update_shape, emit)
+
+    def merged(
+        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
+    ) -> relax.Call:
+        return index_put(data, indices, updates, self.axes, self.reduction, **attributes)
+
+    def _around(self, middle: Sequence[Any]) -> list[Any]:
+        shape = static_shape(self.data) or []
+        return [*shape[: self.axes[0]], *middle, *shape[self.axes[-1] + 1 :]]
+
+
+@dataclass(frozen=True)
+class TupleLink(Link):
+    """A ``scatter_nd``: tuples of indices and one row of updates for each."""
+
+    components: int = 0
+
+    def _continues(self, other: TupleLink) -> bool:
+        return self.components == other.components
+
+    @property
+    def joint(self) -> int:
+        return 0
+
+    @property
+    def update_shape(self) -> list[Any]:
+        return [self.count, *(static_shape(self.data) or [])[self.components :]]
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        index = _reshape(visit(self.call.args[1]), [self.count, self.components], emit)
+        return [_cast(index, dtype, emit)]
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        return _reshape(visit(self.call.args[2]), self.update_shape, emit)
+
+    def merged(
+        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
+    ) -> relax.Call:
+        return make_nd(data, indices[0], updates, self.reduction, **attributes)
+
+
+@dataclass(frozen=True)
+class ElementLink(Link):
+    """A ``scatter_elements``: one index for each update."""
+
+    axis: int = 0
+
+    def _continues(self, other: ElementLink) -> bool:
+        boxes = zip(self.update_shape, other.update_shape, strict=True)
+        return self.axis == other.axis and all(
+            at == self.axis or same_size(*sizes) for at, sizes in enumerate(boxes)
+        )
+
+    @property
+    def joint(self) -> int:
+        return self.axis
+
+    @property
+    def update_shape(self) -> list[Any]:
+        return static_shape(self.call.args[1]) or []
+
+    @property
+    def index_joint(self) -> int:
+        return self.axis
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        return [_cast(visit(self.call.args[1]), dtype, emit)]
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        return _broadcast(visit(self.call.args[2]), self.update_shape, emit)
+
+    def merged(
+        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
+    ) -> relax.Call:
+        return make_elements(data, indices[0], updates, self.axis, self.reduction, **attributes)
+
+
+def link_of(call: relax.Call, values: Mapping[Any, Any]) -> Link | None:
+    """A scatter as a link, or ``None`` if it can be none."""
+    if call.op.name in ("relax.index_put", INDEX_PUT):
+        return _row_link(call, values)
+    if call.op.name in ("relax.scatter_nd", SCATTER_ND):
+        return _tuple_link(call)
+    if call.op.name in ("relax.scatter_elements", SCATTER_ELEMENTS):
+        return _element_link(call)
+    return None
+
+
+def _row_link(call: relax.Call, values: Mapping[Any, Any]) -> RowLink | None:
+    data, updates = static_shape(call.args[0]), static_shape(call.args[2])
+    shapes = [static_shape(index) for index in _indices(call)]
+    known = _reduction(call)
+    if known is None or data is None or updates is None or None in shapes:
+        return None
+    axes = tuple(int(axis) for axis in _attribute(call, "axes", range(len(shapes))))
+    if axes != tuple(range(axes[0], axes[0] + len(axes))) or axes[-1] >= len(data):
+        return None
+    common = _common_shape(shapes)
+    if common is None or len(updates) > len(data) - len(axes) + len(common):
+        return None
+    wrap = bool(_attribute(call, "wrap_negative", True))
+    positions = _positions([known_values(index, values) for index in _indices(call)], data, axes)
+    return RowLink(
+        call,
+        known,
+        wrap if positions is None else None,
+        _product(common),
+        positions,
+        axes=axes,
+        common=tuple(common),
+    )
+
+
+def _tuple_link(call: relax.Call) -> TupleLink | None:
+    data, index, updates = map(static_shape, call.args[:3])
+    known = _reduction(call)
+    if known is None or data is None or not index or updates is None:
+        return None
+    components = numbers(index[-1:])
+    if components is None or not 1 <= components[0] <= len(data):
+        return None
+    if len(updates) != len(index) - 1 + len(data) - components[0]:
+        return None
+    wrap = bool(_attribute(call, "wrap_negative", True))
+    return TupleLink(call, known, wrap, _product(index[:-1]), components=components[0])
+
+
+def _element_link(call: relax.Call) -> ElementLink | None:
+    data, index, updates = map(static_shape, call.args[:3])
+    known = _reduction(call)
+    if known is None or not data or index is None or updates is None or len(index) != len(data):
+        return None
+    # Larger updates are cropped where the scatter is lowered; a chain of those is left alone.
+    if updates and not all(map(same_size, index, updates)):
+        return None
+    axis = int(_attribute(call, "axis", 0))
+    if not -len(data) <= axis < len(data):
+        return None
+    axis %= len(data)
+    stock = call.op.name in STOCK_OPERATORS
+    wrap = bool(_attribute(call, "wrap_negative", stock))
+    return ElementLink(call, known, wrap, index[axis], axis=axis)
+
+
+def _reduction(call: relax.Call) -> str | None:
+    """The reduction, if two scatters by it equal one: not a mean, not without the data."""
+    if call.op.name == "relax.index_put":
+        return "add" if call.attrs.accumulate else "update"
+    name = canonical_reduction(str(_attribute(call, "reduction", "update")), operator_name(call))
+    if name == "update":
+        return name
+    if name == "mean" or not bool(_attribute(call, "include_self", True)):
+        return None
+    return name
+
+
+def _positions(
+    indices: Sequence[np.ndarray[Any, Any] | None], data: Sequence[Any], axes: tuple[int, ...]
+) -> np.ndarray[Any, Any] | None:
+    extents = numbers([data[axis] for axis in axes])
+    if extents is None or any(index is None for index in indices):
+        return None
+    grids = np.broadcast_arrays(*(np.asarray(index, dtype=np.int64) for index in indices))
+    for index, extent in zip(grids, extents, strict=True):
+        # Negative or bad ones mean different things to different operators.
+        if index.size and not 0 <= index.min() <= index.max() < extent:
+            return None
+    return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)
+
+
+def _indices(call: relax.Call) -> list[Any]:
+    return list(call.args[1].fields) if isinstance(call.args[1], relax.Tuple) else [call.args[1]]
+
+
+def _attribute(call: relax.Call, name: str, default: Any) -> Any:
+    if isinstance(call.attrs, tvm.ir.DictAttrs):
+        return call.attrs.get(name, default)
+    return getattr(call.attrs, name, default)
+
+
+def _common_shape(shapes: Sequence[Any]) -> list[Any] | None:
+    rank = max(map(len, shapes))
+    common: list[Any] = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if same_size(common[axis], 1):
+                common[axis] = size
+            elif not same_size(size, 1) and not same_size(size, common[axis]):
+                return None
+    return common
+
+
+def _product(sizes: Sequence[Any]) -> Any:
+    product: Any = 1
+    for size in sizes:
+        product = product * size
+    static = numbers([product])
+    return product if static is None else static[0]
+
+
+def _broadcast(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
+    current = static_shape(tensor) or []
+    if len(current) == len(shape) and all(map(same_size, current, shape)):
+        return tensor
+    return emit(relax.op.broadcast_to(tensor, list(shape)))
+
+
+def _reshape(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
+    current = static_shape(tensor) or []
+    if len(current) == len(shape) and all(map(same_size, current, shape)):
+        return tensor
+    return emit(relax.op.reshape(tensor, list(shape)))
+
+
+def _cast(tensor: Any, dtype: str, emit: Emit) -> Any:
+    if str(tensor.ty.dtype) == dtype:
+        return tensor
+    if isinstance(tensor, tvm.ir.GenericConst):
+        return relax.const(tensor.value.numpy().astype(dtype), dtype)
+    return emit(relax.op.astype(tensor, dtype))
