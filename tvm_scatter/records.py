@@ -156,7 +156,7 @@ def decode(trace: Any) -> Decision | None:
             sampled[step.outputs[0]] = int(step.attrs[0][int(trace.decisions[step])])
         elif kind == "Annotate":
             value = step.inputs[1]
-            marks[str(step.attrs[0])] = sampled[value] if value in sampled else value
+            marks[str(step.attrs[0])] = sampled.get(value, value)
     if IMPLEMENTATION not in marks:
         return None
     return Decision(

@@ -49,14 +49,17 @@ def scatter_reference(
 
     out = np.array(data).reshape(-1)
     if problem.reduction == "update":
-        # NumPy promises no order for repeated positions, so only the last of each is assigned.
-        places, from_end = np.unique(at[::-1], return_index=True)
-        out[places] = values[::-1][from_end]
+        # NumPy promises no order for repeated positions, so the last of each is found first.
+        last = np.full(out.size, -1, np.int64)
+        np.maximum.at(last, at, np.arange(at.size))
+        touched = last >= 0
+        out[touched] = values[last[touched]]
         return out.reshape(data.shape)
 
     wide = np.float32 if dtype in _HALF else out.dtype
     total = out.astype(wide)
-    touched = np.unique(at)
+    touched = np.zeros(out.size, bool)
+    touched[at] = True
     if not problem.include_self:
         total[touched] = np.asarray(identity(problem.reduction, dtype), wide)
     with np.errstate(all="ignore"):

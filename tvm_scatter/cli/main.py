@@ -11,7 +11,7 @@ from tvm_scatter import __version__
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import BOUNDS
 
-from . import bench, cache, compile, demo, doctor, explain
+from . import bench, cache, compile, demo, doctor, explain, report, tune
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -77,6 +77,15 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("action", nargs="?", choices=("info", "clear"), default="info")
     command.set_defaults(run=cache.run)
 
+    command = commands.add_parser("tune", help="measure the scatters of a model, keep the records")
+    _add_target(command)
+    tune.add_arguments(command)
+    command.set_defaults(run=tune.run)
+
+    command = commands.add_parser("report", help="read, compare and draw records")
+    report.add_arguments(command)
+    command.set_defaults(run=report.run)
+
     command = commands.add_parser("doctor", help="say what is installed and what is missing")
     command.set_defaults(run=doctor.run)
     return parser
@@ -97,3 +106,4 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--implementation", metavar="NAME", help="use it for every scatter")
     command.add_argument("--deterministic", action="store_true", help="equal bits on every run")
     command.add_argument("--bounds", choices=BOUNDS, help="what becomes of a bad index")
+    command.add_argument("--log", metavar="DIR", help="records of tvm-scatter tune to choose by")

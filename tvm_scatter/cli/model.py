@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import zipfile
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +75,14 @@ def import_torch() -> Any:
     return torch
 
 
-def chosen_options(
-    arguments: argparse.Namespace, target: Target
-) -> AbstractContextManager[Options]:
-    """The options that a command line asks for.
+@contextmanager
+def chosen_options(arguments: argparse.Namespace, target: Target) -> Iterator[Options]:
+    """The options and the tuning records that a command line asks for, in force for a block.
 
     Raises
     ------
     ScatterError
-        If the target has no implementation of that name.
+        If the target has no implementation of that name, or the records are for another target.
     """
     strategy = strategy_for(target.kind.name)
     name = arguments.implementation
@@ -91,9 +91,21 @@ def chosen_options(
         raise ScatterError(
             f"unknown implementation {name!r} for target {target.kind.name}; there is: {known}."
         )
-    return options(
-        implementation=name, deterministic=arguments.deterministic, bounds=arguments.bounds
-    )
+    with _records(arguments.log, target):
+        with options(
+            implementation=name, deterministic=arguments.deterministic, bounds=arguments.bounds
+        ) as chosen:
+            yield chosen
+
+
+def _records(folder: str | None, target: Target) -> AbstractContextManager[Any]:
+    if folder is None:
+        return nullcontext()
+    from tvm_scatter.tuning.database import read_database
+
+    database = read_database(Path(folder))
+    database.need_target(target)
+    return database.stored
 
 
 def sentence(error: BaseException) -> str:

@@ -1,0 +1,55 @@
+"""A cost model: the time of a candidate, learned from every measurement at hand.
+
+Gradient-boosted trees on features of problem and configuration, as in T. Chen et al., "Learning to
+Optimize Tensor Programs", 2018. What is learned on one problem carries over to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import xgboost
+
+#: Fewer measurements say less than the order of the strategy's table does.
+_FEWEST = 16
+_ROUNDS = 120
+_PARAMETERS = {
+    "objective": "reg:squarederror",
+    "max_depth": 6,
+    "eta": 0.15,
+    "subsample": 0.9,
+    "min_child_weight": 1,
+    "tree_method": "hist",
+    "seed": 0,
+    "nthread": 2,
+}
+
+
+class CostModel:
+    """Learns the logarithm of times. Training is left to the first prediction that needs it."""
+
+    def __init__(self) -> None:
+        self._rows: list[np.ndarray[Any, Any]] = []
+        self._times: list[float] = []
+        self._booster: Any = None
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, row: np.ndarray[Any, Any], microseconds: float) -> None:
+        """Learn from a measurement."""
+        self._rows.append(row)
+        self._times.append(float(np.log(microseconds)))
+        self._booster = None
+
+    def predict(self, rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+        """Logarithms of microseconds, or ``None`` as long as too little is known."""
+        if len(self._rows) < _FEWEST:
+            return None
+        if self._booster is None:
+            known = xgboost.DMatrix(np.stack(self._rows), np.array(self._times))
+            self._booster = xgboost.train(_PARAMETERS, known, _ROUNDS)
+        predicted: np.ndarray[Any, Any] = self._booster.predict(xgboost.DMatrix(np.stack(rows)))
+        return predicted

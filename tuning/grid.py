@@ -1,0 +1,146 @@
+"""Grids of problems: those of the shipped log, and others to judge by what was learned from it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.extent import Extent
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.tuning.tasks import Task
+
+_K = 1 << 10
+_M = 1 << 20
+#: Elements of data and of updates that a problem may have.
+_MOST = 1 << 26
+_HELD_OUT = 60
+
+
+def grid(name: str) -> list[Task]:
+    """The problems of a grid, the small ones first.
+
+    Raises
+    ------
+    ScatterError
+        If there is no grid of that name.
+    """
+    grids: dict[str, Callable[[], Iterator[ScatterProblem]]] = {
+        "shipped": _shipped,
+        "held-out": _held_out,
+    }
+    if name not in grids:
+        raise ScatterError(f"unknown grid {name!r}; there is: {', '.join(grids)}.")
+    problems = dict.fromkeys(grids[name]())
+    return [Task(problem) for problem in sorted(problems, key=_elements)]
+
+
+def _elements(posed: ScatterProblem) -> int:
+    return posed.data_size.constant + posed.update_size.constant
+
+
+def problem(
+    extent: int | tuple[int, ...],
+    slice: int,
+    count: int,
+    reduction: str = "add",
+    dtype: str = "float32",
+    batch: int = 1,
+    **flags: Any,
+) -> ScatterProblem:
+    """A problem as an imported model would pose it."""
+    extents = extent if isinstance(extent, tuple) else (extent,)
+    return ScatterProblem(
+        batch=Extent(batch),
+        extents=tuple(map(Extent, extents)),
+        slice=Extent(slice),
+        count=Extent(count),
+        data_dtype=dtype,
+        index_dtype="int64",
+        reduction=reduction,
+        **{"index_batch": batch > 1, "wrap_negative": False, **flags},
+    )
+
+
+def _fits(posed: ScatterProblem) -> bool:
+    return posed.data_size.constant <= _MOST and posed.update_size.constant <= _MOST
+
+
+def _shipped() -> Iterator[ScatterProblem]:
+    yield from filter(_fits, _sums())
+    yield from filter(_fits, _kinds())
+    yield from filter(_fits, _batches())
+    yield from filter(_fits, _promises())
+
+
+def _sums() -> Iterator[ScatterProblem]:
+    for extent in (16, _K, 64 * _K, 4 * _M):
+        for width in (1, 16, 128, _K, 4 * _K):
+            for count in (1, 256, 4 * _K, 64 * _K, _M, 16 * _M):
+                yield problem(extent, width, count)
+
+
+def _kinds() -> Iterator[ScatterProblem]:
+    kinds = (
+        ("update", "float32"),
+        ("max", "float32"),
+        ("min", "bfloat16"),
+        ("mul", "float32"),
+        ("mean", "float32"),
+        ("add", "bfloat16"),
+        ("add", "float16"),
+        ("add", "int64"),
+        ("update", "bfloat16"),
+        ("max", "int64"),
+    )
+    for reduction, dtype in kinds:
+        for extent in (256, 64 * _K):
+            for width in (1, 128):
+                for count in (256, 64 * _K, _M):
+                    yield problem(extent, width, count, reduction, dtype)
+
+
+def _batches() -> Iterator[ScatterProblem]:
+    for reduction in ("add", "max", "update"):
+        for batch, extent, count in ((64, _K, _K), (_K, 4 * _K, 4 * _K), (_K, 32 * _K, 64)):
+            yield problem(extent, 1, count, reduction, batch=batch)
+        yield problem(_K, 64, _K, reduction, batch=32)
+        yield problem(_K, 64, _K, reduction, batch=32, index_slice=True)
+        yield problem(256, 16, 4 * _K, reduction, batch=64, index_batch=False)
+        yield problem((64, 64), 16, 64 * _K, reduction)
+        yield problem((16, 64, 64), 1, 64 * _K, reduction, interleaved=True)
+
+
+def _promises() -> Iterator[ScatterProblem]:
+    for reduction in ("update", "add"):
+        for extent, width, count in (
+            (_K, 1, 256), (_M, 1, _M), (64 * _K, 128, 16 * _K), (_K, 4 * _K, 256),
+            (64 * _K, 16, 256),
+        ):  # fmt: skip
+            yield problem(extent, width, count, reduction, unique=True)
+    for reduction, extent, width, count in (
+        ("add", 256, 1, _M), ("add", 64 * _K, 128, _M), ("add", 64 * _K, 1, _M),
+        ("add", 16, 128, 64 * _K), ("add", _K, 16, 256), ("update", _K, 1, 64 * _K),
+        ("update", 64 * _K, 128, _M), ("update", 64 * _K, 1, 256), ("update", 16, _K, 4 * _K),
+    ):  # fmt: skip
+        yield problem(extent, width, count, reduction, deterministic=True)
+
+
+def _held_out() -> Iterator[ScatterProblem]:
+    """Problems of no special sizes, none of the shipped grid among them."""
+    generator = random.Random(2026)
+    shipped, found = set(_shipped()), 0
+
+    def size(low: int, high: int) -> int:
+        return round(low * (high / low) ** generator.random())
+
+    while found < _HELD_OUT:
+        dtype = generator.choice(["float32", "float32", "float32", "bfloat16", "float16", "int64"])
+        reduction = generator.choice(["add", "add", "add", "update", "max", "mean", "min", "mul"])
+        batch = generator.choice([1, 1, 1, size(2, 512)])
+        width = generator.choice([1, 1, size(2, 64), 8 * size(1, 256)])
+        posed = problem(size(8, 2 * _M), width, size(1, 4 * _M), reduction, dtype, batch)
+        if _fits(posed) and posed not in shipped:
+            found += 1
+            yield posed

@@ -1,0 +1,65 @@
+"""What measurements were made on."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import tvm
+
+import tvm_scatter
+
+
+def describe(kind: str) -> dict[str, Any]:
+    """This machine's device for a kind of target, its driver, its clocks, and the versions."""
+    facts: dict[str, Any] = {
+        "device": processor(),
+        "tvm_scatter": tvm_scatter.__version__,
+        "tvm": tvm.__version__,
+        "python": platform.python_version(),
+    }
+    if kind == "cuda" and tvm.cuda(0).exist:
+        facts["device"] = str(tvm.cuda(0).device_name)
+        facts["driver"] = driver_version()
+        facts["clocks"] = clocks()
+    return facts
+
+
+def processor() -> str:
+    """The name of the CPU."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def driver_version() -> str:
+    """The version of NVIDIA's driver, or ``unknown``."""
+    path = Path("/proc/driver/nvidia/version")
+    if not path.exists():
+        return "unknown"
+    words = path.read_text(encoding="utf-8").splitlines()[0].split()
+    return next((word for word in words if word[0].isdigit() and "." in word), "unknown")
+
+
+def clocks() -> str:
+    """The GPU's clocks at this moment, as ``nvidia-smi`` reads them, or ``unknown``."""
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return "unknown"
+    query = "--query-gpu=clocks.sm,clocks.mem,clocks.max.sm,clocks.max.mem"
+    try:
+        said = subprocess.run(
+            [tool, query, "--format=csv,noheader", "-i", "0"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    sm, memory, most_sm, most_memory = (part.strip() for part in said.stdout.split(","))
+    return f"SM {sm} of {most_sm}, memory {memory} of {most_memory}"

@@ -1,0 +1,57 @@
+"""Which candidates to measure next: all of them where they are few, else the promising ones."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Sequence
+
+from tvm.target import Target
+
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.tuning.candidates import Candidate
+from tvm_scatter.tuning.cost_model import CostModel
+from tvm_scatter.tuning.features import features
+
+#: Of a round, the share that is drawn at random, so that the model learns of what it dislikes.
+_EXPLORED = 0.25
+#: A candidate predicted to take so many times the best is not worth its compilation.
+_HOPELESS = 8.0
+
+
+def next_round(
+    problem: ScatterProblem,
+    target: Target,
+    space: Sequence[Candidate],
+    done: Collection[Candidate],
+    model: CostModel,
+    distribution: str,
+    size: int,
+    seed: int = 0,
+) -> list[Candidate]:
+    """The next candidates to measure, at most ``size``; none if all are done.
+
+    The first of every implementation, its defaults, come before everything else.
+    """
+    left = [candidate for candidate in space if candidate not in done]
+    if len(left) <= size:
+        return left
+    seen = {candidate.implementation for candidate in done}
+    first = []
+    for candidate in left:
+        if candidate.implementation not in seen:
+            seen.add(candidate.implementation)
+            first.append(candidate)
+    if first:
+        return first[:size]
+    generator = random.Random(f"{problem} {len(done)} {seed}")
+    rows = [features(problem, candidate, distribution, target) for candidate in left]
+    predicted = model.predict(rows)
+    if predicted is None:
+        return generator.sample(left, size)
+    order = sorted(range(len(left)), key=lambda i: float(predicted[i]))
+    chosen = order[: max(1, round(size * (1 - _EXPLORED)))]
+    limit = float(predicted[order[0]]) + math.log(_HOPELESS)
+    rest = [i for i in order[len(chosen) :] if float(predicted[i]) <= limit]
+    chosen += generator.sample(rest, min(size - len(chosen), len(rest)))
+    return [left[i] for i in chosen]

@@ -1,0 +1,190 @@
+"""Checking and timing one candidate: what runs in a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tvm
+
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes
+from tvm_scatter.tuning import clock
+from tvm_scatter.tuning.answer import TASKS
+from tvm_scatter.tuning.candidates import Built
+from tvm_scatter.tuning.inputs import Inputs, index_sizes, update_size
+
+
+@dataclass(frozen=True)
+class Tracker:
+    """Where TVM's RPC tracker is, and the key of the servers to use.
+
+    Attributes
+    ----------
+    session_seconds : int
+        After so long a server gives a session up, as it must for a candidate that hangs.
+    """
+
+    host: str
+    port: int
+    key: str
+    session_seconds: int = 600
+
+
+@dataclass(frozen=True)
+class Job:
+    """One candidate to be measured.
+
+    Attributes
+    ----------
+    library : str
+        Path of a library of :func:`~tvm_scatter.tuning.build.compile_library`.
+    inputs : str
+        Path of a file of :meth:`~tvm_scatter.tuning.inputs.Inputs.save`.
+    kind : str
+        The kind of target: ``llvm`` or ``cuda``.
+    cold : bool
+        Whether caches shall hold nothing of the operands.
+    tracker : Tracker or None
+        ``None`` for this machine's own device.
+    """
+
+    problem: ScatterProblem
+    built: Built
+    library: str
+    inputs: str
+    kind: str
+    cold: bool
+    tracker: Tracker | None = None
+
+
+class WrongAnswer(Exception):
+    """A candidate's result differs from the reference."""
+
+
+def measure(job: Job) -> list[float]:
+    """Check a candidate's answer and time it.
+
+    Returns
+    -------
+    seconds : list of float
+        Of single calls.
+
+    Raises
+    ------
+    WrongAnswer
+        If the result is not the reference's, before or after the timed calls.
+    """
+    opened = _open(job)
+    data, indices, updates, out = opened.operands
+    function = opened.library[job.built.function]
+    arguments = [*indices, updates]
+    arguments = [out, *arguments] if job.problem.in_place else [data, *arguments, out]
+    if job.built.workspace_bytes is not None:
+        arguments.append(opened.empty(job.built.workspace_bytes, "uint8"))
+    call = partial(function, *arguments)
+
+    opened.poison()
+    opened.restore()
+    call()
+    opened.check(out)
+    if job.tracker is not None:
+        return clock.time_behind_rpc(
+            opened.library, job.built.function, arguments, opened.device, opened.restore, job.cold
+        )
+    if job.kind == "cuda":
+        seconds = clock.time_on_gpu(call, opened.restore, job.cold, opened.device)
+    else:
+        seconds = clock.time_on_host(call, opened.restore, job.cold)
+    opened.check(out)
+    return seconds
+
+
+class _Opened:
+    """A library with the operands of its problem on a device."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.library, self.device = _load(job)
+        problem, sizes = job.problem, Sizes.of(job.problem)
+        inputs = Inputs.load(Path(job.inputs), problem.data_dtype)
+        dtype, size = problem.data_dtype, int(sizes.data_size)
+        self._expected = self.upload(inputs.expected)
+        self._poison = self.upload(inputs.poison)
+        self._allowed = self.upload(inputs.allowed)
+        self._counts = self.empty(TASKS, "int32")
+        data = self.empty(size, dtype)
+        self.library["widen_data"](self.upload(inputs.data), data)
+        updates = self.empty(update_size(problem), dtype)
+        self.library["widen_updates"](self.upload(inputs.updates), updates)
+        indices = [self.upload(index) for index in inputs.indices]
+        assert [index.shape[0] for index in indices] == index_sizes(problem)
+        self.operands = (data, indices, updates, self.empty(size, dtype))
+        self.device.sync()
+
+    def upload(self, array: np.ndarray[Any, Any]) -> Any:
+        return tvm.runtime.tensor(array, device=self.device)
+
+    def empty(self, size: int, dtype: str) -> Any:
+        return tvm.runtime.empty((size,), dtype, self.device)
+
+    def poison(self) -> None:
+        """Leave nothing of an earlier candidate's answer."""
+        self.library["widen_data"](self._poison, self.operands[3])
+
+    def restore(self) -> None:
+        """Give a candidate that works in place the data it starts from."""
+        if self.job.problem.in_place:
+            self.operands[0].copyto(self.operands[3])
+
+    def check(self, out: Any) -> None:
+        """Compare a result with the reference."""
+        self.library["differences"](out, self._expected, self._allowed, self._counts)
+        wrong = int(self._counts.numpy().sum())
+        if wrong:
+            size = self.operands[3].shape[0]
+            raise WrongAnswer(f"its answer is wrong in {wrong} of {size} elements")
+
+
+_opened: _Opened | None = None
+_session: tuple[str, Any] | None = None
+
+
+def _open(job: Job) -> _Opened:
+    """The operands of the last call, if they are this job's."""
+    global _opened
+    wanted = (job.library, job.inputs, job.tracker)
+    if _opened is None or wanted != (_opened.job.library, _opened.job.inputs, _opened.job.tracker):
+        _opened = None  # first, so that two problems need not fit on the device
+        _opened = _Opened(job)
+    return _opened
+
+
+def _load(job: Job) -> tuple[Any, Any]:
+    """The library and its device, here or behind an RPC connection."""
+    device_of: Callable[[str, int], Any]
+    if job.tracker is None:
+        library, device_of = tvm.runtime.load_module(job.library), tvm.device
+    else:
+        session = _remote(job)
+        session.upload(job.library)
+        library, device_of = session.load_module(Path(job.library).name), session.device
+    return library, device_of("cpu" if job.kind == "llvm" else job.kind, 0)
+
+
+def _remote(job: Job) -> Any:
+    """A session on a server: one for each library, so that none outlives its time limit."""
+    global _session
+    from tvm import rpc
+
+    assert job.tracker is not None
+    if _session is None or _session[0] != job.library:
+        _session = None
+        tracker = rpc.connect_tracker(job.tracker.host, job.tracker.port)
+        session = tracker.request(job.tracker.key, session_timeout=job.tracker.session_seconds)
+        _session = (job.library, session)
+    return _session[1]

@@ -1,0 +1,351 @@
+"""Tuning: from tasks to records, in rounds of build and measurement."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from tvm.target import Target
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.records import Decision
+from tvm_scatter.tuning import machine
+from tvm_scatter.tuning.build import Failure, build
+from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy
+from tvm_scatter.tuning.cost_model import CostModel
+from tvm_scatter.tuning.database import Database, open_database
+from tvm_scatter.tuning.features import features
+from tvm_scatter.tuning.inputs import Circumstance, make_inputs
+from tvm_scatter.tuning.measure import Bench, Measured, count_servers
+from tvm_scatter.tuning.results import Result, default_candidates
+from tvm_scatter.tuning.search import next_round
+from tvm_scatter.tuning.session import Tracker
+from tvm_scatter.tuning.tasks import Task
+from tvm_scatter.tuning.workers import WorkerError, Workers
+
+#: Indices that repeat a little and indices that repeat a lot: a choice should stand both.
+DISTRIBUTIONS = ("uniform", "zipf(1.2)")
+_ROUND = 32
+_MOST_BUILDERS = 16
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to tune.
+
+    Parameters
+    ----------
+    trials : int
+        Candidates to measure for each task, those of an earlier run included.
+    seconds : float, optional
+        After so long no new round begins.
+    distributions : tuple of str
+        Where indices come from: keys of :data:`~tvm_scatter.tuning.distributions.DISTRIBUTIONS` or
+        ``.npy`` files. A candidate is measured on all of them. Problems whose destinations are
+        unique get permutations instead.
+    seed : int
+        Of indices, values and search.
+    cold : bool, optional
+        Whether caches shall hold nothing of the operands; by default yes on a GPU and no on a CPU.
+    timeout : float
+        Seconds that one candidate may take, the upload of its operands included.
+    tracker : Tracker, optional
+        Measure on the servers of an RPC tracker instead of this machine's device.
+    imports : tuple of str
+        Modules that add implementations; the worker processes import them too.
+    builders : int, optional
+        Processes that compile; by default one for each core on a GPU's machine, one on a CPU.
+    """
+
+    trials: int = 64
+    seconds: float | None = None
+    distributions: tuple[str, ...] = DISTRIBUTIONS
+    seed: int = 0
+    cold: bool | None = None
+    timeout: float = 30.0
+    tracker: Tracker | None = None
+    imports: tuple[str, ...] = ()
+    builders: int | None = None
+
+
+Listener = Callable[[Result], None]
+
+
+def tune(
+    tasks: Sequence[Task],
+    target: Target,
+    folder: Path,
+    settings: Settings = Settings(),
+    resume: bool = False,
+    listener: Listener = lambda _: None,
+) -> list[Result]:
+    """Measure candidates of every task and write the records to a directory.
+
+    Parameters
+    ----------
+    folder : Path
+        A directory for the database; see :mod:`tvm_scatter.tuning.database`.
+    resume : bool
+        Whether to go on where an earlier run in the directory stopped.
+    listener : callable
+        Called after every round with the result so far of its task.
+
+    Returns
+    -------
+    results : list of Result
+        One for each task.
+
+    Raises
+    ------
+    ScatterError
+        If there is nothing to do, the directory cannot be used, or the tracker is gone.
+    """
+    if not tasks:
+        raise ScatterError("tuning: there is no scatter to tune.")
+    if settings.trials < 1:
+        raise ScatterError(f"tuning: {settings.trials} trials measure nothing; ask for at least 1.")
+    need_strategy(target)
+    servers = 1 if settings.tracker is None else count_servers(settings.tracker)
+    with ExitStack() as stack:
+        database = stack.enter_context(open_database(folder, target))
+        if len(database) and not resume:
+            raise ScatterError(
+                f"tuning: {str(folder)!r} holds {len(database)} records; resume that run or name "
+                "another directory."
+            )
+        on_gpu = target.kind.name == "cuda"
+        builders = settings.builders or (min(os.cpu_count() or 1, _MOST_BUILDERS) if on_gpu else 1)
+        run = _Run(
+            target=target,
+            settings=settings,
+            database=database,
+            bench=Bench(
+                workers=stack.enter_context(Workers(servers, settings.imports)),
+                kind=target.kind.name,
+                cold=on_gpu if settings.cold is None else settings.cold,
+                timeout=settings.timeout,
+                tracker=settings.tracker,
+            ),
+            builders=stack.enter_context(Workers(builders, settings.imports)),
+            listener=listener,
+        )
+        run.learn()
+        database.add_run(run.description())
+        # A CPU that compiles is no CPU to measure on; with a GPU or servers the two overlap.
+        overlap = 1 if not on_gpu and settings.tracker is None else max(builders, servers)
+        return run.all(tasks, overlap)
+
+
+@dataclass
+class _Run:
+    target: Target
+    settings: Settings
+    database: Database
+    bench: Bench
+    builders: Workers
+    listener: Listener
+    model: CostModel = field(default_factory=CostModel)
+    known: dict[ScatterProblem, list[tuple[Decision, float]]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    began: float = field(default_factory=time.monotonic)
+
+    def description(self) -> dict[str, object]:
+        """What the metadata keeps of this run."""
+        here = machine.describe(self.target.kind.name)
+        return {
+            "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
+            "machine": here if self.settings.tracker is None else {"behind": "an RPC tracker"},
+            "trials": self.settings.trials,
+            "distributions": [_short(name) for name in self.settings.distributions],
+            "seed": self.settings.seed,
+            "cache": self.cache,
+        }
+
+    @property
+    def cache(self) -> str:
+        return "cold" if self.bench.cold else "warm"
+
+    def learn(self) -> None:
+        """Take in what the directory holds already."""
+        for problem, decision, seconds in self.database.records():
+            self._note(problem, decision, seconds)
+
+    def _note(self, problem: ScatterProblem, decision: Decision, seconds: Sequence[float]) -> None:
+        microseconds = 1e6 * sorted(seconds)[len(seconds) // 2]
+        self.known.setdefault(problem, []).append((decision, microseconds))
+        if problem.is_static:
+            candidate = Candidate.of(decision.implementation, decision.config)
+            distribution = decision.circumstances.get("distribution", "uniform")
+            if not distribution.endswith(".npy"):
+                row = features(problem, candidate, distribution, self.target)
+                self.model.add(row, microseconds)
+
+    def all(self, tasks: Sequence[Task], overlap: int) -> list[Result]:
+        with ThreadPoolExecutor(overlap) as threads, self._build_threads() as builds:
+            futures = [threads.submit(self.one, task, builds) for task in tasks]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self.stopped.set()
+                for future in futures:
+                    future.cancel()
+                raise
+
+    def _build_threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(len(self.builders))
+
+    def out_of_time(self) -> bool:
+        limit = self.settings.seconds
+        return limit is not None and time.monotonic() - self.began > limit
+
+    def one(self, task: Task, executor: ThreadPoolExecutor) -> Result:
+        """Tune a task: rounds until its trials, its space or the time are used up."""
+        problem, target = task.problem, self.target
+        space = list(candidates(problem, target))
+        defaults = default_candidates(task, target)
+        space.sort(key=lambda candidate: candidate not in defaults)
+        result = Result(task, len(space))
+        with tempfile.TemporaryDirectory(prefix="tvm-scatter-") as folder:
+            inputs: dict[tuple[str, str], str] = {}
+            while not (self.stopped.is_set() or self.out_of_time()):
+                done = self._done(problem) | {failure.candidate for failure in result.failed}
+                left = self.settings.trials - len(done)
+                with self.lock:
+                    batch = next_round(
+                        list(task.representatives().values())[-1],
+                        target,
+                        space,
+                        done,
+                        self.model,
+                        self.settings.distributions[0],
+                        min(left, _ROUND),
+                        self.settings.seed,
+                    )
+                if left <= 0 or not batch:
+                    break
+                self._round(task, batch, executor, Path(folder), inputs, result)
+                self._summarise(result, defaults)
+                self.listener(result)
+        self._summarise(result, defaults)
+        self.listener(result)
+        return result
+
+    def _done(self, problem: ScatterProblem) -> set[Candidate]:
+        with self.lock:
+            records = list(self.known.get(problem, ()))
+        return {Candidate.of(decision.implementation, decision.config) for decision, _ in records}
+
+    def _round(
+        self,
+        task: Task,
+        batch: Sequence[Candidate],
+        executor: ThreadPoolExecutor,
+        folder: Path,
+        inputs: dict[tuple[str, str], str],
+        result: Result,
+    ) -> None:
+        """Build and measure candidates on every representative and every distribution."""
+        bad: set[Candidate] = set()
+        for number, (sizes, problem) in enumerate(task.representatives().items()):
+            good = [c for c in batch if c not in bad and self._takes(c, problem)]
+            here = Path(tempfile.mkdtemp(dir=folder))
+            circumstances = self._circumstances(problem)
+            for built in build(self.builders, executor, problem, self.target, good, here):
+                if isinstance(built, Failure):
+                    self._fail(task, built, bad, result)
+                    continue
+                for i, circumstance in enumerate(circumstances):
+                    key = (sizes, circumstance.distribution)
+                    if key not in inputs:
+                        path = folder / f"inputs_{number}_{i}.npz"
+                        inputs[key] = self._write_inputs(problem, circumstance, path)
+                    measured = self.bench.measure(problem, built, inputs[key])
+                    for outcome in measured:
+                        if self.stopped.is_set():
+                            return
+                        if isinstance(outcome, Failure):
+                            self._fail(task, outcome, bad, result)
+                        else:
+                            self._keep(task, problem, sizes, circumstance, outcome)
+                built_path = Path(built.path)
+                built_path.unlink(missing_ok=True)
+
+    def _takes(self, candidate: Candidate, problem: ScatterProblem) -> bool:
+        strategy = need_strategy(self.target)
+        implementation = strategy.implementations[candidate.implementation]
+        if strategy.refusal(implementation, problem, self.target) is not None:
+            return False
+        knobs = implementation.knobs(problem, self.target)
+        return all(value in knobs.get(name, ()) for name, value in candidate.config)
+
+    def _circumstances(self, problem: ScatterProblem) -> list[Circumstance]:
+        names: Iterable[str] = self.settings.distributions
+        if problem.unique:
+            recorded = [name for name in names if name.endswith(".npy")]
+            names = recorded or ["permutation"]
+        return [Circumstance(name, self.settings.seed) for name in dict.fromkeys(names)]
+
+    def _write_inputs(self, problem: ScatterProblem, circumstance: Circumstance, path: Path) -> str:
+        with self.builders.lent() as worker:
+            try:
+                worker.call(write_inputs, problem, circumstance, str(path), timeout=300)
+            except WorkerError as error:
+                raise ScatterError(f"tuning: no operands for [{problem}]: {error}") from error
+        return str(path)
+
+    def _keep(
+        self,
+        task: Task,
+        problem: ScatterProblem,
+        sizes: str,
+        circumstance: Circumstance,
+        measured: Measured,
+    ) -> None:
+        told = {
+            "distribution": _short(circumstance.distribution),
+            "seed": str(circumstance.seed),
+            "cache": self.cache,
+        }
+        if sizes:
+            told["sizes"] = sizes
+        candidate, seconds = measured.candidate, list(measured.seconds)
+        decision = Decision(candidate.implementation, dict(candidate.config), told)
+        with self.lock:
+            self.database.add(task.problem, self.target, candidate, told, seconds)
+            self._note(task.problem, decision, seconds)
+            if not task.problem.is_static and circumstance.distribution.find(".npy") < 0:
+                row = features(problem, candidate, circumstance.distribution, self.target)
+                self.model.add(row, 1e6 * sorted(seconds)[len(seconds) // 2])
+
+    def _fail(self, task: Task, failure: Failure, bad: set[Candidate], result: Result) -> None:
+        if failure.candidate in bad or self.stopped.is_set():
+            return
+        bad.add(failure.candidate)
+        result.failed.append(failure)
+        with self.lock:
+            self.database.add_failure(task.problem, failure.candidate, failure.reason)
+
+    def _summarise(self, result: Result, defaults: set[Candidate]) -> None:
+        with self.lock:
+            known = list(self.known.get(result.task.problem, ()))
+        result.take(known, defaults)
+
+
+def write_inputs(problem: ScatterProblem, circumstance: Circumstance, path: str) -> None:
+    """Make the operands of a problem and write them to a file."""
+    make_inputs(replace(problem, bounds="drop"), circumstance).save(Path(path))
+
+
+def _short(distribution: str) -> str:
+    """A distribution's name for records: of a file, its name without its folder."""
+    return Path(distribution).name if distribution.endswith(".npy") else distribution

@@ -1,0 +1,60 @@
+"""``tvm-scatter report``: read, compare and draw records, on any machine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from .tune import table
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Declare the command's own arguments."""
+    command.add_argument("folders", metavar="DIR", nargs="+", help="of tvm-scatter tune")
+    command.add_argument("--plot", metavar="DIR", help="draw a picture for each scatter")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what the directories hold; several are compared by their best."""
+    from tvm_scatter.tuning.database import read_database
+    from tvm_scatter.tuning.plots import plot_tasks
+    from tvm_scatter.tuning.results import results_in
+
+    console = Console(highlight=False, markup=False)
+    databases = [read_database(Path(folder)) for folder in arguments.folders]
+    found = [results_in(database) for database in databases]
+    for folder, database in zip(arguments.folders, databases, strict=True):
+        console.print(f"{folder}: {len(database)} records, {len(database.failures())} left out")
+        for run in database.metadata["runs"]:
+            facts = {**run.pop("machine"), **run}
+            console.print("  " + ", ".join(f"{k} {v}" for k, v in facts.items()), soft_wrap=True)
+    if len(found) == 1:
+        console.print(table(found[0]))
+    else:
+        console.print(_comparison(arguments.folders, found))
+    if arguments.plot:
+        results = [result for each in found for result in each]
+        print(f"{len(plot_tasks(results, Path(arguments.plot)))} pictures in {arguments.plot}")
+    return 0
+
+
+def _comparison(folders: list[str], found: list[list[object]]) -> Table:
+    from tvm_scatter.tuning.results import Result
+
+    best: dict[str, dict[int, str]] = {}
+    for column, results in enumerate(found):
+        for result in results:
+            assert isinstance(result, Result)
+            if result.best is not None:
+                text = f"{result.best.microseconds:.1f} {result.best.implementation}"
+                best.setdefault(str(result.task), {})[column] = text
+    shown = Table()
+    shown.add_column("scatter", overflow="fold")
+    for folder in folders:
+        shown.add_column(folder, justify="right")
+    for task, cells in best.items():
+        shown.add_row(task, *(cells.get(column, "-") for column in range(len(folders))))
+    return shown
