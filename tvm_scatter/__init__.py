@@ -16,6 +16,7 @@ if not (_here / "strategies").is_dir():
 
 from .errors import ScatterError  # noqa: E402
 from .explain import Explanation, explain  # noqa: E402
+from .graphed import Graphed, graphed  # noqa: E402
 from .importers.torch import torch_converters  # noqa: E402
 from .install import install, is_installed, uninstall  # noqa: E402
 from .options import current_options, options  # noqa: E402
@@ -27,6 +28,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Explanation",
+    "Graphed",
     "Implementation",
     "OpStrategy",
     "ScatterError",
@@ -34,6 +36,7 @@ __all__ = [
     "Selection",
     "current_options",
     "explain",
+    "graphed",
     "install",
     "is_installed",
     "options",

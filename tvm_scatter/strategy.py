@@ -163,12 +163,19 @@ class OpStrategy:
         """The table in order, by name."""
         return {implementation.name: implementation for _, implementation in self._entries}
 
+    @property
+    def captures(self) -> bool:
+        """Whether the options in force ask for CUDA graphs, and there are any for this kind."""
+        return self.target_kind == "cuda" and current_options().captures
+
     def refusal(
         self, implementation: Implementation, problem: ScatterProblem, target: Any
     ) -> str | None:
-        """Why ``implementation`` must not compute ``problem``, determinism included."""
+        """Why ``implementation`` must not compute ``problem``, whatever the reason."""
         if problem.needs_order and not implementation.deterministic:
             return "it is not deterministic and a deterministic result is asked for"
+        if self.captures and not implementation.capturable:
+            return "no CUDA graph can hold it and one is asked for"
         return implementation.refusal(problem, target)
 
     def applicable(self, problem: ScatterProblem, target: Any) -> dict[str, Implementation]:

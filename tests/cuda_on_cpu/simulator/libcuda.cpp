@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "copy.h"
 #include "log.h"
 #include "module.h"
 #include "stream.h"
@@ -113,6 +114,72 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
                      "a kernel was launched on another stream during a capture");
   }
   return launch(function, shape, arguments, false);
+}
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(1);  // there is one
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
+
+CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream handle) {
+  return copy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes,
+              cudaMemcpyDefault, stream_of(handle));
+}
+
+CUresult cuStreamCreate(CUstream* handle, unsigned) {
+  *handle = reinterpret_cast<CUstream>(new Stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream handle) {
+  delete stream_of(handle);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamBeginCapture(CUstream handle, CUstreamCaptureMode) {
+  std::lock_guard<std::recursive_mutex> lock(device_mutex());
+  Stream* stream = stream_of(handle);
+  if (!stream) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (capturing_stream()) return CUDA_ERROR_ILLEGAL_STATE;
+  begin_capture(stream);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream handle, CUgraph* graph) {
+  std::lock_guard<std::recursive_mutex> lock(device_mutex());
+  Stream* stream = stream_of(handle);
+  if (!stream || !stream->capturing) return CUDA_ERROR_ILLEGAL_STATE;
+  Graph* captured = end_capture(stream);
+  *graph = reinterpret_cast<CUgraph>(captured);
+  if (captured) return CUDA_SUCCESS;
+  return set_error(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED,
+                   "something was done during the capture that no graph can hold");
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
+  *exec = reinterpret_cast<CUgraphExec>(new Graph{*reinterpret_cast<Graph*>(graph)});
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  delete reinterpret_cast<Graph*>(graph);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  delete reinterpret_cast<Graph*>(exec);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream) {
+  std::lock_guard<std::recursive_mutex> lock(device_mutex());
+  log_event(kCpuCudaGraphLaunch, 0);
+  for (auto& node : reinterpret_cast<Graph*>(exec)->nodes) {
+    if (node() != CUDA_SUCCESS) return CUDA_ERROR_LAUNCH_FAILED;
+  }
+  return CUDA_SUCCESS;
 }
 
 CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*,

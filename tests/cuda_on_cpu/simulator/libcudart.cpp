@@ -1,10 +1,12 @@
 // The runtime API, as far as TVM's runtime calls it. Built as libcudart.so.13.
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 
+#include "copy.h"
 #include "log.h"
 #include "memory.h"
 #include "stream.h"
@@ -27,25 +29,10 @@ struct Event {
   Clock::time_point when;
 };
 
-struct GraphExec {
-  Graph graph;
-};
-
 Stream* stream(cudaStream_t handle) { return stream_of(handle); }
 
-cudaError_t copy_now(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
-  DeviceMemory& memory = DeviceMemory::instance();
-  bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
-  bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
-  if (bytes == 0) return cudaSuccess;
-  if ((to_device && !memory.contains(to, bytes)) ||
-      (from_device && !memory.contains(from, bytes))) {
-    return cudaErrorInvalidValue;
-  }
-  DeviceMemory::Open open;
-  memmove(to, from, bytes);
-  return cudaSuccess;
-}
+// The numbers of both APIs agree.
+cudaError_t same(CUresult code) { return report(static_cast<cudaError_t>(code)); }
 
 }  // namespace
 
@@ -157,22 +144,7 @@ cudaError_t cudaFreeHost(void* address) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t handle) {
-  Lock lock(device_mutex());
-  Stream* s = stream(handle);
-  bool capture = s && s->capturing;
-  log_event(kind == cudaMemcpyHostToDevice   ? kCpuCudaCopyToDevice
-            : kind == cudaMemcpyDeviceToHost ? kCpuCudaCopyToHost
-                                             : kCpuCudaCopyOnDevice,
-            bytes, capture);
-  if (capture) {
-    s->capturing->nodes.push_back([=] {
-      return copy_now(to, from, bytes, kind) == cudaSuccess ? CUDA_SUCCESS
-                                                            : CUDA_ERROR_INVALID_VALUE;
-    });
-    return cudaSuccess;
-  }
-  if (forbidden_by_capture()) return report(cudaErrorStreamCaptureImplicit);
-  return report(copy_now(to, from, bytes, kind));
+  return same(copy(to, from, bytes, kind, stream(handle)));
 }
 
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes,
@@ -233,45 +205,24 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode) {
-  Lock lock(device_mutex());
-  Stream* s = stream(handle);
-  if (!s) return report(cudaErrorStreamCaptureUnsupported);
-  if (capturing_stream()) return report(cudaErrorIllegalState);
-  begin_capture(s);
-  return cudaSuccess;
+  return same(cuStreamBeginCapture(handle, CU_STREAM_CAPTURE_MODE_GLOBAL));
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t handle, cudaGraph_t* graph) {
-  Lock lock(device_mutex());
-  Stream* s = stream(handle);
-  if (!s || !s->capturing) return report(cudaErrorIllegalState);
-  Graph* captured = end_capture(s);
-  *graph = reinterpret_cast<cudaGraph_t>(captured);
-  return report(captured ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
+  return same(cuStreamEndCapture(handle, graph));
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = reinterpret_cast<cudaGraphExec_t>(new GraphExec{*reinterpret_cast<Graph*>(graph)});
-  return cudaSuccess;
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
+                                 unsigned long long flags) {
+  return same(cuGraphInstantiateWithFlags(exec, graph, flags));
 }
 
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete reinterpret_cast<Graph*>(graph);
-  return cudaSuccess;
-}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return same(cuGraphDestroy(graph)); }
 
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  delete reinterpret_cast<GraphExec*>(exec);
-  return cudaSuccess;
-}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { return same(cuGraphExecDestroy(exec)); }
 
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
-  Lock lock(device_mutex());
-  log_event(kCpuCudaGraphLaunch, 0);
-  for (auto& node : reinterpret_cast<GraphExec*>(exec)->graph.nodes) {
-    if (node() != CUDA_SUCCESS) return report(cudaErrorLaunchFailure);
-  }
-  return cudaSuccess;
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t handle) {
+  return same(cuGraphLaunch(exec, handle));
 }
 
 cudaError_t cudaGetLastError() {
