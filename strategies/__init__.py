@@ -27,6 +27,7 @@ def _register_llvm() -> None:
 def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.check import check_indices
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
+    from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.cuda.partitioned import Partitioned
@@ -42,6 +43,7 @@ def _register_cuda() -> None:
     cuda.add_implementation(RowResident(), plevel=45)
     cuda.add_implementation(GatherForm(), plevel=40)
     cuda.add_implementation(Partitioned(), plevel=35)
+    cuda.add_implementation(Grouped(), plevel=32)
     cuda.add_implementation(Segmented(), plevel=30)
     cuda.add_implementation(ParallelInjective(), plevel=20)
     cuda.add_implementation(SortBased(), plevel=15)

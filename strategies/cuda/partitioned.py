@@ -17,8 +17,10 @@ from tvm_scatter.strategy import Config, Implementation
 _THREADS = 512
 _TILE = 8192
 _MOST_BUCKETS = 2048
-#: Updates of one block in the reduction; a bucket with more is shared by several blocks.
-_UNIT = 1 << 17
+#: The fewest updates of a block in the reduction, and how many times an even share of the updates a
+#: bucket may have before several blocks share it.
+_LEAST_UNIT = 1 << 15
+_UNEVEN = 2
 _REGIONS = ("counts", "begins", "cursors", "first_units", "places", "values")
 
 
@@ -58,6 +60,7 @@ class Partitioned(Implementation):
         problem, sizes = operands.problem, operands.sizes
         bits = config["bucket_bits"]
         buckets = ceil_div(sizes.destinations, 1 << bits)
+        unit = max(_LEAST_UNIT, _UNEVEN * ceil_div(sizes.items, buckets))
         layout = _layout(problem, sizes, config)
         arguments = layout.arguments(*_REGIONS)
         pointers = "".join(
@@ -75,21 +78,21 @@ class Partitioned(Implementation):
         spread = min(ceil_div(sizes.items, _TILE), 1056)
         step(f"  count_buckets<P, {bits}>(counts, indices, sizes, {buckets});", spread)
         step(
-            f"  plan_buckets(begins, cursors, first_units, counts, {buckets}, {_UNIT}u);",
+            f"  plan_buckets(begins, cursors, first_units, counts, {buckets}, {unit}u);",
             1,
         )
         step(
             f"  fill_buckets<P, {bits}>(places, values, cursors, updates, indices, sizes, "
             f"{buckets}, shared);",
             ceil_div(sizes.items, _TILE),
-            buckets * 12 + _TILE * (4 + item_bytes(problem.data_dtype)),
+            buckets * 8 + _TILE * (4 + item_bytes(problem.data_dtype)),
         )
         if operands.data is not None:
             step(f"  copy_shared_buckets<P, {bits}>(out, data, first_units, sizes);", buckets)
         step(
             f"  reduce_units<P, {bits}>(out, {source}, places, values, begins, first_units, sizes, "
-            f"{buckets}, {_UNIT}u, shared);",
-            buckets + sizes.items // _UNIT,
+            f"{buckets}, {unit}u, shared);",
+            buckets + sizes.items // unit,
             accumulate_bytes(problem.data_dtype) << bits,
         )
 

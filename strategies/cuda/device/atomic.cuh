@@ -100,6 +100,17 @@ __device__ __forceinline__ void atomic_combine_vector(T* at, const Vector<T, cou
     store<T, count>(at, update);
     return;
   }
+  constexpr int widest = 16 / sizeof(T);
+  if constexpr (count > widest) {
+#pragma unroll
+    for (int i = 0; i < count; i += widest) {
+      Vector<T, widest> part;
+#pragma unroll
+      for (int j = 0; j < widest; ++j) part.at[j] = update.at[i + j];
+      atomic_combine_vector<R, T, widest>(at + i, part);
+    }
+    return;
+  }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   if constexpr (same<R, Add> && same<T, float> && count == 4) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(

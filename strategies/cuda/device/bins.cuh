@@ -6,67 +6,127 @@
 
 namespace tvm_scatter {
 
-// A block reduces its share of the updates into `copies` copies of the bins and writes their
-// combination to its own row of `partials`. With 32 copies each lane has its own, in its own bank:
-// lanes never meet, however the indices repeat.
+// Whether neighbouring items are neighbours in the index tensor and in the updates, where besides
+// there is one batch and one element to an item.
+template <class P>
+constexpr bool is_flat =
+    P::components == 1 && P::update_count && (!P::index_slice || P::update_slice);
+
+// Calls `visit(bin, value)` for every `threads`-th pack of updates from the `thread`-th one on, with
+// `unroll` updates read before any is visited. A pack of neighbours is one access where memory is
+// aligned to it; who visits what, and in what order, does not depend on that.
+template <class P, int unroll, int pack, class Visit>
+__device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
+                                              const Indices<P>& indices, const Sizes<P>& sizes,
+                                              int thread, int threads, Visit visit) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  using Index = typename P::Index;
+  const Offset width = sizes.width();
+  const Offset total = sizes.items() * width;
+  const Offset step = static_cast<Offset>(threads) * pack;
+  const bool whole = pack > 1 && aligned<Index, pack>(indices.of[0]) && aligned<Data, pack>(updates);
+  constexpr int turns = unroll / pack;
+  for (Offset first = static_cast<Offset>(thread) * pack; first < total; first += step * turns) {
+    RawIndex<P> raw[turns][pack];
+    Data value[turns][pack];
+    int bin[turns][pack];
+#pragma unroll
+    for (int t = 0; t < turns; ++t) {
+      const Offset begin = first + t * step;
+      if (whole && begin + pack <= total) {
+        const auto some = load<Index, pack>(indices.of[0] + begin);
+        const auto values = load<Data, pack>(updates + begin);
+#pragma unroll
+        for (int i = 0; i < pack; ++i) {
+          raw[t][i].of[0] = some.at[i];
+          value[t][i] = values.at[i];
+        }
+        continue;
+      }
+#pragma unroll
+      for (int i = 0; i < pack; ++i) {
+        const Offset at = begin + i;
+        if (at >= total) continue;
+        const Offset index = width == 1 ? at : at / width;
+        const Item<P> item(sizes, index);
+        raw[t][i] = read_index(indices, item.index);
+        value[t][i] = updates[P::update_slice && !P::index_slice ? item.update + at - index * width
+                                                                 : item.update];
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < turns; ++t) {
+#pragma unroll
+      for (int i = 0; i < pack; ++i) {
+        const Offset at = first + t * step + i;
+        bin[t][i] = -1;
+        if (at >= total) continue;
+        const Offset index = width == 1 ? at : at / width;
+        Offset destination;
+        if (resolve(sizes, raw[t][i], destination))
+          bin[t][i] = static_cast<int>(Item<P>(sizes, index).place(sizes, destination) * width + at -
+                                       index * width);
+      }
+    }
+#pragma unroll
+    for (int t = 0; t < turns; ++t) {
+#pragma unroll
+      for (int i = 0; i < pack; ++i)
+        if (bin[t][i] >= 0) visit(bin[t][i], value[t][i]);
+    }
+  }
+}
+
+template <class P, int unroll, class Visit>
+__device__ __forceinline__ void for_each_update(const typename P::Data* updates,
+                                                const Indices<P>& indices, const Sizes<P>& sizes,
+                                                int thread, int threads, Visit visit) {
+  constexpr int pack = 16 / sizeof(typename P::Index) < 4 ? 16 / sizeof(typename P::Index) : 4;
+  if (is_flat<P> && sizes.batch == 1 && sizes.width() == 1) {
+    for_each_pack<P, unroll, is_flat<P> ? pack : 1>(updates, indices, sizes, thread, threads, visit);
+  } else {
+    for_each_pack<P, unroll, 1>(updates, indices, sizes, thread, threads, visit);
+  }
+}
+
+// Combine `copies` copies of the bins and leave the result as this block's column of `partials`, in
+// which the blocks' results for one bin are neighbours.
+template <class P, int copies>
+__device__ __forceinline__ void merge_copies(Accumulate<typename P::Data>* partials,
+                                             const Accumulate<typename P::Data>* bins, int size) {
+  using Wide = Accumulate<typename P::Data>;
+  for (int i = threadIdx.x; i < size; i += blockDim.x) {
+    Wide sum = widen(P::start());
+    // Each thread begins at another copy, or all would read one bank; the order is fixed all the
+    // same.
+#pragma unroll
+    for (int c = 0; c < copies; ++c)
+      sum = P::Reduction::combine(sum, bins[i * copies + (c + threadIdx.x) % copies]);
+    partials[static_cast<int64>(i) * gridDim.x + blockIdx.x] = sum;
+  }
+}
+
+// A block reduces its share of the updates into `copies` copies of the bins and merges these. With 32
+// copies each lane has its own, in its own bank: lanes never meet, however the indices repeat.
 template <class P, int copies, int unroll>
 __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials,
                                           const typename P::Data* updates,
                                           const Indices<P>& indices, const Sizes<P>& sizes,
                                           char* shared) {
-  using Offset = typename P::Offset;
-  using Data = typename P::Data;
-  using Wide = Accumulate<Data>;
-  using R = typename P::Reduction;
+  using Wide = Accumulate<typename P::Data>;
   Wide* const bins = reinterpret_cast<Wide*>(shared);
   const int size = static_cast<int>(sizes.data_size());
-  const Wide start = widen(P::start());
-  for (int i = threadIdx.x; i < size * copies; i += blockDim.x) bins[i] = start;
+  for (int i = threadIdx.x; i < size * copies; i += blockDim.x) bins[i] = widen(P::start());
   __syncthreads();
-
   const int copy = threadIdx.x % copies;
-  const Offset width = sizes.width();
-  const Offset total = sizes.items() * width;
-  const Offset step = static_cast<Offset>(gridDim.x) * blockDim.x;
-  for (Offset first = static_cast<Offset>(blockIdx.x) * blockDim.x + threadIdx.x; first < total;
-       first += step * unroll) {
-    RawIndex<P> raw[unroll];
-    Data value[unroll];
-    int bin[unroll];
-#pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      const Offset at = first + u * step;
-      if (at >= total) continue;
-      const Offset index = width == 1 ? at : at / width;
-      const Item<P> item(sizes, index);
-      raw[u] = read_index(indices, item.index);
-      value[u] = updates[P::update_slice && !P::index_slice ? item.update + at - index * width
-                                                            : item.update];
-    }
-#pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      const Offset at = first + u * step;
-      bin[u] = -1;
-      if (at >= total) continue;
-      const Offset index = width == 1 ? at : at / width;
-      Offset destination;
-      if (resolve(sizes, raw[u], destination))
-        bin[u] = static_cast<int>(Item<P>(sizes, index).place(sizes, destination) * width + at -
-                                  index * width);
-    }
-#pragma unroll
-    for (int u = 0; u < unroll; ++u)
-      if (bin[u] >= 0) atomic_combine<R, Wide>(bins + bin[u] * copies + copy, widen(value[u]));
-  }
+  for_each_update<P, unroll>(
+      updates, indices, sizes, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x,
+      [&](int bin, typename P::Data value) {
+        atomic_combine<typename P::Reduction, Wide>(bins + bin * copies + copy, widen(value));
+      });
   __syncthreads();
-  for (int i = threadIdx.x; i < size; i += blockDim.x) {
-    Wide sum = start;
-    // Each thread begins at another copy, or all would read one bank.
-#pragma unroll
-    for (int c = 0; c < copies; ++c)
-      sum = R::combine(sum, bins[i * copies + (c + threadIdx.x) % copies]);
-    partials[static_cast<int64>(blockIdx.x) * size + i] = sum;
-  }
+  merge_copies<P, copies>(partials, bins, size);
 }
 
 // One warp to a block, and bins for each lane: no two threads ever write one address, so nothing is
@@ -76,49 +136,19 @@ __device__ __forceinline__ void fill_lane_bins(Accumulate<typename P::Data>* par
                                                const typename P::Data* updates,
                                                const Indices<P>& indices, const Sizes<P>& sizes,
                                                char* shared) {
-  using Offset = typename P::Offset;
-  using Data = typename P::Data;
-  using Wide = Accumulate<Data>;
-  using R = typename P::Reduction;
+  using Wide = Accumulate<typename P::Data>;
   Wide* const bins = reinterpret_cast<Wide*>(shared);
   const int size = static_cast<int>(sizes.data_size());
   const int lane = threadIdx.x;
-  const Wide start = widen(P::start());
-  for (int i = 0; i < size; ++i) bins[i * kWarp + lane] = start;
-
-  const Offset total = sizes.items();
-  const Offset step = static_cast<Offset>(gridDim.x) * kWarp;
-  for (Offset first = static_cast<Offset>(blockIdx.x) * kWarp + lane; first < total;
-       first += step * unroll) {
-    RawIndex<P> raw[unroll];
-    Data value[unroll];
-#pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      const Offset at = first + u * step;
-      if (at >= total) continue;
-      const Item<P> item(sizes, at);
-      raw[u] = read_index(indices, item.index);
-      value[u] = updates[item.update];
-    }
-#pragma unroll
-    for (int u = 0; u < unroll; ++u) {
-      const Offset at = first + u * step;
-      Offset destination;
-      if (at >= total || !resolve(sizes, raw[u], destination)) continue;
-      const int bin = static_cast<int>(Item<P>(sizes, at).place(sizes, destination));
-      Wide* const mine = bins + bin * kWarp + lane;
-      *mine = R::combine(*mine, widen(value[u]));
-    }
-  }
+  for (int i = 0; i < size; ++i) bins[i * kWarp + lane] = widen(P::start());
+  for_each_update<P, unroll>(
+      updates, indices, sizes, blockIdx.x * kWarp + lane, gridDim.x * kWarp,
+      [&](int bin, typename P::Data value) {
+        Wide* const mine = bins + bin * kWarp + lane;
+        *mine = P::Reduction::combine(*mine, widen(value));
+      });
   __syncwarp();
-  for (int i = lane; i < size; i += kWarp) {
-    Wide sum = start;
-    // Each lane begins at another copy, or all would read one bank; the order is fixed all the same.
-#pragma unroll
-    for (int c = 0; c < kWarp; ++c)
-      sum = R::combine(sum, bins[i * kWarp + (c + lane) % kWarp]);
-    partials[static_cast<int64>(blockIdx.x) * size + i] = sum;
-  }
+  merge_copies<P, kWarp>(partials, bins, size);
 }
 
 // One warp for each bin combines the blocks' partial results with what stands there.
@@ -135,12 +165,8 @@ __device__ __forceinline__ void merge_bins(typename P::Data* out, const typename
   if (bin >= size) return;
   Wide sum = widen(P::start());
   for (int row = lane; row < rows; row += kWarp)
-    sum = R::combine(sum, partials[static_cast<int64>(row) * size + bin]);
-#pragma unroll
-  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    const Bits<Wide> other = __shfl_down_sync(kAllLanes, bit_cast<Bits<Wide>>(sum), distance);
-    sum = R::combine(sum, bit_cast<Wide>(other));
-  }
+    sum = R::combine(sum, partials[static_cast<int64>(bin) * rows + row]);
+  sum = combine_lanes<R>(sum);
   if (lane == 0) out[bin] = narrow<Data>(R::combine(widen(base[bin]), sum));
 }
 

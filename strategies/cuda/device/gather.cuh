@@ -2,7 +2,7 @@
 // from the data. Nothing that will be overwritten is copied, and the last update wins on every run.
 #ifndef TVM_SCATTER_GATHER
 #define TVM_SCATTER_GATHER
-#include "problem.cuh"
+#include "grid.cuh"
 
 namespace tvm_scatter {
 
@@ -13,26 +13,9 @@ template <class P>
 __device__ __forceinline__ void find_winners(typename P::Offset* winners, const Indices<P>& indices,
                                              const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
-  constexpr int kUnroll = 4;
-  const int64 step = static_cast<int64>(gridDim.x) * blockDim.x;
-  const int64 first = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (int64 start = first; start < sizes.items(); start += step * kUnroll) {
-    RawIndex<P> raw[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64 at = start + u * step;
-      if (at < sizes.items())
-        raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64 at = start + u * step;
-      Offset destination;
-      if (at < sizes.items() && resolve(sizes, raw[u], destination))
-        atomicMax(winners + Item<P>(sizes, static_cast<Offset>(at)).place(sizes, destination),
-                  static_cast<Offset>(at));
-    }
-  }
+  for_each_place<P, 4>(indices, sizes, [&](int64 at, Offset place) {
+    if (place < sizes.destinations()) atomicMax(winners + place, static_cast<Offset>(at));
+  });
 }
 
 // `lanes` threads write one place, column by column; each group has `unroll` places in flight.

@@ -3,8 +3,8 @@
 #ifndef TVM_SCATTER_PARTITION
 #define TVM_SCATTER_PARTITION
 #include "atomic.cuh"
-#include "problem.cuh"
-#include "stages.cuh"
+#include "block_scan.cuh"
+#include "grid.cuh"
 
 namespace tvm_scatter {
 
@@ -13,16 +13,6 @@ constexpr int kPartitionItems = 16;  // updates of one thread
 constexpr int kPartitionTile = kPartitionThreads * kPartitionItems;
 constexpr int kMostBuckets = 2048;
 
-// The place of an update, or the number of places if it is dropped.
-template <class P>
-__device__ __forceinline__ typename P::Offset place_of(typename P::Offset at,
-                                                       const RawIndex<P>& raw,
-                                                       const Sizes<P>& sizes) {
-  typename P::Offset destination;
-  return resolve(sizes, raw, destination) ? Item<P>(sizes, at).place(sizes, destination)
-                                          : sizes.destinations();
-}
-
 template <class P, int bucket_bits>
 __device__ __forceinline__ void count_buckets(uint32* counts, const Indices<P>& indices,
                                               const Sizes<P>& sizes, int buckets) {
@@ -30,63 +20,26 @@ __device__ __forceinline__ void count_buckets(uint32* counts, const Indices<P>& 
   __shared__ uint32 seen[kMostBuckets];
   for (int b = threadIdx.x; b < buckets; b += blockDim.x) seen[b] = 0;
   __syncthreads();
-  constexpr int kUnroll = 8;
-  for (int64 start = first_in_grid(); start < sizes.items(); start += threads_in_grid() * kUnroll) {
-    RawIndex<P> raw[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64 at = start + u * threads_in_grid();
-      if (at < sizes.items())
-        raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64 at = start + u * threads_in_grid();
-      if (at >= sizes.items()) continue;
-      const Offset place = place_of(static_cast<Offset>(at), raw[u], sizes);
-      if (place < sizes.destinations()) atomicAdd(&seen[place >> bucket_bits], 1u);
-    }
-  }
+  for_each_place<P, 8>(indices, sizes, [&](int64, Offset place) {
+    if (place < sizes.destinations()) atomicAdd(&seen[place >> bucket_bits], 1u);
+  });
   __syncthreads();
   for (int b = threadIdx.x; b < buckets; b += blockDim.x)
     if (seen[b]) atomicAdd(counts + b, seen[b]);
-}
-
-// The sum of `value` over the threads before this one; `sums` holds one entry for each warp.
-__device__ __forceinline__ uint32 exclusive_over_threads(uint32 value, uint32* sums,
-                                                         uint32& total) {
-  const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
-  uint32 inclusive = value;
-#pragma unroll
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const uint32 below = __shfl_up_sync(kAllLanes, inclusive, distance);
-    if (lane >= distance) inclusive += below;
-  }
-  if (lane == kWarp - 1) sums[warp] = inclusive;
-  __syncthreads();
-  uint32 before = 0;
-  total = 0;
-  for (int w = 0; w < kPartitionThreads / kWarp; ++w) {
-    if (w < warp) before += sums[w];
-    total += sums[w];
-  }
-  __syncthreads();
-  return before + inclusive - value;
 }
 
 // One block: where each bucket's updates begin, and which units of work it is cut into. A bucket
 // always has at least one unit, which copies its data.
 __device__ __forceinline__ void plan_buckets(uint32* begins, uint32* cursors, uint32* first_units,
                                              const uint32* counts, int buckets, uint32 unit) {
-  __shared__ uint32 sums[kPartitionThreads / kWarp];
   uint32 items = 0, units = 0;
   for (int start = 0; start < buckets; start += kPartitionThreads) {
     const int b = start + threadIdx.x;
     const uint32 count = b < buckets ? counts[b] : 0;
     const uint32 needed = b < buckets ? max(1u, ceil_div(count, unit)) : 0;
     uint32 all_items, all_units;
-    const uint32 items_before = exclusive_over_threads(count, sums, all_items);
-    const uint32 units_before = exclusive_over_threads(needed, sums, all_units);
+    const uint32 items_before = exclusive_in_block<kPartitionThreads>(count, all_items);
+    const uint32 units_before = exclusive_in_block<kPartitionThreads>(needed, all_units);
     if (b < buckets) {
       begins[b] = cursors[b] = items + items_before;
       first_units[b] = units + units_before;
@@ -112,11 +65,9 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
   // The values stand first, because they may need the widest alignment.
   Data* const values = reinterpret_cast<Data*>(shared);
   uint32* const places = reinterpret_cast<uint32*>(values + kPartitionTile);
-  uint32* const seen = places + kPartitionTile;
-  uint32* const first = seen + buckets;      // in the tile
-  uint32* const reserved = first + buckets;  // in the bucket's region
-  __shared__ uint32 sums[kPartitionThreads / kWarp];
-  for (int b = threadIdx.x; b < buckets; b += kPartitionThreads) seen[b] = 0;
+  uint32* const first = places + kPartitionTile;  // of each bucket in the tile; before that, how many
+  uint32* const moved = first + buckets;          // from a rank in the tile to one in all buckets
+  for (int b = threadIdx.x; b < buckets; b += kPartitionThreads) first[b] = 0;
   __syncthreads();
 
   const int64 begin = static_cast<int64>(blockIdx.x) * kPartitionTile;
@@ -140,17 +91,17 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
   }
 #pragma unroll
   for (int i = 0; i < kPartitionItems; ++i)
-    if (place[i] < sizes.destinations()) rank[i] = atomicAdd(&seen[place[i] >> bucket_bits], 1u);
+    if (place[i] < sizes.destinations()) rank[i] = atomicAdd(&first[place[i] >> bucket_bits], 1u);
   __syncthreads();
   uint32 carry = 0;
   for (int start = 0; start < buckets; start += kPartitionThreads) {
     const int b = start + threadIdx.x;
-    const uint32 count = b < buckets ? seen[b] : 0;
+    const uint32 count = b < buckets ? first[b] : 0;
     uint32 total;
-    const uint32 before = exclusive_over_threads(count, sums, total);
+    const uint32 before = exclusive_in_block<kPartitionThreads>(count, total);
     if (b < buckets) {
       first[b] = carry + before;
-      reserved[b] = count ? atomicAdd(cursors + b, count) : 0;
+      moved[b] = (count ? atomicAdd(cursors + b, count) : 0) - first[b];
     }
     carry += total;
   }
@@ -164,8 +115,7 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
   }
   __syncthreads();
   for (uint32 at = threadIdx.x; at < carry; at += kPartitionThreads) {
-    const uint32 bucket = places[at] >> bucket_bits;
-    const uint32 to = reserved[bucket] + at - first[bucket];
+    const uint32 to = moved[places[at] >> bucket_bits] + at;
     places_to[to] = static_cast<unsigned short>(places[at] & ((1u << bucket_bits) - 1));
     values_to[to] = values[at];
   }
@@ -182,6 +132,18 @@ __device__ __forceinline__ void copy_shared_buckets(typename P::Data* out,
   const int64 begin = static_cast<int64>(bucket) << bucket_bits;
   const int64 end = min(begin + (1ll << bucket_bits), static_cast<int64>(sizes.destinations()));
   for (int64 at = begin + threadIdx.x; at < end; at += blockDim.x) out[at] = data[at];
+}
+
+constexpr uint32 kNoPlace = ~0u;
+
+// A place that many of the `count` entries from `places` on go to, if there is one; for whole warps.
+__device__ __forceinline__ uint32 hot_place(const unsigned short* places, uint32 count) {
+  const uint32 lane = threadIdx.x % kWarp;
+  if (count < kWarp) return kNoPlace;
+  const uint32 place = places[count / kWarp * lane];
+  const uint32 peers = __popc(__match_any_sync(kAllLanes, place));
+  const uint32 most = __shfl_sync(kAllLanes, combine_lanes<Max>(peers << 16 | place), 0);
+  return most >> 16 < 2 ? kNoPlace : most & 0xffffu;
 }
 
 // One block for each unit: reduce in shared memory, then write the bucket, or combine into it.
@@ -215,6 +177,10 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
   __syncthreads();
   const uint32 begin = begins[bucket] + (blockIdx.x - first_units[bucket]) * unit;
   const uint32 end = min(begin + unit, begins[bucket + 1]);
+  // What goes to a hot place is added up in registers first: shared memory takes the updates of one
+  // place one after another.
+  const uint32 hot = hot_place(places + begin, end - begin);
+  Wide hot_sum = widen(P::start());
   constexpr int kUnroll = 8;
   for (uint32 start = begin + threadIdx.x; start < end; start += blockDim.x * kUnroll) {
     unsigned short place[kUnroll];
@@ -227,9 +193,18 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
       value[u] = values[at];
     }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u)
-      if (start + u * blockDim.x < end)
+    for (int u = 0; u < kUnroll; ++u) {
+      if (start + u * blockDim.x >= end) continue;
+      if (place[u] == hot) {
+        hot_sum = R::combine(hot_sum, widen(value[u]));
+      } else {
         atomic_combine<R, Wide>(held + place[u], widen(value[u]));
+      }
+    }
+  }
+  if (hot != kNoPlace) {
+    hot_sum = combine_lanes<R>(hot_sum);
+    if (threadIdx.x % kWarp == 0) atomic_combine<R, Wide>(held + hot, hot_sum);
   }
   __syncthreads();
   for (int i = threadIdx.x; i < owned; i += blockDim.x) {

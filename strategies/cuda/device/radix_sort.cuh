@@ -6,7 +6,8 @@
 // scalable radix sorting" (2011), with the match instruction in place of their ballots.
 #ifndef TVM_SCATTER_RADIX_SORT
 #define TVM_SCATTER_RADIX_SORT
-#include "problem.cuh"
+#include "block_scan.cuh"
+#include "grid.cuh"
 
 namespace tvm_scatter {
 
@@ -19,28 +20,9 @@ constexpr int kSortTile = kSortThreads * kSortItems;
 template <class P, class Key>
 __device__ __forceinline__ void make_keys(Key* keys, const Indices<P>& indices,
                                           const Sizes<P>& sizes) {
-  using Offset = typename P::Offset;
-  constexpr int kUnroll = 4;
-  const int64 step = static_cast<int64>(gridDim.x) * blockDim.x;
-  const int64 first = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
-  for (int64 start = first; start < sizes.items(); start += step * kUnroll) {
-    RawIndex<P> raw[kUnroll];
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64 at = start + u * step;
-      if (at < sizes.items())
-        raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
-    }
-#pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const int64 at = start + u * step;
-      if (at >= sizes.items()) continue;
-      Offset destination;
-      const bool valid = resolve(sizes, raw[u], destination);
-      const Item<P> item(sizes, static_cast<Offset>(at));
-      keys[at] = static_cast<Key>(valid ? item.place(sizes, destination) : sizes.destinations());
-    }
-  }
+  for_each_place<P, 4>(indices, sizes, [&](int64 at, typename P::Offset place) {
+    if (at < sizes.items()) keys[at] = static_cast<Key>(place);
+  });
 }
 
 template <int bits, class Key>
@@ -63,35 +45,6 @@ __device__ __forceinline__ void count_digits(uint32* counts, const Key* keys, in
     counts[static_cast<int64>(d) * gridDim.x + blockIdx.x] = histogram[d];
 }
 
-// The sum of `value` over the lanes up to and including this one.
-__device__ __forceinline__ uint32 inclusive_in_warp(uint32 value) {
-  const int lane = threadIdx.x % kWarp;
-#pragma unroll
-  for (int distance = 1; distance < kWarp; distance *= 2) {
-    const uint32 below = __shfl_up_sync(kAllLanes, value, distance);
-    if (lane >= distance) value += below;
-  }
-  return value;
-}
-
-// The sum of `value` over the threads before this one, and over all of them.
-__device__ __forceinline__ uint32 exclusive_in_block(uint32 value, uint32& total) {
-  __shared__ uint32 warps[kSortWarps];
-  const int warp = threadIdx.x / kWarp;
-  const uint32 inclusive = inclusive_in_warp(value);
-  if (threadIdx.x % kWarp == kWarp - 1) warps[warp] = inclusive;
-  __syncthreads();
-  uint32 before = 0;
-  total = 0;
-#pragma unroll
-  for (int w = 0; w < kSortWarps; ++w) {
-    if (w < warp) before += warps[w];
-    total += warps[w];
-  }
-  __syncthreads();
-  return before + inclusive - value;
-}
-
 // One block for each digit: its counts become their exclusive sums over tiles, its total goes aside.
 __device__ __forceinline__ void scan_counts(uint32* counts, uint32* totals, int64 tiles) {
   uint32* const row = counts + static_cast<int64>(blockIdx.x) * tiles;
@@ -100,7 +53,7 @@ __device__ __forceinline__ void scan_counts(uint32* counts, uint32* totals, int6
     const int64 at = first + threadIdx.x;
     const uint32 value = at < tiles ? row[at] : 0;
     uint32 total;
-    const uint32 before = exclusive_in_block(value, total);
+    const uint32 before = exclusive_in_block<kSortThreads>(value, total);
     if (at < tiles) row[at] = carry + before;
     carry += total;
   }
@@ -162,9 +115,9 @@ __device__ __forceinline__ void move_to_rank(Key* keys_to, Key* items_to, const 
       for (int w = 0; w < kSortWarps; ++w) of_tile += seen[w][digit];
     }
     uint32 tile_total, list_total;
-    uint32 in_tile = tile_carry + exclusive_in_block(of_tile, tile_total);
+    uint32 in_tile = tile_carry + exclusive_in_block<kSortThreads>(of_tile, tile_total);
     const uint32 of_list = digit < kDigits ? totals[digit] : 0;
-    const uint32 in_list = list_carry + exclusive_in_block(of_list, list_total);
+    const uint32 in_list = list_carry + exclusive_in_block<kSortThreads>(of_list, list_total);
     if (digit < kDigits) {
       moved[digit] =
           in_list + counts[static_cast<int64>(digit) * gridDim.x + blockIdx.x] - in_tile;

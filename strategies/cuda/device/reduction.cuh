@@ -83,5 +83,19 @@ __device__ __forceinline__ T combine_stored(T old, T update) {
   return narrow<T>(R::combine(widen(old), widen(update)));
 }
 
+// The values of all lanes of a warp combined, in the first lane.
+template <class R, class T>
+__device__ __forceinline__ T combine_lanes(T value) {
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2) {
+    // Shuffles take no type of one byte.
+    using Word = typename If<sizeof(T) == 8, uint64, uint32>::type;
+    const Word other =
+        __shfl_down_sync(kAllLanes, static_cast<Word>(bit_cast<Bits<T>>(value)), distance);
+    value = R::combine(value, bit_cast<T>(static_cast<Bits<T>>(other)));
+  }
+  return value;
+}
+
 }  // namespace tvm_scatter
 #endif

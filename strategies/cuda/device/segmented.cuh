@@ -7,14 +7,14 @@
 // depends on the list alone and no row does more than a few hundred additions for each million.
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
-#include "problem.cuh"
-#include "reduction.cuh"
+#include "row_sums.cuh"
 #include "stages.cuh"
 
 namespace tvm_scatter {
 
 constexpr int kSegmentChunk = 64;
 constexpr int kSegmentChunks = kSegmentChunk * kSegmentChunk;
+
 // Where the segment of each destination begins and ends; both arrays start as zeros.
 template <class Key>
 __device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key* keys, int64 size,
@@ -26,66 +26,6 @@ __device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key*
     if (at + 1 == size || keys[at + 1] != key) ends[key] = static_cast<Key>(at + 1);
   }
 }
-
-// Combine `count` vectors into `sum`, in order, with several loads in flight. They are held as they
-// are stored, so that 16-bit types take half the registers.
-template <class R, int vector, class Load, class Wide>
-__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, bool& any, int64 count,
-                                            Load read) {
-  using Stored = decltype(read(0));
-  constexpr int in_flight = sizeof(Stored) > 16 ? 4 : 8;
-  for (int64 start = 0; start < count; start += in_flight) {
-    Stored held[in_flight];
-#pragma unroll
-    for (int u = 0; u < in_flight; ++u)
-      if (start + u < count) held[u] = read(start + u);
-#pragma unroll
-    for (int u = 0; u < in_flight; ++u) {
-      if (start + u >= count) break;
-#pragma unroll
-      for (int i = 0; i < vector; ++i) {
-        const Wide value = widen(held[u].at[i]);
-        sum.at[i] = any ? R::combine(sum.at[i], value) : value;
-      }
-      any = true;
-    }
-  }
-}
-
-// Reads the updates of the sorted list, in one column of vectors.
-template <class P, class Key, int vector>
-struct SortedUpdates {
-  using Data = typename P::Data;
-  using Offset = typename P::Offset;
-  const Data* updates;
-  const Key* items;
-  const Sizes<P>& sizes;
-  Offset column;
-
-  __device__ __forceinline__ Vector<Data, vector> operator()(int64 at) const {
-    const Item<P> item(sizes, static_cast<Offset>(items[at]));
-    if constexpr (P::update_slice) {
-      return load<Data, vector>(updates + item.update + (P::index_slice ? 0 : column));
-    } else {
-      return splat<Data, vector>(updates[item.update]);
-    }
-  }
-};
-
-// Which row a thread works on, and its first column: `tiles` groups of `lanes` threads share a row.
-template <class P, int lanes, int vector>
-struct RowShare {
-  using Offset = typename P::Offset;
-  int64 row;
-  Offset first, step;
-
-  __device__ __forceinline__ explicit RowShare(int64 tiles) {
-    const int64 group = first_in_grid() / lanes;
-    row = group / tiles;
-    first = static_cast<Offset>((group - row * tiles) * lanes + first_in_grid() % lanes) * vector;
-    step = static_cast<Offset>(tiles) * lanes * vector;
-  }
-};
 
 // The sums of aligned chunks that lie inside one segment: of updates (`from` is null) or of chunks.
 template <class P, class Key, int lanes, int vector>
@@ -112,7 +52,7 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
         return load<Wide, vector>(from + (chunk * kSegmentChunk + at) * width + column);
       });
     } else {
-      const SortedUpdates<P, Key, vector> sorted{updates, items + begin, sizes, column};
+      const ListedUpdates<P, Key, vector> sorted{updates, items + begin, sizes, column};
       combine_run<R>(sum, any, kSegmentChunk, sorted);
     }
     store<Wide, vector>(to + chunk * width + column, sum);
@@ -140,7 +80,7 @@ __device__ __forceinline__ Vector<Accumulate<typename P::Data>, vector> sum_segm
   Vector<Wide, vector> sum;
   bool any = false;
   auto add_updates = [&](int64 until) {
-    const SortedUpdates<P, Key, vector> sorted{segments.updates, segments.items + at, sizes,
+    const ListedUpdates<P, Key, vector> sorted{segments.updates, segments.items + at, sizes,
                                                column};
     combine_run<R>(sum, any, until - at, sorted);
     at = until;

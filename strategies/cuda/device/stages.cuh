@@ -1,7 +1,7 @@
 // The steps around a reduction: the initial copy, the reset of touched places, counting, dividing.
 #ifndef TVM_SCATTER_STAGES
 #define TVM_SCATTER_STAGES
-#include "problem.cuh"
+#include "grid.cuh"
 #include "reduction.cuh"
 
 namespace tvm_scatter {
@@ -35,19 +35,6 @@ __device__ __forceinline__ void copy_bytes(void* to, const void* from, int64 byt
   }
 }
 
-// Where this thread starts in a grid-stride loop, and how far each step goes.
-__device__ __forceinline__ int64 first_in_grid() {
-  return static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-__device__ __forceinline__ int64 threads_in_grid() {
-  return static_cast<int64>(gridDim.x) * blockDim.x;
-}
-
-template <class T>
-__device__ __forceinline__ void fill(T* to, T value, int64 size) {
-  for (int64 at = first_in_grid(); at < size; at += threads_in_grid()) to[at] = value;
-}
-
 // Write the identity to every place that an update goes to.
 template <class P>
 __device__ __forceinline__ void reset_touched(typename P::Data* out, const Indices<P>& indices,
@@ -68,13 +55,9 @@ __device__ __forceinline__ void reset_touched(typename P::Data* out, const Indic
 template <class P>
 __device__ __forceinline__ void count_updates(uint32* counts, const Indices<P>& indices,
                                               const Sizes<P>& sizes) {
-  using Offset = typename P::Offset;
-  for (int64 at = first_in_grid(); at < sizes.items(); at += threads_in_grid()) {
-    const Item<P> item(sizes, static_cast<Offset>(at));
-    Offset destination;
-    if (find_destination(sizes, indices, item.index, destination))
-      atomicAdd(counts + item.place(sizes, destination), 1u);
-  }
+  for_each_place<P, 4>(indices, sizes, [&](int64, typename P::Offset place) {
+    if (place < sizes.destinations()) atomicAdd(counts + place, 1u);
+  });
 }
 
 // Division as PyTorch's mean does it: exact for floats, rounded down for integers.

@@ -1,0 +1,172 @@
+// Grouped reduction: the updates of each destination are listed one after another, in no particular
+// order, and every output row is written once from its list or, if it has none, from the data.
+//
+// Listing needs no sort: an update's rank among those of its destination is what an atomic counter
+// held before it, and where a destination's list begins is where an atomic cursor stood. Long lists
+// are cut into chunks that are reduced by whoever is free and combined by atomics.
+#ifndef TVM_SCATTER_GROUPED
+#define TVM_SCATTER_GROUPED
+#include "atomic.cuh"
+#include "block_scan.cuh"
+#include "row_sums.cuh"
+#include "stages.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kGroupThreads = 256;
+constexpr uint32 kGroupChunk = 64;
+// A list with more entries than this is reduced in chunks.
+constexpr uint32 kLongList = 64;
+
+// A destination with a long list, and the number of its first chunk among all chunks.
+struct LongList {
+  uint32 place, first_chunk;
+};
+
+// `cursors` and `counts` start as zeros.
+struct Groups {
+  uint64* cursors;  // entries listed; long lists (high half) with their chunks (low half)
+  uint32* counts;   // updates of each place
+  uint32* begins;   // where each place's list begins
+  uint32* ranks;    // of each item in its list
+  uint32* list;     // items, list after list
+  uint32* slots;    // of each place that has one, its long list
+  LongList* long_lists;
+
+  __device__ __forceinline__ uint32 chunks() const { return static_cast<uint32>(cursors[1]); }
+  __device__ __forceinline__ uint32 lists() const { return static_cast<uint32>(cursors[1] >> 32); }
+};
+
+// Count the updates of each place, and rank each among them. The lanes of a warp that go to one place
+// count as one, so that a destination that takes every update does not queue them all.
+template <class P>
+__device__ __forceinline__ void rank_updates(const Groups& groups, const Indices<P>& indices,
+                                             const Sizes<P>& sizes) {
+  using Offset = typename P::Offset;
+  for_each_place<P, 1>(indices, sizes, [&](int64 at, Offset place) {
+    const int lane = threadIdx.x % kWarp;
+    const uint32 peers = __match_any_sync(kAllLanes, place);
+    const int leader = __ffs(peers) - 1;
+    const bool valid = place < sizes.destinations();
+    uint32 before = 0;
+    if (valid && lane == leader) before = atomicAdd(groups.counts + place, __popc(peers));
+    before = __shfl_sync(kAllLanes, before, leader);
+    if (valid) groups.ranks[at] = before + __popc(peers & ((1u << lane) - 1));
+  });
+}
+
+// One thread for each place: where its list begins, and its chunks if it is long.
+template <class P>
+__device__ __forceinline__ void begin_lists(const Groups& groups, const Sizes<P>& sizes) {
+  __shared__ uint32 first;
+  const int64 place = first_in_grid();
+  const uint32 count = place < sizes.destinations() ? groups.counts[place] : 0;
+  uint32 total;
+  const uint32 before = exclusive_in_block<kGroupThreads>(count, total);
+  if (threadIdx.x == 0)
+    first = static_cast<uint32>(atomicAdd(groups.cursors, static_cast<uint64>(total)));
+  __syncthreads();
+  if (count == 0) return;
+  groups.begins[place] = first + before;
+  if (count <= kLongList) return;
+  // Lists and chunks are taken together, so that both are numbered in the same order.
+  const uint32 chunks = ceil_div(count, kGroupChunk);
+  const uint64 taken = atomicAdd(groups.cursors + 1, (1ull << 32) | chunks);
+  const uint32 slot = static_cast<uint32>(taken >> 32);
+  groups.slots[place] = slot;
+  groups.long_lists[slot] = LongList{static_cast<uint32>(place), static_cast<uint32>(taken)};
+}
+
+// Put every item into its list, and the identity where long lists will be summed.
+template <class P>
+__device__ __forceinline__ void list_updates(const Groups& groups,
+                                             Accumulate<typename P::Data>* sums,
+                                             const Indices<P>& indices, const Sizes<P>& sizes) {
+  using Offset = typename P::Offset;
+  for_each_place<P, 4>(indices, sizes, [&](int64 at, Offset place) {
+    if (place < sizes.destinations())
+      groups.list[groups.begins[place] + groups.ranks[at]] = static_cast<uint32>(at);
+  });
+  fill(sums, widen(P::start()), static_cast<int64>(groups.lists()) * sizes.width());
+}
+
+// A group of lanes for each chunk of a long list.
+template <class P, int lanes, int vector>
+__device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sums,
+                                               const Groups& groups,
+                                               const typename P::Data* updates,
+                                               const Sizes<P>& sizes, int64 tiles) {
+  using Offset = typename P::Offset;
+  using Wide = Accumulate<typename P::Data>;
+  using R = typename P::Reduction;
+  const int64 teams = threads_in_grid() / lanes;
+  const int64 work = static_cast<int64>(groups.chunks()) * tiles;
+  const uint32 lists = groups.lists();
+  const Offset width = sizes.width();
+  const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
+  for (int64 team = first_in_grid() / lanes; team < work; team += teams) {
+    const uint32 chunk = static_cast<uint32>(team / tiles);
+    uint32 slot = 0, beyond = lists;  // the last list whose chunks begin at or before this one
+    while (beyond - slot > 1) {
+      const uint32 middle = (slot + beyond) / 2;
+      (groups.long_lists[middle].first_chunk <= chunk ? slot : beyond) = middle;
+    }
+    const LongList found = groups.long_lists[slot];
+    const uint32 first = (chunk - found.first_chunk) * kGroupChunk;
+    const uint32 length = min(kGroupChunk, groups.counts[found.place] - first);
+    const uint32* const items = groups.list + groups.begins[found.place] + first;
+    for (Offset column = static_cast<Offset>(team % tiles) * lanes * vector + lane; column < width;
+         column += static_cast<Offset>(tiles) * lanes * vector) {
+      Vector<Wide, vector> sum;
+      bool any = false;
+      combine_run<R>(sum, any, length, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
+      atomic_combine_vector<R, Wide, vector>(sums + static_cast<int64>(slot) * width + column, sum);
+    }
+  }
+}
+
+// A group of lanes for each row of the output.
+template <class P, int lanes, int vector, bool mean>
+__device__ __forceinline__ void write_rows(typename P::Data* out, const typename P::Data* data,
+                                           const Accumulate<typename P::Data>* sums,
+                                           const Groups& groups, const typename P::Data* updates,
+                                           const Sizes<P>& sizes, int64 tiles) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  using Wide = Accumulate<Data>;
+  using R = typename P::Reduction;
+  const RowShare<P, lanes, vector> share(tiles);
+  if (share.row >= sizes.destinations()) return;
+  const uint32 count = groups.counts[share.row];
+  if (count == 0 && out == data) return;
+  const uint32* const items = groups.list + (count ? groups.begins[share.row] : 0);
+  const Wide* const summed =
+      sums + (count > kLongList ? static_cast<int64>(groups.slots[share.row]) * sizes.width() : 0);
+  const Offset width = sizes.width();
+  for (Offset column = share.first; column < width; column += share.step) {
+    const int64 at = share.row * width + column;
+    Vector<Data, vector> result;
+    if (P::include_self || count == 0) result = load<Data, vector>(data + at);
+    if (count) {
+      Vector<Wide, vector> sum;
+      if (count > kLongList) {
+        sum = load<Wide, vector>(summed + column);
+      } else {
+        bool any = false;
+        combine_run<R>(sum, any, count,
+                       ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
+      }
+#pragma unroll
+      for (int i = 0; i < vector; ++i) {
+        Wide value = sum.at[i];
+        if constexpr (P::include_self) value = R::combine(widen(result.at[i]), value);
+        if constexpr (mean) value = divide<Wide>(value, count + (P::include_self ? 1u : 0u));
+        result.at[i] = narrow<Data>(value);
+      }
+    }
+    store<Data, vector>(out + at, result);
+  }
+}
+
+}  // namespace tvm_scatter
+#endif

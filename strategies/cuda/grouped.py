@@ -1,0 +1,146 @@
+"""Grouped: updates listed by destination without a sort, then every output row written once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.strategies.cuda import sorting, stages
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
+from tvm_scatter.strategies.cuda.source import accumulate_bytes
+from tvm_scatter.strategy import Config, Implementation
+
+# As in device/grouped.cuh.
+_GROUP_THREADS = 256
+_CHUNK = 64
+_LONG_LIST = 64
+#: Items and places are counted in 32 bits.
+_LIMIT = 1 << 32
+#: Blocks that look for chunks of long lists: how many there are is known on the device only.
+_CHUNK_BLOCKS = 1056
+_FIELDS = {
+    "cursors": "uint64",
+    "counts": "uint32",
+    "begins": "uint32",
+    "ranks": "uint32",
+    "list": "uint32",
+    "slots": "uint32",
+    "long_lists": "LongList",
+}
+
+
+class Grouped(Implementation):
+    """Lists by atomic counters, then a balanced reduction in gather form.
+
+    Sums are accumulated as in ``segmented``, but in the order in which the counters were reached.
+    """
+
+    name = "grouped"
+    summary = "rows of 64 bytes and more, whether destinations repeat, are skewed, or neither"
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.reduction == "update":
+            return "a plain update has nothing to reduce"
+        for what, size in (("updates", problem.items), ("places", problem.destinations)):
+            if size.is_static and size.constant >= _LIMIT:
+                return f"it counts fewer than {_LIMIT} {what}, not {size}"
+        return None
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        return {"threads": (256, 128)}
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return _layout(problem, sizes).total
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        sizes = operands.sizes
+        if not operands.problem.is_static:
+            with T.Assert(
+                tirx.max(sizes.items, sizes.destinations) < tirx.IntImm("int64", _LIMIT),
+                f"{operands.signature.operator}: at most {_LIMIT - 1} updates can be grouped",
+            ):
+                pass
+        layout = _layout(operands.problem, sizes)
+        _list_updates(operands, layout)
+        _reduce(operands, layout, config["threads"])
+
+
+def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
+    layout = sorting.Layout()
+    layout.add("cursors", 16)
+    for name in ("counts", "begins", "slots"):
+        layout.add(name, sizes.destinations * 4)
+    for name in ("ranks", "list"):
+        layout.add(name, sizes.items * 4)
+    long_lists = sizes.items // (_LONG_LIST + 1)
+    layout.add("long_lists", long_lists * 8)
+    layout.add("sums", long_lists * sizes.width * accumulate_bytes(problem.data_dtype))
+    return layout
+
+
+def _groups(layout: sorting.Layout) -> tuple[str, sorting.Arguments]:
+    """C++ declarations of ``groups`` and of the ``sums`` of long lists, and their arguments."""
+    text = "".join(layout.pointer(name, kind) for name, kind in _FIELDS.items())
+    text += f"  const Groups groups{{{', '.join(_FIELDS)}}};\n"
+    text += "  using Wide = Accumulate<Data>;\n" + layout.pointer("sums", "Wide")
+    text += "  (void)groups, (void)sums;\n"
+    return text, layout.arguments(*_FIELDS, "sums")
+
+
+def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
+    sizes = operands.sizes
+    text, arguments = _groups(layout)
+
+    def stride(body: str, work: Any) -> None:
+        stages.stride_launch(operands, text + body, work, ("grouped",), arguments)
+
+    stride(
+        "  fill(cursors, uint64(0), 2);\n  fill(counts, 0u, int64(sizes.destinations()));",
+        sizes.destinations,
+    )
+    stride("  rank_updates<P>(groups, indices, sizes);", sizes.items)
+    launch(
+        operands,
+        ("grouped",),
+        text + "  begin_lists<P>(groups, sizes);",
+        ceil_div(sizes.destinations, _GROUP_THREADS),
+        _GROUP_THREADS,
+        arguments,
+    )
+    stride("  list_updates<P>(groups, sums, indices, sizes);", sizes.items)
+
+
+def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:
+    problem, sizes = operands.problem, operands.sizes
+    vector = widest_vector(problem)
+    lanes = sorting.lanes_in_warp(problem, vector)
+    tiles = ceil_div(sizes.width, lanes * vector)
+    text, arguments = _groups(layout)
+    arguments["tiles"] = ("long long", tiles)
+    tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
+    text += f"  if ({' && '.join(f'aligned<Data, {vector}>({name})' for name in tensors)})\n    "
+
+    def step(call: str, work: Any) -> None:
+        forms = [call.format(lanes=lanes, vector=width) for width in (vector, 1)]
+        body = text + forms[0] + "\n  else\n    " + forms[1]
+        launch(operands, ("grouped",), body, ceil_div(work, threads), threads, arguments)
+
+    chunks = ceil_div(sizes.items, _CHUNK) * 2
+    if not isinstance(sizes.items, int) or sizes.items > _LONG_LIST:
+        step(
+            "sum_long_lists<P, {lanes}, {vector}>(sums, groups, updates, sizes, tiles);",
+            at_most(chunks * tiles * lanes, _CHUNK_BLOCKS * threads),
+        )
+    mean = "true" if problem.reduction == "mean" else "false"
+    source = "out" if operands.data is None else "data"
+    step(
+        f"write_rows<P, {{lanes}}, {{vector}}, {mean}>(out, {source}, sums, groups, updates, "
+        "sizes, tiles);",
+        sizes.destinations * tiles * lanes,
+    )
