@@ -220,6 +220,8 @@ class _Run:
             while not (self.stopped.is_set() or self.out_of_time()):
                 done = self._done(problem) | {failure.candidate for failure in result.failed}
                 left = self.settings.trials - len(done)
+                if left <= 0:
+                    break
                 with self.lock:
                     batch = next_round(
                         list(task.representatives().values())[-1],
@@ -231,7 +233,7 @@ class _Run:
                         min(left, _ROUND),
                         self.settings.seed,
                     )
-                if left <= 0 or not batch:
+                if not batch:
                     break
                 self._round(task, batch, executor, Path(folder), inputs, result)
                 self._summarise(result, defaults)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +19,13 @@ from .model import load
 from .progress import progress
 
 if TYPE_CHECKING:
+    from tvm.target import Target
+
+    from tvm_scatter.problem import ScatterProblem
     from tvm_scatter.tuning.results import Result
     from tvm_scatter.tuning.session import Tracker
     from tvm_scatter.tuning.tasks import Task
+    from tvm_scatter.tuning.tune import Settings
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -75,12 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     with progress() as shown:
         tasks = _tasks(arguments, target, shown.step)
-        seen: dict[Task, Result] = {}
-
-        def listener(result: Result) -> None:
-            seen[result.task] = result
-            shown.step(_line(result, len(seen), len(tasks)))
-
+        listener = _Listener(shown.step, len(tasks), settings)
         results = tune(
             tasks, target, Path(arguments.work_dir), settings, arguments.resume, listener
         )
@@ -90,7 +91,43 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if any(result.ranked for result in results) else 1
 
 
-def _tasks(arguments: argparse.Namespace, target: object, step: object) -> list[Task]:
+class _Listener:
+    """Says how far the work is: task, trials, best so far, gain over the default, time left."""
+
+    def __init__(self, step: Callable[[str], None], tasks: int, settings: Settings) -> None:
+        self._step = step
+        self._tasks = tasks
+        self._settings = settings
+        self._began = time.monotonic()
+        self._seen: dict[ScatterProblem, Result] = {}
+
+    def __call__(self, result: Result) -> None:
+        self._seen[result.task.problem] = result
+        best = "nothing yet"
+        if result.best is not None:
+            best = f"{result.best.microseconds:.1f} us by {result.best.implementation}"
+            best += f", {result.gain:.2f}x the default"
+        self._step(
+            f"{len(self._seen)} of {self._tasks} tasks; {result.task}: "
+            f"{len(result.ranked)} of {result.space} candidates, best {best}; "
+            f"{self._seconds_left():.0f} s left"
+        )
+
+    def _seconds_left(self) -> float:
+        """At most: what is left of the time limit, or all tasks at the pace so far."""
+        elapsed = time.monotonic() - self._began
+        tried = sum(len(result.ranked) + len(result.failed) for result in self._seen.values())
+        planned = [min(result.space, self._settings.trials) for result in self._seen.values()]
+        every = sum(planned) / len(planned) * self._tasks
+        left = elapsed * max(every / max(tried, 1) - 1, 0)
+        if self._settings.seconds is None:
+            return left
+        return max(min(left, self._settings.seconds - elapsed), 0)
+
+
+def _tasks(
+    arguments: argparse.Namespace, target: Target, step: Callable[[str], None]
+) -> list[Task]:
     from tvm_scatter.tuning.grid import grid
     from tvm_scatter.tuning.tasks import extract_tasks
 
@@ -98,7 +135,7 @@ def _tasks(arguments: argparse.Namespace, target: object, step: object) -> list[
         raise ScatterError("name a model, or a grid with --grid.")
     if arguments.grid is not None:
         return grid(arguments.grid)
-    step(f"importing {arguments.model}")  # type: ignore[operator]
+    step(f"importing {arguments.model}")
     ranges = dict(_range(text) for text in arguments.range)
     tasks = extract_tasks(load(arguments.model), target, ranges)
     if not tasks:
@@ -124,15 +161,6 @@ def _tracker(arguments: argparse.Namespace) -> Tracker | None:
     if not arguments.key:
         raise ScatterError("--tracker needs --key, the key of the servers to use.")
     return Tracker(host, int(port), arguments.key)
-
-
-def _line(result: Result, number: int, of: int) -> str:
-    best = "nothing yet"
-    if result.best is not None:
-        best = f"{result.best.microseconds:.1f} us {result.best.implementation}"
-        best += f", {result.gain:.2f}x the default"
-    tried = f"{len(result.ranked)} of {result.space} candidates"
-    return f"task {number} of {of}: {result.task}: {tried}, best {best}"
 
 
 def table(results: list[Result]) -> Table:
