@@ -64,6 +64,7 @@ class Graphed:
     """
 
     def __init__(self, vm: VirtualMachine, name: str, example_inputs: Sequence[Any]) -> None:
+        self._vm = vm  # owns the constants and kernels of the graph
         self._name = name
         self._lock = threading.Lock()
         examples = [_as_tensors(value) for value in example_inputs]
