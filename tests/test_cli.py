@@ -54,6 +54,22 @@ def test_explain(model, capfd):
     assert "importing" in err
 
 
+class Spread(torch.nn.Module):
+    def forward(self, data, index, updates):
+        return data.scatter_add(0, index.unsqueeze(1).expand(3, 4), updates)
+
+
+def test_passes_can_be_left_out(tmp_path, capfd):
+    path = tmp_path / "spread.pt2"
+    inputs = (torch.zeros(9, 4), torch.tensor([1, 1, 8]), torch.ones(3, 4))
+    torch.export.save(torch.export.export(Spread(), inputs), path)
+    command = ("explain", path, "--target", "llvm")
+    _, out, _ = run(capfd, *command)
+    assert "fold_broadcast_index: main." in out
+    _, out, _ = run(capfd, *command, "--without", "fold_broadcast_index", "--cuda-graph")
+    assert "fold_broadcast_index" not in out
+
+
 def test_explain_as_data(model, capfd):
     command = ("explain", model, "--target", "sm_90", "--json", "--implementation", "sequential")
     status, out, _ = run(capfd, *command)

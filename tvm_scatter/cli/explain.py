@@ -28,7 +28,10 @@ def run(arguments: argparse.Namespace) -> int:
     elif not found:
         print("no scatter")
     else:
-        Console(highlight=False, markup=False).print(table(found))
+        console = Console(highlight=False, markup=False)
+        console.print(table(found))
+        for note in found.notes:
+            console.print(str(note), soft_wrap=True)
     return 0
 
 

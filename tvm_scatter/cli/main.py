@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tvm_scatter import __version__
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.passes import PASSES
 from tvm_scatter.problem import BOUNDS
 
 from . import bench, cache, compile, demo, doctor, explain, report, tune
@@ -107,3 +108,11 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--deterministic", action="store_true", help="equal bits on every run")
     command.add_argument("--bounds", choices=BOUNDS, help="what becomes of a bad index")
     command.add_argument("--log", metavar="DIR", help="records of tvm-scatter tune to choose by")
+    switches = [switch for switch, _ in PASSES]
+    command.add_argument(
+        "--without", action="append", choices=switches, default=[], help="leave a pass out"
+    )
+    command.add_argument(
+        "--donate", action="append", metavar="NAME", default=[], help="an input to overwrite"
+    )
+    command.add_argument("--cuda-graph", action="store_true", help="capture kernels in CUDA graphs")

@@ -93,7 +93,12 @@ def chosen_options(arguments: argparse.Namespace, target: Target) -> Iterator[Op
         )
     with _records(arguments.log, target):
         with options(
-            implementation=name, deterministic=arguments.deterministic, bounds=arguments.bounds
+            implementation=name,
+            deterministic=arguments.deterministic,
+            bounds=arguments.bounds,
+            donate=arguments.donate,
+            cuda_graph=arguments.cuda_graph or None,
+            **dict.fromkeys(arguments.without, False),
         ) as chosen:
             yield chosen
 
