@@ -60,13 +60,25 @@ __device__ __forceinline__ void count_updates(uint32* counts, const Indices<P>& 
   });
 }
 
-// Division as PyTorch's mean does it: exact for floats, rounded down for integers.
+// TVM compiles with fast math, in which `/` of floats is off by up to two units in the last place.
+__device__ __forceinline__ float quotient_of(float numerator, float denominator) {
+#ifdef __CUDA_ARCH__
+  return __fdiv_rn(numerator, denominator);
+#else
+  return numerator / denominator;
+#endif
+}
+__device__ __forceinline__ double quotient_of(double numerator, double denominator) {
+  return numerator / denominator;
+}
+
+// Division as PyTorch's mean does it: correctly rounded for floats, rounded down for integers.
 template <class T>
 __device__ __forceinline__ T divide(T sum, uint32 count) {
   if constexpr (is_half<T>) {
-    return narrow<T>(widen(sum) / static_cast<float>(count));
+    return narrow<T>(quotient_of(widen(sum), static_cast<float>(count)));
   } else if constexpr (is_float<T>) {
-    return sum / static_cast<T>(count);
+    return quotient_of(sum, static_cast<T>(count));
   } else if constexpr (same<T, Boolean>) {
     return Boolean{static_cast<unsigned char>(sum.value / count)};
   } else {
