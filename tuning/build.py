@@ -74,7 +74,7 @@ def compile_library(
     ScatterError
         If two functions have one name.
     """
-    on = read_target(target)
+    on = _quick_host(read_target(target))
     functions, built = {}, []
     for i, candidate in enumerate(candidates):
         function, entry = prim_func(candidate, problem, on, f"candidate_{i}")
@@ -87,6 +87,18 @@ def compile_library(
     module = tvm.compile(tvm.IRModule(functions), target=on)
     module.export_library(path)
     return Library(path, tuple(built))
+
+
+def _quick_host(target: Target) -> Target:
+    """A GPU's target with host code that is not optimised.
+
+    That code checks arguments and launches kernels, and takes longer to optimise than the kernels
+    take to compile.
+    """
+    if target.kind.name != "cuda":
+        return target
+    described = json.loads(describe_target(target))
+    return Target({**described, "host": {"kind": "llvm", "opt-level": 0}})
 
 
 def _answer_functions(problem: ScatterProblem, target: Target) -> dict[str, Any]:
