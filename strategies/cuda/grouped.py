@@ -9,7 +9,7 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.sizes import Sizes, at_least, at_most, ceil_div
 from tvm_scatter.strategies.cuda import sorting, stages
 from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
@@ -18,8 +18,15 @@ from tvm_scatter.strategy import Config, Implementation
 
 # As in device/grouped.cuh.
 _GROUP_THREADS = 256
-_CHUNK = 64
+_RANK_ITEMS = 4
 _LONG_LIST = 64
+#: Entries of one chunk of a long list: short chunks where there is little work to share out, long
+#: ones where many chunks would meet at one sum.
+_LEAST_CHUNK, _MOST_CHUNK = 32, 128
+#: Chunks that keep every multiprocessor busy.
+_MANY_CHUNKS = 8192
+#: Vectors of a row that a lane has in flight.
+_MOST_SPAN = 4
 #: Items and places are counted in 32 bits.
 _LIMIT = 1 << 32
 #: Blocks that look for chunks of long lists: how many there are is known on the device only.
@@ -104,14 +111,20 @@ def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
         "  fill(cursors, uint64(0), 2);\n  fill(counts, 0u, int64(sizes.destinations()));",
         sizes.destinations,
     )
-    stride("  rank_updates<P>(groups, indices, sizes);", sizes.items)
-    launch(
-        operands,
-        ("grouped",),
-        text + "  begin_lists<P>(groups, sizes);",
+
+    def blocks_of(body: str, blocks: Any, more: sorting.Arguments) -> None:
+        whole = {**arguments, **more}
+        launch(operands, ("grouped",), text + body, blocks, _GROUP_THREADS, whole)
+
+    blocks_of(
+        "  rank_updates<P>(groups, indices, sizes);",
+        ceil_div(sizes.items, _GROUP_THREADS * _RANK_ITEMS),
+        {},
+    )
+    blocks_of(
+        "  begin_lists<P>(groups, sizes, static_cast<uint32>(chunk));",
         ceil_div(sizes.destinations, _GROUP_THREADS),
-        _GROUP_THREADS,
-        arguments,
+        {"chunk": ("long long", _chunk(sizes))},
     )
     stride("  list_updates<P>(groups, sums, indices, sizes);", sizes.items)
 
@@ -120,27 +133,49 @@ def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:
     problem, sizes = operands.problem, operands.sizes
     vector = widest_vector(problem)
     lanes = sorting.lanes_in_warp(problem, vector)
-    tiles = ceil_div(sizes.width, lanes * vector)
     text, arguments = _groups(layout)
-    arguments["tiles"] = ("long long", tiles)
+    arguments["chunk"] = ("long long", _chunk(sizes))
     tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
     text += f"  if ({' && '.join(f'aligned<Data, {vector}>({name})' for name in tensors)})\n    "
 
-    def step(call: str, work: Any) -> None:
-        forms = [call.format(lanes=lanes, vector=width) for width in (vector, 1)]
+    def step(call: str, teams: Any, tiles: Any, span: int = 1) -> None:
+        # The same columns to a lane where rows are not aligned, one element at a time.
+        forms = [
+            call.format(lanes=lanes, vector=width, span=span * vector // width)
+            for width in (vector, 1)
+        ]
         body = text + forms[0] + "\n  else\n    " + forms[1]
-        launch(operands, ("grouped",), body, ceil_div(work, threads), threads, arguments)
+        more = {**arguments, "tiles": ("long long", tiles)}
+        launch(operands, ("grouped",), body, ceil_div(teams * lanes, threads), threads, more)
 
-    chunks = ceil_div(sizes.items, _CHUNK) * 2
+    tiles = ceil_div(sizes.width, lanes * vector)
     if not isinstance(sizes.items, int) or sizes.items > _LONG_LIST:
         step(
-            "sum_long_lists<P, {lanes}, {vector}>(sums, groups, updates, sizes, tiles);",
-            at_most(chunks * tiles * lanes, _CHUNK_BLOCKS * threads),
+            "sum_long_lists<P, {lanes}, {vector}>(sums, groups, updates, sizes, "
+            "static_cast<uint32>(chunk), tiles);",
+            at_most(ceil_div(sizes.items, _LEAST_CHUNK) * tiles, _CHUNK_BLOCKS * threads // lanes),
+            tiles,
         )
     mean = "true" if problem.reduction == "mean" else "false"
-    source = "out" if operands.data is None else "data"
+    source, in_place = ("out", "true") if operands.data is None else ("data", "false")
+    span, tiles = _span(tiles)
     step(
-        f"write_rows<P, {{lanes}}, {{vector}}, {mean}>(out, {source}, sums, groups, updates, "
-        "sizes, tiles);",
-        sizes.destinations * tiles * lanes,
+        f"write_rows<P, {{lanes}}, {{vector}}, {{span}}, {mean}, {in_place}>(out, {source}, sums, "
+        "groups, updates, sizes, tiles);",
+        sizes.destinations * tiles,
+        tiles,
+        span=span,
     )
+
+
+def _chunk(sizes: Sizes) -> Any:
+    """Entries of one chunk of a long list."""
+    return at_most(at_least(sizes.items // _MANY_CHUNKS, _LEAST_CHUNK), _MOST_CHUNK)
+
+
+def _span(vectors: Any) -> tuple[int, Any]:
+    """Of the vectors of a row for one lane, how many are in flight, and the parts this makes."""
+    if not isinstance(vectors, int):
+        return 1, vectors
+    parts = ceil_div(vectors, _MOST_SPAN)
+    return ceil_div(vectors, parts), parts

@@ -14,9 +14,11 @@ from tvm_scatter.strategies.cuda.target import shared_memory_limit
 from tvm_scatter.strategy import Config, Implementation
 
 # As in device/partition.cuh.
-_THREADS = 512
-_TILE = 8192
+_THREADS = 1024
+_HOT_PLACES = 64
 _MOST_BUCKETS = 2048
+#: Updates that a thread moves into buckets together with its block, the more the better.
+_PER_THREAD = (16, 8, 4)
 #: The fewest updates of a block in the reduction, and how many times an even share of the updates a
 #: bucket may have before several blocks share it.
 _LEAST_UNIT = 1 << 15
@@ -39,6 +41,8 @@ class Partitioned(Implementation):
             return "the sizes must be known"
         if not self.knobs(problem, target)["bucket_bits"]:
             return f"{problem.destinations} places do not fit {_MOST_BUCKETS} buckets"
+        if _per_thread(problem, target) is None:
+            return "a block has too little shared memory to order its updates in"
         if problem.items.constant >= 1 << 32:
             return "positions in a bucket are 32 bits wide"
         return None
@@ -48,7 +52,7 @@ class Partitioned(Implementation):
         bits = tuple(
             bits
             for bits in (14, 15, 13, 12)
-            if (element << bits) <= shared_memory_limit(target)
+            if _shared_bytes(element, bits) <= shared_memory_limit(target)
             and ceil_div(places, 1 << bits) <= _MOST_BUCKETS
         )
         return {"bucket_bits": bits}
@@ -75,17 +79,19 @@ class Partitioned(Implementation):
             _step(operands, pointers + body, blocks, arguments, shared_bytes)
 
         step(f"  fill(counts, 0u, {buckets});", 1)
-        spread = min(ceil_div(sizes.items, _TILE), 1056)
+        per_thread = _per_thread(problem, operands.target)
+        assert per_thread is not None
+        spread = min(ceil_div(sizes.items, 8 * _THREADS), 1056)
         step(f"  count_buckets<P, {bits}>(counts, indices, sizes, {buckets});", spread)
         step(
             f"  plan_buckets(begins, cursors, first_units, counts, {buckets}, {unit}u);",
             1,
         )
         step(
-            f"  fill_buckets<P, {bits}>(places, values, cursors, updates, indices, sizes, "
-            f"{buckets}, shared);",
-            ceil_div(sizes.items, _TILE),
-            buckets * 8 + _TILE * (4 + item_bytes(problem.data_dtype)),
+            f"  fill_buckets<P, {bits}, {per_thread}>(places, values, cursors, updates, indices, "
+            f"sizes, {buckets}, shared);",
+            ceil_div(sizes.items, per_thread * _THREADS),
+            _order_bytes(problem, per_thread, buckets),
         )
         if operands.data is not None:
             step(f"  copy_shared_buckets<P, {bits}>(out, data, first_units, sizes);", buckets)
@@ -93,8 +99,24 @@ class Partitioned(Implementation):
             f"  reduce_units<P, {bits}>(out, {source}, places, values, begins, first_units, sizes, "
             f"{buckets}, {unit}u, shared);",
             buckets + sizes.items // unit,
-            accumulate_bytes(problem.data_dtype) << bits,
+            _shared_bytes(accumulate_bytes(problem.data_dtype), bits),
         )
+
+
+def _order_bytes(problem: ScatterProblem, per_thread: int, buckets: int) -> int:
+    """Shared memory of a block that orders its updates by bucket."""
+    return buckets * 8 + per_thread * _THREADS * (4 + item_bytes(problem.data_dtype))
+
+
+def _per_thread(problem: ScatterProblem, target: Any) -> int | None:
+    limit = shared_memory_limit(target)
+    fitting = (n for n in _PER_THREAD if _order_bytes(problem, n, _MOST_BUCKETS) <= limit)
+    return next(fitting, None)
+
+
+def _shared_bytes(element: int, bits: int) -> int:
+    """Of one block of the reduction: a bucket, and a sum for each lane and each hot place."""
+    return (element << bits) + _HOT_PLACES * (32 * element + 4)
 
 
 def _step(

@@ -89,7 +89,10 @@ template <class T>
 using Accumulate = typename AccumulateIn<T>::type;
 
 __device__ __forceinline__ float widen(__half value) { return __half2float(value); }
-__device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+// A shift, because the conversion instruction of sm_90 runs at a quarter of its rate or less.
+__device__ __forceinline__ float widen(__nv_bfloat16 value) {
+  return bit_cast<float>(static_cast<uint32>(bit_cast<unsigned short>(value)) << 16);
+}
 template <class T>
 __device__ __forceinline__ T widen(T value) {
   return value;

@@ -14,7 +14,9 @@
 namespace tvm_scatter {
 
 constexpr int kGroupThreads = 256;
-constexpr uint32 kGroupChunk = 64;
+constexpr int kRankItems = 4;  // items of one thread
+constexpr int kRankSlots = kGroupThreads * kRankItems;
+constexpr uint32 kNoPlace = ~0u;
 // A list with more entries than this is reduced in chunks.
 constexpr uint32 kLongList = 64;
 
@@ -37,27 +39,60 @@ struct Groups {
   __device__ __forceinline__ uint32 lists() const { return static_cast<uint32>(cursors[1] >> 32); }
 };
 
-// Count the updates of each place, and rank each among them. The lanes of a warp that go to one place
-// count as one, so that a destination that takes every update does not queue them all.
+// Count the updates of each place, and rank each among them. A block counts in a table of its own and
+// then adds to the counts of all, so that a destination that takes every update does not queue them
+// all; a place whose slot in the table another place has is counted among all at once.
 template <class P>
 __device__ __forceinline__ void rank_updates(const Groups& groups, const Indices<P>& indices,
                                              const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
-  for_each_place<P, 1>(indices, sizes, [&](int64 at, Offset place) {
-    const int lane = threadIdx.x % kWarp;
-    const uint32 peers = __match_any_sync(kAllLanes, place);
-    const int leader = __ffs(peers) - 1;
-    const bool valid = place < sizes.destinations();
-    uint32 before = 0;
-    if (valid && lane == leader) before = atomicAdd(groups.counts + place, __popc(peers));
-    before = __shfl_sync(kAllLanes, before, leader);
-    if (valid) groups.ranks[at] = before + __popc(peers & ((1u << lane) - 1));
-  });
+  __shared__ uint32 tags[kRankSlots];    // the place of each slot
+  __shared__ uint32 met[kRankSlots];     // its updates in this block
+  __shared__ uint32 before[kRankSlots];  // and in blocks that came first
+  for (int i = threadIdx.x; i < kRankSlots; i += kGroupThreads) {
+    tags[i] = kNoPlace;
+    met[i] = 0;
+  }
+  __syncthreads();
+  const int64 first = static_cast<int64>(blockIdx.x) * kRankSlots + threadIdx.x;
+  RawIndex<P> raw[kRankItems];
+  uint32 place[kRankItems], rank[kRankItems];
+  bool tabled[kRankItems];
+#pragma unroll
+  for (int u = 0; u < kRankItems; ++u) {
+    const int64 at = first + u * kGroupThreads;
+    if (at < sizes.items())
+      raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
+  }
+#pragma unroll
+  for (int u = 0; u < kRankItems; ++u) {
+    const int64 at = first + u * kGroupThreads;
+    place[u] = kNoPlace;
+    tabled[u] = false;
+    if (at >= sizes.items()) continue;
+    const Offset found = place_of(static_cast<Offset>(at), raw[u], sizes);
+    if (found >= sizes.destinations()) continue;
+    place[u] = static_cast<uint32>(found);
+    const uint32 slot = place[u] % kRankSlots;
+    const uint32 seen = atomicCAS(&tags[slot], kNoPlace, place[u]);
+    tabled[u] = seen == kNoPlace || seen == place[u];
+    rank[u] = atomicAdd(tabled[u] ? &met[slot] : groups.counts + place[u], 1u);
+  }
+  __syncthreads();
+  for (int i = threadIdx.x; i < kRankSlots; i += kGroupThreads)
+    if (met[i]) before[i] = atomicAdd(groups.counts + tags[i], met[i]);
+  __syncthreads();
+#pragma unroll
+  for (int u = 0; u < kRankItems; ++u)
+    if (place[u] != kNoPlace)
+      groups.ranks[first + u * kGroupThreads] =
+          rank[u] + (tabled[u] ? before[place[u] % kRankSlots] : 0);
 }
 
 // One thread for each place: where its list begins, and its chunks if it is long.
 template <class P>
-__device__ __forceinline__ void begin_lists(const Groups& groups, const Sizes<P>& sizes) {
+__device__ __forceinline__ void begin_lists(const Groups& groups, const Sizes<P>& sizes,
+                                            uint32 chunk) {
   __shared__ uint32 first;
   const int64 place = first_in_grid();
   const uint32 count = place < sizes.destinations() ? groups.counts[place] : 0;
@@ -70,7 +105,7 @@ __device__ __forceinline__ void begin_lists(const Groups& groups, const Sizes<P>
   groups.begins[place] = first + before;
   if (count <= kLongList) return;
   // Lists and chunks are taken together, so that both are numbered in the same order.
-  const uint32 chunks = ceil_div(count, kGroupChunk);
+  const uint32 chunks = ceil_div(count, chunk);
   const uint64 taken = atomicAdd(groups.cursors + 1, (1ull << 32) | chunks);
   const uint32 slot = static_cast<uint32>(taken >> 32);
   groups.slots[place] = slot;
@@ -95,7 +130,7 @@ template <class P, int lanes, int vector>
 __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sums,
                                                const Groups& groups,
                                                const typename P::Data* updates,
-                                               const Sizes<P>& sizes, int64 tiles) {
+                                               const Sizes<P>& sizes, uint32 chunk, int64 tiles) {
   using Offset = typename P::Offset;
   using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
@@ -105,28 +140,28 @@ __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sum
   const Offset width = sizes.width();
   const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
   for (int64 team = first_in_grid() / lanes; team < work; team += teams) {
-    const uint32 chunk = static_cast<uint32>(team / tiles);
+    const uint32 wanted = static_cast<uint32>(team / tiles);
     uint32 slot = 0, beyond = lists;  // the last list whose chunks begin at or before this one
     while (beyond - slot > 1) {
       const uint32 middle = (slot + beyond) / 2;
-      (groups.long_lists[middle].first_chunk <= chunk ? slot : beyond) = middle;
+      (groups.long_lists[middle].first_chunk <= wanted ? slot : beyond) = middle;
     }
     const LongList found = groups.long_lists[slot];
-    const uint32 first = (chunk - found.first_chunk) * kGroupChunk;
-    const uint32 length = min(kGroupChunk, groups.counts[found.place] - first);
+    const uint32 first = (wanted - found.first_chunk) * chunk;
+    const uint32 length = min(chunk, groups.counts[found.place] - first);
     const uint32* const items = groups.list + groups.begins[found.place] + first;
     for (Offset column = static_cast<Offset>(team % tiles) * lanes * vector + lane; column < width;
          column += static_cast<Offset>(tiles) * lanes * vector) {
-      Vector<Wide, vector> sum;
-      bool any = false;
-      combine_run<R>(sum, any, length, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
+      auto sum = splat<Wide, vector>(widen(P::start()));
+      combine_run<R>(sum, length, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
       atomic_combine_vector<R, Wide, vector>(sums + static_cast<int64>(slot) * width + column, sum);
     }
   }
 }
 
-// A group of lanes for each row of the output.
-template <class P, int lanes, int vector, bool mean>
+// A group of lanes for each row of the output, or for each of `tiles` parts of it. Each lane has `span`
+// vectors of it in flight.
+template <class P, int lanes, int vector, int span, bool mean, bool in_place>
 __device__ __forceinline__ void write_rows(typename P::Data* out, const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
                                            const Groups& groups, const typename P::Data* updates,
@@ -135,37 +170,52 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
   using R = typename P::Reduction;
-  const RowShare<P, lanes, vector> share(tiles);
-  if (share.row >= sizes.destinations()) return;
-  const uint32 count = groups.counts[share.row];
-  if (count == 0 && out == data) return;
-  const uint32* const items = groups.list + (count ? groups.begins[share.row] : 0);
-  const Wide* const summed =
-      sums + (count > kLongList ? static_cast<int64>(groups.slots[share.row]) * sizes.width() : 0);
+  constexpr Offset step = lanes * vector;
+  const int64 team = first_in_grid() / lanes;
+  const int64 row = team / tiles;
+  if (row >= sizes.destinations()) return;
   const Offset width = sizes.width();
-  for (Offset column = share.first; column < width; column += share.step) {
-    const int64 at = share.row * width + column;
-    Vector<Data, vector> result;
-    if (P::include_self || count == 0) result = load<Data, vector>(data + at);
-    if (count) {
-      Vector<Wide, vector> sum;
+  const Offset first = static_cast<Offset>(team - row * tiles) * (step * span) +
+                       static_cast<Offset>(threadIdx.x % lanes) * vector;
+  const Data* const from = data + row * width;
+  Data* const to = out + row * width;
+  Vector<Data, vector> held[span];
+  auto load_data = [&] {
+#pragma unroll
+    for (int s = 0; s < span; ++s)
+      if (first + s * step < width) held[s] = load<Data, vector>(from + first + s * step);
+  };
+  // Before anything depends on the count, unless the data may not be needed at all.
+  if constexpr (!in_place) load_data();
+  const uint32 count = groups.counts[row];
+  if (in_place && count == 0) return;
+  if (in_place && P::include_self) load_data();
+  if (count) {
+    const uint32* const items = groups.list + groups.begins[row];
+    const Wide* const summed =
+        sums + (count > kLongList ? static_cast<int64>(groups.slots[row]) * width : 0);
+#pragma unroll
+    for (int s = 0; s < span; ++s) {
+      const Offset column = first + s * step;
+      if (column >= width) continue;
+      auto sum = splat<Wide, vector>(widen(P::start()));
       if (count > kLongList) {
         sum = load<Wide, vector>(summed + column);
       } else {
-        bool any = false;
-        combine_run<R>(sum, any, count,
-                       ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
+        combine_run<R>(sum, count, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
       }
 #pragma unroll
       for (int i = 0; i < vector; ++i) {
         Wide value = sum.at[i];
-        if constexpr (P::include_self) value = R::combine(widen(result.at[i]), value);
+        if constexpr (P::include_self) value = R::combine(widen(held[s].at[i]), value);
         if constexpr (mean) value = divide<Wide>(value, count + (P::include_self ? 1u : 0u));
-        result.at[i] = narrow<Data>(value);
+        held[s].at[i] = narrow<Data>(value);
       }
     }
-    store<Data, vector>(out + at, result);
   }
+#pragma unroll
+  for (int s = 0; s < span; ++s)
+    if (first + s * step < width) store<Data, vector>(to + first + s * step, held[s]);
 }
 
 }  // namespace tvm_scatter

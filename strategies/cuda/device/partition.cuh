@@ -8,9 +8,7 @@
 
 namespace tvm_scatter {
 
-constexpr int kPartitionThreads = 512;
-constexpr int kPartitionItems = 16;  // updates of one thread
-constexpr int kPartitionTile = kPartitionThreads * kPartitionItems;
+constexpr int kPartitionThreads = 1024;
 constexpr int kMostBuckets = 2048;
 
 template <class P, int bucket_bits>
@@ -55,28 +53,29 @@ __device__ __forceinline__ void plan_buckets(uint32* begins, uint32* cursors, ui
 
 // Move a tile of updates into the buckets: ordered by bucket in shared memory first, so that runs of
 // neighbouring threads write to neighbouring addresses.
-template <class P, int bucket_bits>
+template <class P, int bucket_bits, int per_thread>
 __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename P::Data* values_to,
                                              uint32* cursors, const typename P::Data* updates,
                                              const Indices<P>& indices, const Sizes<P>& sizes,
                                              int buckets, char* shared) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
+  constexpr int kTile = kPartitionThreads * per_thread;
   // The values stand first, because they may need the widest alignment.
   Data* const values = reinterpret_cast<Data*>(shared);
-  uint32* const places = reinterpret_cast<uint32*>(values + kPartitionTile);
-  uint32* const first = places + kPartitionTile;  // of each bucket in the tile; before that, how many
+  uint32* const places = reinterpret_cast<uint32*>(values + kTile);
+  uint32* const first = places + kTile;  // of each bucket in the tile; before that, how many
   uint32* const moved = first + buckets;          // from a rank in the tile to one in all buckets
   for (int b = threadIdx.x; b < buckets; b += kPartitionThreads) first[b] = 0;
   __syncthreads();
 
-  const int64 begin = static_cast<int64>(blockIdx.x) * kPartitionTile;
-  RawIndex<P> raw[kPartitionItems];
-  Offset place[kPartitionItems];
-  Data value[kPartitionItems];
-  uint32 rank[kPartitionItems];
+  const int64 begin = static_cast<int64>(blockIdx.x) * kTile;
+  RawIndex<P> raw[per_thread];
+  Offset place[per_thread];
+  Data value[per_thread];
+  uint32 rank[per_thread];
 #pragma unroll
-  for (int i = 0; i < kPartitionItems; ++i) {
+  for (int i = 0; i < per_thread; ++i) {
     const int64 at = begin + i * kPartitionThreads + threadIdx.x;
     if (at >= sizes.items()) continue;
     const Item<P> item(sizes, static_cast<Offset>(at));
@@ -84,13 +83,13 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
     value[i] = updates[item.update];
   }
 #pragma unroll
-  for (int i = 0; i < kPartitionItems; ++i) {
+  for (int i = 0; i < per_thread; ++i) {
     const int64 at = begin + i * kPartitionThreads + threadIdx.x;
     place[i] = at < sizes.items() ? place_of(static_cast<Offset>(at), raw[i], sizes)
                                   : sizes.destinations();
   }
 #pragma unroll
-  for (int i = 0; i < kPartitionItems; ++i)
+  for (int i = 0; i < per_thread; ++i)
     if (place[i] < sizes.destinations()) rank[i] = atomicAdd(&first[place[i] >> bucket_bits], 1u);
   __syncthreads();
   uint32 carry = 0;
@@ -107,7 +106,7 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < kPartitionItems; ++i) {
+  for (int i = 0; i < per_thread; ++i) {
     if (place[i] >= sizes.destinations()) continue;
     const uint32 to = first[place[i] >> bucket_bits] + rank[i];
     places[to] = static_cast<uint32>(place[i]);
@@ -134,17 +133,47 @@ __device__ __forceinline__ void copy_shared_buckets(typename P::Data* out,
   for (int64 at = begin + threadIdx.x; at < end; at += blockDim.x) out[at] = data[at];
 }
 
-constexpr uint32 kNoPlace = ~0u;
+// Places that many updates go to have a copy for each lane: shared memory takes the updates of one
+// address one after another.
+template <class Wide>
+struct HotPlaces {
+  static constexpr uint32 slots = 64;
+  static constexpr uint32 none = ~0u;
+  uint32* tags;  // the place of each slot
+  Wide* sums;    // `kWarp` for each slot
 
-// A place that many of the `count` entries from `places` on go to, if there is one; for whole warps.
-__device__ __forceinline__ uint32 hot_place(const unsigned short* places, uint32 count) {
-  const uint32 lane = threadIdx.x % kWarp;
-  if (count < kWarp) return kNoPlace;
-  const uint32 place = places[count / kWarp * lane];
-  const uint32 peers = __popc(__match_any_sync(kAllLanes, place));
-  const uint32 most = __shfl_sync(kAllLanes, combine_lanes<Max>(peers << 16 | place), 0);
-  return most >> 16 < 2 ? kNoPlace : most & 0xffffu;
-}
+  // Looks at one update for each thread; whether any place has a slot. For whole blocks.
+  template <class P>
+  __device__ __forceinline__ bool find(const unsigned short* places, uint32 count) const {
+    if (threadIdx.x < slots) tags[threadIdx.x] = none;
+    for (uint32 i = threadIdx.x; i < slots * kWarp; i += blockDim.x) sums[i] = widen(P::start());
+    __syncthreads();
+    bool found = false;
+    if (count >= blockDim.x) {
+      const uint32 place = places[count / blockDim.x * threadIdx.x];
+      // Three times among a warp's 32 updates is rare for a place with an even share.
+      found = __popc(__match_any_sync(kAllLanes, place)) > 2;
+      // Of several for one slot any will do.
+      if (found) atomicExch(&tags[place % slots], place);
+    }
+    return __syncthreads_or(found);
+  }
+
+  __device__ __forceinline__ bool has(uint32 place) const { return tags[place % slots] == place; }
+  __device__ __forceinline__ Wide* sum(uint32 place) const {
+    return sums + place % slots * kWarp + threadIdx.x % kWarp;
+  }
+  // Combine the sums into the places themselves. For whole blocks.
+  template <class R>
+  __device__ __forceinline__ void merge(Wide* held) const {
+    const int lane = threadIdx.x % kWarp;
+    for (uint32 slot = threadIdx.x / kWarp; slot < slots; slot += blockDim.x / kWarp) {
+      if (tags[slot] == none) continue;
+      const Wide sum = combine_lanes<R>(sums[slot * kWarp + lane]);
+      if (lane == 0) atomic_combine<R, Wide>(held + tags[slot], sum);
+    }
+  }
+};
 
 // One block for each unit: reduce in shared memory, then write the bucket, or combine into it.
 template <class P, int bucket_bits>
@@ -177,10 +206,10 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
   __syncthreads();
   const uint32 begin = begins[bucket] + (blockIdx.x - first_units[bucket]) * unit;
   const uint32 end = min(begin + unit, begins[bucket + 1]);
-  // What goes to a hot place is added up in registers first: shared memory takes the updates of one
-  // place one after another.
-  const uint32 hot = hot_place(places + begin, end - begin);
-  Wide hot_sum = widen(P::start());
+  Wide* const hot_sums = held + (1 << bucket_bits);
+  const HotPlaces<Wide> hot{reinterpret_cast<uint32*>(hot_sums + HotPlaces<Wide>::slots * kWarp),
+                            hot_sums};
+  const bool skewed = hot.template find<P>(places + begin, end - begin);
   constexpr int kUnroll = 8;
   for (uint32 start = begin + threadIdx.x; start < end; start += blockDim.x * kUnroll) {
     unsigned short place[kUnroll];
@@ -195,17 +224,12 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
 #pragma unroll
     for (int u = 0; u < kUnroll; ++u) {
       if (start + u * blockDim.x >= end) continue;
-      if (place[u] == hot) {
-        hot_sum = R::combine(hot_sum, widen(value[u]));
-      } else {
-        atomic_combine<R, Wide>(held + place[u], widen(value[u]));
-      }
+      Wide* const at = skewed && hot.has(place[u]) ? hot.sum(place[u]) : held + place[u];
+      atomic_combine<R, Wide>(at, widen(value[u]));
     }
   }
-  if (hot != kNoPlace) {
-    hot_sum = combine_lanes<R>(hot_sum);
-    if (threadIdx.x % kWarp == 0) atomic_combine<R, Wide>(held + hot, hot_sum);
-  }
+  __syncthreads();
+  if (skewed) hot.template merge<R>(held);
   __syncthreads();
   for (int i = threadIdx.x; i < owned; i += blockDim.x) {
     if (alone) {

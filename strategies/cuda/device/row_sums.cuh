@@ -9,26 +9,28 @@ namespace tvm_scatter {
 // Combine `count` vectors into `sum`, in order, with several loads in flight. They are held as they
 // are stored, so that 16-bit types take half the registers.
 template <class R, int vector, class Load, class Wide>
-__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, bool& any, int64 count,
-                                            Load read) {
-  using Stored = decltype(read(0));
-  constexpr int in_flight = sizeof(Stored) > 16 ? 4 : 8;
-  for (int64 start = 0; start < count; start += in_flight) {
+__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 count, Load read) {
+  using Stored = decltype(read(0u));
+  constexpr uint32 in_flight = sizeof(Stored) > 16 ? 4 : 8;
+  auto combine = [&](const Stored& held) {
+#pragma unroll
+    for (int i = 0; i < vector; ++i) sum.at[i] = R::combine(sum.at[i], widen(held.at[i]));
+  };
+  uint32 start = 0;
+  for (; start + in_flight <= count; start += in_flight) {
     Stored held[in_flight];
 #pragma unroll
-    for (int u = 0; u < in_flight; ++u)
-      if (start + u < count) held[u] = read(start + u);
+    for (uint32 u = 0; u < in_flight; ++u) held[u] = read(start + u);
 #pragma unroll
-    for (int u = 0; u < in_flight; ++u) {
-      if (start + u >= count) break;
-#pragma unroll
-      for (int i = 0; i < vector; ++i) {
-        const Wide value = widen(held[u].at[i]);
-        sum.at[i] = any ? R::combine(sum.at[i], value) : value;
-      }
-      any = true;
-    }
+    for (uint32 u = 0; u < in_flight; ++u) combine(held[u]);
   }
+  Stored held[in_flight - 1];
+#pragma unroll
+  for (uint32 u = 0; u < in_flight - 1; ++u)
+    if (start + u < count) held[u] = read(start + u);
+#pragma unroll
+  for (uint32 u = 0; u < in_flight - 1; ++u)
+    if (start + u < count) combine(held[u]);
 }
 
 // Reads the updates of a list of items, in one column of vectors.

@@ -45,15 +45,14 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
   if (key == static_cast<Key>(sizes.destinations()) || keys[begin + length - 1] != key) return;
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
-    Vector<Wide, vector> sum;
-    bool any = false;
+    auto sum = splat<Wide, vector>(widen(P::start()));
     if (from) {
-      combine_run<R>(sum, any, kSegmentChunk, [&](int64 at) {
+      combine_run<R>(sum, kSegmentChunk, [&](int64 at) {
         return load<Wide, vector>(from + (chunk * kSegmentChunk + at) * width + column);
       });
     } else {
       const ListedUpdates<P, Key, vector> sorted{updates, items + begin, sizes, column};
-      combine_run<R>(sum, any, kSegmentChunk, sorted);
+      combine_run<R>(sum, kSegmentChunk, sorted);
     }
     store<Wide, vector>(to + chunk * width + column, sum);
   }
@@ -77,17 +76,16 @@ __device__ __forceinline__ Vector<Accumulate<typename P::Data>, vector> sum_segm
   using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
   const int64 width = sizes.width();
-  Vector<Wide, vector> sum;
-  bool any = false;
+  auto sum = splat<Wide, vector>(widen(P::start()));
   auto add_updates = [&](int64 until) {
     const ListedUpdates<P, Key, vector> sorted{segments.updates, segments.items + at, sizes,
                                                column};
-    combine_run<R>(sum, any, until - at, sorted);
+    combine_run<R>(sum, static_cast<uint32>(until - at), sorted);
     at = until;
   };
   auto add_chunks = [&](const Wide* sums, int64 length, int64 until) {
     const Wide* const first = sums + at / length * width + column;
-    combine_run<R>(sum, any, (until - at) / length,
+    combine_run<R>(sum, static_cast<uint32>((until - at) / length),
                    [&](int64 i) { return load<Wide, vector>(first + i * width); });
     at = until;
   };
