@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,28 +23,32 @@ def headers_digest(names: frozenset[str], folders: tuple[Path, ...]) -> str:
     Only texts count, not where they stand. What is in no folder is the compiler's own, and belongs
     to its version.
     """
-    texts: dict[Path, str] = {}
-    waiting: list[tuple[str, Path | None]] = [(name, None) for name in names]
+    places = tuple(map(str, folders))
+    texts: dict[str, str] = {}
+    waiting = [(name, "") for name in names]
+    seen = set(waiting)
     while waiting:
         name, includer = waiting.pop()
-        found = _find(name, includer, folders)
+        found = _find(name, (includer, *places) if includer else places)
         if found is None or found in texts:
             continue
-        digest, inner = _read(found)
-        texts[found] = digest
-        waiting += [(name, found.parent) for name in inner]
+        texts[found], inner = _read(found)
+        more = {(name, os.path.dirname(found)) for name in inner} - seen
+        seen |= more
+        waiting += more
     return hashlib.sha256("\n".join(sorted(texts.values())).encode()).hexdigest()
 
 
-def _find(name: str, includer: Path | None, folders: Iterable[Path]) -> Path | None:
-    places: Sequence[Path] = [*([] if includer is None else [includer]), *folders]
-    return next((place / name for place in places if (place / name).is_file()), None)
+def _find(name: str, folders: tuple[str, ...]) -> str | None:
+    # Paths as text: there are thousands, and a build with everything in the cache waits for this.
+    paths = (os.path.join(folder, name) for folder in folders)
+    return next(filter(os.path.isfile, paths), None)
 
 
 @cache
-def _read(path: Path) -> tuple[str, frozenset[str]]:
+def _read(path: str) -> tuple[str, frozenset[str]]:
     try:
-        content = path.read_bytes()
+        content = Path(path).read_bytes()
     except OSError:
         return "unreadable", frozenset()
     return hashlib.sha256(content).hexdigest(), included(content.decode(errors="replace"))

@@ -1,0 +1,283 @@
+"""What the kernel cache and CUDA graphs gain on this machine.
+
+``python -m tvm_scatter.tuning.compile_once --json FILE --markdown FILE``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+
+from tvm_scatter import graphed, kernel_cache, options
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.kernel_cache import settings
+from tvm_scatter.quiet import quiet
+from tvm_scatter.targets import gpu_target
+
+_CALLBACK = "tvm_callback_cuda_compile"
+_MODEL = "GraphSAGE mean"
+_PROCESSES = 16
+_LAYERS = 12
+_REPLAYS = 1000
+#: Nodes, edges and features: a molecule, and a graph that fills the GPU.
+_SIZES = {"small": (32, 64, 64), "large": (200_000, 400_000, 64)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and write what was asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.compile_once")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--markdown", metavar="FILE")
+    parser.add_argument("--build", action="store_true", help="build the model once and say so")
+    parsed = parser.parse_args(arguments)
+    if gpu_target() is None:
+        raise SystemExit("compile_once: there is no CUDA device here.")
+    if parsed.build:
+        print(json.dumps(build()))
+        return 0
+    figures = {"machine": machine(), **builds(), "latency": latencies()}
+    text = markdown(figures)
+    print(text)
+    if parsed.json:
+        Path(parsed.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    if parsed.markdown:
+        Path(parsed.markdown).write_text(text + "\n", encoding="utf-8")
+    return 0
+
+
+def machine() -> dict[str, Any]:
+    """What this was measured on."""
+    from tvm_scatter.cuda_toolkit import nvrtc_version
+    from tvm_scatter.tuning.machine import describe
+
+    return {**describe("cuda"), "nvrtc": nvrtc_version(), "cores": os.cpu_count()}
+
+
+# The kernel cache
+
+
+def build() -> dict[str, Any]:
+    """Build the model in this process: seconds of that and of compiling CUDA, and cache hits."""
+    from tvm_scatter.demo import demo_models
+    from tvm_scatter.demo.compare import export, import_program, make
+
+    (model,) = (model for model in demo_models() if model.name == _MODEL)
+    module = import_program(export(*make(model, "full")))
+    compiler = tvm_ffi.get_global_func(_CALLBACK)
+    spent: list[float] = []
+
+    def timed(source: str) -> Any:
+        start = time.perf_counter()
+        try:
+            return compiler(source)
+        finally:
+            spent.append(time.perf_counter() - start)
+
+    tvm_ffi.register_global_func(_CALLBACK, timed, override=True)
+    start = time.perf_counter()
+    with quiet():
+        tvm.compile(module, target=gpu_target())
+    return {
+        "build": time.perf_counter() - start,
+        "compile": sum(spent),
+        "compiled": kernel_cache.statistics.compiled,
+        "from_disk": kernel_cache.statistics.disk,
+    }
+
+
+def builds() -> dict[str, Any]:
+    """The same build in new processes: without the cache, first, second, and many at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        found: dict[str, Any] = {
+            "model": _MODEL,
+            "without": _finish(_start(folder, **{settings.SWITCH: "0"})),
+            "first": _finish(_start(folder)),
+            "second": _finish(_start(folder)),
+        }
+    with tempfile.TemporaryDirectory() as folder:
+        begin = time.perf_counter()
+        at_once = [_finish(child) for child in [_start(folder) for _ in range(_PROCESSES)]]
+        found["at_once"] = {
+            "processes": _PROCESSES,
+            "seconds": time.perf_counter() - begin,
+            "compiled": sum(done["compiled"] for done in at_once),
+            "from_disk": sum(done["from_disk"] for done in at_once),
+            "kept": len(kernel_cache.Store(Path(folder) / "kernels", 1 << 30).entries()),
+        }
+    return found
+
+
+def _start(folder: str, **environment: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tvm_scatter.tuning.compile_once", "--build"]
+    variables = {**os.environ, settings.FOLDER: folder, **environment}
+    return subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True)
+
+
+def _finish(child: subprocess.Popen[str]) -> dict[str, Any]:
+    said, _ = child.communicate()
+    if child.returncode != 0:
+        raise ScatterError(f"compile_once: a build ended with status {child.returncode}.")
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return found
+
+
+# CUDA graphs
+
+
+def latencies() -> dict[str, Any]:
+    """Microseconds of one call of a message-passing network, several ways."""
+    return {name: _latency(*size) for name, size in _SIZES.items()}
+
+
+def _latency(nodes: int, edges: int, width: int) -> dict[str, Any]:
+    device = tvm.cuda(0)
+    module, inputs = message_passing(nodes, edges, width)
+    tensors = [tvm.runtime.tensor(array, device) for array in inputs(0)]
+    plain, tvms = (_virtual_machine(module, cuda_graph=wanted) for wanted in (False, True))
+    call = graphed(plain, "main", tensors)
+    out = call(*tensors)
+    few = nodes > 10_000
+    times = {
+        "calls": _microseconds(lambda: plain["main"](*tensors), few),
+        "TVM's own graphs": _microseconds(lambda: tvms["main"](*tensors), few),
+        "graphed": _microseconds(lambda: call(*tensors), few),
+        "graphed, given outputs": _microseconds(lambda: call(*tensors, out=out), few),
+        "graphed, inputs and outputs in place": _microseconds(call.replay, few),
+    }
+    found = {"nodes": nodes, "edges": edges, "features": width, "scatters": _LAYERS, "times": times}
+    if not few:
+        found |= {"replays": _REPLAYS, "equal": _equal_replays(module, inputs)}
+    return found
+
+
+def message_passing(
+    nodes: int, edges: int, width: int
+) -> tuple[tvm.IRModule, Callable[[int], list[np.ndarray]]]:
+    """A network of twelve layers, each a sum over neighbours, and inputs by seed."""
+    import torch
+
+    from tvm_scatter.demo.compare import export, import_program
+
+    class Network(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(_LAYERS))
+
+        def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+            for layer in self.layers:
+                summed = torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
+                x = x + layer(summed).relu()
+            return x
+
+    def inputs(seed: int) -> list[np.ndarray]:
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((nodes, width), dtype="float32")
+        return [x, rng.integers(0, nodes, (2, edges))]
+
+    torch.manual_seed(0)
+    example = tuple(map(torch.from_numpy, inputs(0)))
+    return import_program(export(Network().eval(), example)), inputs
+
+
+def _virtual_machine(module: tvm.IRModule, **changes: Any) -> relax.VirtualMachine:
+    with options(**changes), quiet():
+        return relax.VirtualMachine(tvm.compile(module, target=gpu_target()), tvm.cuda(0))
+
+
+def _microseconds(call: Callable[[], Any], few: bool) -> float:
+    """The median wall time of a call and of waiting for it."""
+    device = tvm.cuda(0)
+    times: list[float] = []
+    for _ in range(5):
+        call()
+    device.sync()
+    for _ in range(30 if few else 1000):
+        start = time.perf_counter()
+        call()
+        device.sync()
+        times.append(1e6 * (time.perf_counter() - start))
+    return median(times)
+
+
+def _equal_replays(module: tvm.IRModule, inputs: Callable[[int], list[np.ndarray]]) -> int:
+    """How many of the replays, each with inputs of its own, equal a call in every bit."""
+    machine = _virtual_machine(module, deterministic=True)
+    call = graphed(machine, "main", inputs(0))
+    equal = 0
+    for seed in range(_REPLAYS):
+        tensors = [tvm.runtime.tensor(array, tvm.cuda(0)) for array in inputs(seed)]
+        expected, found = (_first(run(*tensors)).numpy() for run in (machine["main"], call))
+        equal += np.array_equal(found, expected) and bool(np.isfinite(found).all())
+    return equal
+
+
+def _first(result: Any) -> Any:
+    return result if isinstance(result, tvm.runtime.Tensor) else result[0]
+
+
+# The report
+
+
+def markdown(figures: dict[str, Any]) -> str:
+    """The figures for readers."""
+    facts, at_once = figures["machine"], figures["at_once"]
+    ratio = figures["first"]["compile"] / figures["second"]["compile"]
+    lines = [
+        f"{facts['device']}, driver {facts['driver']}, {facts['cores']} cores, TVM {facts['tvm']}, "
+        f"nvrtc {facts['nvrtc']}.",
+        "",
+        f"| {figures['model']}, each build in a new process | compiling CUDA | whole build |",
+        "|---|--:|--:|",
+        *(
+            f"| {label} | {figures[name]['compile']:.3f} s | {figures[name]['build']:.2f} s |"
+            for name, label in (
+                ("without", "without the cache"),
+                ("first", "first, the cache is empty"),
+                ("second", "second"),
+            )
+        ),
+        "",
+        f"The second compiles CUDA {ratio:.0f} times faster than the first. {at_once['processes']} "
+        f"builds at once: {at_once['compiled']} compiled, {at_once['from_disk']} read, "
+        f"{at_once['kept']} kept.",
+        "",
+        "| microseconds of a call, with the wait for it | "
+        + " | ".join(
+            f"{case['nodes']} nodes, {case['edges']} edges" for case in figures["latency"].values()
+        )
+        + " |",
+        "|---|" + "--:|" * len(figures["latency"]),
+    ]
+    cases = list(figures["latency"].values())
+    for way in cases[0]["times"]:
+        cells = (
+            f"{case['times'][way]:.0f} ({case['times']['calls'] / case['times'][way]:.2f}x)"
+            for case in cases
+        )
+        lines.append(f"| {way} | {' | '.join(cells)} |")
+    replays = [case for case in cases if "replays" in case]
+    lines += ["", f"{_LAYERS} layers with a scatter each."]
+    lines += [
+        f"{case['equal']} of {case['replays']} replays, each with new inputs, equal a call in "
+        "every bit."
+        for case in replays
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
