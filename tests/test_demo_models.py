@@ -16,6 +16,7 @@ from tvm_scatter.demo import demo_models
 from tvm_scatter.demo.compare import compare, export, import_program, make
 from tvm_scatter.demo.stock import stock_says
 from tvm_scatter.explain import STOCK
+from tvm_scatter.passes import passes
 
 MODELS = {model.name: model for model in demo_models()}
 #: Models in which TVM's own kernels reduce across a warp whose threads they take to run in step.
@@ -55,6 +56,7 @@ def test_compiles_for_cuda(name):
     explanations = tvm_scatter.explain(mod, target)
     assert all(explanation.choices for explanation in explanations)
     with target:
+        mod = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(mod)
         legalized = tvm.relax.transform.LegalizeOps()(mod)
     names = [name.name_hint for name in legalized.functions]
     for explanation in explanations:

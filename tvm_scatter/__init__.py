@@ -22,6 +22,7 @@ from .install import install, is_installed, uninstall  # noqa: E402
 from .options import current_options, options  # noqa: E402
 from .pipelines import pipeline  # noqa: E402
 from .problem import ScatterProblem  # noqa: E402
+from .state import buffers  # noqa: E402
 from .strategy import Implementation, OpStrategy, Selection, strategy_for  # noqa: E402
 
 __version__ = "0.1.0"
@@ -34,6 +35,7 @@ __all__ = [
     "ScatterError",
     "ScatterProblem",
     "Selection",
+    "buffers",
     "current_options",
     "explain",
     "graphed",

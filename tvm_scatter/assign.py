@@ -59,17 +59,18 @@ def as_index_put(bb: relax.BlockBuilder, call: relax.Call) -> relax.Call:
 
     updates = bb.emit_te(join, *call.args[1].fields, primfunc_name_hint="join")
     places = np.concatenate([np.arange(at, at + length) for _, _, at, length in runs])
-    put = index_put(
-        call.args[0],
-        [relax.const(places, "int64")],
-        updates,
-        [axis],
-        wrap_negative=False,
-        unique=True,
-        in_place=is_in_place(call),
-        operator=str(call.attrs["operator"]),
+    return bb.normalize(
+        index_put(
+            call.args[0],
+            [relax.const(places, "int64")],
+            updates,
+            [axis],
+            wrap_negative=False,
+            unique=True,
+            in_place=is_in_place(call),
+            operator=str(call.attrs["operator"]),
+        )
     )
-    return bb.normalize(relax.Call(put.op, [*put.args, *call.args[2:]], attrs=put.attrs))
 
 
 def _filled(

@@ -69,7 +69,8 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 def operands_to_wait_for(call: relax.Call) -> list[relax.Expr]:
     """What must be computed before the call although the call does not read it."""
-    return list(call.args[3].fields) if len(call.args) > 3 else []
+    read = 2 if call.op.name == ASSIGN else 3
+    return list(call.args[read].fields) if len(call.args) > read else []
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:

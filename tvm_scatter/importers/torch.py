@@ -14,6 +14,7 @@ from ..options import current_options
 from . import torch_index, torch_mask, torch_scatter, torch_slice
 from .on_import import forget, when_imported
 from .torch_call import TorchCall
+from .torch_state import explicit_buffers, remember_buffers
 
 Converter = Callable[[TorchCall], Any]
 
@@ -154,11 +155,14 @@ def _extend(module: ModuleType) -> None:
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
         if current_options().enabled and _writes_through_views(exported_program):
             exported_program = exported_program.run_decompositions({})
+        buffers: dict[str, Any] = {}
+        if current_options().enabled:
+            exported_program, buffers = explicit_buffers(exported_program, _writes)
         mod = stock["from_exported_program"](self, exported_program, *rest, **named)
         if any(map(_is_part, exported_program.graph.nodes)):
             # The other pieces of what was decomposed have no reader left.
             mod = relax.transform.DeadCodeElimination()(mod)
-        return mod
+        return remember_buffers(mod, buffers)
 
     importer.create_convert_map = create_convert_map
     importer.from_exported_program = from_exported_program

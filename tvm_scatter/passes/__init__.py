@@ -10,11 +10,13 @@ from tvm_scatter.options import Options
 
 from .bulk_scatters import BulkScatters
 from .fold_broadcast_index import FoldBroadcastIndex
+from .reuse_buffers import ReuseBuffers
 
 #: In the order in which they run: the option that switches a pass, and what makes it.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: BulkScatters()),
+    ("in_place", lambda options: ReuseBuffers(options.donate)),
 )
 
 
@@ -25,4 +27,4 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
     return [make(options) for switch, make in PASSES if getattr(options, switch)]
 
 
-__all__ = ["PASSES", "BulkScatters", "FoldBroadcastIndex", "passes"]
+__all__ = ["PASSES", "BulkScatters", "FoldBroadcastIndex", "ReuseBuffers", "passes"]

@@ -1,0 +1,154 @@
+"""A scatter whose data nothing needs any more overwrites it instead of copying it.
+
+TVM inserts no copy where a call is in place and something reads what it overwrote: it must be
+proved that nothing does. What is not proved keeps its copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.legalize import STOCK_OPERATORS, strategy_of
+from tvm_scatter.lower import operator_name
+from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.separate import check_separate
+from tvm_scatter.state import state_parameters
+
+from .fold_broadcast_index import is_ours_to_change
+from .notes import note
+from .overwritable import Overwrite, overwrites
+
+
+def ReuseBuffers(donate: Iterable[str] = ()) -> tvm.transform.Pass:
+    """The pass.
+
+    Parameters
+    ----------
+    donate : iterable of str
+        Names of parameters that the caller gives away: the function may overwrite them.
+    """
+
+    def reuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        names = tuple(donate)
+        _check_names(mod, names)
+        called = _called(mod)
+        rewriter = _Rewriter(mod)
+        for name, function in mod.functions.items():
+            if is_ours_to_change(function):
+                # Who calls it from inside of the module may read on after the call.
+                given = [] if name in called else _donated(function, names)
+                rewriter.rewrite(name, function, given)
+        return rewriter.result if rewriter.changed else mod
+
+    return tvm.transform.module_pass(reuse, opt_level=0, name="ReuseBuffers")
+
+
+def _check_names(mod: tvm.IRModule, names: Sequence[str]) -> None:
+    functions = {
+        name.name_hint: [parameter.name for parameter in function.params]
+        for name, function in mod.functions.items()
+        if is_ours_to_change(function)
+    }
+    known = {parameter for parameters in functions.values() for parameter in parameters}
+    for name in names:
+        if name not in known:
+            takes = "; ".join(f"{each} takes {', '.join(functions[each])}" for each in functions)
+            raise ScatterError(f"donate: there is no parameter {name!r}; {takes}.")
+
+
+def _donated(function: relax.Function, names: Sequence[str]) -> list[Any]:
+    named = [parameter for parameter in function.params if parameter.name in names]
+    return list(dict.fromkeys([*named, *state_parameters(function)]))
+
+
+def _called(mod: tvm.IRModule) -> set[Any]:
+    """The functions that are called or passed on inside of the module."""
+    found: set[Any] = set()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.GlobalVar):
+            found.add(expression)
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function.body, visit)
+    return found
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self.changed = False
+        self.found: dict[Any, Overwrite] = {}
+        self.function: Any = None
+        self.checked: set[Any] = set()
+
+    @property
+    def result(self) -> tvm.IRModule:
+        return self.builder_.get()
+
+    def rewrite(self, name: Any, function: relax.Function, donated: Sequence[Any]) -> None:
+        answer = overwrites(function, donated)
+        self.found = {
+            var: overwrite for var, overwrite in answer.found.items() if _has_strategy(overwrite)
+        }
+        for var, overwrite in self.found.items():
+            data = overwrite.call.args[0].name
+            note("in_place", f"{name.name_hint}.{var.name}", f"overwrites {data}")
+        for var, reason in answer.refused.items():
+            if donated:
+                note("in_place", f"{name.name_hint}.{var.name}", f"copies its data: {reason}")
+        if not self.found:
+            return
+        self.changed = True
+        self.function, self.checked = function, set()
+        self.builder_.update_func(name, self.visit_expr(function))
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        overwrite = self.found.get(binding.var)
+        if overwrite is not None:
+            binding = relax.VarBinding(binding.var, self._in_place(binding.value, overwrite))
+        super().visit_var_binding_(binding)
+
+    def _in_place(self, call: relax.Call, overwrite: Overwrite) -> relax.Call:
+        call = _ours(call)
+        data = self.visit_expr(call.args[0])
+        new = [parameter for parameter in overwrite.donated if parameter not in self.checked]
+        if new:
+            self.checked |= set(new)
+            others = [each for each in self.function.params if each not in overwrite.donated]
+            data = check_separate(
+                self.builder_, new[0].name, data, list(map(self.visit_expr, others))
+            )
+        attrs = {str(name): value for name, value in call.attrs.items()}
+        attrs["in_place"] = True
+        operands = [data, *call.args[1:]]
+        if overwrite.earlier:
+            operands.append(relax.Tuple(list(overwrite.earlier)))
+        return relax.Call(call.op, operands, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+
+
+def _has_strategy(overwrite: Overwrite) -> bool:
+    return strategy_of(overwrite.call)[1] is not None
+
+
+def _ours(call: relax.Call) -> relax.Call:
+    """The operator of this package that TVM's equals."""
+    if call.op.name not in STOCK_OPERATORS:
+        return call
+    data, indices, updates = call.args
+    wrap: dict[str, Any] = {"wrap_negative": True, "operator": operator_name(call)}
+    if call.op.name == "relax.scatter_elements":
+        axis, reduction = int(call.attrs.axis), str(call.attrs.reduction)
+        return scatter_elements(data, indices, updates, axis, reduction, **wrap)
+    if call.op.name == "relax.scatter_nd":
+        return scatter_nd(data, indices, updates, str(call.attrs.reduction), **wrap)
+    reduction = "add" if call.attrs.accumulate else "update"
+    return index_put(data, list(indices.fields), updates, None, reduction, **wrap)

@@ -1,0 +1,68 @@
+"""The bindings of a function in the order in which they run, branches one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax
+
+
+@dataclass(frozen=True)
+class Step:
+    """One binding.
+
+    Attributes
+    ----------
+    at : int
+        Its place in the order.
+    var, value
+        What is bound; a branch's result is bound where the branches end.
+    reads : frozenset
+        The variables that the value mentions, those inside of its branches left out.
+    scope : int
+        The sequence that it belongs to: 0 for the function's own, another for each branch.
+    fused : int
+        The dataflow block that it belongs to, within which TVM may fuse and move it; 0 for none.
+    """
+
+    at: int
+    var: Any
+    value: Any
+    reads: frozenset[Any]
+    scope: int
+    fused: int
+
+
+class Steps:
+    """The steps of a function."""
+
+    def __init__(self, function: relax.Function) -> None:
+        self.all: list[Step] = []
+        self._scopes = self._blocks = 0
+        self._walk(function.body, 0)
+        #: What the function returns.
+        self.returned = frozenset(relax.analysis.free_vars(function.body.body))
+
+    def __iter__(self) -> Iterator[Step]:
+        return iter(self.all)
+
+    def _walk(self, sequence: Any, scope: int) -> None:
+        for block in sequence.blocks:
+            fused = 0
+            if isinstance(block, relax.DataflowBlock):
+                self._blocks += 1
+                fused = self._blocks
+            for binding in block.bindings:
+                self._bind(binding.var, binding.value, scope, fused)
+
+    def _bind(self, var: Any, value: Any, scope: int, fused: int) -> None:
+        reads = set(relax.analysis.free_vars(value))
+        if isinstance(value, relax.If):
+            reads = set(relax.analysis.free_vars(value.cond))
+            for branch in (value.true_branch, value.false_branch):
+                self._scopes += 1
+                self._walk(branch, self._scopes)
+                reads |= set(relax.analysis.free_vars(branch.body))
+        self.all.append(Step(len(self.all), var, value, frozenset(reads), scope, fused))
