@@ -23,14 +23,10 @@ _LONG_LIST = 64
 #: Entries of one chunk of a long list: short chunks where there is little work to share out, long
 #: ones where many chunks would meet at one sum.
 _LEAST_CHUNK, _MOST_CHUNK = 32, 128
-#: Chunks that keep every multiprocessor busy.
-_MANY_CHUNKS = 8192
-#: Vectors of a row that a lane has in flight.
-_MOST_SPAN = 4
 #: Items and places are counted in 32 bits.
 _LIMIT = 1 << 32
-#: Blocks that look for chunks of long lists: how many there are is known on the device only.
-_CHUNK_BLOCKS = 1056
+#: Threads that look for chunks of long lists: how many there are is known on the device only.
+_CHUNK_THREADS = 1 << 18
 _FIELDS = {
     "cursors": "uint64",
     "counts": "uint32",
@@ -60,7 +56,7 @@ class Grouped(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        return {"threads": (256, 128)}
+        return {"threads": (128, 256)}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _layout(problem, sizes).total
@@ -101,7 +97,7 @@ def _groups(layout: sorting.Layout) -> tuple[str, sorting.Arguments]:
 
 
 def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
-    sizes = operands.sizes
+    problem, sizes = operands.problem, operands.sizes
     text, arguments = _groups(layout)
 
     def stride(body: str, work: Any) -> None:
@@ -124,7 +120,7 @@ def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
     blocks_of(
         "  begin_lists<P>(groups, sizes, static_cast<uint32>(chunk));",
         ceil_div(sizes.destinations, _GROUP_THREADS),
-        {"chunk": ("long long", _chunk(sizes))},
+        {"chunk": ("long long", _chunk(problem, sizes))},
     )
     stride("  list_updates<P>(groups, sums, indices, sizes);", sizes.items)
 
@@ -134,48 +130,36 @@ def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:
     vector = widest_vector(problem)
     lanes = sorting.lanes_in_warp(problem, vector)
     text, arguments = _groups(layout)
-    arguments["chunk"] = ("long long", _chunk(sizes))
+    arguments["chunk"] = ("long long", _chunk(problem, sizes))
     tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
     text += f"  if ({' && '.join(f'aligned<Data, {vector}>({name})' for name in tensors)})\n    "
 
-    def step(call: str, teams: Any, tiles: Any, span: int = 1) -> None:
-        # The same columns to a lane where rows are not aligned, one element at a time.
-        forms = [
-            call.format(lanes=lanes, vector=width, span=span * vector // width)
-            for width in (vector, 1)
-        ]
-        body = text + forms[0] + "\n  else\n    " + forms[1]
-        more = {**arguments, "tiles": ("long long", tiles)}
-        launch(operands, ("grouped",), body, ceil_div(teams * lanes, threads), threads, more)
-
     tiles = ceil_div(sizes.width, lanes * vector)
+    arguments["tiles"] = ("long long", tiles)
+
+    def step(call: str, teams: Any) -> None:
+        forms = [call.format(lanes=lanes, vector=width) for width in (vector, 1)]
+        body = text + forms[0] + "\n  else\n    " + forms[1]
+        launch(operands, ("grouped",), body, ceil_div(teams * lanes, threads), threads, arguments)
+
     if not isinstance(sizes.items, int) or sizes.items > _LONG_LIST:
         step(
             "sum_long_lists<P, {lanes}, {vector}>(sums, groups, updates, sizes, "
             "static_cast<uint32>(chunk), tiles);",
-            at_most(ceil_div(sizes.items, _LEAST_CHUNK) * tiles, _CHUNK_BLOCKS * threads // lanes),
-            tiles,
+            at_most(ceil_div(sizes.items, _LEAST_CHUNK) * tiles, _CHUNK_THREADS // lanes),
         )
     mean = "true" if problem.reduction == "mean" else "false"
     source, in_place = ("out", "true") if operands.data is None else ("data", "false")
-    span, tiles = _span(tiles)
     step(
-        f"write_rows<P, {{lanes}}, {{vector}}, {{span}}, {mean}, {in_place}>(out, {source}, sums, "
-        "groups, updates, sizes, tiles);",
+        f"write_rows<P, {{lanes}}, {{vector}}, {mean}, {in_place}>(out, {source}, sums, groups, "
+        "updates, sizes, tiles);",
         sizes.destinations * tiles,
-        tiles,
-        span=span,
     )
 
 
-def _chunk(sizes: Sizes) -> Any:
+def _chunk(problem: ScatterProblem, sizes: Sizes) -> Any:
     """Entries of one chunk of a long list."""
-    return at_most(at_least(sizes.items // _MANY_CHUNKS, _LEAST_CHUNK), _MOST_CHUNK)
-
-
-def _span(vectors: Any) -> tuple[int, Any]:
-    """Of the vectors of a row for one lane, how many are in flight, and the parts this makes."""
-    if not isinstance(vectors, int):
-        return 1, vectors
-    parts = ceil_div(vectors, _MOST_SPAN)
-    return ceil_div(vectors, parts), parts
+    vector = widest_vector(problem)
+    threads_of_entry = ceil_div(sizes.width, vector)
+    even = sizes.items * threads_of_entry // _CHUNK_THREADS
+    return at_most(at_least(even, _LEAST_CHUNK), _MOST_CHUNK)

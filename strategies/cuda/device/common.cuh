@@ -131,6 +131,24 @@ __device__ __forceinline__ Vector<T, count> splat(T value) {
   return result;
 }
 
+template <class T, int count>
+__device__ __forceinline__ Vector<Accumulate<T>, count> widen(const Vector<T, count>& value) {
+  Vector<Accumulate<T>, count> result;
+  if constexpr (same<T, __nv_bfloat16> && count % 2 == 0) {
+    // One instruction an element: taking the elements out one by one costs another.
+    const auto words = bit_cast<Vector<uint32, count / 2>>(value);
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) {
+      result.at[2 * i] = bit_cast<float>(words.at[i] << 16);
+      result.at[2 * i + 1] = bit_cast<float>(words.at[i] & 0xffff0000u);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i) result.at[i] = widen(value.at[i]);
+  }
+  return result;
+}
+
 // Whether vectors of `count` elements may be taken from a tensor; a view from outside may not be
 // aligned to them.
 template <class T, int count>

@@ -159,9 +159,8 @@ __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sum
   }
 }
 
-// A group of lanes for each row of the output, or for each of `tiles` parts of it. Each lane has `span`
-// vectors of it in flight.
-template <class P, int lanes, int vector, int span, bool mean, bool in_place>
+// A group of lanes for each row of the output, or for each of `tiles` parts of it.
+template <class P, int lanes, int vector, bool mean, bool in_place>
 __device__ __forceinline__ void write_rows(typename P::Data* out, const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
                                            const Groups& groups, const typename P::Data* updates,
@@ -170,52 +169,35 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
   using R = typename P::Reduction;
-  constexpr Offset step = lanes * vector;
-  const int64 team = first_in_grid() / lanes;
-  const int64 row = team / tiles;
-  if (row >= sizes.destinations()) return;
+  const RowShare<P, lanes, vector> share(tiles);
+  if (share.row >= sizes.destinations()) return;
   const Offset width = sizes.width();
-  const Offset first = static_cast<Offset>(team - row * tiles) * (step * span) +
-                       static_cast<Offset>(threadIdx.x % lanes) * vector;
-  const Data* const from = data + row * width;
-  Data* const to = out + row * width;
-  Vector<Data, vector> held[span];
-  auto load_data = [&] {
-#pragma unroll
-    for (int s = 0; s < span; ++s)
-      if (first + s * step < width) held[s] = load<Data, vector>(from + first + s * step);
-  };
-  // Before anything depends on the count, unless the data may not be needed at all.
-  if constexpr (!in_place) load_data();
-  const uint32 count = groups.counts[row];
-  if (in_place && count == 0) return;
-  if (in_place && P::include_self) load_data();
-  if (count) {
-    const uint32* const items = groups.list + groups.begins[row];
-    const Wide* const summed =
-        sums + (count > kLongList ? static_cast<int64>(groups.slots[row]) * width : 0);
-#pragma unroll
-    for (int s = 0; s < span; ++s) {
-      const Offset column = first + s * step;
-      if (column >= width) continue;
+  for (Offset column = share.first; column < width; column += share.step) {
+    const int64 at = share.row * width + column;
+    Vector<Data, vector> result;
+    // Before anything depends on the count, unless the data may not be needed at all.
+    if constexpr (!in_place) result = load<Data, vector>(data + at);
+    const uint32 count = groups.counts[share.row];
+    if (in_place && count == 0) return;
+    if (in_place && P::include_self) result = load<Data, vector>(data + at);
+    if (count) {
       auto sum = splat<Wide, vector>(widen(P::start()));
       if (count > kLongList) {
-        sum = load<Wide, vector>(summed + column);
+        sum = load<Wide, vector>(sums + static_cast<int64>(groups.slots[share.row]) * width + column);
       } else {
+        const uint32* const items = groups.list + groups.begins[share.row];
         combine_run<R>(sum, count, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
       }
 #pragma unroll
       for (int i = 0; i < vector; ++i) {
         Wide value = sum.at[i];
-        if constexpr (P::include_self) value = R::combine(widen(held[s].at[i]), value);
+        if constexpr (P::include_self) value = R::combine(widen(result.at[i]), value);
         if constexpr (mean) value = divide<Wide>(value, count + (P::include_self ? 1u : 0u));
-        held[s].at[i] = narrow<Data>(value);
+        result.at[i] = narrow<Data>(value);
       }
     }
+    store<Data, vector>(out + at, result);
   }
-#pragma unroll
-  for (int s = 0; s < span; ++s)
-    if (first + s * step < width) store<Data, vector>(to + first + s * step, held[s]);
 }
 
 }  // namespace tvm_scatter

@@ -210,23 +210,34 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
   const HotPlaces<Wide> hot{reinterpret_cast<uint32*>(hot_sums + HotPlaces<Wide>::slots * kWarp),
                             hot_sums};
   const bool skewed = hot.template find<P>(places + begin, end - begin);
-  constexpr int kUnroll = 8;
-  for (uint32 start = begin + threadIdx.x; start < end; start += blockDim.x * kUnroll) {
-    unsigned short place[kUnroll];
-    Data value[kUnroll];
+  auto for_each_update = [&](auto combine) {
+    constexpr int kUnroll = 8;
+    for (uint32 start = begin + threadIdx.x; start < end; start += blockDim.x * kUnroll) {
+      unsigned short place[kUnroll];
+      Data value[kUnroll];
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      const uint32 at = start + u * blockDim.x;
-      if (at >= end) continue;
-      place[u] = places[at];
-      value[u] = values[at];
-    }
+      for (int u = 0; u < kUnroll; ++u) {
+        const uint32 at = start + u * blockDim.x;
+        if (at >= end) continue;
+        place[u] = places[at];
+        value[u] = values[at];
+      }
 #pragma unroll
-    for (int u = 0; u < kUnroll; ++u) {
-      if (start + u * blockDim.x >= end) continue;
-      Wide* const at = skewed && hot.has(place[u]) ? hot.sum(place[u]) : held + place[u];
-      atomic_combine<R, Wide>(at, widen(value[u]));
+      for (int u = 0; u < kUnroll; ++u)
+        if (start + u * blockDim.x < end) combine(place[u], widen(value[u]));
     }
+  };
+  if (skewed) {
+    // Two calls and not one on either address, which the compiler would not know to be shared memory.
+    for_each_update([&](uint32 place, Wide value) {
+      if (hot.has(place)) {
+        atomic_combine<R, Wide>(hot.sum(place), value);
+      } else {
+        atomic_combine<R, Wide>(held + place, value);
+      }
+    });
+  } else {
+    for_each_update([&](uint32 place, Wide value) { atomic_combine<R, Wide>(held + place, value); });
   }
   __syncthreads();
   if (skewed) hot.template merge<R>(held);

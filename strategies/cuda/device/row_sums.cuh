@@ -11,10 +11,12 @@ namespace tvm_scatter {
 template <class R, int vector, class Load, class Wide>
 __device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 count, Load read) {
   using Stored = decltype(read(0u));
-  constexpr uint32 in_flight = sizeof(Stored) > 16 ? 4 : 8;
+  // More would take registers, and with them threads, away.
+  constexpr uint32 in_flight = 4;
   auto combine = [&](const Stored& held) {
+    const auto value = widen(held);
 #pragma unroll
-    for (int i = 0; i < vector; ++i) sum.at[i] = R::combine(sum.at[i], widen(held.at[i]));
+    for (int i = 0; i < vector; ++i) sum.at[i] = R::combine(sum.at[i], value.at[i]);
   };
   uint32 start = 0;
   for (; start + in_flight <= count; start += in_flight) {
