@@ -30,18 +30,21 @@ class GatherForm(Implementation):
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduction != "update":
             return "only plain updates can be gathered"
-        if problem.in_place:
-            return "in place, what is not updated need not be written"
+        if problem.in_place and not _is_searchable(problem):
+            return "in place it compares each index with the others, which must be few"
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        return {"search": (1, 0) if _is_searchable(problem) else (0,), "unroll": (4, 1, 2)}
+        search = (1, 0) if _is_searchable(problem) and not problem.in_place else (0,)
+        return {"search": search, "unroll": (4, 1, 2)}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
-        return 0 if config["search"] else sizes.destinations * 8
+        return 0 if config["search"] or problem.in_place else sizes.destinations * 8
 
     def emit(self, operands: Operands, config: Config) -> None:
-        if config["search"]:
+        if operands.problem.in_place:
+            _last_only(operands, config["unroll"])
+        elif config["search"]:
             _by_search(operands, config["unroll"])
         else:
             _by_map(operands, config["unroll"])
@@ -49,6 +52,8 @@ class GatherForm(Implementation):
 
 def _is_searchable(problem: ScatterProblem) -> bool:
     few = problem.count.is_static and problem.count.constant <= _MOST_SEARCHED
+    if problem.in_place:
+        return few and not problem.index_slice
     long_rows = not problem.index_slice and problem.slice.constant >= _THREADS
     return few and long_rows
 
@@ -68,6 +73,24 @@ def _by_search(operands: Operands, unroll: int) -> None:
         call.format(vector=1, unroll=unroll * vector),
         vector,
         sizes.batch * sizes.extent * spans,
+        {"spans": ("long long", spans)},
+    )
+
+
+def _last_only(operands: Operands, unroll: int) -> None:
+    problem, sizes = operands.problem, operands.sizes
+    vector = widest_vector(problem)
+    spans = ceil_div(sizes.slice, _THREADS * vector * unroll)
+    call = (
+        "write_last<P, {vector}, {unroll}>(out, updates, indices, sizes, "
+        "static_cast<Offset>(spans));"
+    )
+    _launch_aligned(
+        operands,
+        call.format(vector=vector, unroll=unroll),
+        call.format(vector=1, unroll=unroll * vector),
+        vector,
+        sizes.batch * sizes.count * spans,
         {"spans": ("long long", spans)},
     )
 
@@ -109,7 +132,7 @@ def _launch_aligned(
     arguments: dict[str, tuple[str, Any]],
     prologue: str = "",
 ) -> None:
-    tensors = "data", "out", "updates"
+    tensors = ("out", "updates") if operands.data is None else ("data", "out", "updates")
     condition = " && ".join(f"aligned<Data, {vector}>({tensor})" for tensor in tensors)
     body = f"{prologue}  if ({condition})\n    {aligned}\n  else\n    {otherwise}"
     launch(operands, ("gather",), body, blocks, _THREADS, arguments)

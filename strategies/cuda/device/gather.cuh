@@ -111,5 +111,48 @@ __device__ __forceinline__ void gather_by_search(typename P::Data* out,
   }
 }
 
+// In place one block writes `span` columns of one update, unless a later update goes to the same
+// place. What no update goes to is there already.
+template <class P, int vector, int unroll>
+__device__ __forceinline__ void write_last(typename P::Data* out, const typename P::Data* updates,
+                                           const Indices<P>& indices, const Sizes<P>& sizes,
+                                           typename P::Offset spans) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  __shared__ int later;
+  if (threadIdx.x == 0) later = 0;
+  __syncthreads();
+  const Offset number = blockIdx.x / spans;
+  const Offset span = blockIdx.x - number * spans;
+  if (number >= sizes.batch * sizes.count) return;
+  const Item<P> item(sizes, number);
+  const Offset k = number - item.batch * sizes.count;
+  Offset destination;
+  if (!find_destination(sizes, indices, item.index, destination)) return;
+  for (Offset other = k + 1 + threadIdx.x; other < sizes.count; other += blockDim.x) {
+    Offset taken;
+    if (find_destination(sizes, indices, item.index + (other - k), taken) && taken == destination)
+      later = 1;
+  }
+  __syncthreads();
+  if (later) return;
+  const Data* const from = updates + item.update;
+  Data* const to = out + item.place(sizes, destination) * sizes.slice;
+  const Offset length = blockDim.x * vector * unroll;
+  const Offset first = span * length + threadIdx.x * vector;
+  Vector<Data, vector> value[unroll];
+#pragma unroll
+  for (int u = 0; u < unroll; ++u) {
+    const Offset column = first + u * blockDim.x * vector;
+    if (column >= sizes.slice) continue;
+    value[u] = P::update_slice ? load<Data, vector>(from + column) : splat<Data, vector>(*from);
+  }
+#pragma unroll
+  for (int u = 0; u < unroll; ++u) {
+    const Offset column = first + u * blockDim.x * vector;
+    if (column < sizes.slice) store<Data, vector>(to + column, value[u]);
+  }
+}
+
 }  // namespace tvm_scatter
 #endif
