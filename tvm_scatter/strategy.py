@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .errors import ScatterError
@@ -204,9 +205,17 @@ class OpStrategy:
         options = options or current_options()
         if options.implementation is not None:
             return self._forced(problem, target, options)
-        logs = {"tuned records": tuned_records(problem, target)}
+        spellings = [problem]
+        if problem.in_place:
+            # What wins with a copy is the best guess where nothing was timed without it.
+            spellings.append(replace(problem, in_place=False))
+        logs: dict[str, Iterator[TunedRecord]] = {
+            "tuned records": chain.from_iterable(tuned_records(each, target) for each in spellings)
+        }
         if options.shipped_log:
-            logs["log shipped for this architecture"] = iter(shipped_records(problem, target))
+            logs["log shipped for this architecture"] = chain.from_iterable(
+                shipped_records(each, target) for each in spellings
+            )
         for log, records in logs.items():
             for record in records:
                 branch = self._tuned(problem, target, record)
