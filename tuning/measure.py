@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -85,6 +86,9 @@ class Bench:
             count_servers(self.tracker)
 
 
+_CONNECT_SECONDS = 5.0
+
+
 def count_servers(tracker: Tracker) -> int:
     """How many servers a tracker knows under the key.
 
@@ -97,6 +101,8 @@ def count_servers(tracker: Tracker) -> int:
 
     where = f"{tracker.host}:{tracker.port}"
     try:
+        # TVM's own connection tries for a minute before it gives up.
+        socket.create_connection((tracker.host, tracker.port), _CONNECT_SECONDS).close()
         summary = rpc.connect_tracker(tracker.host, tracker.port).summary()
     except Exception as error:  # sockets, timeouts and TVM's own
         raise ScatterError(

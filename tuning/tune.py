@@ -124,25 +124,29 @@ def tune(
             )
         on_gpu = target.kind.name == "cuda"
         builders = settings.builders or (min(os.cpu_count() or 1, _MOST_BUILDERS) if on_gpu else 1)
+        measurers = stack.enter_context(Workers(servers, settings.imports))
+        # A CPU that compiles is none to measure on: there one process does both, in turn.
+        overlaps = on_gpu or settings.tracker is not None
+        compilers = measurers
+        if overlaps:
+            compilers = stack.enter_context(Workers(builders, settings.imports))
         run = _Run(
             target=target,
             settings=settings,
             database=database,
             bench=Bench(
-                workers=stack.enter_context(Workers(servers, settings.imports)),
+                workers=measurers,
                 kind=target.kind.name,
                 cold=on_gpu if settings.cold is None else settings.cold,
                 timeout=settings.timeout,
                 tracker=settings.tracker,
             ),
-            builders=stack.enter_context(Workers(builders, settings.imports)),
+            builders=compilers,
             listener=listener,
         )
         run.learn()
         database.add_run(run.description())
-        # A CPU that compiles is no CPU to measure on; with a GPU or servers the two overlap.
-        overlap = 1 if not on_gpu and settings.tracker is None else max(builders, servers)
-        return run.all(tasks, overlap)
+        return run.all(tasks, max(builders, servers) if overlaps else 1)
 
 
 @dataclass

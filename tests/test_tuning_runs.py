@@ -1,0 +1,290 @@
+"""Tuning from end to end on llvm: bad candidates, killed runs, directories, RPC, the commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tvm
+from tvm.target import Target
+
+from tvm_scatter import ScatterError, strategy_for
+from tvm_scatter.cli import main
+from tvm_scatter.records import records_in
+from tvm_scatter.tuning.database import open_database, read_database
+from tvm_scatter.tuning.grid import problem
+from tvm_scatter.tuning.measure import count_servers
+from tvm_scatter.tuning.session import Tracker
+from tvm_scatter.tuning.tasks import Task
+from tvm_scatter.tuning.tune import Settings, tune
+
+LLVM = Target("llvm")
+SMALL = Settings(distributions=("uniform",))
+
+
+def test_bad_candidates_cost_their_own_trial(tmp_path: Path) -> None:
+    import bad_implementations
+
+    posed = problem(bad_implementations.EXTENT, 3, 500)
+    settings = Settings(distributions=("uniform",), timeout=4.0, imports=("bad_implementations",))
+    (result,) = tune([Task(posed)], LLVM, tmp_path, settings)
+    assert {r.implementation for r in result.ranked} == {
+        "parallel_injective",
+        "sort_based",
+        "sequential",
+    }
+    reasons = {f.candidate.implementation: f.reason for f in result.failed}
+    assert set(reasons) == set(bad_implementations.BAD)
+    assert "answer is wrong in" in reasons["wrong"]
+    assert f"wrong in {posed.data_size} of" in reasons["silent"]
+    assert "more than 4 s" in reasons["hangs"]
+    assert "SIGABRT" in reasons["crashes"]
+    assert "does not compile" in reasons["uncompilable"]
+    kept = read_database(tmp_path)
+    assert {line["candidate"] for line in kept.failures()} == set(bad_implementations.BAD)
+    assert len(kept) == 3
+
+
+def test_records_are_used_and_a_run_is_resumed(tmp_path: Path) -> None:
+    posed = problem(700, 5, 300, "max")
+    (first,) = tune([Task(posed)], LLVM, tmp_path, Settings(trials=2))
+    assert len(first.ranked) == 2
+    with pytest.raises(ScatterError, match=r"holds 4 records; resume"):
+        tune([Task(posed)], LLVM, tmp_path, Settings())
+    (second,) = tune([Task(posed)], LLVM, tmp_path, Settings(), resume=True)
+    assert len(second.ranked) == 3
+    stored = read_database(tmp_path).stored
+    # Each of the three on both distributions, none twice.
+    assert len(stored.get_all_tuning_records()) == 6
+    assert second.best is not None
+    with stored:
+        selection = strategy_for("llvm").select(posed, LLVM)  # type: ignore[union-attr]
+    assert (selection.source, selection.implementation.name) == (
+        "tuned",
+        second.best.implementation,
+    )
+    plain = tvm.s_tir.meta_schedule.database.JSONDatabase(work_dir=str(tmp_path))
+    assert [r.implementation for r in records_in(plain, posed, LLVM)] == [
+        r.implementation for r in second.ranked
+    ]
+
+
+def test_a_symbolic_size_is_measured_over_its_range(tmp_path: Path) -> None:
+    from dataclasses import replace
+
+    from tvm_scatter.extent import Extent
+
+    posed = replace(problem(100, 2, 1), count=Extent(1, ("n0",)))
+    (result,) = tune([Task(posed, ranges={"n0": (8, 800)})], LLVM, tmp_path, SMALL)
+    sizes = {
+        decision.circumstances["sizes"] for _, decision, _ in read_database(tmp_path).records()
+    }
+    assert sizes == {"n0=8", "n0=80", "n0=800"}
+    assert result.best is not None
+
+
+def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
+    """SIGKILL after the first record, the last line cut in the middle, and on from there."""
+    folder = tmp_path / "log"
+    script = (
+        "from pathlib import Path; from tvm.target import Target\n"
+        "from tvm_scatter.tuning.grid import problem\n"
+        "from tvm_scatter.tuning.tasks import Task\n"
+        "from tvm_scatter.tuning.tune import Settings, tune\n"
+        "tasks = [Task(problem(n, 1, 50)) for n in range(50, 90)]\n"
+        f"tune(tasks, Target('llvm'), Path({str(folder)!r}), Settings(distributions=('uniform',)))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script])
+    records = folder / "database_tuning_record.json"
+    until = time.monotonic() + 60
+    while not (records.exists() and records.read_text().count("\n") >= 2):
+        assert time.monotonic() < until and process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    whole = len(records.read_text().splitlines())
+    with records.open("a") as file:
+        file.write('[0,[[[["GetSBlock",[],["sca')
+    with pytest.warns(UserWarning, match=r"1 damaged line\(s\).*the rest is kept"):
+        (result,) = tune([Task(problem(50, 1, 50))], LLVM, folder, SMALL, resume=True)
+    assert len(result.ranked) == 3
+    assert len(read_database(folder)) >= whole
+
+
+def test_a_damaged_workload_takes_only_its_own_records(tmp_path: Path) -> None:
+    tasks = [Task(problem(n, 1, 50)) for n in (50, 60, 70)]
+    tune(tasks, LLVM, tmp_path, Settings(trials=1, distributions=("uniform",)))
+    path = tmp_path / "database_workload.json"
+    lines = path.read_text().splitlines()
+    lines[1] = lines[1][: len(lines[1]) // 2]
+    path.write_text("\n".join(lines) + "\n")
+    assert len(read_database(tmp_path)) == 2
+    with pytest.warns(UserWarning, match="damaged"), open_database(tmp_path, LLVM) as database:
+        found = {posed.extent.constant for posed, _, _ in database.records()}
+    assert found == {50, 70}
+
+
+def test_directories_that_cannot_be_used(tmp_path: Path) -> None:
+    task = [Task(problem(50, 1, 50))]
+    with open_database(tmp_path / "mine", LLVM):
+        with pytest.raises(ScatterError, match="in use by another tuner"):
+            tune(task, LLVM, tmp_path / "mine", SMALL)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ScatterError, match="cannot be written"):
+        tune(task, LLVM, tmp_path / "file", SMALL)
+    other = tmp_path / "other"
+    other.mkdir()
+    metadata = {"format": 1, "target": {"kind": "cuda", "arch": "sm_80"}, "runs": []}
+    (other / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(ScatterError, match="records for cuda sm_80, not for llvm"):
+        tune(task, LLVM, other, SMALL)
+    (other / "metadata.json").write_text(json.dumps({**metadata, "format": 99}))
+    with pytest.raises(ScatterError, match="is of format 99, this version reads 1"):
+        tune(task, LLVM, other, SMALL)
+    (other / "metadata.json").write_text("{")
+    with pytest.raises(ScatterError, match=r"metadata.json' cannot be read"):
+        read_database(other)
+
+
+def test_nothing_to_do(tmp_path: Path) -> None:
+    with pytest.raises(ScatterError, match="no scatter to tune"):
+        tune([], LLVM, tmp_path, SMALL)
+    with pytest.raises(ScatterError, match="0 trials measure nothing"):
+        tune([Task(problem(50, 1, 50))], LLVM, tmp_path, Settings(trials=0))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def _tracker(servers: int) -> Iterator[Tracker]:
+    """A real tracker and real servers on this machine."""
+    port = _free_port()
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+
+    def start(*command: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    at = ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
+    started = [start("tvm.exec.rpc_tracker", *at)]
+    tracker = Tracker("127.0.0.1", port, "here", session_seconds=60)
+    try:
+        for _ in range(servers):
+            own = _free_port()
+            where = ["--tracker", f"127.0.0.1:{port}", "--host", "127.0.0.1", "--key", "here"]
+            ports = ["--port", str(own), "--port-end", str(own + 1)]
+            started.append(start("tvm.exec.rpc_server", *where, *ports))
+        until = time.monotonic() + 60
+        while True:
+            try:
+                if count_servers(tracker) == servers:
+                    break
+            except ScatterError:
+                pass
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        yield tracker
+    finally:
+        for process in started:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def test_two_servers_behind_a_tracker(tmp_path: Path) -> None:
+    tasks = [Task(problem(n, 4, 200)) for n in (50, 60)]
+    with _tracker(2) as tracker:
+        with pytest.raises(ScatterError, match=r"has no server of key 'there'.*here"):
+            tune(
+                tasks, LLVM, tmp_path, Settings(tracker=Tracker("127.0.0.1", tracker.port, "there"))
+            )
+        results = tune(tasks, LLVM, tmp_path, Settings(tracker=tracker, distributions=("uniform",)))
+    assert [len(result.ranked) for result in results] == [3, 3]
+    assert not any(result.failed for result in results)
+    assert len(read_database(tmp_path)) == 6
+    with pytest.raises(ScatterError, match="no RPC tracker answers"):
+        tune(tasks, LLVM, tmp_path, Settings(tracker=tracker), resume=True)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A model with three scatters, two of them alike."""
+    import torch
+
+    class Model(torch.nn.Module):
+        def forward(self, x: Any, index: Any, y: Any) -> Any:
+            first = torch.index_add(x, 0, index, y)
+            second = torch.index_add(x * 2, 0, index, y)
+            rows = index[:, None].expand(-1, 16)
+            return torch.scatter_reduce(first + second, 0, rows, y, "amax")
+
+    path = tmp_path_factory.mktemp("model") / "model.pt2"
+    arguments = (torch.zeros(90, 16), torch.zeros(40, dtype=torch.int64), torch.zeros(40, 16))
+    torch.export.save(torch.export.export(Model(), arguments), path)
+    return str(path)
+
+
+def test_the_commands(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder, pictures = str(tmp_path / "log"), tmp_path / "pictures"
+    tune_it = ["tune", model, "--target", "llvm", "--work-dir", folder]
+    assert main([*tune_it, "--distribution", "uniform", "--plot", str(pictures)]) == 0
+    shown = capfd.readouterr()
+    assert "of 2 tasks" in shown.err and "s left" in shown.err
+    assert len(list(pictures.glob("*.png"))) == 2
+    assert main(["report", folder]) == 0
+    assert "6 records, 0 left out" in capfd.readouterr().out
+    assert main(["report", folder, folder]) == 0
+    assert capfd.readouterr().out.count("index per") == 2
+    library = str(tmp_path / "model.so")
+    assert main(["compile", model, "--target", "llvm", "--log", folder, "-o", library]) == 0
+    assert main(["explain", model, "--target", "llvm", "--log", folder, "--json"]) == 0
+    out = capfd.readouterr().out
+    found = json.loads(out[out.index("[") :])
+    assert [scatter["source"] for scatter in found] == ["tuned"] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name a model, or a grid"),
+        (["--grid", "none"], "unknown grid 'none'"),
+        (["--grid", "shipped", "--tracker", "here"], "must be of the form HOST:PORT"),
+        (["--grid", "shipped", "--tracker", "here:9"], "needs --key"),
+        (["--grid", "shipped", "--tracker", "127.0.0.1:9", "--key", "k"], "no RPC tracker answers"),
+        (["--grid", "shipped", "--trials", "0"], "0 trials measure nothing"),
+    ],
+)
+def test_bad_input_of_the_command(
+    arguments: list[str], message: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["tune", "--target", "llvm", "--work-dir", str(tmp_path / "log")]
+    assert main([*command, *arguments]) == 2
+    assert message in capfd.readouterr().err
+
+
+def test_a_log_for_another_target_is_refused(
+    model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(tmp_path)]) == 2
+    assert "holds no tuning records" in capfd.readouterr().err
+    tune([Task(problem(50, 1, 50))], LLVM, tmp_path, Settings(trials=1, distributions=("uniform",)))
+    assert main(["explain", model, "--target", "sm_90", "--log", str(tmp_path)]) == 2
+    assert "records for llvm, not for cuda sm_90" in capfd.readouterr().err
