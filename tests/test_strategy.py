@@ -14,6 +14,7 @@ from tvm_scatter import Implementation, OpStrategy, ScatterError, ScatterProblem
 from tvm_scatter.extent import Extent
 from tvm_scatter.options import Options
 from tvm_scatter.records import IMPLEMENTATION, KNOBS, best_record, workload
+from tvm_scatter.targets import parse_target
 
 LLVM = tvm.target.Target("llvm")
 PROBLEM = ScatterProblem(
@@ -170,3 +171,39 @@ def test_the_last_entry_takes_every_problem(kind: str) -> None:
     target = tvm.target.Target({"kind": "cuda", "arch": "sm_80"}) if kind == "cuda" else LLVM
     for change in ({}, {"reduction": "mean", "data_dtype": "bool"}, {"deterministic": True}):
         assert table.refusal(last, replace(PROBLEM, **change), target) is None
+
+
+def single(extent: int, count: int, **more: Any) -> ScatterProblem:
+    """Single elements into one line."""
+    return rows(extent, 1, count, **more)
+
+
+def rows(extent: int, width: int, count: int, **more: Any) -> ScatterProblem:
+    """Rows of ``width`` elements into ``extent`` rows."""
+    sizes = {"extents": (Extent(extent),), "slice": Extent(width), "count": Extent(count)}
+    return replace(PROBLEM, **sizes, **more)
+
+
+#: For each implementation for CUDA a problem for which it is the default.
+CUDA_DEFAULTS = {
+    "lane_bins": single(256, 1_000_000, deterministic=True),
+    "shared_bins": single(256, 1_000_000),
+    "row_resident": single(1000, 1),
+    "gather_form": rows(1000, 12544, 250, reduction="update"),
+    "partitioned": single(1 << 24, 1 << 24),
+    "grouped": rows(100_000, 128, 1 << 20),
+    "segmented": rows(100_000, 128, 1 << 20, deterministic=True),
+    "parallel_injective": rows(50257, 768, 8192),
+    "sort_based": rows(16, 16, 1 << 20, reduction="update"),
+    "sequential": single(60_000, 10, deterministic=True),
+}
+
+
+def test_every_implementation_for_cuda_is_the_default_for_some_problem() -> None:
+    """What is never chosen should be dropped, or its rule be found."""
+    table = strategy_for("cuda")
+    assert table is not None
+    assert set(CUDA_DEFAULTS) == set(table.implementations)
+    target = parse_target("sm_90")
+    for name, problem in CUDA_DEFAULTS.items():
+        assert table.default(problem, target).implementation.name == name

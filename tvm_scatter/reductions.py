@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -92,6 +93,33 @@ def is_order_free(reduction: str, dtype: str) -> bool:
     if REDUCTIONS[reduction].order_matters:
         return False
     return reduction in ("min", "max") or dtype not in FLOATS
+
+
+#: Unit roundoff of the types that round.
+ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+def sum_error_bound(dtype: str, additions: Any, magnitude: Any, exact: Any, wide: bool) -> Any:
+    """How far a sum may be from the exact one, where nothing overflows or is subnormal.
+
+    Adding n values in any order with unit roundoff u is off by at most n u / (1 - n u) of the sum of
+    magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
+
+    Parameters
+    ----------
+    additions : number or array
+        Updates of the destination.
+    magnitude, exact : number or array
+        The sum of magnitudes, the initial value included, and the exact sum.
+    wide : bool
+        Whether a 16-bit sum is made in float32 and rounded once, or rounded after every addition.
+    """
+    unit = ROUNDOFF[dtype]
+    inner = ROUNDOFF["float32"] if wide and unit > ROUNDOFF["float32"] else unit
+    share = np.asarray(additions) * inner
+    with np.errstate(divide="ignore"):
+        off = np.where(share < 1, share / np.abs(1 - share), np.inf) * magnitude
+    return off if inner == unit else off + unit * (np.abs(exact) + off)
 
 
 def check_dtypes(operator: str, data: str, index: str, updates: str) -> None:

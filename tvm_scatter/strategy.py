@@ -31,12 +31,16 @@ class Implementation(ABC):
         Whether every problem it takes gives equal bits on every run.
     capturable : bool
         Whether a CUDA graph may hold it: no synchronisation, allocation or host branch on data.
+    accumulates_wide : bool
+        Whether sums of 16-bit floats are made in 32 bits and rounded once
+        (:func:`~tvm_scatter.reductions.sum_error_bound`); otherwise after every addition.
     summary : str
         One line for people: when it wins.
     """
 
     name: str
     deterministic: bool = False
+    accumulates_wide: bool = False
     capturable: bool = True
     summary: str = ""
 

@@ -19,14 +19,14 @@ from tvm_scatter.strategy import Config, Implementation
 # As in device/grouped.cuh.
 _GROUP_THREADS = 256
 _RANK_ITEMS = 4
-_LONG_LIST = 64
+_LONG_LIST = 32
 #: Entries of one chunk of a long list: short chunks where there is little work to share out, long
 #: ones where many chunks would meet at one sum.
-_LEAST_CHUNK, _MOST_CHUNK = 32, 128
+_LEAST_CHUNK, _MOST_CHUNK = 32, 256
 #: Items and places are counted in 32 bits.
 _LIMIT = 1 << 32
 #: Threads that look for chunks of long lists: how many there are is known on the device only.
-_CHUNK_THREADS = 1 << 18
+_CHUNK_THREADS = 1 << 17
 _FIELDS = {
     "cursors": "uint64",
     "counts": "uint32",
@@ -45,6 +45,7 @@ class Grouped(Implementation):
     """
 
     name = "grouped"
+    accumulates_wide = True
     summary = "rows of 64 bytes and more, whether destinations repeat, are skewed, or neither"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

@@ -21,6 +21,7 @@ class LaneBins(Implementation):
     """Blocks of one warp, each lane with bins of its own, merged in a fixed order."""
 
     name = "lane_bins"
+    accumulates_wide = True
     deterministic = True
     summary = "histograms of up to some hundred bins; reproducible"
 

@@ -30,7 +30,10 @@ class ParallelInjective(Implementation):
         vectors = tuple(v for v in (16, 8, 4, 2, 1) if v <= vector)
         if problem.width.is_one:
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (128, 256, 512)}
-        return {"vector": vectors, "unroll": (4, 1, 2, 8), "threads": (256, 128, 512)}
+        # Where a row takes a block, two rows to a block keep more of them in flight.
+        wide = lanes_for(problem, vector) == _MAX_LANES
+        threads = (512, 256, 128) if wide else (256, 128, 512)
+        return {"vector": vectors, "unroll": (4, 1, 2, 8), "threads": threads}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return stages.count_bytes(problem, sizes)

@@ -20,6 +20,7 @@ class RowResident(Implementation):
     """One block for each batch (or tile of it), which reduces in shared memory."""
 
     name = "row_resident"
+    accumulates_wide = True
     summary = "many batches of short rows, with many updates each"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

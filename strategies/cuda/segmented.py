@@ -22,8 +22,11 @@ class Segmented(Implementation):
     """Stable sort, then a balanced reduction in gather form, split in a fixed order."""
 
     name = "segmented"
+    accumulates_wide = True
     deterministic = True
-    summary = "rows of 64 bytes and more with repeated or skewed destinations; reproducible"
+    summary = (
+        "rows of 64 bytes and more with repeated destinations, where sums must be reproducible"
+    )
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduction == "update":

@@ -22,6 +22,7 @@ class SharedBins(Implementation):
     """Every block reduces into bins of its own; replicas keep the lanes of a warp apart."""
 
     name = "shared_bins"
+    accumulates_wide = True
     summary = "an output that fits in shared memory, and many updates: histograms"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

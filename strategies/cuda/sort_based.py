@@ -28,8 +28,9 @@ class SortBased(Implementation):
     """Stable radix sort of destinations, then a segmented reduction in a fixed tree."""
 
     name = "sort_based"
+    accumulates_wide = True
     deterministic = True
-    summary = "reproducible float sums, last update wins, destinations that take very many updates"
+    summary = "very many plain updates of a few rows; any reduction, reproducibly"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         return sorting.refuse_too_many(problem)

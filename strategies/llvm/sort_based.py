@@ -21,6 +21,7 @@ class SortBased(Implementation):
     """
 
     name = "sort_based"
+    accumulates_wide = True
     deterministic = True
     summary = "many updates for each destination, however they are distributed"
 

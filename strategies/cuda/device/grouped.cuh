@@ -18,7 +18,7 @@ constexpr int kRankItems = 4;  // items of one thread
 constexpr int kRankSlots = kGroupThreads * kRankItems;
 constexpr uint32 kNoPlace = ~0u;
 // A list with more entries than this is reduced in chunks.
-constexpr uint32 kLongList = 64;
+constexpr uint32 kLongList = 32;
 
 // A destination with a long list, and the number of its first chunk among all chunks.
 struct LongList {

@@ -1,0 +1,59 @@
+"""How far 16-bit sums are from float64, against the bounds that ``tvm_scatter.reductions`` states."""
+
+from __future__ import annotations
+
+import numpy as np
+from harness import applicable, numpy_dtype, run_all
+
+from tvm_scatter import strategy_for
+from tvm_scatter.ops import index_put
+from tvm_scatter.reductions import sum_error_bound
+
+#: Of one destination that takes most of them; ones added one by one in bfloat16 stop at 256.
+_COUNT = 1500
+
+
+def _build(data, index, updates):
+    return index_put(data, [index], updates, reduction="add")
+
+
+def _calls():
+    """Sums of positive values into a few rows and into a few elements."""
+    generator = np.random.default_rng(3)
+    index = np.where(generator.random(_COUNT) < 0.8, 1, generator.integers(0, 4, _COUNT))
+    return {
+        f"{dtype}_{len(shape)}": (
+            _build,
+            [
+                (0.5 + generator.random((4, *shape))).astype(numpy_dtype(dtype)),
+                index,
+                (0.5 + generator.random((_COUNT, *shape))).astype(numpy_dtype(dtype)),
+            ],
+        )
+        for dtype in ("float16", "bfloat16")
+        for shape in ((16,), ())
+    }
+
+
+def test_sums_of_16_bits(device: str, implementation: str) -> None:
+    calls = _calls()
+    calls = {name: calls[name] for name in applicable(calls, implementation, device)}
+    results = run_all(calls, device, implementation=implementation, bounds="trust")
+    wide = strategy_for(device).implementations[implementation].accumulates_wide
+    for name, result in results.items():
+        data, index, updates = calls[name][1]
+        exact, additions = data.astype("float64"), np.zeros(data.shape)
+        np.add.at(exact, index, updates.astype("float64"))
+        np.add.at(additions, index, 1.0)
+        # Everything is positive, so the sum is also the sum of magnitudes.
+        bound = sum_error_bound(name.split("_")[0], additions, exact, exact, wide)
+        error = np.abs(result.astype("float64") - exact)
+        assert (error <= bound).all(), (name, float((error / bound).max()))
+
+
+def test_a_sum_rounded_after_every_addition_breaks_the_wide_bound() -> None:
+    dtype = numpy_dtype("bfloat16")
+    total = dtype.type(0)
+    for _ in range(_COUNT):
+        total = dtype.type(total + dtype.type(1))
+    assert abs(float(total) - _COUNT) > sum_error_bound("bfloat16", _COUNT, _COUNT, _COUNT, True)
