@@ -1,8 +1,9 @@
-"""How far 16-bit sums are from float64, against the bounds that ``tvm_scatter.reductions`` states."""
+"""How far 16-bit sums are from float64: the bounds that ``tvm_scatter.reductions`` states."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from harness import applicable, numpy_dtype, run_all
 
 from tvm_scatter import strategy_for
@@ -38,6 +39,8 @@ def _calls():
 def test_sums_of_16_bits(device: str, implementation: str) -> None:
     calls = _calls()
     calls = {name: calls[name] for name in applicable(calls, implementation, device)}
+    if not calls:
+        pytest.skip("it takes no sums")
     results = run_all(calls, device, implementation=implementation, bounds="trust")
     wide = strategy_for(device).implementations[implementation].accumulates_wide
     for name, result in results.items():

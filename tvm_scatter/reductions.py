@@ -102,8 +102,8 @@ ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bflo
 def sum_error_bound(dtype: str, additions: Any, magnitude: Any, exact: Any, wide: bool) -> Any:
     """How far a sum may be from the exact one, where nothing overflows or is subnormal.
 
-    Adding n values in any order with unit roundoff u is off by at most n u / (1 - n u) of the sum of
-    magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
+    Adding n values in any order with unit roundoff u is off by at most n u / (1 - n u) of the sum
+    of magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
 
     Parameters
     ----------

@@ -24,9 +24,7 @@ class Segmented(Implementation):
     name = "segmented"
     accumulates_wide = True
     deterministic = True
-    summary = (
-        "rows of 64 bytes and more with repeated destinations, where sums must be reproducible"
-    )
+    summary = "rows with repeated or skewed destinations, where sums must be reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduction == "update":
