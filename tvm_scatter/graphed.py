@@ -20,6 +20,7 @@ from . import cuda_driver
 from .errors import ScatterError
 
 _ALLOCATE = "vm.builtin.alloc_storage"
+_TVMS_GRAPH = "vm.builtin.cuda_graph.run_or_capture"
 
 
 def graphed(vm: VirtualMachine, name: str, example_inputs: Sequence[Any]) -> Graphed:
@@ -165,6 +166,11 @@ class _Run:
             self.result = self._vm[self._name](*self._inputs)
         finally:
             self._vm.set_instrument(None)
+        if any(symbol == _TVMS_GRAPH for symbol, _, _ in self.kept):
+            raise ScatterError(
+                f"graphed: {self._name!r} is compiled with cuda_graph=True and holds graphs of its "
+                "own; compile it without."
+            )
         if not self.kept:
             raise ScatterError(
                 f"graphed: {self._name!r} is compiled with exec_mode='compiled'; it must be "

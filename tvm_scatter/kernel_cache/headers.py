@@ -40,9 +40,22 @@ def headers_digest(names: frozenset[str], folders: tuple[Path, ...]) -> str:
 
 
 def _find(name: str, folders: tuple[str, ...]) -> str | None:
-    # Paths as text: there are thousands, and a build with everything in the cache waits for this.
-    paths = (os.path.join(folder, name) for folder in folders)
-    return next(filter(os.path.isfile, paths), None)
+    # A build with everything in the cache waits for this: folders are listed once, paths are text.
+    for folder in folders:
+        path = os.path.join(folder, name)
+        inside, _, last = path.rpartition(os.sep)
+        if last in _files(inside):
+            return path
+    return None
+
+
+@cache
+def _files(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except OSError:
+        return frozenset()
 
 
 @cache
@@ -51,4 +64,4 @@ def _read(path: str) -> tuple[str, frozenset[str]]:
         content = Path(path).read_bytes()
     except OSError:
         return "unreadable", frozenset()
-    return hashlib.sha256(content).hexdigest(), included(content.decode(errors="replace"))
+    return hashlib.blake2b(content).hexdigest(), included(content.decode(errors="replace"))

@@ -175,6 +175,9 @@ CUresult cuGraphExecDestroy(CUgraphExec exec) {
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream) {
   std::lock_guard<std::recursive_mutex> lock(device_mutex());
+  if (forbidden_by_capture()) {
+    return set_error(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a graph launched during a capture");
+  }
   log_event(kCpuCudaGraphLaunch, 0);
   for (auto& node : reinterpret_cast<Graph*>(exec)->nodes) {
     if (node() != CUDA_SUCCESS) return CUDA_ERROR_LAUNCH_FAILED;
