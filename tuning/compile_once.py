@@ -240,7 +240,7 @@ def markdown(figures: dict[str, Any]) -> str:
     ratio = figures["first"]["compile"] / figures["second"]["compile"]
     lines = [
         f"{facts['device']}, driver {facts['driver']}, {facts['cores']} cores, TVM {facts['tvm']}, "
-        f"nvrtc {facts['nvrtc']}.",
+        f"nvrtc {facts['nvrtc']}. By `python -m tvm_scatter.tuning.compile_once`.",
         "",
         f"| {figures['model']}, each build in a new process | compiling CUDA | whole build |",
         "|---|--:|--:|",
