@@ -232,7 +232,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     class Model(torch.nn.Module):
         def forward(self, x: Any, index: Any, y: Any) -> Any:
             first = torch.index_add(x, 0, index, y)
-            second = torch.index_add(x * 2, 0, index, y)
+            second = torch.index_add(x, 0, index, y * 2)
             rows = index[:, None].expand(-1, 16)
             return torch.scatter_reduce(first + second, 0, rows, y, "amax")
 

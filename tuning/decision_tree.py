@@ -16,7 +16,15 @@ from tvm_scatter.defaults import EXTENT_FEATURES, feature
 from tvm_scatter.problem import ScatterProblem
 
 NUMBERS = (*EXTENT_FEATURES, "itemsize", "multiplicity")
-FIELDS = ("reduction", "data_dtype", "unique", "deterministic", "index_slice", "index_batch")
+FIELDS = (
+    "reduction",
+    "data_dtype",
+    "unique",
+    "deterministic",
+    "index_slice",
+    "index_batch",
+    "in_place",
+)
 #: A loss beyond this ratio weighs more than its logarithm: a default must never be far off.
 _TOLERABLE = math.log(1.3)
 _WEIGHT_BEYOND = 4.0

@@ -72,6 +72,7 @@ def _shipped() -> Iterator[ScatterProblem]:
     yield from filter(_fits, _kinds())
     yield from filter(_fits, _batches())
     yield from filter(_fits, _promises())
+    yield from filter(_fits, _in_place())
 
 
 def _sums() -> Iterator[ScatterProblem]:
@@ -127,6 +128,13 @@ def _promises() -> Iterator[ScatterProblem]:
         yield problem(extent, width, count, reduction, deterministic=True)
 
 
+def _in_place() -> Iterator[ScatterProblem]:
+    for reduction, dtype in (("add", "float32"), ("update", "float32"), ("add", "bfloat16")):
+        for extent, width in ((_K, 1), (_K, 128), (64 * _K, 128), (4 * _M, 1)):
+            for count in (1, 256, 64 * _K, _M):
+                yield problem(extent, width, count, reduction, dtype, in_place=True)
+
+
 def _held_out() -> Iterator[ScatterProblem]:
     """Problems of no special sizes, none of the shipped grid among them."""
     generator = random.Random(2026)
@@ -140,7 +148,9 @@ def _held_out() -> Iterator[ScatterProblem]:
         reduction = generator.choice(["add", "add", "add", "update", "max", "mean", "min", "mul"])
         batch = generator.choice([1, 1, 1, size(2, 512)])
         width = generator.choice([1, 1, size(2, 64), 8 * size(1, 256)])
-        posed = problem(size(8, 2 * _M), width, size(1, 4 * _M), reduction, dtype, batch)
+        in_place = generator.random() < 0.2
+        sizes = size(8, 2 * _M), width, size(1, 4 * _M)
+        posed = problem(*sizes, reduction, dtype, batch, in_place=in_place)
         if _fits(posed) and posed not in shipped:
             found += 1
             yield posed

@@ -1,0 +1,392 @@
+"""The parts of tuning: tasks, space, operands, search, hook, shipped logs, fitted defaults."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from harness import target_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tvm.s_tir import meta_schedule as ms
+from tvm.target import Target
+
+from tvm_scatter import ScatterError, ScatterProblem
+from tvm_scatter.extent import Extent
+from tvm_scatter.records import Decision, decode, ranking, records_in, schedule, workload
+from tvm_scatter.reference import scatter_reference
+from tvm_scatter.shipped import database_for
+from tvm_scatter.tuning import decision_tree
+from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy, prim_func
+from tvm_scatter.tuning.cost_model import CostModel
+from tvm_scatter.tuning.decision_tree import Example
+from tvm_scatter.tuning.distributions import DISTRIBUTIONS
+from tvm_scatter.tuning.features import features, hottest_share
+from tvm_scatter.tuning.fit_defaults import Log, choose, fit, regret
+from tvm_scatter.tuning.grid import grid, problem
+from tvm_scatter.tuning.hook import ArgumentAllocator
+from tvm_scatter.tuning.inputs import Circumstance, Inputs, draw_components, make_inputs
+from tvm_scatter.tuning.metaschedule import Measurement, space
+from tvm_scatter.tuning.search import next_round
+from tvm_scatter.tuning.tasks import Task, extract_tasks
+
+LLVM = Target("llvm")
+CUDA = target_of("cuda")
+
+
+def module(shapes: Sequence[tuple[int | str, ...]], times: int = 1) -> tvm.IRModule:
+    """Sums of (data, index and updates) by ``scatter_elements``, ``times`` times."""
+    from tvm import relax
+
+    symbols: dict[str, Any] = {}
+
+    def dims(shape: tuple[int | str, ...]) -> list[Any]:
+        return [
+            symbols.setdefault(n, tvm.tirx.Var(n, "int64")) if isinstance(n, str) else n
+            for n in shape
+        ]
+
+    builder = relax.BlockBuilder()
+    data, index, updates = (
+        relax.Var(name, relax.TensorType(dims(shape), dtype))
+        for name, shape, dtype in zip(
+            ("data", "index", "updates"),
+            (shapes[0], shapes[1], shapes[1]),
+            ("float32", "int64", "float32"),
+            strict=True,
+        )
+    )
+    with builder.function("main", [data, index, updates]):
+        with builder.dataflow():
+            results = [
+                builder.emit_output(
+                    relax.op.scatter_elements(data, index, updates, axis=0, reduction="add")
+                )
+                for _ in range(times)
+            ]
+        builder.emit_func_output(relax.Tuple(results))
+    return builder.get()
+
+
+def test_tasks_are_counted() -> None:
+    (task,) = extract_tasks(module([(10, 3), (4, 3)], times=3), LLVM)
+    assert task.weight == 3
+    assert len(task.where) == 3
+    assert task.problem.bounds == "drop"
+    assert task.representatives() == {"": task.problem}
+
+
+def test_symbolic_tasks_have_representatives() -> None:
+    mod = module([(10, 3), ("n", 3)])
+    (task,) = extract_tasks(mod, LLVM, {"n": (4, 400)})
+    counts = [posed.count.constant for posed in task.representatives().values()]
+    assert counts == [4, 40, 400]
+    (unranged,) = extract_tasks(mod, LLVM)
+    counts = [posed.count.constant for posed in unranged.representatives().values()]
+    assert counts == [16, 256, 4096]
+    with pytest.raises(ScatterError, match="the range 9:3 of 'n' is empty"):
+        extract_tasks(mod, LLVM, {"n": (9, 3)})
+
+
+@pytest.mark.parametrize("target", [LLVM, CUDA], ids=["llvm", "cuda"])
+def test_every_candidate_is_valid_and_survives_a_record(target: Target) -> None:
+    strategy = need_strategy(target)
+    for posed in (problem(1000, 8, 5000), problem(256, 1, 100_000, "max", "bfloat16")):
+        found = list(candidates(posed, target))
+        assert len(found) == len(set(found)) >= 3
+        mod = workload(posed, target)
+        for candidate in found[:40]:
+            implementation = strategy.implementations[candidate.implementation]
+            config = dict(candidate.config)
+            assert implementation.config(posed, target, config) == config
+            knobs = implementation.knobs(posed, target)
+            told = {"distribution": "uniform", "seed": "0"}
+            made = schedule(mod, candidate.implementation, knobs, config, told)
+            decision = decode(made.trace)
+            assert decision == Decision(candidate.implementation, config, told)
+
+
+def test_one_missing_hard_case_does_not_win() -> None:
+    uniform, zipf = {"distribution": "uniform"}, {"distribution": "zipf(1.2)"}
+    timed = [
+        (Decision("steady", {}, uniform), 20.0),
+        (Decision("steady", {}, zipf), 20.0),
+        (Decision("fickle", {}, uniform), 10.0),
+        (Decision("fickle", {}, zipf), 90.0),
+        (Decision("unfinished", {}, uniform), 1.0),
+    ]
+    assert [(r.implementation, round(r.microseconds)) for r in ranking(timed)] == [
+        ("steady", 20),
+        ("fickle", 30),
+    ]
+
+
+_PROBLEMS = st.builds(
+    problem,
+    extent=st.sampled_from([1, 7, 60, (5, 6), (2, 3, 4)]),
+    slice=st.integers(1, 20),
+    count=st.integers(1, 50),
+    reduction=st.sampled_from(["update", "add", "mul", "min", "max", "mean"]),
+    dtype=st.sampled_from(["float32", "bfloat16", "float16", "int64", "uint8", "bool"]),
+    batch=st.integers(1, 3),
+    index_slice=st.booleans(),
+    update_slice=st.booleans(),
+    update_count=st.booleans(),
+    include_self=st.booleans(),
+)
+
+
+@given(posed=_PROBLEMS, distribution=st.sampled_from(sorted(DISTRIBUTIONS)), seed=st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_operands_are_valid_and_the_answer_is_the_references(
+    posed: ScatterProblem, distribution: str, seed: int
+) -> None:
+    inputs = make_inputs(posed, Circumstance(distribution, seed))
+    for index, extent in zip(inputs.indices, posed.extents, strict=True):
+        assert index.min() >= 0 and index.max() < extent.constant
+    width, columns = posed.slice.constant, inputs.columns
+    rows = np.arange(width) % columns
+    data = inputs.data.reshape(-1, columns)[:, rows]
+    narrow = columns if posed.update_slice else 1
+    updates = inputs.updates.reshape(-1, narrow)[:, rows if posed.update_slice else [0]]
+    whole = scatter_reference(posed, data, inputs.indices, updates)
+    expected = inputs.expected.reshape(-1, columns)[:, rows].reshape(whole.shape)
+    np.testing.assert_array_equal(whole, expected)
+    assert not (inputs.poison == inputs.expected).any()
+    # Any order of the updates is right: reversed, the answer is within what is allowed.
+    if posed.update_count and not posed.interleaved and len(posed.extents) == 1:
+        lanes = posed.slice.constant if posed.index_slice else 1
+        lines = posed.batch.constant if posed.index_batch else 1
+        index = inputs.indices[0].reshape(lines, -1, lanes)[:, ::-1]
+        turned = updates.reshape(posed.batch.constant, -1, updates.shape[-1])[:, ::-1]
+        again = scatter_reference(posed, data, [index.reshape(-1)], turned)
+        gap = np.abs(again.astype(np.float64) - whole.astype(np.float64))
+        allowed = inputs.allowed.reshape(-1, columns)[:, rows].reshape(whole.shape)
+        assert (gap <= allowed).all()
+
+
+def test_operands_survive_a_file(tmp_path: Path) -> None:
+    posed = problem((4, 5), 9, 30, "add", "bfloat16")
+    made = make_inputs(posed, Circumstance("zipf(1.2)", 3))
+    made.save(tmp_path / "inputs.npz")
+    read = Inputs.load(tmp_path / "inputs.npz", "bfloat16")
+    assert read.columns == made.columns == 7
+    for name in ("data", "updates", "expected", "poison", "allowed"):
+        np.testing.assert_array_equal(getattr(read, name), getattr(made, name))
+    assert [list(index) for index in read.indices] == [list(index) for index in made.indices]
+
+
+def test_promises_are_kept(tmp_path: Path) -> None:
+    posed = problem(50, 2, 40, batch=3, unique=True)
+    (index,) = draw_components(posed, Circumstance("permutation", 1))
+    assert all(len(set(line)) == 40 for line in index.reshape(3, 40))
+    with pytest.raises(ScatterError, match="'uniform' repeats destinations"):
+        make_inputs(posed, Circumstance("uniform"))
+    np.save(tmp_path / "mine.npy", np.array([0, 9, 9]))
+    recorded = Circumstance(str(tmp_path / "mine.npy"))
+    (index,) = draw_components(problem(10, 1, 4), recorded)
+    assert list(index) == [0, 9, 9, 0]
+    with pytest.raises(ScatterError, match="indices from 0 to 9, outside an extent of 9"):
+        draw_components(problem(9, 1, 4), recorded)
+
+
+def test_share_of_the_hottest() -> None:
+    assert hottest_share("uniform", 1000) == 0.001
+    assert hottest_share("half-on-one", 1000) == 0.5005
+    assert hottest_share("all-on-one", 1000) == 1
+    assert hottest_share("zipf(1.2)", 2) == pytest.approx(1 / (1 + 2**-1.2))
+
+
+def test_a_small_space_is_searched_whole() -> None:
+    posed = problem(100, 1, 50)
+    whole = list(candidates(posed, LLVM))
+    model = CostModel()
+    assert next_round(posed, LLVM, whole, (), model, "uniform", 8) == whole
+    assert next_round(posed, LLVM, whole, whole[:2], model, "uniform", 8) == whole[2:]
+    assert next_round(posed, LLVM, whole, whole, model, "uniform", 8) == []
+
+
+def _time(posed: ScatterProblem, candidate: Candidate) -> float:
+    """A made-up machine: a knob counts, and the more so the larger the problem is."""
+    config = dict(candidate.config)
+    size = math.log2(posed.update_size.constant)
+    known = ("parallel_injective", "segmented", "shared_bins")
+    base = known.index(candidate.implementation) if candidate.implementation in known else 9
+    return 2.0 ** (base + size / 4) * (1 + abs(config.get("threads", 128) - 512) / 512 * size / 10)
+
+
+def test_search_finds_the_best_and_carries_over() -> None:
+    model = CostModel()
+    for count in (1000, 20_000, 400_000):
+        posed = problem(1000, 32, count)
+        for candidate in list(candidates(posed, CUDA))[::2]:
+            model.add(features(posed, candidate, "uniform", CUDA), _time(posed, candidate))
+    unseen = problem(3000, 32, 100_000)
+    whole = list(candidates(unseen, CUDA))
+    first = {c.implementation: c for c in reversed(whole)}.values()
+    assert len(whole) > 40
+    chosen = next_round(unseen, CUDA, whole, set(first), model, "uniform", 8)
+    best = min(_time(unseen, candidate) for candidate in whole)
+    assert min(_time(unseen, candidate) for candidate in chosen) <= 1.01 * best
+
+
+def test_the_hook_gives_valid_arguments() -> None:
+    posed = problem(50, 9, 100)
+    function, _ = prim_func(Candidate("sequential"), posed, LLVM, "main")
+    built = tvm.compile(tvm.IRModule({"main": function}), target=LLVM)
+    asked = [
+        ["TENSOR", "float32", [450]],
+        ["TENSOR", "int64", [100]],
+        ["TENSOR", "float32", [900]],
+        ["TENSOR", "float32", [450]],
+    ]
+    allocate = ArgumentAllocator(posed, Circumstance("zipf(1.2)"))
+    first, second = allocate(tvm.cpu(), asked, 2)
+    built["main"](*first)
+    data, index, updates = (argument.numpy() for argument in second[:3])
+    expected = scatter_reference(posed, data, [index], updates)
+    np.testing.assert_array_equal(first[3].numpy(), expected)
+    # An RPC runner passes its session in front.
+    assert len(allocate("session", tvm.cpu(), asked, 1)[0]) == 4
+    with pytest.raises(ScatterError, match=r"f_alloc_argument: arguments .* are not those of"):
+        allocate(tvm.cpu(), asked[:2], 1)
+
+
+@pytest.mark.exhaustive  # TVM takes a minute to import its tensor intrinsics for a tuning context
+def test_metaschedule_searches_the_space(tmp_path: Path) -> None:
+    posed = problem(50, 3, 60)
+    with Measurement(posed, LLVM) as measurement:
+        database = ms.tune.tune_tasks(
+            tasks=[measurement.context("replay-func")],
+            task_weights=[1.0],
+            work_dir=str(tmp_path),
+            max_trials_global=6,
+            builder=measurement.builder(),
+            runner=measurement.runner(),
+            cost_model=ms.cost_model.RandomModel(),
+            measure_callbacks=[ms.measure_callback.AddToDatabase()],
+        )
+    found = records_in(database, posed, LLVM)
+    assert found and {record.implementation for record in found} <= {
+        candidate.implementation for candidate in candidates(posed, LLVM)
+    }
+    assert all(0 < record.microseconds < 1e6 for record in found)
+
+
+def test_a_builder_and_a_runner_for_metaschedule() -> None:
+    posed = problem(50, 3, 60)
+    schedules = space(posed, LLVM).generate_design_space(workload(posed, LLVM))
+    with Measurement(posed, LLVM) as measurement:
+        inputs = [ms.builder.BuilderInput(made.mod, LLVM) for made in schedules]
+        built = measurement.builder().build(inputs)
+        assert [str(result.error_msg) for result in built] == ["None"] * len(schedules)
+        runs = [ms.runner.RunnerInput(b.artifact_path, "cpu", []) for b in built]
+        results = [future.result() for future in measurement.runner().run(runs)]
+    assert all(0 < float(second) < 1 for result in results for second in result.run_secs)
+
+
+def test_the_space_has_a_schedule_for_each_implementation() -> None:
+    posed = problem(1000, 8, 5000)
+    schedules = space(posed, CUDA).generate_design_space(workload(posed, CUDA))
+    decisions = [decode(made.trace) for made in schedules]
+    names = [decision.implementation for decision in decisions if decision is not None]
+    assert names == list(need_strategy(CUDA).applicable(posed, CUDA))
+
+
+def _ship(folder: Path, name: str, **metadata: Any) -> None:
+    log = folder / name
+    log.mkdir()
+    plain = {"format": 1, "target": {"kind": "cuda", "arch": "sm_90"}, **metadata}
+    (log / "metadata.json").write_text(json.dumps(plain))
+    posed = problem(100, 1, 50)
+    database = ms.database.JSONDatabase(work_dir=str(log))
+    trace = schedule(workload(posed, CUDA), "sequential", {}).trace
+    record = ms.database.TuningRecord(
+        trace, database.commit_workload(workload(posed, CUDA)), [1e-6], CUDA
+    )
+    database.commit_tuning_record(record)
+
+
+def test_a_shipped_log_is_for_its_architecture(tmp_path: Path) -> None:
+    _ship(tmp_path, "one")
+    assert database_for(tmp_path, "cuda", "sm_80") is None
+    assert database_for(tmp_path, "llvm", "") is None
+    found = database_for(tmp_path, "cuda", "sm_90")
+    assert [r.implementation for r in records_in(found, problem(100, 1, 50), CUDA)] == [
+        "sequential"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda log: _ship(log.parent, "two"), "'two' is ignored: 'one' is for sm_90 too"),
+        (
+            lambda log: (log / "metadata.json").write_text(
+                '{"format": 2, "target": {"kind": "cuda", "arch": "sm_90"}}'
+            ),
+            "'one' is ignored: its format is 2, this version reads 1",
+        ),
+        (lambda log: (log / "metadata.json").write_text("{"), "metadata.json cannot be read"),
+        (
+            lambda log: (log / "database_tuning_record.json").write_text("[0,[[["),
+            "'one' is ignored: it cannot be read",
+        ),
+    ],
+)
+def test_shipped_logs_that_are_left_alone(tmp_path: Path, damage: Any, message: str) -> None:
+    _ship(tmp_path, "one")
+    damage(tmp_path / "one")
+    with pytest.warns(UserWarning, match=message):
+        database_for(tmp_path, "cuda", "sm_90")
+
+
+def test_grids() -> None:
+    shipped, held_out = grid("shipped"), grid("held-out")
+    assert len(held_out) >= 50
+    assert not {task.problem for task in shipped} & {task.problem for task in held_out}
+    reductions = {task.problem.reduction for task in shipped}
+    assert reductions == {"update", "add", "mul", "min", "max", "mean"}
+    with pytest.raises(ScatterError, match="unknown grid 'all'; there is: shipped, held-out"):
+        grid("all")
+
+
+def test_a_tree_finds_a_threshold() -> None:
+    examples = [
+        Example(problem(extent, 1, 100), {"small": 1.0 + 4 * (extent > 1000), "large": 2.0})
+        for extent in (10, 50, 200, 900, 2000, 9000, 40_000)
+    ]
+    low, high = decision_tree.grow(examples, regions=4, fewest=2, gain=0.1)
+    assert (low.order[0], high.order[0]) == ("small", "large")
+    ((name, sign, limit),) = low.conditions
+    assert (name, sign) in (("extent", "<="), ("slab", "<="), ("data_size", "<="))
+    assert 900 <= limit < 2000
+
+
+def test_rules_are_fitted_and_judged() -> None:
+    times: dict[ScatterProblem, dict[Candidate, float]] = {}
+    for count in (10, 100, 1000, 10_000, 100_000, 1_000_000):
+        posed = problem(64, 8, count)
+        cost = {"sequential": 1.0 * count, "parallel_injective": 1500.0 + 0.1 * count}
+        times[posed] = {Candidate(name): cost.get(name, 1e9) for name in ("sort_based", *cost)}
+    log = Log(LLVM, times)
+    rules = fit(log)
+    judged = regret(log, lambda posed: choose(rules, posed, LLVM))
+    assert judged.problems == len(times) and judged.worst == 1
+    assert choose(rules, problem(64, 8, 20), LLVM) == Candidate("sequential")
+    assert choose(rules, problem(64, 8, 500_000), LLVM) == Candidate("parallel_injective")
+    # A size that is not known until run time leaves the last rules, which need none.
+    symbolic = replace(problem(64, 8, 1), count=Extent(1, ("n0",)))
+    assert choose(rules, symbolic, LLVM).implementation in ("sequential", "parallel_injective")
+
+
+def test_representatives_lie_between_the_ends() -> None:
+    task = Task(replace(problem(5, 1, 1), count=Extent(2, ("n0",))), ranges={"n0": (1, 1)})
+    assert {p.count.constant for p in task.representatives().values()} == {2}
