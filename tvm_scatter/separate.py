@@ -54,7 +54,7 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("check_separate")
-            T.func_attr({**PRIM_FUNC_ATTRS, "tirx.noalias": False, "tirx.is_host_func": True})
+            T.func_attr({**PRIM_FUNC_ATTRS, "tirx.noalias": False})
             parameters = Parameters()
             shapes = [table.shape("donate", each) for each in (tensor, *others)]
             for at, (each, shape) in enumerate(zip((tensor, *others), shapes, strict=True)):
