@@ -76,7 +76,7 @@ class Inputs:
 
     def save(self, path: Path) -> None:
         """Write the arrays to an ``.npz`` file, as bytes where NumPy does not know their type."""
-        arrays = {f"index{i}": index for i, index in enumerate(self.indices)}
+        arrays: dict[str, Any] = {f"index{i}": index for i, index in enumerate(self.indices)}
         for name in ("data", "updates", "expected", "poison"):
             arrays[name] = getattr(self, name).view(np.uint8)
         np.savez(path, columns=np.int64(self.columns), allowed=self.allowed, **arrays)

@@ -158,7 +158,7 @@ def _candidate(module: tvm.IRModule) -> Candidate:
 
 
 @derived_object
-class _Builder(ms.builder.PyBuilder):  # type: ignore[misc]
+class _Builder(ms.builder.PyBuilder):
     def __init__(self, build_all: Any) -> None:
         super().__init__()
         self.build_all = build_all
@@ -168,7 +168,7 @@ class _Builder(ms.builder.PyBuilder):  # type: ignore[misc]
 
 
 @derived_object
-class _Runner(ms.runner.PyRunner):  # type: ignore[misc]
+class _Runner(ms.runner.PyRunner):
     def __init__(self, run_all: Any) -> None:
         super().__init__()
         self.run_all = run_all
@@ -178,7 +178,7 @@ class _Runner(ms.runner.PyRunner):  # type: ignore[misc]
 
 
 @derived_object
-class _Done(ms.runner.PyRunnerFuture):  # type: ignore[misc]
+class _Done(ms.runner.PyRunnerFuture):
     def __init__(self, outcome: Any) -> None:
         super().__init__()
         self.outcome = outcome

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from .tune import table
+
+if TYPE_CHECKING:
+    from tvm_scatter.tuning.results import Result
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -41,13 +45,10 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _comparison(folders: list[str], found: list[list[object]]) -> Table:
-    from tvm_scatter.tuning.results import Result
-
+def _comparison(folders: list[str], found: list[list[Result]]) -> Table:
     best: dict[str, dict[int, str]] = {}
     for column, results in enumerate(found):
         for result in results:
-            assert isinstance(result, Result)
             if result.best is not None:
                 text = f"{result.best.microseconds:.1f} {result.best.implementation}"
                 best.setdefault(str(result.task), {})[column] = text
