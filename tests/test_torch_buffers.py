@@ -1,0 +1,145 @@
+"""Buffers that a PyTorch module changes: arguments and results of the imported function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+import tvm
+from harness import device_of, target_of
+from tvm import relax
+from tvm.relax.frontend.torch import from_exported_program
+
+import tvm_scatter
+from tvm_scatter.passes import ReuseBuffers
+
+
+class Cache(torch.nn.Module):
+    """Keys and values of a decoder, and how many there are."""
+
+    def __init__(self, persistent=True):
+        super().__init__()
+        self.register_buffer("keys", torch.randn(2, 160, 4), persistent=persistent)
+        self.register_buffer("values", torch.zeros(2, 160, 4), persistent=persistent)
+        self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("scale", torch.randn(4))
+        self.project = torch.nn.Linear(4, 4)
+
+    def forward(self, value, position):
+        self.keys.index_copy_(1, position, self.project(value))
+        self.values[:, position] = value * self.scale
+        self.count.add_(1)
+        return (self.keys * self.values).sum(-1)
+
+
+def imported(model, **named):
+    example = (torch.randn(2, 1, 4), torch.tensor([3]))
+    with torch.no_grad():
+        return from_exported_program(torch.export.export(model.eval(), example), **named)
+
+
+def compiled(mod, device="llvm", **switches):
+    target = target_of(device)
+    pipeline = tvm_scatter.pipeline(target, **switches)
+    executable = tvm.compile(mod, target, relax_pipeline=pipeline)
+    return relax.VirtualMachine(executable, device_of(device))
+
+
+def run(machine, model, mod, device="llvm", weights=()):
+    """Three steps beside PyTorch; the buffers at first and at last."""
+    on = device_of(device)
+    first = list(tvm_scatter.buffers(mod, on).values())
+    state = first
+    for step in range(3):
+        value, position = torch.randn(2, 1, 4), torch.tensor([step + 5])
+        arguments = [tvm.runtime.tensor(each.numpy(), on) for each in (value, position)]
+        result, *state = machine["main"](*arguments, *state, *weights)
+        with torch.no_grad():
+            right = model(value, position)
+        np.testing.assert_allclose(result.numpy(), right.numpy(), rtol=1e-5, atol=1e-5)
+        for tensor, name in zip(state, ("keys", "values", "count"), strict=True):
+            buffer = getattr(model, name).numpy()
+            np.testing.assert_allclose(tensor.numpy(), buffer, rtol=1e-5, atol=1e-5)
+    return first, state
+
+
+def test_names_and_first_values() -> None:
+    model = Cache()
+    buffers = tvm_scatter.buffers(imported(model))
+    assert list(buffers) == ["keys", "values", "count"]
+    np.testing.assert_array_equal(buffers["keys"].numpy(), model.keys.numpy())
+
+
+@pytest.mark.parametrize("persistent", [True, False])
+@pytest.mark.parametrize("in_place", [True, False])
+def test_steps(persistent, in_place) -> None:
+    model = Cache(persistent)
+    mod = imported(model)
+    first, last = run(compiled(mod, in_place=in_place), model, mod)
+    for before, after in list(zip(first, last, strict=True))[:2]:
+        # The same memory if and only if the scatter was in place.
+        assert np.array_equal(before.numpy(), after.numpy()) == in_place
+
+
+def test_weights_that_are_arguments() -> None:
+    model = Cache()
+    mod = imported(model, keep_params_as_input=True)
+    weights = mod["main"].attrs["params"]
+    run(compiled(mod), model, mod, weights=weights)
+
+
+def test_on_cuda(device) -> None:
+    if device == "llvm":
+        pytest.skip("done above")
+
+    class Small(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.randn(2, 160, 4))
+
+        def forward(self, value, position):
+            self.keys.index_copy_(1, position, value)
+            return value + value
+
+    mod = imported(Small())
+    machine, on = compiled(mod, device), device_of(device)
+    (keys,) = tvm_scatter.buffers(mod, on).values()
+    value = np.ones((2, 1, 4), "float32")
+    machine["main"](tvm.runtime.tensor(value, on), tvm.runtime.tensor(np.array([7]), on), keys)
+    assert (keys.numpy()[:, 7] == 1).all()
+
+
+def test_only_the_changed_buffers_are_donated() -> None:
+    mod = imported(Cache())
+    with target_of("llvm"):
+        text = str(ReuseBuffers()(mod)["main"])
+    assert text.count("in_place=True") == 2
+    assert len(mod["main"].params) == 5
+
+
+def test_two_buffers_must_not_be_one_tensor() -> None:
+    mod = imported(Cache())
+    machine = compiled(mod)
+    keys, _, count = tvm_scatter.buffers(mod).values()
+    value = tvm.runtime.tensor(np.ones((2, 1, 4), "float32"))
+    position = tvm.runtime.tensor(np.array([7]))
+    with pytest.raises(ValueError, match="shares memory with the argument b_"):
+        machine["main"](value, position, keys, keys, count)
+
+
+def test_buffers_that_no_scatter_writes_stay_with_tvm() -> None:
+    class Counter(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(()))
+
+        def forward(self, value, position):
+            self.count.add_(1)
+            return torch.zeros(8).index_add(0, position, value[0, 0, :1])
+
+    mod = imported(Counter())
+    assert len(mod["main"].params) == 2
+    assert tvm_scatter.buffers(mod) == {}
