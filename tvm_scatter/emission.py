@@ -179,23 +179,49 @@ class Parameters:
         ]
 
 
-def _emit_branches(operands: Operands, branches: list[Branch]) -> None:
-    first, rest = branches[0], branches[1:]
-    if not rest:
-        first.implementation.emit(operands, first.config)
+def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:
+    """Emit every distinct arm once, behind the number of the first branch whose conditions hold."""
+    arms = list(dict.fromkeys(map(_arm, branches)))
+    if len(arms) == 1:
+        branches[-1].implementation.emit(operands, branches[-1].config)
         return
+    last = tirx.IntImm("int32", arms.index(_arm(branches[-1])))
+    chosen: Any = last
+    for branch in reversed(branches[:-1]):
+        number = tirx.IntImm("int32", arms.index(_arm(branch)))
+        chosen = tirx.Select(_condition(operands, branch), number, chosen)
+    by_arm = {_arm(branch): branch for branch in branches}
+    # The arm of the last branch takes what is left, so it stands last.
+    order = [arm for arm in arms if arm != _arm(branches[-1])]
+    numbered = [(arms.index(arm), by_arm[arm]) for arm in order]
+    _emit_arms(operands, numbered, T.bind(chosen), branches[-1])
+
+
+def _arm(branch: Branch) -> tuple[str, tuple[tuple[str, int], ...]]:
+    return branch.implementation.name, tuple(sorted(branch.config.items()))
+
+
+def _emit_arms(
+    operands: Operands, arms: Sequence[tuple[int, Branch]], chosen: Any, last: Branch
+) -> None:
+    if not arms:
+        last.implementation.emit(operands, last.config)
+        return
+    number, branch = arms[0]
+    with T.If(chosen == tirx.IntImm("int32", number)):
+        with T.Then():
+            branch.implementation.emit(operands, branch.config)
+        with T.Else():
+            _emit_arms(operands, arms[1:], chosen, last)
+
+
+def _condition(operands: Operands, branch: Branch) -> Any:
     condition = tirx.const(True, "bool")
-    for name, comparison, value in first.conditions:
+    for name, comparison, value in branch.conditions:
         size = getattr(operands.sizes, name)
         condition = tirx.all(condition, compare(size, comparison, tirx.IntImm("int64", value)))
-    guard = first.implementation.guard(operands.problem, operands.sizes, operands.target)
-    if guard is not True:
-        condition = tirx.all(condition, guard)
-    with T.If(condition):
-        with T.Then():
-            first.implementation.emit(operands, first.config)
-        with T.Else():
-            _emit_branches(operands, rest)
+    guard = branch.implementation.guard(operands.problem, operands.sizes, operands.target)
+    return condition if guard is True else tirx.all(condition, guard)
 
 
 def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[str, Any]) -> Any:
