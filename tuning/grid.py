@@ -10,6 +10,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.extent import Extent
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.tasks import Task
+from tvm_scatter.tuning.workloads import WORKLOADS
 
 _K = 1 << 10
 _M = 1 << 20
@@ -19,7 +20,7 @@ _HELD_OUT = 60
 
 
 def grid(name: str) -> list[Task]:
-    """The problems of a grid, the small ones first.
+    """The problems of a grid, the small ones first: ``shipped`` holds the benchmark's as well.
 
     Raises
     ------
@@ -73,6 +74,7 @@ def _shipped() -> Iterator[ScatterProblem]:
     yield from filter(_fits, _batches())
     yield from filter(_fits, _promises())
     yield from filter(_fits, _in_place())
+    yield from (workload.problem() for workload in WORKLOADS)
 
 
 def _sums() -> Iterator[ScatterProblem]:

@@ -24,6 +24,7 @@ from .pipelines import pipeline  # noqa: E402
 from .problem import ScatterProblem  # noqa: E402
 from .state import buffers  # noqa: E402
 from .strategy import Implementation, OpStrategy, Selection, strategy_for  # noqa: E402
+from .tuning.tasks import Task, extract_tasks  # noqa: E402
 
 __version__ = "0.1.0"
 
@@ -35,9 +36,11 @@ __all__ = [
     "ScatterError",
     "ScatterProblem",
     "Selection",
+    "Task",
     "buffers",
     "current_options",
     "explain",
+    "extract_tasks",
     "graphed",
     "install",
     "is_installed",
