@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +20,7 @@ from tvm_scatter.cli import main
 from tvm_scatter.records import records_in
 from tvm_scatter.tuning.database import open_database, read_database
 from tvm_scatter.tuning.grid import problem
-from tvm_scatter.tuning.measure import count_servers
-from tvm_scatter.tuning.session import Tracker
+from tvm_scatter.tuning.scale_out import servers
 from tvm_scatter.tuning.tasks import Task
 from tvm_scatter.tuning.tune import Settings, tune
 
@@ -80,8 +76,6 @@ def test_records_are_used_and_a_run_is_resumed(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_size_is_measured_over_its_range(tmp_path: Path) -> None:
-    from dataclasses import replace
-
     from tvm_scatter.extent import Extent
 
     posed = replace(problem(100, 2, 1), count=Extent(1, ("n0",)))
@@ -163,59 +157,11 @@ def test_nothing_to_do(tmp_path: Path) -> None:
         tune([Task(problem(50, 1, 50))], LLVM, tmp_path, Settings(trials=0))
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@contextmanager
-def _tracker(servers: int) -> Iterator[Tracker]:
-    """A real tracker and real servers on this machine."""
-    port = _free_port()
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-
-    def start(*command: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [sys.executable, "-m", *command],
-            env=environment,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-
-    at = ["--host", "127.0.0.1", "--port", str(port), "--port-end", str(port + 1)]
-    started = [start("tvm.exec.rpc_tracker", *at)]
-    tracker = Tracker("127.0.0.1", port, "here", session_seconds=60)
-    try:
-        for _ in range(servers):
-            own = _free_port()
-            where = ["--tracker", f"127.0.0.1:{port}", "--host", "127.0.0.1", "--key", "here"]
-            ports = ["--port", str(own), "--port-end", str(own + 1)]
-            started.append(start("tvm.exec.rpc_server", *where, *ports))
-        until = time.monotonic() + 60
-        while True:
-            try:
-                if count_servers(tracker) == servers:
-                    break
-            except ScatterError:
-                pass
-            assert time.monotonic() < until
-            time.sleep(0.2)
-        yield tracker
-    finally:
-        for process in started:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-
-
 def test_two_servers_behind_a_tracker(tmp_path: Path) -> None:
     tasks = [Task(problem(n, 4, 200)) for n in (50, 60)]
-    with _tracker(2) as tracker:
-        with pytest.raises(ScatterError, match=r"has no server of key 'there'.*here"):
-            tune(
-                tasks, LLVM, tmp_path, Settings(tracker=Tracker("127.0.0.1", tracker.port, "there"))
-            )
+    with servers(2) as tracker:
+        with pytest.raises(ScatterError, match=r"has no server of key 'there'.*scale-out"):
+            tune(tasks, LLVM, tmp_path, Settings(tracker=replace(tracker, key="there")))
         results = tune(tasks, LLVM, tmp_path, Settings(tracker=tracker, distributions=("uniform",)))
     assert [len(result.ranked) for result in results] == [3, 3]
     assert not any(result.failed for result in results)

@@ -1,0 +1,120 @@
+"""How measuring on several devices through TVM's RPC tracker compares with one.
+
+Starts a tracker and a server for each device on this machine::
+
+    python -m tvm_scatter.tuning.scale_out --target cuda --devices 2 --seconds 40
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.targets import parse_target
+from tvm_scatter.tuning.database import read_database
+from tvm_scatter.tuning.grid import grid
+from tvm_scatter.tuning.measure import count_servers
+from tvm_scatter.tuning.session import Tracker
+from tvm_scatter.tuning.tune import Settings, tune
+
+_KEY = "scale-out"
+_START_SECONDS = 90
+
+
+@contextlib.contextmanager
+def servers(count: int) -> Iterator[Tracker]:
+    """A tracker and servers on this machine; server ``i`` sees GPU ``i`` only.
+
+    Raises
+    ------
+    ScatterError
+        If they do not start.
+    """
+    port = _free_port()
+    tracker = Tracker("127.0.0.1", port, _KEY)
+    with contextlib.ExitStack() as stack:
+        at = ["--host", "127.0.0.1"]
+        _start(stack, "rpc_tracker", [*at, *_ports(port)], {})
+        for device in range(count):
+            own = [*at, "--tracker", f"127.0.0.1:{port}", "--key", _KEY, *_ports(_free_port())]
+            _start(stack, "rpc_server", own, {"CUDA_VISIBLE_DEVICES": str(device)})
+        until = time.monotonic() + _START_SECONDS
+        while _running(tracker) < count:
+            if time.monotonic() > until:
+                raise ScatterError("scale_out: TVM's RPC tracker and servers do not start.")
+            time.sleep(0.2)
+        yield tracker
+
+
+def _running(tracker: Tracker) -> int:
+    try:
+        return count_servers(tracker)
+    except ScatterError:
+        return 0
+
+
+def _start(
+    stack: contextlib.ExitStack, program: str, arguments: list[str], changes: dict[str, str]
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"tvm.exec.{program}", *arguments],
+        env={**os.environ, **changes},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+    def stop() -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    stack.callback(stop)
+
+
+def _ports(port: int) -> list[str]:
+    return ["--port", str(port), "--port-end", str(port + 1)]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Tune a grid through one server and through several, and print measurements per second."""
+    parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.scale_out")
+    parser.add_argument("--target", metavar="TARGET")
+    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--grid", default="held-out")
+    parser.add_argument("--builders", type=int, help="processes that compile; default: all cores")
+    parsed = parser.parse_args(arguments)
+    target = parse_target(parsed.target)
+    rates = []
+    for count in (1, parsed.devices):
+        with tempfile.TemporaryDirectory() as folder, servers(count) as tracker:
+            settings = Settings(
+                trials=16, seconds=parsed.seconds, tracker=tracker, builders=parsed.builders
+            )
+            begin = time.monotonic()
+            tune(grid(parsed.grid), target, Path(folder), settings)
+            rates.append(len(read_database(Path(folder))) / (time.monotonic() - begin))
+        print(f"{count} device(s): {rates[-1]:.1f} measurements a second", flush=True)
+    print(f"{rates[1] / rates[0]:.2f}x")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
