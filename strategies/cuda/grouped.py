@@ -22,7 +22,7 @@ _RANK_ITEMS = 4
 _LONG_LIST = 32
 #: Entries of one chunk of a long list: short chunks where there is little work to share out, long
 #: ones where many chunks would meet at one sum.
-_LEAST_CHUNK, _MOST_CHUNK = 32, 256
+_LEAST_CHUNK, _MOST_CHUNK = 32, 128
 #: Items and places are counted in 32 bits.
 _LIMIT = 1 << 32
 #: Threads that look for chunks of long lists: how many there are is known on the device only.

@@ -12,7 +12,7 @@ from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.source import item_bytes
 
 THREADS = 256
-_COPY_UNROLL = 4
+_COPY_UNROLL = 2
 #: Blocks of a grid-stride loop: enough to fill any GPU several times over.
 _STRIDE_BLOCKS = 4096
 

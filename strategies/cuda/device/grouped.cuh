@@ -49,11 +49,7 @@ __device__ __forceinline__ void rank_updates(const Groups& groups, const Indices
   __shared__ uint32 tags[kRankSlots];    // the place of each slot
   __shared__ uint32 met[kRankSlots];     // its updates in this block
   __shared__ uint32 before[kRankSlots];  // and in blocks that came first
-  for (int i = threadIdx.x; i < kRankSlots; i += kGroupThreads) {
-    tags[i] = kNoPlace;
-    met[i] = 0;
-  }
-  __syncthreads();
+  for (int i = threadIdx.x; i < kRankSlots; i += kGroupThreads) met[i] = 0;
   const int64 first = static_cast<int64>(blockIdx.x) * kRankSlots + threadIdx.x;
   RawIndex<P> raw[kRankItems];
   uint32 place[kRankItems], rank[kRankItems];
@@ -68,15 +64,25 @@ __device__ __forceinline__ void rank_updates(const Groups& groups, const Indices
   for (int u = 0; u < kRankItems; ++u) {
     const int64 at = first + u * kGroupThreads;
     place[u] = kNoPlace;
-    tabled[u] = false;
     if (at >= sizes.items()) continue;
     const Offset found = place_of(static_cast<Offset>(at), raw[u], sizes);
     if (found >= sizes.destinations()) continue;
     place[u] = static_cast<uint32>(found);
+    // Of several places for one slot any will do.
+    atomicExch(&tags[place[u] % kRankSlots], place[u]);
+  }
+  __syncthreads();
+#pragma unroll
+  for (int u = 0; u < kRankItems; ++u) {
+    if (place[u] == kNoPlace) continue;
     const uint32 slot = place[u] % kRankSlots;
-    const uint32 seen = atomicCAS(&tags[slot], kNoPlace, place[u]);
-    tabled[u] = seen == kNoPlace || seen == place[u];
-    rank[u] = atomicAdd(tabled[u] ? &met[slot] : groups.counts + place[u], 1u);
+    tabled[u] = tags[slot] == place[u];
+    // Two calls and not one on either address, which the compiler would not know to be shared memory.
+    if (tabled[u]) {
+      rank[u] = atomicAdd(&met[slot], 1u);
+    } else {
+      rank[u] = atomicAdd(groups.counts + place[u], 1u);
+    }
   }
   __syncthreads();
   for (int i = threadIdx.x; i < kRankSlots; i += kGroupThreads)

@@ -6,9 +6,9 @@
 
 namespace tvm_scatter {
 
-constexpr int kCopyUnroll = 4;
+constexpr int kCopyUnroll = 2;
 
-// Copy `bytes` bytes: 16 at a time, four of them in flight for each thread.
+// Copy `bytes` bytes: 16 at a time, two of them in flight for each thread.
 __device__ __forceinline__ void copy_bytes(void* to, const void* from, int64 bytes) {
   const int64 block = blockIdx.x;
   const int thread = threadIdx.x, threads = blockDim.x;
