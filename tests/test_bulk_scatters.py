@@ -68,13 +68,15 @@ def arrays():
         "rows": whole(5, _COLUMNS),
         "more_rows": whole(5, _COLUMNS),
         "column": whole(_ROWS, 1),
+        "two_columns": whole(_ROWS, 2),
         "scalar": whole(),
         "points": whole(3),
         "index": np.array([3, 1, 30, 7, 8]),
         "overlapping": np.array([8, 2, 3, 39, 5]),
         "narrow": np.array([3, 2, 1, 0, 9], "int32"),
         "negative": np.array([-1, 4, -40, 5, 6]),
-        "row_index": np.array([2, 2, 31]),
+        "column_index": np.array([4, 1]),
+        "other_column_index": np.array([0, 4]),
     }
 
 
@@ -128,6 +130,12 @@ def known_and_not(chain):
 def index_types(chain):
     chain.put(chain.arrays["index"], "index", "rows")
     chain.put(chain.arrays["narrow"], "narrow", "more_rows")
+
+
+def columns_known_when_run(chain):
+    for name in ("column_index", "other_column_index"):
+        place = (slice(None), chain.arrays[name])
+        chain.put(place, name, "two_columns", axes=(1,))
 
 
 def negative(chain):
@@ -231,6 +239,7 @@ CASES = {
     known_when_run: 1,
     known_and_not: 1,
     index_types: 1,
+    columns_known_when_run: 1,
     negative: 1,
     sums: 1,
     maxima: 1,
@@ -335,7 +344,18 @@ def test_results_on_cuda(device) -> None:
     if device == "llvm":
         pytest.skip("done above")
     mod, expected = module()
-    cases = [overlapping_constants, columns, everything, known_and_not, sums, pairs]
+    cases = [
+        overlapping_constants,
+        columns,
+        everything,
+        known_when_run,
+        known_and_not,
+        index_types,
+        negative,
+        columns_known_when_run,
+        sums,
+        pairs,
+    ]
     kept = tvm.IRModule({name: mod[name] for name in (case.__name__ for case in cases)})
     check(kept, {case.__name__: expected[case.__name__] for case in cases}, device)
 
@@ -369,6 +389,55 @@ def test_a_chain_is_one_kernel() -> None:
     ]
     assert [call.op.name for call in calls] == ["relax.call_tir"]
     assert str(mod[calls[0].args[0]]).count('T.launch_thread("blockIdx.x"') <= 1
+
+
+def test_a_forced_implementation_gets_each_link() -> None:
+    """One that keeps no order cannot take what became one scatter, but could take the links."""
+    mod, _ = module()
+    kept = tvm.IRModule({"known_when_run": mod["known_when_run"]})
+    with tvm_scatter.options(implementation="parallel_injective"), _LLVM:
+        assert scatters(BulkScatters()(kept)) == {"known_when_run": 2}
+
+
+def test_levels_are_one_scatter_on_a_gpu() -> None:
+    """Rows put where indices say, from several tensors: no update and no zero is written twice."""
+    builder = relax.BlockBuilder()
+    levels = [relax.Var(f"level{at}", relax.TensorType((250, 3000), "float32")) for at in range(4)]
+    indices = [relax.Var(f"index{at}", relax.TensorType((250,), "int64")) for at in range(4)]
+    with builder.function("main", [*levels, *indices]):
+        with builder.dataflow():
+            tensor = builder.emit(relax.op.zeros((1000, 3000), "float32"))
+            for level, index in zip(levels, indices, strict=True):
+                tensor = builder.emit(ops.index_put(tensor, [index], level, [0]))
+            output = builder.emit_output(tensor)
+        builder.emit_func_output(output)
+    target = tvm.target.Target("nvidia/nvidia-h100")
+    with target:
+        mod = BulkScatters(in_place=True)(builder.get())
+        assert scatters(mod) == {"main": 1}
+        mod = tvm.transform.Sequential(relax.backend.cuda.pipeline.legalize_passes(target))(mod)
+    written = [
+        str(binding.var.ty)
+        for block in mod["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, relax.Call)
+    ]
+    assert sum("(1000, 3000)" in shape for shape in written) == 1
+
+
+def test_a_cache_is_not_copied_to_save_a_launch() -> None:
+    """Two writes to a large donated tensor stay two writes in place."""
+    builder = relax.BlockBuilder()
+    cache = relax.Var("cache", relax.TensorType((1 << 20, 128), "float32"))
+    rows = [relax.Var(f"row{at}", relax.TensorType((1, 128), "float32")) for at in range(2)]
+    indices = [relax.Var(f"index{at}", relax.TensorType((1,), "int64")) for at in range(2)]
+    with builder.function("main", [cache, *rows, *indices]):
+        with builder.dataflow():
+            once = builder.emit(ops.index_put(cache, [indices[0]], rows[0], [0]))
+            twice = builder.emit_output(ops.index_put(once, [indices[1]], rows[1], [0]))
+        builder.emit_func_output(twice)
+    with tvm.target.Target("nvidia/nvidia-h100"):
+        assert scatters(BulkScatters(True, ["cache"])(builder.get())) == {"main": 2}
 
 
 def test_long_chains_become_several() -> None:

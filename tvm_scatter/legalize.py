@@ -10,12 +10,12 @@ from tvm import relax
 from tvm.ir import Op
 from tvm.target import Target
 
-from .assign import assign_kernel, in_one_kernel
+from .assign import assign_kernel, choose_kernel, in_one_kernel
 from .bounds import check_call
 from .emission import build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
-from .ops import ASSIGN
+from .ops import ASSIGN, CHOOSE
 from .ops import NAMES as OUR_OPERATORS
 from .options import current_options
 from .problem import ScatterProblem
@@ -54,6 +54,8 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         For bad operands, and for what TVM has no operator for on a target without a strategy.
     """
     name = call.op.name
+    if name == CHOOSE:
+        return choose_kernel(bb, call)
     options = current_options()
     target, strategy = strategy_of(call)
     kind = target.kind.name
@@ -120,7 +122,7 @@ def emit_call(
 
 def install_legalizations() -> None:
     """Put the strategy in front of TVM's legalization; harmless when it is there already."""
-    for name in (*STOCK_OPERATORS, *OUR_OPERATORS):
+    for name in (*STOCK_OPERATORS, *OUR_OPERATORS, CHOOSE):
         op = Op.get(name)
         current = op.get_attr("FLegalize")
         if name in STOCK_OPERATORS:

@@ -16,7 +16,10 @@ SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
 INDEX_PUT = "relax.tvm_scatter.index_put"
 SCATTER_ND = "relax.tvm_scatter.scatter_nd"
 ASSIGN = "relax.tvm_scatter.assign"
+#: The operators that scatter.
 NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND, ASSIGN)
+#: What is left of a scatter once it is known which update each place gets.
+CHOOSE = "relax.tvm_scatter.choose"
 
 #: (source, first position in it, first position in the data, length), along one axis.
 Run = tuple[int, int, int, int]
@@ -255,6 +258,31 @@ def runs_of(call: relax.Call) -> list[Run]:
     return [(*numbers[at : at + 4],) for at in range(0, len(numbers), 4)]  # type: ignore[misc]
 
 
+def choose(
+    data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr], axis: int
+) -> relax.Expr:
+    """Take each position of an axis from one of several tensors, or from the data.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape of rank at least 1.
+    winners : relax.Expr
+        One ``int32`` for each position: counted through all sources, or -1 for the data.
+    sources : sequence of relax.Expr
+        Each has the shape of ``data`` except along the axis.
+    axis : int
+        The axis, counted from the front.
+
+    Returns
+    -------
+    result : relax.Expr
+        A new tensor of the shape and type of ``data``.
+    """
+    attrs = tvm.ir.make_node("ir.DictAttrs", axis=int(axis))
+    return relax.Call(Op.get(CHOOSE), [data, winners, relax.Tuple(list(sources))], attrs=attrs)
+
+
 def _rank(data: Any) -> int:
     rank = data.ty.ndim
     if rank < 0:
@@ -268,7 +296,7 @@ def _infer_type(call: relax.Call, _context: Any) -> Any:
 
 def register() -> None:
     """Register the operators with TVM; harmless when they are there already."""
-    for name in NAMES:
+    for name in (*NAMES, CHOOSE):
         if name in Op.list_op_names():
             continue
         tvm.ir.register_op_attr(name, "FPurity", True)

@@ -15,7 +15,7 @@ from .reuse_buffers import ReuseBuffers
 #: In the order in which they run: the option that switches a pass, and what makes it.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
-    ("bulk", lambda options: BulkScatters()),
+    ("bulk", lambda options: BulkScatters(options.in_place, options.donate)),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
 )
 

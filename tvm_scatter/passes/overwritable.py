@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import relax
+
+from tvm_scatter.state import state_parameters
 
 from .effects import may_write
 from .fold_broadcast_index import is_scatter
@@ -48,6 +51,32 @@ class Overwrites:
 
     found: Mapping[Any, Overwrite]
     refused: Mapping[Any, str]
+
+
+def donated_parameters(mod: tvm.IRModule, name: Any, names: Iterable[str]) -> list[Any]:
+    """The parameters of a function that its caller gives away, by name or as changed buffers.
+
+    None where the function is called from inside of the module: that caller may read on.
+    """
+    function = mod[name]
+    if name in _called(mod):
+        return []
+    named = [parameter for parameter in function.params if parameter.name in names]
+    return list(dict.fromkeys([*named, *state_parameters(function)]))
+
+
+def _called(mod: tvm.IRModule) -> set[Any]:
+    """The functions that are called or passed on inside of the module."""
+    found: set[Any] = set()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.GlobalVar):
+            found.add(expression)
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function.body, visit)
+    return found
 
 
 def overwrites(function: relax.Function, donated: Iterable[Any] = ()) -> Overwrites:

@@ -18,11 +18,10 @@ from tvm_scatter.legalize import STOCK_OPERATORS, strategy_of
 from tvm_scatter.lower import operator_name
 from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
 from tvm_scatter.separate import check_separate
-from tvm_scatter.state import state_parameters
 
 from .fold_broadcast_index import is_ours_to_change
 from .notes import note
-from .overwritable import Overwrite, overwrites
+from .overwritable import Overwrite, donated_parameters, overwrites
 
 
 def ReuseBuffers(donate: Iterable[str] = ()) -> tvm.transform.Pass:
@@ -37,13 +36,10 @@ def ReuseBuffers(donate: Iterable[str] = ()) -> tvm.transform.Pass:
     def reuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         names = tuple(donate)
         _check_names(mod, names)
-        called = _called(mod)
         rewriter = _Rewriter(mod)
         for name, function in mod.functions.items():
             if is_ours_to_change(function):
-                # Who calls it from inside of the module may read on after the call.
-                given = [] if name in called else _donated(function, names)
-                rewriter.rewrite(name, function, given)
+                rewriter.rewrite(name, function, donated_parameters(mod, name, names))
         return rewriter.result if rewriter.changed else mod
 
     return tvm.transform.module_pass(reuse, opt_level=0, name="ReuseBuffers")
@@ -60,25 +56,6 @@ def _check_names(mod: tvm.IRModule, names: Sequence[str]) -> None:
         if name not in known:
             takes = "; ".join(f"{each} takes {', '.join(functions[each])}" for each in functions)
             raise ScatterError(f"donate: there is no parameter {name!r}; {takes}.")
-
-
-def _donated(function: relax.Function, names: Sequence[str]) -> list[Any]:
-    named = [parameter for parameter in function.params if parameter.name in names]
-    return list(dict.fromkeys([*named, *state_parameters(function)]))
-
-
-def _called(mod: tvm.IRModule) -> set[Any]:
-    """The functions that are called or passed on inside of the module."""
-    found: set[Any] = set()
-
-    def visit(expression: Any) -> None:
-        if isinstance(expression, tvm.ir.GlobalVar):
-            found.add(expression)
-
-    for function in mod.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function.body, visit)
-    return found
 
 
 @mutator

@@ -12,6 +12,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_scatter.ops import CHOOSE
+
 from .broadcast_source import static_shape
 from .fold_broadcast_index import is_scatter
 from .known_values import numbers
@@ -19,7 +21,7 @@ from .steps import Step, Steps
 
 #: Elements up to which TVM evaluates a tensor without inputs at compile time and keeps it.
 _FOLDED_ELEMENTS = 1024
-_CREATION = frozenset(
+CREATION = frozenset(
     f"relax.{name}"
     for name in ("arange", "eye", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
 )
@@ -113,7 +115,7 @@ class Storage:
         elif is_scatter(call):
             shared = [call.args[0]] if _may_do_nothing(call) else []
         elif known and call.op.has_attr("FLegalize") and name not in _WRITES_ARGUMENTS:
-            fresh = name in _FRESH or name in _CREATION or _computes(call)
+            fresh = name in (CHOOSE, *_FRESH, *CREATION) or _computes(call)
             shared = [] if fresh else [leaf for leaf in operands if _may_be_view(var, leaf)]
         else:
             # Somebody else's code may return what it was given, or keep what it returns.
@@ -133,7 +135,7 @@ class Storage:
             return isinstance(value, relax.Var) and value in self._folded
         tensors = [leaf for leaf in _leaves(value.args) if _is_tensor(leaf)]
         name = value.op.name if isinstance(value.op, tvm.ir.Op) else ""
-        if not tensors or name in _CREATION:
+        if not tensors or name in CREATION:
             size = _elements(value)
             return size is not None and size <= _FOLDED_ELEMENTS
         return all(

@@ -1,0 +1,160 @@
+"""A chain of scatters, and the form in which it costs least as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvm_scatter.legalize import strategy_of
+from tvm_scatter.lower import operator_name
+from tvm_scatter.ops import Run
+from tvm_scatter.options import current_options
+
+from .broadcast_source import static_shape
+from .known_values import numbers
+from .links import Link, RowLink
+from .storage import CREATION
+
+#: What a launch costs, in bytes that could have been moved instead.
+_LAUNCH_BYTES = 8 << 20
+#: Ranges that one function tells apart.
+_MOST_RUNS = 256
+
+
+class Form(Enum):
+    """What a chain becomes."""
+
+    #: Nothing: its links stay apart.
+    APART = "apart"
+    #: Known ranges, each read from where it comes from.
+    ASSIGN = "assign"
+    #: A scatter of the numbers of the updates, and a choice among them.
+    CHOOSE = "choose"
+    #: A scatter of all updates, put end to end.
+    JOIN = "join"
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Links in order, and the variables that they are bound to."""
+
+    links: Sequence[Link]
+    variables: Sequence[Any]
+
+    @property
+    def operator(self) -> str:
+        names = list(dict.fromkeys(operator_name(link.call) for link in self.links))
+        return f"{len(self.links)} x {' and '.join(names)}"
+
+    @cached_property
+    def positions(self) -> np.ndarray[Any, Any] | None:
+        """Where every update goes, if all is known."""
+        known = [link.positions for link in self.links if link.positions is not None]
+        return np.concatenate(known) if len(known) == len(self.links) else None
+
+    @cached_property
+    def runs(self) -> list[Run] | None:
+        """What each link writes that no later link overwrites; ``None`` if it is not known."""
+        first = self.links[0]
+        if not isinstance(first, RowLink) or len(first.axes) > 1 or first.reduction != "update":
+            return None
+        if self.positions is None or not len(self.positions):
+            return None
+        counts = [int(link.count) for link in self.links]
+        sources = np.repeat(np.arange(len(counts)), counts)
+        begins = np.concatenate([np.arange(count) for count in counts])
+        places, backwards = np.unique(self.positions[::-1], return_index=True)
+        written = len(self.positions) - 1 - backwards
+        sources, begins = sources[written], begins[written]
+        steps = [np.diff(numbers) for numbers in (sources, begins, places)]
+        broken = (steps[0] != 0) | (steps[1] != 1) | (steps[2] != 1)
+        starts = np.concatenate([[0], np.flatnonzero(broken) + 1])
+        if len(starts) > _MOST_RUNS:
+            return None
+        lengths = np.diff([*starts, len(places)])
+        columns = (sources[starts], begins[starts], places[starts], lengths)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    @property
+    def wrap_negative(self) -> bool:
+        """How all links take negative indices."""
+        return any(link.wrap_negative for link in self.links)
+
+    @property
+    def is_unique(self) -> bool:
+        """Whether no two updates certainly share a destination."""
+        return self.positions is not None and len(np.unique(self.positions)) == len(self.positions)
+
+
+def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) -> Form:
+    """What moves the fewest bytes, launches counted as bytes.
+
+    Parameters
+    ----------
+    overwritten : bool
+        Whether the links, left apart, would be in place.
+    values : mapping
+        The expression that each variable is bound to.
+    """
+    if chain.runs is not None:
+        return Form.ASSIGN
+    first = chain.links[0]
+    in_order = first.reduction == "update" and not chain.is_unique
+    if in_order and current_options().implementation is not None:
+        # What the caller wants for every scatter need not be one in which the last write wins.
+        return Form.APART
+    sizes = [_bytes(first.data, static_shape(first.data))]
+    sizes += [_bytes(link.data, link.update_shape) for link in chain.links]
+    if None in sizes:
+        return Form.JOIN
+    data, *parts = (int(size) for size in sizes if size is not None)
+    updates, count = sum(parts), len(parts)
+    copy = 0 if overwritten else 2 * data
+    # A copy is a launch of its own.
+    launches = 1 if overwritten else 2
+    joining = 1 + (chain.positions is None)
+    # What makes the data anew, such as zeros, is fused into a choice and launched before a scatter.
+    made = data if _is_created(first.data, values) else 0
+    costs = {
+        Form.JOIN: made + 4 * updates + copy + (joining + launches) * _LAUNCH_BYTES,
+        Form.APART: made + 2 * updates + count * (copy + launches * _LAUNCH_BYTES),
+    }
+    if in_order:
+        # The last write must win, and takes a map of the places to be found.
+        rows = sum(int(link.count) for link in chain.links)
+        costs[Form.JOIN] += 16 * (data // max(1, updates // max(1, rows)))
+    if _can_choose(chain):
+        costs = {Form.CHOOSE: 2 * data - made + (joining + 2) * _LAUNCH_BYTES, **costs}
+    return min(costs, key=lambda form: costs[form])
+
+
+def _can_choose(chain: Chain) -> bool:
+    """Whether each position along one axis takes a whole update or none, and a GPU chooses."""
+    first = chain.links[0]
+    return (
+        isinstance(first, RowLink)
+        and len(first.axes) == 1
+        and first.reduction == "update"
+        and current_options().implementation is None
+        and strategy_of(first.call)[0].kind.name == "cuda"
+    )
+
+
+def _is_created(data: Any, values: Mapping[Any, Any]) -> bool:
+    call = values.get(data)
+    return isinstance(call, relax.Call) and getattr(call.op, "name", "") in CREATION
+
+
+def _bytes(tensor: Any, shape: Any) -> int | None:
+    static = numbers(shape)
+    if static is None:
+        return None
+    width: int = max(1, tvm.DataType(str(tensor.ty.dtype)).bits // 8)
+    return int(np.prod(static, dtype=np.int64)) * width
