@@ -390,3 +390,22 @@ def test_rules_are_fitted_and_judged() -> None:
 def test_representatives_lie_between_the_ends() -> None:
     task = Task(replace(problem(5, 1, 1), count=Extent(2, ("n0",))), ranges={"n0": (1, 1)})
     assert {p.count.constant for p in task.representatives().values()} == {2}
+
+
+def test_an_implementation_that_must_be_hopeless_is_passed_over() -> None:
+    model = CostModel()
+    for count in (100, 400, 1600, 6400, 25_600, 102_400):
+        posed = problem(1000, 32, count)
+        for candidate in candidates(posed, CUDA):
+            slow = candidate.implementation == "sequential"
+            row = features(posed, candidate, "uniform", CUDA)
+            model.add(row, float(count) if slow else 10.0 + count / 1000)
+    large = problem(1000, 32, 1_000_000)
+    whole = list(candidates(large, CUDA))
+    names = {c.implementation for c in next_round(large, CUDA, whole, (), model, "uniform", 32)}
+    assert "sequential" not in names
+    assert len(names) == len({c.implementation for c in whole}) - 1
+    small = problem(1000, 32, 120)
+    whole = list(candidates(small, CUDA))
+    names = {c.implementation for c in next_round(small, CUDA, whole, (), model, "uniform", 32)}
+    assert "sequential" in names

@@ -15,6 +15,10 @@ from tvm_scatter.tuning.features import features
 
 #: Of a round, the share that is drawn at random, so that the model learns of what it dislikes.
 _EXPLORED = 0.25
+#: So many measurements are enough to pass a whole implementation over, unseen, ...
+_EXPERIENCED = 300
+#: ... if it is predicted to take so many times the best: a million updates on one thread.
+_ABSURD = 30.0
 #: A candidate predicted to take so many times the best is not worth its compilation.
 _HOPELESS = 8.0
 
@@ -42,6 +46,8 @@ def next_round(
         if candidate.implementation not in seen:
             seen.add(candidate.implementation)
             first.append(candidate)
+    if len(model) >= _EXPERIENCED:
+        first = _worth_a_look(problem, target, first, space, model, distribution)
     if first:
         return first[:size]
     generator = random.Random(f"{problem} {len(done)} {seed}")
@@ -55,3 +61,20 @@ def next_round(
     rest = [i for i in order[len(chosen) :] if float(predicted[i]) <= limit]
     chosen += generator.sample(rest, min(size - len(chosen), len(rest)))
     return [left[i] for i in chosen]
+
+
+def _worth_a_look(
+    problem: ScatterProblem,
+    target: Target,
+    first: Sequence[Candidate],
+    space: Sequence[Candidate],
+    model: CostModel,
+    distribution: str,
+) -> list[Candidate]:
+    """Those of ``first`` that may be any good against the best of the space."""
+    rows = [features(problem, candidate, distribution, target) for candidate in space]
+    predicted = model.predict(rows)
+    assert predicted is not None
+    limit = float(predicted.min()) + math.log(_ABSURD)
+    times = dict(zip(space, predicted, strict=True))
+    return [candidate for candidate in first if float(times[candidate]) <= limit]

@@ -105,11 +105,11 @@ def measure(job: Job) -> list[float]:
 
 
 class _Opened:
-    """A library with the operands of its problem on a device."""
+    """The operands of a problem on a device, and a library that knows how to check them."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, library: Any, device: Any) -> None:
         self.job = job
-        self.library, self.device = _load(job)
+        self.library, self.device = library, device
         problem, sizes = job.problem, Sizes.of(job.problem)
         inputs = Inputs.load(Path(job.inputs), problem.data_dtype)
         dtype, size = problem.data_dtype, int(sizes.data_size)
@@ -118,9 +118,9 @@ class _Opened:
         self._allowed = self.upload(inputs.allowed)
         self._counts = self.empty(TASKS, "int32")
         data = self.empty(size, dtype)
-        self.library["widen_data"](self.upload(inputs.data), data)
+        library["widen_data"](self.upload(inputs.data), data)
         updates = self.empty(update_size(problem), dtype)
-        self.library["widen_updates"](self.upload(inputs.updates), updates)
+        library["widen_updates"](self.upload(inputs.updates), updates)
         indices = [self.upload(index) for index in inputs.indices]
         assert [index.shape[0] for index in indices] == index_sizes(problem)
         self.operands = (data, indices, updates, self.empty(size, dtype))
@@ -150,18 +150,40 @@ class _Opened:
             raise WrongAnswer(f"its answer is wrong in {wrong} of {size} elements")
 
 
-_opened: _Opened | None = None
+#: What was loaded last, the newest last: a round measures a library on a few sets of operands.
+_libraries: dict[Any, tuple[Any, Any]] = {}
+_operands: dict[Any, _Opened] = {}
+_MOST_LIBRARIES = 2
+_MOST_OPERANDS = 4
+_MOST_ELEMENTS = 1 << 27
 _session: tuple[str, Any] | None = None
 
 
 def _open(job: Job) -> _Opened:
-    """The operands of the last call, if they are this job's."""
-    global _opened
-    wanted = (job.library, job.inputs, job.tracker)
-    if _opened is None or wanted != (_opened.job.library, _opened.job.inputs, _opened.job.tracker):
-        _opened = None  # first, so that two problems need not fit on the device
-        _opened = _Opened(job)
-    return _opened
+    """The job's operands and library, those of earlier jobs where they are the same."""
+    which = (job.library, job.tracker)
+    if which not in _libraries:
+        _keep_newest(_libraries, _MOST_LIBRARIES - 1)
+        _libraries[which] = _load(job)
+    library, device = _libraries[which]
+    # Behind RPC every library has a session of its own, and operands live in a session.
+    operands = (job.inputs, job.tracker and which)
+    if operands not in _operands:
+        large = _elements(job.problem) > _MOST_ELEMENTS // _MOST_OPERANDS
+        _keep_newest(_operands, 0 if large else _MOST_OPERANDS - 1)
+        _operands[operands] = _Opened(job, library, device)
+    opened = _operands[operands]
+    opened.library = library
+    return opened
+
+
+def _elements(problem: ScatterProblem) -> int:
+    return problem.data_size.constant + problem.update_size.constant
+
+
+def _keep_newest(kept: dict[Any, Any], count: int) -> None:
+    for oldest in list(kept)[: max(len(kept) - count, 0)]:
+        del kept[oldest]
 
 
 def _load(job: Job) -> tuple[Any, Any]:

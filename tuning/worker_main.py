@@ -13,13 +13,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(descriptor: int, imports: list[str]) -> None:
-    """Answer calls until the other side is gone."""
+    """Say that all is loaded, then answer calls until the other side is gone."""
     if sys.platform == "linux":
         # A call that hangs must not outlive the process that waits for it.
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     connection: Connection[Any, Any] = Connection(descriptor)
     for module in imports:
         importlib.import_module(module)
+    connection.send("ready")
     while True:
         try:
             function, args = connection.recv()

@@ -14,6 +14,9 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 
+_START_SECONDS = 120.0
+
+
 class WorkerError(Exception):
     """A call did not come back with a result; the text says why."""
 
@@ -51,10 +54,10 @@ class Worker:
         WorkerError
             If the function raised.
         """
-        if self._process is None:
-            self._start()
-        assert self._connection is not None
         try:
+            if self._process is None:
+                self._start()
+            assert self._connection is not None
             self._connection.send((function, args))
             if not self._connection.poll(timeout):
                 self.stop()
@@ -92,6 +95,11 @@ class Worker:
             start_new_session=True,
         )
         theirs.close()
+        # Loading TVM takes seconds, which are not the first call's.
+        if not self._connection.poll(_START_SECONDS):
+            self.stop()
+            raise WorkerDied(f"its process did not start within {_START_SECONDS:g} s")
+        self._connection.recv()
 
     def _ending(self) -> str:
         assert self._process is not None
