@@ -135,7 +135,8 @@ def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:
     tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
     text += f"  if ({' && '.join(f'aligned<Data, {vector}>({name})' for name in tensors)})\n    "
 
-    tiles = ceil_div(sizes.width, lanes * vector)
+    # The device divides by it, even where a symbolic width turns out to be nothing.
+    tiles = at_least(ceil_div(sizes.width, lanes * vector), 1)
     arguments["tiles"] = ("long long", tiles)
 
     def step(call: str, teams: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.sizes import Sizes, at_least, ceil_div
 from tvm_scatter.strategies.cuda import sorting, stages
 from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
@@ -81,7 +81,8 @@ def _emit(operands: Operands, layout: sorting.Layout, call: str, rows: Any, thre
     """Launch a templated call in its vector form, or element by element for unaligned tensors."""
     vector = widest_vector(operands.problem)
     lanes = sorting.lanes_in_warp(operands.problem, vector)
-    tiles = ceil_div(operands.sizes.width, lanes * vector)
+    # The device divides by it, even where a symbolic width turns out to be nothing.
+    tiles = at_least(ceil_div(operands.sizes.width, lanes * vector), 1)
     text, arguments = sorting.sorted_lists(operands, layout)
     text += "  using Wide = Accumulate<Data>;\n"
     for name in ("begins", "ends"):

@@ -80,7 +80,7 @@ __device__ __forceinline__ T divide(T sum, uint32 count) {
   } else if constexpr (is_float<T>) {
     return quotient_of(sum, static_cast<T>(count));
   } else if constexpr (same<T, Boolean>) {
-    return Boolean{static_cast<unsigned char>(sum.value / count)};
+    return sum;  // whether any is true, as on CPUs; PyTorch has no mean of truth values
   } else {
     const int64 divisor = count;
     if constexpr (static_cast<T>(-1) > static_cast<T>(0)) {

@@ -1,0 +1,40 @@
+"""A short run of the fuzzer, and every case that it ever failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from fuzzing import FuzzCase, check_all, draw_cases
+from harness import ProblemRunner
+
+FOUND = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_short_run(device: str, part: int) -> None:
+    cases = draw_cases(Random(part), device, 16)
+    assert check_all(device, cases) == []
+
+
+def test_what_failed_once_is_right(device: str) -> None:
+    texts = [line for path in FOUND for line in path.read_text().splitlines()]
+    cases = [case for case in map(FuzzCase.from_json, texts) if case.device == device]
+    if not cases:
+        pytest.skip("nothing has failed there")
+    assert check_all(device, cases) == []
+
+
+def test_a_wrong_answer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = ProblemRunner.run
+
+    def wrong(*arguments: Any, **more: Any) -> Any:
+        result = right(*arguments, **more)
+        result.reshape(-1)[-1:].view("uint8")[-1:] ^= 1
+        return result
+
+    cases = draw_cases(Random(3), "llvm", 6)
+    monkeypatch.setattr(ProblemRunner, "run", wrong)
+    assert [case for case, _ in check_all("llvm", cases)] == cases
