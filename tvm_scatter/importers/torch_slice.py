@@ -126,6 +126,9 @@ def select(call: TorchCall) -> Any:
     """``select``: one position of an axis, counted from the end if it is negative."""
     data, position = call["self"], call["index"]
     axis = call.axis(call["dim"], data.ty.ndim)
+    extent = shape_of(data)[axis]
+    if isinstance(position, int) and isinstance(extent, int) and -extent <= position < 0:
+        position = position + extent
     if isinstance(position, int) and position >= 0:
         return call.emit(relax.op.take(data, relax.const(position, "int64"), axis))
 

@@ -24,6 +24,7 @@ from .effects import may_write
 from .fold_broadcast_index import is_ours_to_change, is_scatter
 from .known_values import numbers
 from .links import Link, RowLink, link_of
+from .nested_writes import flatten_nested_writes
 from .notes import note
 from .overwritable import donated_parameters, overwrites
 
@@ -65,6 +66,8 @@ def _bulk_function(
         return None
     # A read that nothing uses would make an intermediate value look as if it were needed.
     function = relax.analysis.remove_all_unused(function)
+    flat = flatten_nested_writes(mod, function)
+    changed, function = flat is not function, flat
     definitions = Definitions.of(function)
     blocks = _Blocks()
     blocks.visit_expr(function)
@@ -77,7 +80,7 @@ def _bulk_function(
         if form is not Form.APART
     }
     if not plans:
-        return None
+        return function if changed else None
     for last, (chain, _) in plans.items():
         note("bulk", f"{name}.{last.name}", f"is {chain.operator} in one")
     return _Merger(mod, plans).visit_expr(function)

@@ -40,6 +40,15 @@ class Definitions:
             return True
         return self.blocks[source] == self.blocks[reader]
 
+    def reaches_all(self, operands: Any, reader: Any) -> bool:
+        """Whether what is bound to ``reader`` may read all of ``operands``."""
+        return all(
+            self.reaches_all(operand.fields, reader)
+            if isinstance(operand, relax.Tuple)
+            else self.reaches(operand, reader)
+            for operand in operands
+        )
+
 
 @visitor
 class _Collector(PyExprVisitor):
