@@ -232,6 +232,18 @@ def overlapping_chains(chain):
     chain.put([6], [6], "row")
 
 
+def changed_copy_of_another_row(chain):
+    """``x[2] = x[1]`` but for one element is no write to an element of row 2."""
+    row = chain.emit(relax.op.take(chain.tensor, relax.const(1, "int64"), 0))
+    one = chain.emit(relax.op.reshape(chain.parameters["scalar"], [1]))
+    row = chain.emit(ops.index_put(row, [relax.const([4], "int64")], one, [0]))
+    row = chain.emit(relax.op.reshape(row, [1, _COLUMNS]))
+    chain.tensor = chain.emit(ops.index_put(chain.tensor, [relax.const([2], "int64")], row, [0]))
+    values = chain.array[1].copy()
+    values[4] = chain.arrays["scalar"]
+    chain.combine([2], values, "update")
+
+
 def unread_reads(chain):
     """What ``x[i] = v`` leaves behind: a read of the row that nothing uses."""
     chain.put([3], [3], "row")
@@ -265,6 +277,7 @@ CASES = {
     intermediate_is_read_after_a_later_write: 2,
     intermediate_is_the_next_update: 2,
     overlapping_chains: 3,
+    changed_copy_of_another_row: 2,
     unread_reads: 1,
 }
 
