@@ -170,6 +170,7 @@ class ProblemRunner:
     def __init__(self, device: str = "llvm") -> None:
         self.device = device
         self._functions: dict[str, Any] = {}
+        self._problems: dict[str, tuple[ScatterProblem, Any]] = {}
         self._signatures: dict[str, tuple[Signature, dict[str, int]]] = {}
         self._sizes: dict[str, int | None] = {}
         self.target = target_of(device)
@@ -192,9 +193,15 @@ class ProblemRunner:
         selection = strategy.select(problem, target, options)
         signature = signature_of(problem)
         function = build_prim_func(problem, signature, selection, target)
-        self._signatures[name] = (signature, dict(sizes or {}))
         self._functions[name] = function.with_attr("global_symbol", name)
-        size = workspace_size(problem, selection, dict(sizes or {}))
+        self._problems[name] = (problem, selection)
+        self.set_sizes(name, sizes or {})
+
+    def set_sizes(self, name: str, sizes: Mapping[str, int]) -> None:
+        """Give the symbols of a problem other values."""
+        problem, selection = self._problems[name]
+        self._signatures[name] = (signature_of(problem), dict(sizes))
+        size = workspace_size(problem, selection, dict(sizes))
         if size is None and workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1)):
             size = 16  # a function of symbolic sizes takes one even where it is empty
         self._sizes[name] = None if size is None else int(size)

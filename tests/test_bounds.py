@@ -170,6 +170,45 @@ def test_drop_never_writes_outside(device: str, implementation: str) -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=name)
 
 
+def test_sizes_that_turn_out_to_be_zero(device: str) -> None:
+    """No implementation writes anything where a symbolic size is zero at run time."""
+    strategy = strategy_for(device)
+    assert strategy is not None
+    runner = ProblemRunner(device)
+    full = {"b": 2, "n": 5, "s": 4, "k": 7}
+    runs = []
+    for symbolic in ("bnsk", "bk"):
+        for zero in symbolic:
+            sizes = {name: 0 if name == zero else full[name] for name in symbolic}
+            b, n, s, k = (
+                Extent.product([name if name in symbolic else full[name]]) for name in full
+            )
+            problem = ScatterProblem(
+                batch=b,
+                extents=(n,),
+                slice=s,
+                count=k,
+                data_dtype="float32",
+                index_dtype="int32",
+                reduction="add",
+                index_batch=True,
+                bounds="drop",
+            )
+            for name in strategy.applicable(problem, runner.target):
+                runs.append((f"{name}_{symbolic}", problem, sizes))
+                if zero == symbolic[0]:
+                    runner.add(f"{name}_{symbolic}", problem, name, sizes=sizes)
+    assert len(runs) >= 6
+    for name, problem, sizes in runs:
+        runner.set_sizes(name, sizes)
+        static = problem.with_sizes(sizes)
+        data = np.ones(static.data_size.constant, "float32")
+        index = np.zeros(static.items.constant, "int32")
+        updates = np.ones(static.update_size.constant, "float32")
+        result = runner.run(name, data, [index], updates)
+        np.testing.assert_array_equal(result, data, err_msg=f"{name} {sizes}")
+
+
 def test_violations_are_listed_in_order() -> None:
     problem = ScatterProblem(
         batch=Extent(),

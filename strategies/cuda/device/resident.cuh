@@ -19,6 +19,7 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   using R = typename P::Reduction;
   Wide* const held = reinterpret_cast<Wide*>(shared);
   const Offset batch = blockIdx.x / tiles;
+  if (batch >= sizes.batch) return;  // one block is launched even for no batch at all
   const Offset slab = sizes.extent() * sizes.slice;
   const Offset begin = (blockIdx.x - batch * tiles) * tile;
   const int owned = static_cast<int>(min(static_cast<Offset>(tile), slab - begin));

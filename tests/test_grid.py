@@ -1,0 +1,53 @@
+"""The grid against PyTorch, with every implementation forced in turn where it applies."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("torch")
+
+from grid import Point, points
+from harness import applicable, assert_same, run_all
+
+from tvm_scatter import strategy_for
+
+#: Of a CPU and of a simulated GPU; each implementation has a share of the points, in turn.
+SHARES = {"llvm": 9, "cuda": 11}
+PER_MODULE = 64
+
+
+def check(chosen: list[Point], device: str, implementation: str) -> int:
+    """Compile what an implementation takes, a module for many, and compare; how many there were."""
+    named = {f"point{i}": point for i, point in enumerate(chosen)}
+    calls = {name: (point.build, point.arrays()) for name, point in named.items()}
+    taken = applicable(calls, implementation, device)
+    checked = 0
+    for start in range(0, len(taken), PER_MODULE):
+        part = {name: calls[name] for name in taken[start : start + PER_MODULE]}
+        for name, result in run_all(part, device, implementation=implementation).items():
+            expected = named[name].expected()
+            if expected is not None:
+                # A mean of halves is divided in another precision than PyTorch's.
+                tolerance = 1e-2 if expected.dtype.itemsize == 2 else 1e-6
+                exact = named[name].reduction != "mean"
+                assert_same(result, expected, f"{named[name]}", 0 if exact else tolerance)
+                checked += 1
+    return checked
+
+
+def test_grid(device: str, implementation: str) -> None:
+    strategy = strategy_for(device)
+    assert strategy is not None
+    turn, share = list(strategy.implementations).index(implementation), SHARES[device]
+    assert check(points(1)[turn % share :: share], device, implementation)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", range(2))
+def test_whole_grid(device: str, implementation: str, part: int) -> None:
+    assert check(points(6)[part::2], device, implementation)
+
+
+def test_every_kind_is_met() -> None:
+    kinds = {(point.dtype, point.reduction, point.include_self) for point in points(6)}
+    assert len(kinds) == 9 * 11
