@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from cuda_on_cpu import schedule, status
-from harness import ProblemRunner, assert_same, target_of
+from harness import ORDERS, ProblemRunner, assert_same, in_order, target_of
 from random_problems import SPREADS, draw_operands, draw_problem, explains
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.reference import scatter_reference
-
-ORDERS = ("forward", "reversed", "shuffled")
 
 
 @dataclass(frozen=True)
@@ -87,7 +82,7 @@ class FuzzCase:
         """Run the function and compare with the reference."""
         problem = ScatterProblem.from_json(self.problem).with_sizes(self.sizes)
         data, indices, updates = draw_operands(problem, self.seed, self.spread)
-        with _in_order(self.order):
+        with in_order(self.order):
             result = runner.run(name, data, indices, updates, in_place=problem.in_place)
         if problem.reduction == "update" and not (problem.deterministic or problem.unique):
             assert explains(problem, data, indices, updates, result), "no update explains this"
@@ -121,9 +116,3 @@ def draw_cases(random: Random, device: str, count: int) -> list[FuzzCase]:
     """Cases for one module."""
     target = target_of(device)
     return [FuzzCase.draw(random, device, target) for _ in range(count)]
-
-
-def _in_order(order: str) -> AbstractContextManager[None]:
-    if order == "forward" or not status():
-        return contextlib.nullcontext()
-    return schedule(threads=order, blocks=order, seed=1)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import tvm
 from cuda_cases import cuda_target
-from cuda_on_cpu import real_gpu
+from cuda_on_cpu import real_gpu, schedule, status
 from tvm import relax
 
 import tvm_scatter
@@ -24,6 +26,8 @@ Build = Callable[..., Any]
 #: Bytes on both sides of what a kernel writes, and what they hold.
 GUARD_BYTES = 4096
 GUARD = 0xA5
+#: In which threads and blocks of a simulated device can run.
+ORDERS = ("forward", "reversed", "shuffled", "mixed")
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -100,11 +104,40 @@ def run_all(
     **options: Any,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Compile many expressions as one module, far cheaper than one by one, and run each."""
-    machine, on = compile_all(calls, device, symbolic, **options), device_of(device)
+    return run_compiled(compile_all(calls, device, symbolic, **options), calls, device)
+
+
+def run_compiled(
+    machine: relax.VirtualMachine,
+    calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]],
+    device: str,
+) -> dict[str, np.ndarray[Any, Any]]:
+    """Run each of the expressions that :func:`compile_all` has compiled."""
+    on = device_of(device)
     return {
         name: machine[name](*[tvm.runtime.tensor(a, device=on) for a in arrays]).numpy()
         for name, (_, arrays) in calls.items()
     }
+
+
+def orders(device: str) -> Iterator[str]:
+    """Run what the loop holds once, and on a simulated device in another order of threads, too.
+
+    An answer that depends on the order of threads or blocks has a race behind it.
+    """
+    yield "forward"
+    if device == "cuda" and status():
+        with in_order("mixed"):
+            yield "mixed"
+
+
+def in_order(order: str) -> AbstractContextManager[None]:
+    """Threads and blocks of a simulated device run in this order inside the block."""
+    if order == "forward" or not status():
+        return contextlib.nullcontext()
+    if order == "mixed":
+        return schedule(threads="reversed", blocks="shuffled", seed=1)
+    return schedule(threads=order, blocks=order, seed=1)
 
 
 def compile_all(

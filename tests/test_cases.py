@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 from cases import CASES, Case
-from harness import applicable, assert_same, run_all
+from harness import applicable, assert_same, compile_all, orders, run_all, run_compiled
 
 from tvm_scatter.reductions import DATA_DTYPES, FLOATS
 
@@ -69,10 +69,11 @@ def check(device: str, implementation: str, dtypes: tuple[str, ...], **options: 
     calls = {name: calls[name] for name in taken}
     if not calls:
         return 0
-    results = run_all(calls, device, implementation=implementation, bounds="drop", **options)
-    for name, result in results.items():
-        case, dtype, _ = names[name]
-        assert_same(result, case.result(dtype), name)
+    machine = compile_all(calls, device, implementation=implementation, bounds="drop", **options)
+    for order in orders(device):
+        for name, result in run_compiled(machine, calls, device).items():
+            case, dtype, _ = names[name]
+            assert_same(result, case.result(dtype), f"{name}, {order}")
     return len(calls)
 
 
