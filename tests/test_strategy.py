@@ -194,8 +194,8 @@ CUDA_DEFAULTS = {
     "grouped": rows(100_000, 128, 1 << 20),
     "segmented": rows(100_000, 128, 1 << 20, deterministic=True),
     "parallel_injective": rows(50257, 768, 8192),
-    "sort_based": rows(16, 16, 1 << 20, reduction="update"),
-    "sequential": single(60_000, 10, deterministic=True),
+    "sort_based": single(256, 1 << 20, reduction="update"),
+    "sequential": rows(16, 1024, 1),
 }
 
 

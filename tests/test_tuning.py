@@ -6,36 +6,46 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
+from cuda_cases import cuda_target
 from harness import target_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from tvm_scatter import ScatterError, ScatterProblem
+from tvm_scatter import ScatterError, ScatterProblem, options
 from tvm_scatter.extent import Extent
 from tvm_scatter.records import Decision, decode, ranking, records_in, schedule, workload
 from tvm_scatter.reference import scatter_reference
 from tvm_scatter.shipped import database_for
 from tvm_scatter.tuning import decision_tree
-from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy, prim_func
+from tvm_scatter.tuning.candidates import (
+    Candidate,
+    candidates,
+    default_candidate,
+    need_strategy,
+    prim_func,
+)
 from tvm_scatter.tuning.cost_model import CostModel
-from tvm_scatter.tuning.decision_tree import Example
+from tvm_scatter.tuning.decision_tree import Examples
 from tvm_scatter.tuning.distributions import DISTRIBUTIONS
 from tvm_scatter.tuning.features import features, hottest_share
-from tvm_scatter.tuning.fit_defaults import Log, choose, fit, regret
+from tvm_scatter.tuning.fit_defaults import regret
 from tvm_scatter.tuning.grid import grid, problem
 from tvm_scatter.tuning.hook import ArgumentAllocator
 from tvm_scatter.tuning.inputs import Circumstance, Inputs, draw_components, make_inputs
 from tvm_scatter.tuning.metaschedule import Measurement, space
+from tvm_scatter.tuning.rules import choose, fit
 from tvm_scatter.tuning.search import next_round
 from tvm_scatter.tuning.tasks import Task, extract_tasks
+from tvm_scatter.tuning.times import Times, measured_in_log
 
 LLVM = Target("llvm")
 CUDA = target_of("cuda")
@@ -226,7 +236,7 @@ def test_search_finds_the_best_and_carries_over() -> None:
     model = CostModel()
     for count in (1000, 20_000, 400_000):
         posed = problem(1000, 32, count)
-        for candidate in list(candidates(posed, CUDA))[::2]:
+        for candidate in list(candidates(posed, CUDA))[::4]:
             model.add(features(posed, candidate, "uniform", CUDA), _time(posed, candidate))
     unseen = problem(3000, 32, 100_000)
     whole = list(candidates(unseen, CUDA))
@@ -359,32 +369,74 @@ def test_grids() -> None:
 
 
 def test_a_tree_finds_a_threshold() -> None:
-    examples = [
-        Example(problem(extent, 1, 100), {"small": 1.0 + 4 * (extent > 1000), "large": 2.0})
-        for extent in (10, 50, 200, 900, 2000, 9000, 40_000)
-    ]
+    extents = (10, 50, 200, 900, 2000, 9000, 40_000)
+    losses = np.array([[1.0 + 4 * (extent > 1000), 2.0, np.nan] for extent in extents])
+    problems = [problem(extent, 1, 100) for extent in extents]
+    examples = Examples(problems, ["small", "large", "never"], losses)
     low, high = decision_tree.grow(examples, regions=4, fewest=2, gain=0.1)
-    assert (low.order[0], high.order[0]) == ("small", "large")
+    assert decision_tree.order(low, examples) == ["small"]
+    assert decision_tree.order(high, examples) == ["large"]
     ((name, sign, limit),) = low.conditions
     assert (name, sign) in (("extent", "<="), ("slab", "<="), ("data_size", "<="))
     assert 900 <= limit < 2000
 
 
+def test_what_does_not_apply_everywhere_is_followed_by_what_does() -> None:
+    problems = [problem(n, 1, 100, deterministic=n > 3) for n in range(1, 7)]
+    losses = np.array([[1.0 if n <= 3 else np.nan, 3.0] for n in range(1, 7)])
+    examples = Examples(problems, ["atomic", "ordered"], losses)
+    (region,) = decision_tree.grow(examples, regions=1, fewest=2, gain=0.1)
+    assert decision_tree.order(region, examples) == ["atomic", "ordered"]
+
+
 def test_rules_are_fitted_and_judged() -> None:
-    times: dict[ScatterProblem, dict[Candidate, float]] = {}
-    for count in (10, 100, 1000, 10_000, 100_000, 1_000_000):
+    best: dict[ScatterProblem, dict[Candidate, float]] = {}
+    for count in (10, 20, 100, 200, 1000, 10_000, 50_000, 100_000, 1_000_000):
         posed = problem(64, 8, count)
         cost = {"sequential": 1.0 * count, "parallel_injective": 1500.0 + 0.1 * count}
-        times[posed] = {Candidate(name): cost.get(name, 1e9) for name in ("sort_based", *cost)}
-    log = Log(LLVM, times)
-    rules = fit(log)
-    judged = regret(log, lambda posed: choose(rules, posed, LLVM))
-    assert judged.problems == len(times) and judged.worst == 1
-    assert choose(rules, problem(64, 8, 20), LLVM) == Candidate("sequential")
+        best[posed] = {Candidate(name): cost.get(name, 1e9) for name in ("sort_based", *cost)}
+    times = Times(LLVM, best)
+    rules = fit(times)
+    judged = regret(times, lambda posed: choose(rules, posed, LLVM))
+    assert judged.problems == len(best) and judged.worst == 1
+    assert choose(rules, problem(64, 8, 30), LLVM) == Candidate("sequential")
     assert choose(rules, problem(64, 8, 500_000), LLVM) == Candidate("parallel_injective")
-    # A size that is not known until run time leaves the last rules, which need none.
-    symbolic = replace(problem(64, 8, 1), count=Extent(1, ("n0",)))
-    assert choose(rules, symbolic, LLVM).implementation in ("sequential", "parallel_injective")
+    known, held_out = times.split(3)
+    assert len(known.best) == 6 and not set(known.best) & set(held_out.best)
+    with pytest.raises(ScatterError, match="of 9 problems 9 cannot be held out"):
+        times.split(9)
+
+
+def test_the_rules_in_force_are_the_fitted_ones() -> None:
+    """The file was made by the command that its comment names, and says what it costs."""
+    path = Path(str(resources.files("tvm_scatter.strategies") / "defaults" / "cuda.json"))
+    rules = json.loads(path.read_text())
+    assert "fit_defaults" in rules["comment"]
+    times = measured_in_log(shipped_log())
+    judged = regret(times, lambda posed: default_candidate(posed, times.target))
+    assert judged.problems >= 200
+    assert judged.mean < 1.13
+    assert judged.worst < 2.2
+
+
+def shipped_log() -> Path:
+    return Path(str(resources.files("tvm_scatter.tuning") / "logs" / "h200"))
+
+
+def test_the_shipped_log_is_found_for_its_architecture() -> None:
+    times = measured_in_log(shipped_log())
+    strategy = need_strategy(CUDA)
+    posed = next(p for p in times.best if p.update_size.constant > 100_000)
+    selection = strategy.select(posed, CUDA)
+    assert selection.source == "tuned" and "shipped" in selection.reason
+    fastest = min(times.best[posed], key=times.best[posed].__getitem__)
+    assert Candidate.of(selection.implementation.name, selection.config) == fastest
+    with options(shipped_log=False):
+        assert strategy.select(posed, CUDA).source == "default"
+    elsewhere = cuda_target("sm_80")
+    assert strategy.select(posed, elsewhere).source == "default"
+    size = sum(file.stat().st_size for file in shipped_log().iterdir())
+    assert size < 8 << 20
 
 
 def test_representatives_lie_between_the_ends() -> None:

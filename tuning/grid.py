@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
@@ -102,6 +103,8 @@ def _kinds() -> Iterator[ScatterProblem]:
             for width in (1, 128):
                 for count in (256, 64 * _K, _M):
                     yield problem(extent, width, count, reduction, dtype)
+    for count in (64 * _K, _M):
+        yield problem(16, 16, count, "update")
 
 
 def _batches() -> Iterator[ScatterProblem]:
@@ -139,20 +142,28 @@ def _in_place() -> Iterator[ScatterProblem]:
 
 def _held_out() -> Iterator[ScatterProblem]:
     """Problems of no special sizes, none of the shipped grid among them."""
-    generator = random.Random(2026)
-    shipped, found = set(_shipped()), 0
+    shipped = set(_shipped())
+    found = (posed for posed in _random(2026) if posed not in shipped)
+    yield from islice(found, _HELD_OUT)
+
+
+def _random(seed: int) -> Iterator[ScatterProblem]:
+    generator = random.Random(seed)
 
     def size(low: int, high: int) -> int:
         return round(low * (high / low) ** generator.random())
 
-    while found < _HELD_OUT:
+    while True:
         dtype = generator.choice(["float32", "float32", "float32", "bfloat16", "float16", "int64"])
         reduction = generator.choice(["add", "add", "add", "update", "max", "mean", "min", "mul"])
-        batch = generator.choice([1, 1, 1, size(2, 512)])
+        batch = generator.choice([1, 1, 1, size(2, 1024)])
         width = generator.choice([1, 1, size(2, 64), 8 * size(1, 256)])
-        in_place = generator.random() < 0.2
-        sizes = size(8, 2 * _M), width, size(1, 4 * _M)
-        posed = problem(*sizes, reduction, dtype, batch, in_place=in_place)
-        if _fits(posed) and posed not in shipped:
-            found += 1
+        flags: dict[str, Any] = {"in_place": generator.random() < 0.2}
+        flags["deterministic"] = generator.random() < 0.15
+        flags["unique"] = generator.random() < 0.1
+        extent, count = size(8, 16 * _M), size(1, 16 * _M)
+        if flags["unique"]:
+            count = min(count, extent)
+        posed = problem(extent, width, count, reduction, dtype, batch, **flags)
+        if _fits(posed):
             yield posed

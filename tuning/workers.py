@@ -13,7 +13,6 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-
 _START_SECONDS = 120.0
 
 

@@ -272,9 +272,10 @@ class OpStrategy:
             verdict, open_conditions = holds(rule, problem)
             if verdict is False:
                 continue
-            config = implementation.config(
-                problem, target, _valid(rule.config, implementation.knobs(problem, target))
-            )
+            # Where sizes decide at run time every implementation is there once, with default knobs.
+            wanted = {} if branches or open_conditions else rule.config
+            knobs = implementation.knobs(problem, target)
+            config = implementation.config(problem, target, _valid(wanted, knobs))
             branches.append(Branch(implementation, config, open_conditions))
             if verdict is True:
                 return tuple(branches), rule.because
