@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import platform
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,8 +16,10 @@ import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 from tvm_scatter.strategy import strategy_for
+from tvm_scatter.targets import host_target
 from tvm_scatter.tuning import peers
-from tvm_scatter.tuning.kernel import Candidate, Kernel, compile_candidates
+from tvm_scatter.tuning.kernel import Kernel, compile_selections
+from tvm_scatter.tuning.machine import describe
 from tvm_scatter.tuning.timing import Timing, copy_bandwidth, time_on_cpu, time_on_gpu
 from tvm_scatter.tuning.workloads import WORKLOADS, Workload
 
@@ -144,7 +145,7 @@ def run(
         raise ScatterError(
             "bench: it compares with PyTorch; install tvm_scatter[torch]."
         ) from missing
-    target = Target.from_device(tvm.cuda(0)) if device == "cuda" else Target("llvm")
+    target = Target.from_device(tvm.cuda(0)) if device == "cuda" else host_target()
     timing: Callable[[Callable[[], Any]], Timing] = time_on_gpu if device == "cuda" else time_on_cpu
     bandwidth = copy_bandwidth(device)
     for workload in workloads:
@@ -168,7 +169,7 @@ def run(
             timed[name] = timing(call)
         row = Row(
             workload.name,
-            kernels["chosen"].candidate.selection.implementation.name,
+            kernels["chosen"].selection.implementation.name,
             workload.floor_bytes / bandwidth,
             timed.pop("chosen"),
             error,
@@ -226,30 +227,15 @@ def machine(device: str) -> dict[str, Any]:
     """Where a run was made: device, driver and versions."""
     import torch
 
-    facts: dict[str, Any] = {
-        "device": platform.processor() or platform.machine(),
+    return {
+        **describe("cuda" if device == "cuda" else "llvm"),
         "threads": torch.get_num_threads(),
-        "tvm_scatter": tvm_scatter.__version__,
-        "tvm": tvm.__version__,
         "torch": torch.__version__,
-        "python": platform.python_version(),
         "caches": "emptied before every call"
         if device == "cuda"
         else "as the call before left them",
         "copy_bytes_per_us": copy_bandwidth(device),
     }
-    if device == "cuda":
-        facts["device"] = torch.cuda.get_device_name(0)
-        facts["driver"] = _driver_version()
-    return facts
-
-
-def _driver_version() -> str:
-    path = Path("/proc/driver/nvidia/version")
-    if not path.exists():
-        return "unknown"
-    words = path.read_text().splitlines()[0].split()
-    return next((word for word in words if word[0].isdigit() and "." in word), "unknown")
 
 
 def _tensors(workload: Workload, device: str) -> tuple[Any, Any, Any]:
@@ -283,8 +269,8 @@ def _kernels(workload: Workload, target: Target, every: bool) -> dict[str, Kerne
                 continue
             names.append(name)
             selections.append(strategy.select(problem, target, Options(implementation=name)))
-    candidates = [Candidate(problem, signature, selection) for selection in selections]
-    return dict(zip(names, compile_candidates(candidates, target), strict=True))
+    kernels = compile_selections(problem, signature, selections, target)
+    return dict(zip(names, kernels, strict=True))
 
 
 def _call(kernel: Kernel, *tensors: Any) -> Callable[[], Any]:

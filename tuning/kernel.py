@@ -15,21 +15,12 @@ from tvm_scatter.strategy import Selection
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One way to compute a problem: what is selected, and the operands' shapes."""
-
-    problem: ScatterProblem
-    signature: Signature
-    selection: Selection
-
-
-@dataclass(frozen=True)
 class Kernel:
-    """A compiled candidate.
+    """A compiled selection.
 
     Attributes
     ----------
-    candidate : Candidate
+    selection : Selection
         What was compiled.
     function : callable
         Takes data, indices, updates, out and, if ``workspace_bytes`` is not ``None``, a workspace.
@@ -37,31 +28,27 @@ class Kernel:
         Scratch memory that it needs.
     """
 
-    candidate: Candidate
+    selection: Selection
     function: Any
     workspace_bytes: int | None
 
 
-def compile_candidates(candidates: Sequence[Candidate], target: Target) -> list[Kernel]:
-    """Compile candidates together: one module, and for CUDA one compilation of one source.
-
-    Each function has a name of its own; nearly all the time of compiling a small CUDA kernel goes
-    into headers, which are read once here.
-    """
-    functions: dict[str, Any] = {}
-    for i, candidate in enumerate(candidates):
-        name = f"candidate_{i}"
-        function = build_prim_func(
-            candidate.problem, candidate.signature, candidate.selection, target
+def compile_selections(
+    problem: ScatterProblem,
+    signature: Signature,
+    selections: Sequence[Selection],
+    target: Target,
+) -> list[Kernel]:
+    """Compile ways to compute a static problem together, into this process."""
+    names = [f"selection_{i}" for i in range(len(selections))]
+    functions = {
+        name: build_prim_func(problem, signature, selection, target).with_attr(
+            "global_symbol", name
         )
-        assert name not in functions, f"two candidates are called {name}"
-        functions[name] = function.with_attr("global_symbol", name)
+        for name, selection in zip(names, selections, strict=True)
+    }
     module = tvm.compile(tvm.IRModule(functions), target=target)
     return [
-        Kernel(
-            candidate,
-            module[f"candidate_{i}"],
-            workspace_size(candidate.problem, candidate.selection, {}),
-        )
-        for i, candidate in enumerate(candidates)
+        Kernel(selection, module[name], workspace_size(problem, selection, {}))
+        for name, selection in zip(names, selections, strict=True)
     ]

@@ -24,6 +24,12 @@ def gpu_target() -> Target | None:
     return Target.from_device(device) if device.exist else None
 
 
+def host_target() -> Target:
+    """The target for this machine's CPU, with all of its instructions; code for it runs here."""
+    cpu = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True)
+    return Target({"kind": "llvm", "mcpu": str(cpu())}) if cpu is not None else Target("llvm")
+
+
 def default_target() -> Target:
     """The GPU if there is one, else the CPU."""
     return gpu_target() or Target("llvm")
