@@ -15,7 +15,7 @@ from harness import numpy_dtype
 from tvm_scatter import ScatterProblem
 from tvm_scatter.extent import Extent
 from tvm_scatter.problem import BOUNDS
-from tvm_scatter.reductions import DATA_DTYPES, FLOATS, INDEX_DTYPES, REDUCTIONS
+from tvm_scatter.reductions import DATA_DTYPES, FLOATS, INDEX_DTYPES, REDUCTIONS, ROUNDOFF
 from tvm_scatter.reference import destinations
 from tvm_scatter.sizes import Sizes
 
@@ -85,6 +85,9 @@ def draw_problem(random: Random, most: int = MOST) -> tuple[ScatterProblem, dict
             problem = replace(problem, **{f"index_{axis}": False, f"update_{axis}": True})
     if 0 in sizes.values():
         problem = replace(problem, bounds="drop")  # no index is in range
+    if problem.data_dtype in ROUNDOFF and problem.reduction in ("add", "mean"):
+        # The same value again and again adds up to more than 16 bits hold exactly.
+        problem = replace(problem, update_count=True)
     values = {name: sizes[name] for name in problem.symbols}
     if not _keeps_its_promise(problem.with_sizes(values)):
         problem = replace(problem, unique=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,11 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options, options
 from tvm_scatter.quiet import quiet
 from tvm_scatter.strategy import strategy_for
+
+#: What the name of a pickled Python object in a model file contains.
+_PYTHON_OBJECT = "opaque_obj"
+#: With it PyTorch reads no pickle that holds more than tensors.
+_WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
 def load(path: str) -> tvm.IRModule:
@@ -32,8 +38,9 @@ def load(path: str) -> tvm.IRModule:
     if not zipfile.is_zipfile(file):
         raise ScatterError(f"{path} is no model; it must be a file written by torch.export.save.")
     torch = import_torch()
+    _refuse_objects(torch, file)
     try:
-        with quiet():
+        with quiet(), _tensors_only():
             program = torch.export.load(file)
     except Exception as error:  # whatever PyTorch makes of a foreign file
         raise ScatterError(
@@ -44,6 +51,33 @@ def load(path: str) -> tvm.IRModule:
     if mod is None:
         raise ScatterError(f"{path}: TVM cannot import it: {complaint}")
     return mod
+
+
+def _refuse_objects(torch: Any, file: Path) -> None:
+    """PyTorch unpickles these whatever it is told, and unpickling runs what the file says."""
+    try:
+        names = torch._C.PyTorchFileReader(str(file)).get_all_records()
+    except RuntimeError:  # of another format, which holds none
+        return
+    if any(_PYTHON_OBJECT in name for name in names):
+        raise ScatterError(
+            f"{file}: the model holds Python objects, which are not read; it must hold tensors "
+            "only."
+        )
+
+
+@contextmanager
+def _tensors_only() -> Iterator[None]:
+    """PyTorch refuses pickles that hold anything but tensors, even where it would read them."""
+    before = os.environ.get(_WEIGHTS_ONLY)
+    os.environ[_WEIGHTS_ONLY] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_WEIGHTS_ONLY]
+        else:
+            os.environ[_WEIGHTS_ONLY] = before
 
 
 def _import(program: Any) -> tuple[tvm.IRModule | None, str]:

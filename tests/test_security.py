@@ -1,0 +1,186 @@
+"""Nothing in a log, a cache entry, a recorded index or a model file is executed."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import io
+import json
+import os
+import pickle
+import shutil
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tvm_scatter
+from tvm_scatter import ScatterError, ScatterProblem
+from tvm_scatter.cli.model import load
+from tvm_scatter.kernel_cache import Store
+from tvm_scatter.tuning.database import read_database
+from tvm_scatter.tuning.distributions import draw_indices
+
+PACKAGE = Path(tvm_scatter.__file__).resolve().parent
+FOLDERS = {
+    "tvm_scatter": PACKAGE,
+    "strategies": PACKAGE.parent / "strategies",
+    "tuning": PACKAGE.parent / "tuning",
+}
+#: Modules that run what they read, and functions of any module that do.
+MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml"}
+FUNCTIONS = {"eval", "exec", "compile", "__import__"}
+#: PyTorch's own reader of exported programs, which the command line calls on the user's file.
+ALLOWED = {("model.py", "torch.export.load")}
+
+
+class Marked:
+    """Unpickling it makes a folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def dangerous(path: Path, tree: ast.AST) -> list[str]:
+    """What in a source may execute data."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found += [name.name for name in node.names if name.name.split(".")[0] in MODULES]
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in MODULES:
+            found.append(str(node.module))
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        plain = {keyword.arg: keyword.value for keyword in node.keywords}
+        allow = plain.get("allow_pickle")
+        if name in FUNCTIONS:
+            found.append(name)
+        if name in ("np.load", "numpy.load") and ast.unparse(allow or ast.Constant(1)) != "False":
+            found.append(name)
+        if (
+            name.startswith("torch.")
+            and name.endswith(".load")
+            and (path.name, name) not in ALLOWED
+        ):
+            found.append(name)
+        if "shell" in plain and ast.unparse(plain["shell"]) != "False":
+            found.append(f"{name}(shell=...)")
+    return found
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_source_executes_data(folder: str) -> None:
+    sources = sorted(FOLDERS[folder].rglob("*.py"))
+    assert sources
+    for path in sources:
+        assert dangerous(path, ast.parse(path.read_text())) == [], path
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import pickle",
+        "from marshal import loads",
+        "np.load(path)",
+        "np.load(path, allow_pickle=True)",
+        "torch.load(path)",
+        "eval(text)",
+        "subprocess.run(text, shell=True)",
+    ],
+)
+def test_what_does_is_noticed(text: str) -> None:
+    assert dangerous(Path("x.py"), ast.parse(text))
+
+
+def test_the_marker_works(tmp_path: Path) -> None:
+    pickle.loads(pickle.dumps(Marked(tmp_path / "executed")))
+    assert (tmp_path / "executed").is_dir()
+
+
+def test_a_planted_cache_entry_is_not_used(tmp_path: Path) -> None:
+    """Neither what has no digest nor what was digested under another key."""
+    marked = tmp_path / "executed"
+    store = Store(tmp_path / "kernels", 1 << 20)
+    key, other = "ab" + "0" * 62, "ab" + "1" * 62
+    store.write(key, b"binary")
+    shutil.copy(store._path(key), store._path(other))
+    assert store.read(other) is None
+    store._path(key).write_bytes(pickle.dumps(Marked(marked)))
+    assert store.read(key) is None
+    assert not marked.exists()
+
+
+def planted(folder: Path, where: str, marked: Path) -> tuple[Path, Path]:
+    """A model file as PyTorch wrote it, and the same with a pickle planted in it."""
+    import torch
+
+    class Add(torch.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    good, bad = folder / "good.pt2", folder / "bad.pt2"
+    torch.export.save(torch.export.export(Add(), (torch.ones(2),)), good)
+    pickled = pickle.dumps(Marked(marked))
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
+        root = source.namelist()[0].split("/")[0]
+        for name in source.namelist():
+            content = source.read(name)
+            if where == "inputs" and "sample_inputs" in name:
+                buffer = io.BytesIO()
+                torch.save(Marked(marked), buffer)
+                content = buffer.getvalue()
+            if where == "constants" and name.endswith("constants_config.json"):
+                entry = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True}
+                content = json.dumps({"config": {"x": {**entry, "tensor_meta": None}}}).encode()
+            target.writestr(name, content)
+        if where == "constants":
+            target.writestr(f"{root}/data/constants/opaque_obj_0", pickled)
+    return good, bad
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("where", ["inputs", "constants"])
+def test_a_planted_model_is_not_executed(tmp_path: Path, where: str) -> None:
+    torch = pytest.importorskip("torch")
+    marked = tmp_path / "executed"
+    good, bad = planted(tmp_path, where, marked)
+    with contextlib.suppress(Exception):
+        torch.export.load(bad)
+    if not marked.exists():
+        pytest.skip("this PyTorch does not execute it either")
+    marked.rmdir()
+    with pytest.raises(ScatterError, match="model"):
+        load(str(bad))
+    assert not marked.exists()
+    assert load(str(good))["main"] is not None
+
+
+def test_a_recorded_index_is_not_unpickled(tmp_path: Path) -> None:
+    marked, path = tmp_path / "executed", tmp_path / "index.npy"
+    np.save(path, np.array([Marked(marked)], dtype=object), allow_pickle=True)
+    with pytest.raises(ScatterError, match="cannot read"):
+        draw_indices(str(path), 10, 10)
+    assert not marked.exists()
+
+
+def test_a_planted_log_is_not_executed(tmp_path: Path) -> None:
+    marked = tmp_path / "executed"
+    statement = f"__import__('os').mkdir({str(marked)!r})\n"
+    for content in (pickle.dumps(Marked(marked)), statement.encode()):
+        for name in ("database_workload.json", "database_tuning_record.json"):
+            (tmp_path / name).write_bytes(
+                content if isinstance(content, bytes) else content.encode()
+            )
+        try:
+            found = len(read_database(tmp_path))
+        except ScatterError:
+            found = 0
+        assert found == 0
+    with pytest.raises(ScatterError, match="cannot read"):
+        ScatterProblem.from_json(pickle.dumps(Marked(marked)).decode("latin-1"))
+    assert not marked.exists()
