@@ -176,37 +176,34 @@ def test_sizes_that_turn_out_to_be_zero(device: str) -> None:
     assert strategy is not None
     runner = ProblemRunner(device)
     full = {"b": 2, "n": 5, "s": 4, "k": 7}
-    runs = []
-    for symbolic in ("bnsk", "bk"):
+    runs: dict[str, tuple[ScatterProblem, str]] = {}
+    for symbolic in ("bnsk", "bk"):  # the second is for those that must know an output's size
+        b, n, s, k = (Extent.product([name if name in symbolic else full[name]]) for name in full)
+        problem = ScatterProblem(
+            batch=b,
+            extents=(n,),
+            slice=s,
+            count=k,
+            data_dtype="float32",
+            index_dtype="int32",
+            reduction="add",
+            index_batch=True,
+            bounds="drop",
+        )
+        for name in strategy.applicable(problem, runner.target):
+            runs.setdefault(name, (problem, symbolic))
+    for name, (problem, symbolic) in runs.items():
+        runner.add(name, problem, name, sizes={symbol: full[symbol] for symbol in symbolic})
+    for name, (problem, symbolic) in runs.items():
         for zero in symbolic:
-            sizes = {name: 0 if name == zero else full[name] for name in symbolic}
-            b, n, s, k = (
-                Extent.product([name if name in symbolic else full[name]]) for name in full
-            )
-            problem = ScatterProblem(
-                batch=b,
-                extents=(n,),
-                slice=s,
-                count=k,
-                data_dtype="float32",
-                index_dtype="int32",
-                reduction="add",
-                index_batch=True,
-                bounds="drop",
-            )
-            for name in strategy.applicable(problem, runner.target):
-                runs.append((f"{name}_{symbolic}", problem, sizes))
-                if zero == symbolic[0]:
-                    runner.add(f"{name}_{symbolic}", problem, name, sizes=sizes)
-    assert len(runs) >= 6
-    for name, problem, sizes in runs:
-        runner.set_sizes(name, sizes)
-        static = problem.with_sizes(sizes)
-        data = np.ones(static.data_size.constant, "float32")
-        index = np.zeros(static.items.constant, "int32")
-        updates = np.ones(static.update_size.constant, "float32")
-        result = runner.run(name, data, [index], updates)
-        np.testing.assert_array_equal(result, data, err_msg=f"{name} {sizes}")
+            sizes = {symbol: 0 if symbol == zero else full[symbol] for symbol in symbolic}
+            runner.set_sizes(name, sizes)
+            static = problem.with_sizes(sizes)
+            data = np.ones(static.data_size.constant, "float32")
+            index = np.zeros(static.items.constant, "int32")
+            updates = np.ones(static.update_size.constant, "float32")
+            result = runner.run(name, data, [index], updates)
+            np.testing.assert_array_equal(result, data, err_msg=f"{name} {sizes}")
 
 
 def test_violations_are_listed_in_order() -> None:

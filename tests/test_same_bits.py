@@ -33,14 +33,14 @@ def test_launches_and_symbolic_sizes_do_not_change_a_bit(device: str) -> None:
     assert strategy is not None
     runner = ProblemRunner(device)
     ways: dict[str, list[str]] = {}
-    for reduction, width in (("add", 1), ("add", 6), ("update", 6)):
+    for reduction, width in (("add", 6), ("update", 1)):
         static = problem(reduction, width, symbolic=False)
         for name, implementation in strategy.applicable(static, runner.target).items():
             kind = f"{reduction}_{width}_{name}"
             configs = [{}] + [
                 {knob: value}
                 for knob, values in implementation.knobs(static, runner.target).items()
-                for value in {values[-1], values[len(values) // 2]} - {values[0]}
+                for value in {values[-1]} - {values[0]}
             ]
             for i, knobs in enumerate(configs):
                 runner.add(f"{kind}_{i}", static, name, knobs)
