@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+import tempfile
 import time
 import zlib
 from collections import Counter
@@ -46,7 +47,7 @@ def supervise(device: str, seed: int, seconds: float) -> int:
     """Start one process after the other until the time is up; how many cases failed."""
     end = time.monotonic() + seconds
     count = failed = 0
-    running = HERE / f".fuzz-{device}-{seed}.json"
+    running = Path(tempfile.mkdtemp(prefix="fuzz")) / "running.json"
     while (left := end - time.monotonic()) > 0:
         command = [sys.executable, __file__, "--device", device, "--seed", str(seed)]
         command += ["--seconds", str(min(left, PER_PROCESS)), "--worker", str(running)]
