@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from cuda_on_cpu import enable, real_gpu, status
 
+# TVM would bind its main thread to the first core, and that of every test process to the same one.
+os.environ.setdefault("TVM_BIND_THREADS", "0")
 # Before anything imports TVM: afterwards the real driver could be loaded already.
 enable()
 
