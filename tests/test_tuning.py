@@ -46,6 +46,7 @@ from tvm_scatter.tuning.rules import choose, fit
 from tvm_scatter.tuning.search import next_round
 from tvm_scatter.tuning.tasks import Task, extract_tasks
 from tvm_scatter.tuning.times import Times, measured_in_log
+from tvm_scatter.tuning.workloads import WORKLOADS
 
 LLVM = Target("llvm")
 CUDA = target_of("cuda")
@@ -417,6 +418,13 @@ def test_the_rules_in_force_are_the_fitted_ones() -> None:
     assert judged.problems >= 200
     assert judged.mean < 1.13
     assert judged.worst < 2.2
+
+
+def test_the_rules_choose_what_the_benchmark_was_made_with() -> None:
+    report = Path(__file__).parent.parent / "tuning" / "results" / "h200.json"
+    measured = {row["workload"]: row for row in json.loads(report.read_text())["rows"]}
+    chosen = {w.name: default_candidate(w.problem(), CUDA).implementation for w in WORKLOADS}
+    assert chosen == {name: row["implementation"] for name, row in measured.items()}
 
 
 def shipped_log() -> Path:
