@@ -70,7 +70,8 @@ def check(device: str, implementation: str, dtypes: tuple[str, ...], **options: 
     if not calls:
         return 0
     machine = compile_all(calls, device, implementation=implementation, bounds="drop", **options)
-    for order in orders(device):
+    # The order of threads matters to an algorithm, not to its data types: one of them is enough.
+    for order in orders(device) if "float32" in dtypes else ("forward",):
         for name, result in run_compiled(machine, calls, device).items():
             case, dtype, _ = names[name]
             assert_same(result, case.result(dtype), f"{name}, {order}")

@@ -83,7 +83,7 @@ def _combinations():
     ]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(
     programs.programs(),
     st.sampled_from(_combinations()),

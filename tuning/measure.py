@@ -77,7 +77,7 @@ class Bench:
         try:
             return Measured(candidate, tuple(worker.call(measure, job, timeout=self.timeout)))
         except WorkerError as error:
-            worker.stop()
+            # Whoever comes next gets a new process if this one has left a damaged one behind.
             self._check_tracker()
             return Failure(candidate, str(error))
 

@@ -31,7 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     databases = [read_database(Path(folder)) for folder in arguments.folders]
     found = [results_in(database) for database in databases]
     for folder, database in zip(arguments.folders, databases, strict=True):
-        console.print(f"{folder}: {len(database)} records, {len(database.failures())} left out")
+        left_out = len(database.failures())
+        console.print(f"{folder}: {len(database)} records, {left_out} left out", soft_wrap=True)
         for run in database.metadata["runs"]:
             facts = {**run.pop("machine"), **run}
             console.print("  " + ", ".join(f"{k} {v}" for k, v in facts.items()), soft_wrap=True)
