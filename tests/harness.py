@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tvm
 from cuda_cases import cuda_target
@@ -28,11 +27,6 @@ GUARD_BYTES = 4096
 GUARD = 0xA5
 #: In which threads and blocks of a simulated device can run.
 ORDERS = ("forward", "reversed", "shuffled", "mixed")
-
-
-def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """The NumPy type behind a TVM type name."""
-    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
 def target_of(device: str) -> tvm.target.Target:

@@ -10,12 +10,18 @@ from random import Random
 from typing import Any
 
 import numpy as np
-from harness import numpy_dtype
 
 from tvm_scatter import ScatterProblem
 from tvm_scatter.extent import Extent
 from tvm_scatter.problem import BOUNDS
-from tvm_scatter.reductions import DATA_DTYPES, FLOATS, INDEX_DTYPES, REDUCTIONS, ROUNDOFF
+from tvm_scatter.reductions import (
+    DATA_DTYPES,
+    FLOATS,
+    INDEX_DTYPES,
+    REDUCTIONS,
+    ROUNDOFF,
+    numpy_dtype,
+)
 from tvm_scatter.reference import destinations
 from tvm_scatter.sizes import Sizes
 

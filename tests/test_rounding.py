@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from harness import applicable, numpy_dtype, run_all
+from harness import applicable, run_all
 
 from tvm_scatter import strategy_for
 from tvm_scatter.ops import index_put
-from tvm_scatter.reductions import sum_error_bound
+from tvm_scatter.reductions import numpy_dtype, sum_error_bound
 
 #: Of one destination that takes most of them; ones added one by one in bfloat16 stop at 256.
 _COUNT = 1500

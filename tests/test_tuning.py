@@ -42,7 +42,7 @@ from tvm_scatter.tuning.grid import grid, problem
 from tvm_scatter.tuning.hook import ArgumentAllocator
 from tvm_scatter.tuning.inputs import Circumstance, Inputs, draw_components, make_inputs
 from tvm_scatter.tuning.metaschedule import Measurement, space
-from tvm_scatter.tuning.rules import choose, fit
+from tvm_scatter.tuning.rules import fit
 from tvm_scatter.tuning.search import next_round
 from tvm_scatter.tuning.tasks import Task, extract_tasks
 from tvm_scatter.tuning.times import Times, measured_in_log
@@ -398,10 +398,12 @@ def test_rules_are_fitted_and_judged() -> None:
         best[posed] = {Candidate(name): cost.get(name, 1e9) for name in ("sort_based", *cost)}
     times = Times(LLVM, best)
     rules = fit(times)
-    judged = regret(times, lambda posed: choose(rules, posed, LLVM))
+    judged = regret(times, lambda posed: default_candidate(posed, LLVM, rules))
     assert judged.problems == len(best) and judged.worst == 1
-    assert choose(rules, problem(64, 8, 30), LLVM) == Candidate("sequential")
-    assert choose(rules, problem(64, 8, 500_000), LLVM) == Candidate("parallel_injective")
+    assert default_candidate(problem(64, 8, 30), LLVM, rules) == Candidate("sequential")
+    assert default_candidate(problem(64, 8, 500_000), LLVM, rules) == Candidate(
+        "parallel_injective"
+    )
     known, held_out = times.split(3)
     assert len(known.best) == 6 and not set(known.best) & set(held_out.best)
     with pytest.raises(ScatterError, match="of 9 problems 9 cannot be held out"):

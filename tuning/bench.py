@@ -15,6 +15,7 @@ from tvm.target import Target
 import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
+from tvm_scatter.reductions import ROUNDOFF
 from tvm_scatter.strategy import strategy_for
 from tvm_scatter.targets import host_target
 from tvm_scatter.tuning import peers
@@ -22,9 +23,6 @@ from tvm_scatter.tuning.kernel import Kernel, compile_selections
 from tvm_scatter.tuning.machine import describe
 from tvm_scatter.tuning.timing import Timing, copy_bandwidth, time_on_cpu, time_on_gpu
 from tvm_scatter.tuning.workloads import WORKLOADS, Workload
-
-#: Unit roundoff of the types that round.
-_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 @dataclass
@@ -312,7 +310,7 @@ def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple
         counts = torch.zeros((1, workload.extent, 1), dtype=torch.double, device=data.device)
         counts = counts.index_add(1, index, ones)
     # Twice, for the rounding of the inputs to the reference's magnitudes.
-    return result, magnitude.clamp(min=1e-30), 2 * _ROUNDOFF.get(workload.dtype, 0.0) * (counts + 1)
+    return result, magnitude.clamp(min=1e-30), 2 * ROUNDOFF.get(workload.dtype, 0.0) * (counts + 1)
 
 
 def _error(result: Any, reference: Any, magnitude: Any, workload: Workload) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from tvm import tirx
 from tvm.target import Target
 
+from tvm_scatter.defaults import Rule
 from tvm_scatter.emission import Signature, build_prim_func, workspace_size
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
@@ -57,9 +58,11 @@ def candidates(problem: ScatterProblem, target: Target) -> Iterator[Candidate]:
             yield Candidate.of(name, dict(zip(knobs, values, strict=True)))
 
 
-def default_candidate(problem: ScatterProblem, target: Target) -> Candidate:
-    """What is chosen for a static problem without any record."""
-    selection = need_strategy(target).default(problem, target)
+def default_candidate(
+    problem: ScatterProblem, target: Target, rules: Sequence[Rule] | None = None
+) -> Candidate:
+    """What is chosen for a static problem without any record, by the rules in force or others."""
+    selection = need_strategy(target).default(problem, target, rules)
     return Candidate.of(selection.implementation.name, selection.config)
 
 

@@ -24,7 +24,7 @@ from tvm_scatter.defaults import Rule
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, default_candidate
-from tvm_scatter.tuning.rules import choose, fit
+from tvm_scatter.tuning.rules import fit
 from tvm_scatter.tuning.times import Times, measured_in_bench, measured_in_log
 
 
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rules = fit(known)
         costs = {}
         for name, times in {"fitted": known, "held out": held_out}.items():
-            found = regret(times, lambda p: choose(rules, p, whole.target))
+            found = regret(times, lambda p: default_candidate(p, whole.target, rules))
             costs[name] = str(found)
             print(f"{name}: {found}")
             before = regret(times, lambda p: default_candidate(p, whole.target))

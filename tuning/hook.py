@@ -12,12 +12,12 @@ import tvm
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import numpy_dtype
 from tvm_scatter.sizes import Sizes
 from tvm_scatter.tuning.inputs import (
     Circumstance,
     index_sizes,
     make_inputs,
-    numpy_dtype,
     update_size,
 )
 

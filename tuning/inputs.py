@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.extent import Extent
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.reductions import FLOATS
+from tvm_scatter.reductions import FLOATS, ROUNDOFF, numpy_dtype
 from tvm_scatter.reference import destinations, scatter_reference
 from tvm_scatter.sizes import Sizes
 from tvm_scatter.tuning.distributions import draw_indices
@@ -28,8 +27,6 @@ Array = np.ndarray[Any, Any]
 
 #: Columns that rows repeat: odd, so that a misplaced vector of 2, 4 or 8 elements does not pass.
 _COLUMNS = 7
-#: Whole numbers up to here are exact in a floating-point type.
-_EXACT = {"float16": 2.0**11, "bfloat16": 2.0**8, "float32": 2.0**24, "float64": 2.0**53}
 
 
 @dataclass(frozen=True)
@@ -93,11 +90,6 @@ class Inputs:
             return Inputs(
                 columns=int(file["columns"]), indices=indices, allowed=file["allowed"], **values
             )
-
-
-def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """The NumPy type behind a TVM type name."""
-    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
 def narrow_columns(problem: ScatterProblem) -> int:
@@ -238,7 +230,8 @@ def _allowed(narrow: ScatterProblem, indices: list[Array], expected: Array) -> A
     dtype, reduction = narrow.data_dtype, narrow.reduction
     if dtype not in FLOATS or reduction not in ("add", "mean"):
         return np.zeros(expected.shape, np.float32)
-    limit = _EXACT[dtype]
+    # Whole numbers are exact up to here.
+    limit = 1 / ROUNDOFF[dtype]
     rounding = np.abs(expected.astype(np.float64)) * (2 / limit if reduction == "mean" else 0.0)
     # Every value is -1, 0 or 1, so magnitudes add up to the number of additions at most.
     additions = _additions(narrow, indices)

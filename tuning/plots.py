@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.tuning.pyplot import pyplot
 from tvm_scatter.tuning.results import Result
 
 
@@ -16,17 +17,9 @@ def plot_task(result: Result, path: Path) -> None:
     ScatterError
         If matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ScatterError(
-            "tuning: a picture needs matplotlib; install tvm_scatter[report]."
-        ) from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    plotting = pyplot("tuning: a picture")
     names = list(dict.fromkeys(record.implementation for record in result.ranked))
-    figure, axes = pyplot.subplots(figsize=(max(4.0, 1.6 * len(names) + 1.5), 3.6))
+    figure, axes = plotting.subplots(figsize=(max(4.0, 1.6 * len(names) + 1.5), 3.6))
     for column, name in enumerate(names):
         records = [record for record in result.ranked if record.implementation == name]
         knobs = len({tuple(sorted(record.config.items())) for record in records})
@@ -47,7 +40,7 @@ def plot_task(result: Result, path: Path) -> None:
     axes.set_title(f"{result.task}\n{label}", fontsize=7)
     figure.tight_layout()
     figure.savefig(path, dpi=130)
-    pyplot.close(figure)
+    plotting.close(figure)
 
 
 def plot_tasks(results: list[Result], folder: Path) -> list[Path]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tvm_scatter.errors import ScatterError
 from tvm_scatter.tuning.bench import Report
+from tvm_scatter.tuning.pyplot import pyplot
 
 
 def markdown(report: Report) -> str:
@@ -40,17 +40,9 @@ def plot(report: Report, path: Path) -> None:
     ScatterError
         If matplotlib is not installed.
     """
-    try:
-        import matplotlib
-    except ImportError as error:
-        raise ScatterError(
-            "bench: --plot needs matplotlib; install tvm_scatter[report]."
-        ) from error
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    plotting = pyplot("bench: --plot")
     rows = report.rows[::-1]
-    figure, axes = pyplot.subplots(figsize=(9, 0.42 * len(rows) + 1.2))
+    figure, axes = plotting.subplots(figsize=(9, 0.42 * len(rows) + 1.2))
     places = range(len(rows))
     axes.barh(
         [place + 0.2 for place in places],
@@ -78,4 +70,4 @@ def plot(report: Report, path: Path) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
     figure.savefig(path, dpi=140)
-    pyplot.close(figure)
+    plotting.close(figure)

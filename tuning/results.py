@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tvm.target import Target
 
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.records import Decision, TunedRecord, ranking
+from tvm_scatter.records import Decision, TunedRecord, ranking, typical
 from tvm_scatter.tuning.build import Failure
 from tvm_scatter.tuning.candidates import Candidate, default_candidate
 from tvm_scatter.tuning.database import Database
@@ -73,8 +73,7 @@ def results_in(database: Database) -> list[Result]:
     target = database.target()
     known: dict[ScatterProblem, list[tuple[Decision, float]]] = {}
     for problem, decision, seconds in database.records():
-        middle = sorted(seconds)[len(seconds) // 2]
-        known.setdefault(problem, []).append((decision, 1e6 * middle))
+        known.setdefault(problem, []).append((decision, typical(seconds)))
     results = []
     for problem, timed in known.items():
         task = Task(problem)

@@ -7,12 +7,10 @@ from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
-from tvm.target import Target
 
-from tvm_scatter.defaults import Rule, holds
-from tvm_scatter.errors import ScatterError
+from tvm_scatter.defaults import Rule
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.tuning.candidates import Candidate, need_strategy
+from tvm_scatter.tuning.candidates import need_strategy
 from tvm_scatter.tuning.decision_tree import Examples, Region, grow, order
 from tvm_scatter.tuning.times import Times
 
@@ -101,22 +99,3 @@ def _knobs(name: str, problems: Sequence[ScatterProblem], times: Times) -> dict[
     known = {knobs: geometric_mean(r) for knobs, r in ratios.items() if len(r) >= needed}
     best = min(known, key=known.__getitem__, default=())
     return dict(best) if best and known[best] < _KNOBS_GAIN else {}
-
-
-def choose(rules: Sequence[Rule], problem: ScatterProblem, target: Target) -> Candidate:
-    """What rules choose for a static problem.
-
-    Raises
-    ------
-    ScatterError
-        If none takes it.
-    """
-    applicable = need_strategy(target).applicable(problem, target)
-    for rule in rules:
-        if rule.implementation in applicable and holds(rule, problem)[0]:
-            implementation = applicable[rule.implementation]
-            knobs = implementation.knobs(problem, target)
-            valid = {n: v for n, v in rule.config.items() if v in knobs.get(n, ())}
-            config = implementation.config(problem, target, valid)
-            return Candidate.of(rule.implementation, config)
-    raise ScatterError(f"fit_defaults: no rule takes [{problem}].")

@@ -17,7 +17,7 @@ from tvm.target import Target
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.records import Decision
+from tvm_scatter.records import Decision, typical
 from tvm_scatter.tuning import machine
 from tvm_scatter.tuning.build import Failure, build
 from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy
@@ -182,17 +182,22 @@ class _Run:
     def learn(self) -> None:
         """Take in what the directory holds already."""
         for problem, decision, seconds in self.database.records():
-            self._note(problem, decision, seconds)
+            self._note(problem, problem, decision, seconds)
 
-    def _note(self, problem: ScatterProblem, decision: Decision, seconds: Sequence[float]) -> None:
-        microseconds = 1e6 * sorted(seconds)[len(seconds) // 2]
-        self.known.setdefault(problem, []).append((decision, microseconds))
-        if problem.is_static:
+    def _note(
+        self,
+        problem: ScatterProblem,
+        measured: ScatterProblem,
+        decision: Decision,
+        seconds: Sequence[float],
+    ) -> None:
+        """Remember a time of a problem, measured on one that may stand for it."""
+        self.known.setdefault(problem, []).append((decision, typical(seconds)))
+        distribution = decision.circumstances.get("distribution", "uniform")
+        if measured.is_static and not _is_recorded(distribution):
             candidate = Candidate.of(decision.implementation, decision.config)
-            distribution = decision.circumstances.get("distribution", "uniform")
-            if not distribution.endswith(".npy"):
-                row = features(problem, candidate, distribution, self.target)
-                self.model.add(row, microseconds)
+            row = features(measured, candidate, distribution, self.target)
+            self.model.add(row, typical(seconds))
 
     def all(self, tasks: Sequence[Task], overlap: int) -> list[Result]:
         with ThreadPoolExecutor(overlap) as threads, self._build_threads() as builds:
@@ -288,16 +293,13 @@ class _Run:
 
     def _takes(self, candidate: Candidate, problem: ScatterProblem) -> bool:
         strategy = need_strategy(self.target)
-        implementation = strategy.implementations[candidate.implementation]
-        if strategy.refusal(implementation, problem, self.target) is not None:
-            return False
-        knobs = implementation.knobs(problem, self.target)
-        return all(value in knobs.get(name, ()) for name, value in candidate.config)
+        name, config = candidate.implementation, dict(candidate.config)
+        return strategy.branch(name, config, problem, self.target) is not None
 
     def _circumstances(self, problem: ScatterProblem) -> list[Circumstance]:
         names: Iterable[str] = self.settings.distributions
         if problem.unique:
-            recorded = [name for name in names if name.endswith(".npy")]
+            recorded = [name for name in names if _is_recorded(name)]
             names = recorded or ["permutation"]
         return [Circumstance(name, self.settings.seed) for name in dict.fromkeys(names)]
 
@@ -328,10 +330,7 @@ class _Run:
         decision = Decision(candidate.implementation, dict(candidate.config), told)
         with self.lock:
             self.database.add(task.problem, self.target, candidate, told, seconds)
-            self._note(task.problem, decision, seconds)
-            if not task.problem.is_static and circumstance.distribution.find(".npy") < 0:
-                row = features(problem, candidate, circumstance.distribution, self.target)
-                self.model.add(row, 1e6 * sorted(seconds)[len(seconds) // 2])
+            self._note(task.problem, problem, decision, seconds)
 
     def _fail(self, task: Task, failure: Failure, bad: set[Candidate], result: Result) -> None:
         if failure.candidate in bad or self.stopped.is_set():
@@ -354,4 +353,9 @@ def write_inputs(problem: ScatterProblem, circumstance: Circumstance, path: str)
 
 def _short(distribution: str) -> str:
     """A distribution's name for records: of a file, its name without its folder."""
-    return Path(distribution).name if distribution.endswith(".npy") else distribution
+    return Path(distribution).name if _is_recorded(distribution) else distribution
+
+
+def _is_recorded(distribution: str) -> bool:
+    """Whether a distribution is a file of the user's own indices."""
+    return distribution.endswith(".npy")

@@ -9,6 +9,7 @@ import numpy as np
 from tvm_scatter.emission import Signature
 from tvm_scatter.extent import Extent
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
 from tvm_scatter.tuning.distributions import draw_indices
 
 
@@ -55,7 +56,7 @@ class Workload:
     @property
     def item_bytes(self) -> int:
         """Bytes of an element."""
-        return 2 if self.dtype == "bfloat16" else np.dtype(self.dtype).itemsize
+        return item_bytes(self.dtype)
 
     @property
     def floor_bytes(self) -> int:

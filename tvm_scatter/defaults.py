@@ -9,10 +9,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-import numpy as np
-
 from .extent import Extent
 from .problem import ScatterProblem
+from .reductions import item_bytes
 
 Condition = tuple[str, str, int]
 
@@ -75,7 +74,7 @@ def feature(name: str, problem: ScatterProblem) -> int | None:
     if name == "rank":
         return problem.rank
     if name == "itemsize":
-        return 2 if problem.data_dtype == "bfloat16" else np.dtype(problem.data_dtype).itemsize
+        return item_bytes(problem.data_dtype)
     if name == "multiplicity":
         items, places = problem.items, problem.destinations
         if not (items.is_static and places.is_static):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import geometric_mean, median
+from statistics import geometric_mean, median_high
 from typing import Any
 
 import tvm
@@ -192,11 +192,16 @@ def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[Tune
         return []
     records = database.get_top_k(database.commit_workload(module), _ALL)
     timed = [
-        (decision, 1e6 * median(float(second) for second in record.run_secs))
+        (decision, typical(record.run_secs))
         for record in records
         if record.run_secs and (decision := decode(record.trace)) is not None
     ]
     return ranking(timed)
+
+
+def typical(seconds: Iterable[Any]) -> float:
+    """The time that stands for several measurements, in microseconds: their (upper) median."""
+    return 1e6 * median_high(float(second) for second in seconds)
 
 
 def ranking(timed: Iterable[tuple[Decision, float]]) -> list[TunedRecord]:

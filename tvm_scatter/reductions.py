@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from .errors import ScatterError
@@ -93,6 +94,16 @@ def is_order_free(reduction: str, dtype: str) -> bool:
     if REDUCTIONS[reduction].order_matters:
         return False
     return reduction in ("min", "max") or dtype not in FLOATS
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """The NumPy type for a data type, bfloat16 included."""
+    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element."""
+    return numpy_dtype(dtype).itemsize
 
 
 #: Unit roundoff of the types that round.

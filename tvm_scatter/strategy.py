@@ -13,6 +13,7 @@ from .options import Options, current_options
 from .problem import ScatterProblem
 
 if TYPE_CHECKING:
+    from .defaults import Rule
     from .emission import Operands
     from .records import TunedRecord
     from .sizes import Sizes
@@ -222,26 +223,33 @@ class OpStrategy:
             )
         for log, records in logs.items():
             for record in records:
-                branch = self._tuned(problem, target, record)
+                branch = self.branch(record.implementation, record.config, problem, target)
                 if branch is not None:
                     reason = f"fastest of the {log}, {record.microseconds:.1f} us"
                     return self._selection(problem, target, (branch,), "tuned", reason)
         return self.default(problem, target)
 
-    def default(self, problem: ScatterProblem, target: Any) -> Selection:
-        """Choose by rank and size alone."""
-        branches, reason = self._default(problem, target)
+    def default(
+        self, problem: ScatterProblem, target: Any, rules: Sequence[Rule] | None = None
+    ) -> Selection:
+        """Choose by rank and size alone: by the rules in force for the target, or by others."""
+        branches, reason = self._default(problem, target, rules)
         return self._selection(problem, target, branches, "default", reason)
 
-    def _tuned(self, problem: ScatterProblem, target: Any, record: TunedRecord) -> Branch | None:
-        """The branch that a record stands for, unless it is of another version of this table."""
-        implementation = self.implementations.get(record.implementation)
+    def branch(
+        self, name: str, config: Config, problem: ScatterProblem, target: Any
+    ) -> Branch | None:
+        """The branch for an implementation's name and knobs, or ``None`` if it is not to be had.
+
+        It is not where the name or the knobs are of another version of this table or for another
+        problem, or where the implementation must not compute this one.
+        """
+        implementation = self.implementations.get(name)
         if implementation is None or self.refusal(implementation, problem, target) is not None:
             return None
-        knobs = implementation.knobs(problem, target)
-        if _valid(record.config, knobs) != dict(record.config):
+        if _valid(config, implementation.knobs(problem, target)) != dict(config):
             return None
-        return Branch(implementation, implementation.config(problem, target, record.config))
+        return Branch(implementation, implementation.config(problem, target, config))
 
     def _forced(self, problem: ScatterProblem, target: Any, options: Options) -> Selection:
         name = options.implementation
@@ -260,12 +268,14 @@ class OpStrategy:
         branch = Branch(implementation, config)
         return self._selection(problem, target, (branch,), "forced", "asked for by the caller")
 
-    def _default(self, problem: ScatterProblem, target: Any) -> tuple[tuple[Branch, ...], str]:
+    def _default(
+        self, problem: ScatterProblem, target: Any, rules: Sequence[Rule] | None
+    ) -> tuple[tuple[Branch, ...], str]:
         from .defaults import default_rules, holds
 
         applicable = self.applicable(problem, target)
         branches: list[Branch] = []
-        for rule in default_rules(self.target_kind):
+        for rule in default_rules(self.target_kind) if rules is None else rules:
             implementation = applicable.get(rule.implementation)
             if implementation is None:
                 continue

@@ -6,10 +6,10 @@ from typing import Any
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
 from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategies.cuda import stages
 from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.source import item_bytes
 from tvm_scatter.strategy import Config, Implementation
 
 _MAX_LANES = 256

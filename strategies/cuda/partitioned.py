@@ -6,10 +6,11 @@ from typing import Any
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
 from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.sorting import Arguments, Layout
-from tvm_scatter.strategies.cuda.source import accumulate_bytes, item_bytes
+from tvm_scatter.strategies.cuda.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.target import shared_memory_limit
 from tvm_scatter.strategy import Config, Implementation
 

@@ -9,10 +9,10 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
 from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategies.cuda import stages
 from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.source import item_bytes
 from tvm_scatter.strategy import Config, Implementation
 
 #: Above this many bytes a copy by the blocks that own the lines is slower than a launch of its own.

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-import ml_dtypes
 import numpy as np
 
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.reductions import identity
+from tvm_scatter.reductions import identity, item_bytes, numpy_dtype
 
 _DATA_TYPES = {
     "float16": "__half",
@@ -37,16 +36,6 @@ _REDUCTIONS = {
     "max": "Max",
 }
 _BITS_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
-
-
-def numpy_dtype(dtype: str) -> np.dtype:
-    """The NumPy type for a data type, bfloat16 included."""
-    return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
-
-
-def item_bytes(dtype: str) -> int:
-    """Bytes of one element."""
-    return numpy_dtype(dtype).itemsize
 
 
 def accumulate_bytes(dtype: str) -> int:

@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
 from tvm_scatter.sizes import Sizes, at_most, ceil_div, round_up
 from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.source import item_bytes
 
 THREADS = 256
 _COPY_UNROLL = 2

@@ -130,13 +130,6 @@ def fill_zero(buffer: Any, size: Any) -> None:
     for_each_chunk(size, _COPY_TASK, size, fill)
 
 
-def itemsize(problem: ScatterProblem) -> int:
-    """Bytes of an element of the data."""
-    if problem.data_dtype in ("bool", "bfloat16"):
-        return 1 if problem.data_dtype == "bool" else 2
-    return np.dtype(problem.data_dtype).itemsize
-
-
 def key_count(problem: ScatterProblem, sizes: Sizes) -> Any:
     """Distinct values that an index read can address: what a sort or a count runs over.
 

@@ -15,6 +15,7 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
 from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategies.llvm import loops, values
 
@@ -81,7 +82,7 @@ def scatter(operands: Operands, divide_places: bool) -> None:
     if counts is not None:
         loops.fill_zero(counts, loops.key_count(problem, sizes))
     work = sizes.batch * sizes.count * sizes.slice
-    most = loops.maximum(1, sizes.slice // (_LEAST_BLOCK_BYTES // loops.itemsize(problem)))
+    most = loops.maximum(1, sizes.slice // (_LEAST_BLOCK_BYTES // item_bytes(problem.data_dtype)))
     if isinstance(work, int) and work <= loops.SERIAL_WORK:
         _divide(operands, counts, blocks=1, ranges=1)
     else:
