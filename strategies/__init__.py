@@ -25,7 +25,7 @@ def _register_llvm() -> None:
 
 
 def _register_cuda() -> None:
-    from tvm_scatter.strategies.cuda.check import check_indices
+    from tvm_scatter.strategies.cuda.check import CHECK
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
     from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
@@ -37,7 +37,7 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.shared_bins import SharedBins
     from tvm_scatter.strategies.cuda.sort_based import SortBased
 
-    cuda = register_strategy(OpStrategy("cuda", device_check=check_indices))
+    cuda = register_strategy(OpStrategy("cuda", device_check=CHECK))
     cuda.add_implementation(LaneBins(), plevel=55)
     cuda.add_implementation(SharedBins(), plevel=50)
     cuda.add_implementation(RowResident(), plevel=45)

@@ -1,13 +1,17 @@
-"""The ``raise`` policy: every index is checked before anything is written.
+"""The ``raise`` policy: every index is checked, and a bad one is an error.
 
-The check is a call of its own in front of the scatter, so that no implementation needs to know how
-to report. It hands the scatter a token, which keeps the order where only data flow orders calls.
+The check is a call of its own, so that no implementation needs to know how to report. On a host it
+comes first and hands the scatter a token, which keeps the order where only data flow orders calls.
+So it does on a device where the scatter overwrites its data. Where it writes a new tensor, which
+nobody has seen yet, the device computes it while the host waits for the check; kernels pass over
+what the check will report.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from tvm import relax, tirx
@@ -19,9 +23,8 @@ from .host_text import raise_error
 from .lower import IndexCheck, Lowered
 from .sizes import at_least, at_most, ceil_div
 
-#: Entries of a check's result: the first bad entry's flat position in its index tensor, which
-#: component it addresses, the index itself and the extent it exceeds. The position is -1 if all are
-#: good.
+#: What a check says of a bad entry: its flat position in its index tensor, which component it
+#: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
 STATUS = ("position", "component", "index", "extent")
 _HOST_CHUNKS = 64
 _HOST_CHUNK = 16384
@@ -42,7 +45,9 @@ class CheckOperands:
     extents : list
         The extent that each component addresses.
     status : buffer
-        int64, entries as in :data:`STATUS`.
+        int64, ``parts`` times the entries of :data:`STATUS`.
+    parts : int
+        How many answers there are; each is the first bad entry of a part of the indices.
     """
 
     check: IndexCheck
@@ -50,6 +55,7 @@ class CheckOperands:
     lengths: Sequence[Any]
     extents: Sequence[Any]
     status: Any
+    parts: int
 
     @property
     def components(self) -> list[tuple[int, int, int]]:
@@ -60,36 +66,100 @@ class CheckOperands:
         return [(j, 1, 0) for j in range(count)]
 
 
-DeviceCheck = Callable[[CheckOperands], None]
+@dataclass(frozen=True)
+class DeviceCheck:
+    """How a device checks indices.
+
+    Attributes
+    ----------
+    parts : callable
+        In how many parts it checks a number of entries, which is symbolic or an ``int``.
+    emit : callable
+        Adds the statements that fill the status.
+    """
+
+    parts: Callable[[Any], int]
+    emit: Callable[[CheckOperands], None]
 
 
-def check_call(
+def check_before(
     bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck | None
 ) -> relax.Expr:
-    """Emit the check; the result is the token for the scatter.
+    """Emit a check that is over before what takes its result, a token, begins.
 
     Parameters
     ----------
-    device_check : callable, optional
-        Adds the statements that fill the status on a device; without it the check runs on the host.
+    device_check : DeviceCheck, optional
+        Without it the check runs on the host.
     """
-    arguments = [lowered.data, *lowered.check.indices]
-    status_type = relax.TensorType((len(STATUS),), "int64")
-    on_host = device_check is None
-    func = _check_func(lowered, device_check or _host_check, raise_here=on_host)
-    status = bb.emit(relax.op.call_tir(bb.add_func(func, "check_indices"), arguments, status_type))
-    if on_host:
-        return status
-    cpu, first = tirx.IntImm("int64", 1), tirx.IntImm("int64", 0)
-    status = bb.emit(
-        relax.op.call_pure_packed("vm.builtin.to_device", status, cpu, first, ty_args=status_type)
-    )
-    raise_func = bb.add_func(_raise_func(lowered), "raise_if_bad_index")
-    return bb.emit(relax.op.call_tir_inplace(raise_func, [status], 0, status_type))
+    if device_check is None:
+        check = _Check(lowered, 1, _host_check, raise_here=True)
+        return _status(bb, check)
+    check = _Check(lowered, _parts(lowered, device_check), device_check.emit)
+    status = _on_host(bb, check, _status(bb, check))
+    raise_func = bb.add_func(_raise_func(check), "raise_if_bad_index")
+    return bb.emit(relax.op.call_tir_inplace(raise_func, [status], 0, check.type))
 
 
-def _check_func(lowered: Lowered, body: DeviceCheck, raise_here: bool) -> tirx.PrimFunc:
+def check_beside(
+    bb: relax.BlockBuilder,
+    lowered: Lowered,
+    device_check: DeviceCheck,
+    compute: Callable[[relax.Expr], relax.Expr],
+) -> relax.Expr:
+    """Emit a check whose answer is awaited only when a new tensor is being computed.
+
+    Parameters
+    ----------
+    compute : callable
+        Emits what computes the tensor, behind the check.
+
+    Returns
+    -------
+    result : relax.Expr
+        The tensor; it is there only if all indices are good.
+    """
+    check = _Check(lowered, _parts(lowered, device_check), device_check.emit)
+    status = _status(bb, check)
+    result = bb.emit(compute(status))
+    raise_func = bb.add_func(_raise_func(check, after=True), "raise_if_bad_index")
+    arguments = [result, _on_host(bb, check, status)]
+    return relax.op.call_tir_inplace(raise_func, arguments, 0, result.ty)
+
+
+@dataclass(frozen=True)
+class _Check:
+    lowered: Lowered
+    parts: int
+    emit: Callable[[CheckOperands], None]
+    raise_here: bool = False
+
+    @property
+    def type(self) -> relax.TensorType:
+        return relax.TensorType((self.parts * len(STATUS),), "int64")
+
+
+def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:
     check = lowered.check
+    shapes = [shape[:-1] if check.interleaved else shape for shape in check.shapes]
+    known = all(isinstance(dim, int) for shape in shapes for dim in shape)
+    return device_check.parts(max(map(prod, shapes)) if known else None)
+
+
+def _status(bb: relax.BlockBuilder, check: _Check) -> relax.Expr:
+    arguments = [check.lowered.data, *check.lowered.check.indices]
+    func = bb.add_func(_check_func(check), "check_indices")
+    return bb.emit(relax.op.call_tir(func, arguments, check.type))
+
+
+def _on_host(bb: relax.BlockBuilder, check: _Check, status: relax.Expr) -> relax.Expr:
+    cpu, first = tirx.IntImm("int64", 1), tirx.IntImm("int64", 0)
+    name = "vm.builtin.to_device"
+    return bb.emit(relax.op.call_pure_packed(name, status, cpu, first, ty_args=check.type))
+
+
+def _check_func(wanted: _Check) -> tirx.PrimFunc:
+    lowered, check = wanted.lowered, wanted.lowered.check
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("check_indices")
@@ -99,7 +169,7 @@ def _check_func(lowered: Lowered, body: DeviceCheck, raise_here: bool) -> tirx.P
             parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)
             for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
                 parameters.add(f"index{i}", shape, dtype)
-            parameters.add("status", (len(STATUS),), "int64")
+            parameters.add("status", (wanted.parts * len(STATUS),), "int64")
             _, *indices, status = parameters.buffers()
             operands = CheckOperands(
                 check=check,
@@ -107,29 +177,48 @@ def _check_func(lowered: Lowered, body: DeviceCheck, raise_here: bool) -> tirx.P
                 lengths=[parameters.size(shape) for shape in check.shapes],
                 extents=[parameters.size((dim,)) for dim in check.extents],
                 status=status,
+                parts=wanted.parts,
             )
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                body(operands)
-                if raise_here:
+                wanted.emit(operands)
+                if wanted.raise_here:
                     _emit_raise(lowered, status)
     return builder.get()
 
 
-def _raise_func(lowered: Lowered) -> tirx.PrimFunc:
+def _raise_func(check: _Check, after: bool = False) -> tirx.PrimFunc:
+    """Raises for the first bad entry; ``after`` a tensor, which is an argument, was computed."""
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("raise_if_bad_index")
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
+            if after:
+                T.arg("result", T.handle())
             parameters = Parameters()
-            parameters.add("status", (len(STATUS),), "int64")
+            parameters.add("status", (check.parts * len(STATUS),), "int64")
             (status,) = parameters.buffers()
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                _emit_raise(lowered, status)
+                _take_first(status, check.parts)
+                _emit_raise(check.lowered, status)
     return builder.get()
+
+
+def _take_first(status: Any, parts: int) -> None:
+    """Put the first bad entry of all parts in front."""
+    if parts == 1:
+        return
+    width = len(STATUS)
+    with T.serial(parts - 1) as before:
+        at = (before + 1) * width
+        earlier = tirx.any(status[0] < 0, status[at] < status[0])
+        with T.If(tirx.all(status[at] >= 0, earlier)):
+            with T.Then():
+                for j in range(width):
+                    T.buffer_store(status, status[at + j], [j])
 
 
 def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
@@ -142,8 +231,7 @@ def _host_check(operands: CheckOperands) -> None:
     """Fill the status: chunks in parallel, each keeping its first bad entry."""
     status = operands.status
     T.buffer_store(status, tirx.IntImm("int64", -1), [0])
-    for component in reversed(range(len(operands.components))):
-        which, stride, offset = operands.components[component]
+    for component, (which, stride, offset) in enumerate(operands.components):
         index, extent = operands.indices[which], operands.extents[component]
         entries = operands.lengths[which] // stride
         chunks = at_most(at_least(ceil_div(entries, _HOST_CHUNK), 1), _HOST_CHUNKS)

@@ -13,6 +13,7 @@ from .options import Options, current_options
 from .problem import ScatterProblem
 
 if TYPE_CHECKING:
+    from .bounds import DeviceCheck
     from .defaults import Rule
     from .emission import Operands
     from .records import TunedRecord
@@ -137,11 +138,11 @@ class OpStrategy:
     ----------
     target_kind : str
         The kind of target the table is for.
-    device_check : callable, optional
-        Adds the statements that check indices on a device; ``None`` where the host can read them.
+    device_check : DeviceCheck, optional
+        How indices are checked on a device; ``None`` where the host can read them.
     """
 
-    def __init__(self, target_kind: str, device_check: Any = None) -> None:
+    def __init__(self, target_kind: str, device_check: DeviceCheck | None = None) -> None:
         self.target_kind = target_kind
         self.device_check = device_check
         self._entries: list[tuple[int, Implementation]] = []

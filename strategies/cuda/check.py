@@ -1,47 +1,52 @@
-"""The bounds check on the GPU: find the first bad index, then describe it."""
+"""The bounds check on the GPU: one launch, after which each block names its first bad index."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.bounds import STATUS, CheckOperands
-from tvm_scatter.sizes import at_most, ceil_div
+from tvm_scatter.bounds import CheckOperands, DeviceCheck
+from tvm_scatter.sizes import at_least, at_most, ceil_div
 from tvm_scatter.strategies.cuda.launch import run_routine
 from tvm_scatter.strategies.cuda.source import c_type, routine
 
-_THREADS = 256
-_BLOCKS = 1024
+_THREADS = 512
+_ENTRIES_OF_THREAD = 4
+#: Two for each multiprocessor of the larger GPUs; what they leave is copied to the host.
+_MOST_BLOCKS = 256
 
 
-def check_indices(operands: CheckOperands) -> None:
-    """Add launches that fill ``operands.status``."""
-    clear = f"  for (int i = 0; i < {len(STATUS)}; ++i) static_cast<int64*>(status)[i] = -1;"
-    name, source = routine(("check",), (), ["void* status"], clear)
-    run_routine(name, source, [operands.status.data], 1, 1)
-    for component in range(len(operands.components)):
-        _launch(operands, component, "find_bad_index", "", spread=True)
-    for component in reversed(range(len(operands.components))):
-        _launch(operands, component, "describe_bad_index", f", {component}", spread=False)
+def _blocks(entries: Any) -> int:
+    """How many blocks look for bad indices among so many entries."""
+    if not isinstance(entries, int):
+        return _MOST_BLOCKS
+    return at_most(at_least(ceil_div(entries, _THREADS * _ENTRIES_OF_THREAD), 1), _MOST_BLOCKS)
 
 
-def _launch(
-    operands: CheckOperands, component: int, function: str, more: str, spread: bool
-) -> None:
-    which, stride, offset = operands.components[component]
-    entries: Any = operands.lengths[which] // stride
-    index = c_type(operands.check.index_dtypes[which])
+def _check_indices(operands: CheckOperands) -> None:
+    """Add the launch that fills ``operands.status``."""
+    parameters, values = ["void* status"], [operands.status.data]
     wrap = "true" if operands.check.wrap_negative else "false"
-    body = (
-        f"  {function}<{index}, {wrap}>(static_cast<int64*>(status), "
-        f"static_cast<const {index}*>(indices), entries, {stride}, {offset}, extent{more});"
-    )
-    parameters = ["void* status", "void* indices", "long long entries", "long long extent"]
-    name, source = routine(("check",), (), parameters, body)
-    values = [
-        operands.status.data,
-        operands.indices[which].data,
-        entries,
-        operands.extents[component],
-    ]
-    blocks = at_most(ceil_div(entries, _THREADS * 4), _BLOCKS) if spread else 1
-    run_routine(name, source, values, blocks, _THREADS if spread else 1)
+    lines = ["  BadIndex first{-1, 0, 0, 0};"]
+    for component, (which, stride, offset) in enumerate(operands.components):
+        index = c_type(operands.check.index_dtypes[which])
+        parameters += [
+            f"void* indices{component}",
+            f"long long entries{component}",
+            f"long long extent{component}",
+        ]
+        values += [
+            operands.indices[which].data,
+            operands.lengths[which] // stride,
+            operands.extents[component],
+        ]
+        lines.append(
+            f"  find_bad_index<{index}, {wrap}>(first, static_cast<const {index}*>"
+            f"(indices{component}), entries{component}, {stride}, {offset}, extent{component}, "
+            f"{component});"
+        )
+    lines.append("  leave_bad_index(first, static_cast<int64*>(status));")
+    name, source = routine(("check",), (), parameters, "\n".join(lines))
+    run_routine(name, source, values, operands.parts, _THREADS)
+
+
+CHECK = DeviceCheck(_blocks, _check_indices)

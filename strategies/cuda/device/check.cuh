@@ -5,32 +5,57 @@
 
 namespace tvm_scatter {
 
-// Each status word starts as all ones, which is -1: no bad index.
-template <class Index, bool wrap>
-__device__ __forceinline__ void find_bad_index(int64* status, const Index* indices, int64 entries,
-                                               int stride, int offset, int64 extent) {
-  const int64 step = static_cast<int64>(gridDim.x) * blockDim.x;
-  const int64 first = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
-  uint64 bad = ~0ull;
-  for (int64 at = first; at < entries; at += step) {
-    const int64 index = static_cast<int64>(indices[at * stride + offset]);
-    if ((index < (wrap ? -extent : 0) || index >= extent) && bad == ~0ull) bad = at;
+constexpr int kMostComponents = 64;
+
+// A bad entry of an index tensor; a position of -1 says that there is none.
+struct BadIndex {
+  int64 position, component, index, extent;
+
+  // Orders bad entries; components of different lengths may be bad at one position.
+  __device__ __forceinline__ uint64 order() const {
+    return static_cast<uint64>(position) * kMostComponents + component;
   }
-  if (bad != ~0ull) atomicMin(reinterpret_cast<uint64*>(status), bad);
+};
+
+// The first bad entry that this thread sees of the part of a component that is its block's.
+// Entries are read four at a time: a branch on each would wait for each.
+template <class Index, bool wrap>
+__device__ __forceinline__ void find_bad_index(BadIndex& first, const Index* indices, int64 entries,
+                                               int stride, int offset, int64 extent,
+                                               int component) {
+  constexpr int at_once = 4;
+  const int64 share = (entries + gridDim.x - 1) / gridDim.x;
+  const int64 begin = share * blockIdx.x;
+  const int64 end = begin + share < entries ? begin + share : entries;
+  const int64 lowest = wrap ? -extent : 0;
+  for (int64 from = begin + threadIdx.x; from < end; from += at_once * blockDim.x) {
+    int64 index[at_once];
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int64 at = from + j * static_cast<int64>(blockDim.x);
+      index[j] = at < end ? static_cast<int64>(indices[at * stride + offset]) : 0;
+    }
+#pragma unroll
+    for (int j = 0; j < at_once; ++j) {
+      const int64 at = from + j * static_cast<int64>(blockDim.x);
+      const bool bad = at < end && (index[j] < lowest || index[j] >= extent);
+      if (bad && (first.position < 0 || at < first.position))
+        first = {at, component, index[j], extent};
+    }
+  }
 }
 
-// One thread, once per component after the search over it: fill in what the message needs.
-template <class Index, bool wrap>
-__device__ __forceinline__ void describe_bad_index(int64* status, const Index* indices,
-                                                   int64 entries, int stride, int offset,
-                                                   int64 extent, int component) {
-  const int64 at = status[0];
-  if (at < 0 || at >= entries) return;
-  const int64 index = static_cast<int64>(indices[at * stride + offset]);
-  if (index >= (wrap ? -extent : 0) && index < extent) return;
-  status[1] = component;
-  status[2] = index;
-  status[3] = extent;
+// Each block leaves the first bad entry of its own part; the host takes the first of all.
+__device__ __forceinline__ void leave_bad_index(const BadIndex& first, int64* status) {
+  __shared__ uint64 least;
+  status += blockIdx.x * 4;
+  if (threadIdx.x == 0) status[0] = -1, least = ~0ull;
+  if (!__syncthreads_or(first.position >= 0)) return;
+  if (first.position >= 0) atomicMin(&least, first.order());
+  __syncthreads();
+  if (first.position < 0 || first.order() != least) return;
+  status[0] = first.position, status[1] = first.component;
+  status[2] = first.index, status[3] = first.extent;
 }
 
 }  // namespace tvm_scatter
