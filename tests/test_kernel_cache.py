@@ -235,6 +235,28 @@ def test_compiled_once_for_memory_and_disk():
 
 
 @needs_nvrtc
+def test_a_process_killed_while_it_compiles_holds_nobody_up():
+    text = f"""
+    import time
+    from tvm.target import Target
+    from tvm_scatter.kernel_cache import compile
+    def hang(source):
+        print("compiling", flush=True)
+        time.sleep(600)
+    compile.compile_cached({SOURCE!r}, Target({dict(cuda_target("sm_80").export())!r}), hang)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(text)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "compiling\n"
+        child.kill()
+    compiler, begin = Compiler(), time.monotonic()
+    assert compiler.get() == b"binary 1"
+    assert time.monotonic() - begin < 30
+    assert compiler.get() == b"binary 1", "what is compiled now is kept"
+    assert len(Store(settings.folder(), 1 << 20).entries()) == 1
+
+
+@needs_nvrtc
 def test_the_key_holds_source_and_architecture():
     compiler = Compiler()
     compiler.get()
