@@ -124,8 +124,9 @@ def build(
     target: Target,
     candidates: Sequence[Candidate],
     folder: Path,
+    parts: int = 1,
 ) -> Iterator[Library | Failure]:
-    """Compile candidates, in as many libraries as there are workers.
+    """Compile candidates, side by side in a few libraries.
 
     One that does not compile, or takes the compiler down, is found by halving and left out.
 
@@ -135,6 +136,9 @@ def build(
         Threads that wait for the workers.
     folder : Path
         Where the libraries go.
+    parts : int
+        How many libraries: each costs as much as several kernels before the first is compiled, so
+        more than one only where a worker would wait.
 
     Yields
     ------
@@ -142,9 +146,7 @@ def build(
         Every candidate is in one of them.
     """
     described = describe_target(target)
-    share = max(1, -(-len(candidates) // len(workers)))
-    # Few kernels to a source are no gain over one: the headers cost as much as a dozen of them.
-    share = max(share, min(len(candidates), _SMALLEST_SHARE))
+    share = max(1, -(-len(candidates) // parts))
     waiting = [candidates[i : i + share] for i in range(0, len(candidates), share)]
     number = 0
 
@@ -172,6 +174,3 @@ def build(
                 else:
                     half = len(group) // 2
                     waiting += [group[:half], group[half:]]
-
-
-_SMALLEST_SHARE = 8

@@ -14,6 +14,8 @@ import xgboost
 
 #: Fewer measurements say less than the order of the strategy's table does.
 _FEWEST = 16
+#: Trained again once so many times as much is known: a long run must not spend its time on it.
+_GROWTH = 1.1
 _ROUNDS = 120
 _PARAMETERS = {
     "objective": "reg:squarederror",
@@ -34,6 +36,7 @@ class CostModel:
         self._rows: list[np.ndarray[Any, Any]] = []
         self._times: list[float] = []
         self._booster: Any = None
+        self._trained_on = 0
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -42,13 +45,13 @@ class CostModel:
         """Learn from a measurement."""
         self._rows.append(row)
         self._times.append(float(np.log(microseconds)))
-        self._booster = None
 
     def predict(self, rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
         """Logarithms of microseconds, or ``None`` as long as too little is known."""
         if len(self._rows) < _FEWEST:
             return None
-        if self._booster is None:
+        if self._booster is None or len(self._rows) > _GROWTH * self._trained_on:
+            self._trained_on = len(self._rows)
             known = xgboost.DMatrix(np.stack(self._rows), np.array(self._times))
             self._booster = xgboost.train(_PARAMETERS, known, _ROUNDS)
         predicted: np.ndarray[Any, Any] = self._booster.predict(xgboost.DMatrix(np.stack(rows)))

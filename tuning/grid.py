@@ -18,10 +18,16 @@ _M = 1 << 20
 #: Elements of data and of updates that a problem may have.
 _MOST = 1 << 26
 _HELD_OUT = 60
+#: Problems of no special sizes in the shipped grid: regular ones alone leave a rule without
+#: neighbours for most sizes.
+_DENSE = 320
+#: A run goes over a grid so many times, each from small to large: one that is stopped has problems
+#: of every size.
+_PASSES = 4
 
 
 def grid(name: str) -> list[Task]:
-    """The problems of a grid, the small ones first: ``shipped`` holds the benchmark's as well.
+    """The problems of a grid: ``shipped`` holds the benchmark's as well.
 
     Raises
     ------
@@ -34,8 +40,8 @@ def grid(name: str) -> list[Task]:
     }
     if name not in grids:
         raise ScatterError(f"unknown grid {name!r}; there is: {', '.join(grids)}.")
-    problems = dict.fromkeys(grids[name]())
-    return [Task(problem) for problem in sorted(problems, key=_elements)]
+    problems = sorted(dict.fromkeys(grids[name]()), key=_elements)
+    return [Task(problem) for i in range(_PASSES) for problem in problems[i::_PASSES]]
 
 
 def _elements(posed: ScatterProblem) -> int:
@@ -75,6 +81,8 @@ def _shipped() -> Iterator[ScatterProblem]:
     yield from filter(_fits, _batches())
     yield from filter(_fits, _promises())
     yield from filter(_fits, _in_place())
+    yield from _few_rows()
+    yield from islice(_random(2027), _DENSE)
     yield from (workload.problem() for workload in WORKLOADS)
 
 
@@ -138,6 +146,14 @@ def _in_place() -> Iterator[ScatterProblem]:
         for extent, width in ((_K, 1), (_K, 128), (64 * _K, 128), (4 * _M, 1)):
             for count in (1, 256, 64 * _K, _M):
                 yield problem(extent, width, count, reduction, dtype, in_place=True)
+
+
+def _few_rows() -> Iterator[ScatterProblem]:
+    """Plain updates, of which any may win: many writers of few rows."""
+    for extent in (4, 16, 64):
+        for width in (1, 16, 128):
+            for count in (16 * _K, 256 * _K):
+                yield problem(extent, width, count, "update")
 
 
 def _held_out() -> Iterator[ScatterProblem]:

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -146,7 +146,8 @@ def tune(
         )
         run.learn()
         database.add_run(run.description())
-        return run.all(tasks, max(builders, servers) if overlaps else 1)
+        overlap = max(builders, servers) if overlaps else 1
+        return run.all(tasks, min(overlap, len(tasks)))
 
 
 @dataclass
@@ -162,6 +163,8 @@ class _Run:
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopped: threading.Event = field(default_factory=threading.Event)
     began: float = field(default_factory=time.monotonic)
+    #: How many libraries a round is built in: as many as workers would be idle otherwise.
+    parts: int = 1
 
     def description(self) -> dict[str, object]:
         """What the metadata keeps of this run."""
@@ -200,6 +203,7 @@ class _Run:
             self.model.add(row, typical(seconds))
 
     def all(self, tasks: Sequence[Task], overlap: int) -> list[Result]:
+        self.parts = max(1, len(self.builders) // overlap)
         with ThreadPoolExecutor(overlap) as threads, self._build_threads() as builds:
             futures = [threads.submit(self.one, task, builds) for task in tasks]
             try:
@@ -225,7 +229,7 @@ class _Run:
         space.sort(key=lambda candidate: candidate not in defaults)
         result = Result(task, len(space))
         with tempfile.TemporaryDirectory(prefix="tvm-scatter-") as folder:
-            inputs: dict[tuple[str, str], str] = {}
+            inputs: dict[tuple[str, str], Future[str]] = {}
             while not (self.stopped.is_set() or self.out_of_time()):
                 done = self._done(problem) | {failure.candidate for failure in result.failed}
                 left = self.settings.trials - len(done)
@@ -262,7 +266,7 @@ class _Run:
         batch: Sequence[Candidate],
         executor: ThreadPoolExecutor,
         folder: Path,
-        inputs: dict[tuple[str, str], str],
+        inputs: dict[tuple[str, str], Future[str]],
         result: Result,
     ) -> None:
         """Build and measure candidates on every representative and every distribution."""
@@ -271,16 +275,21 @@ class _Run:
             good = [c for c in batch if c not in bad and self._takes(c, problem)]
             here = Path(tempfile.mkdtemp(dir=folder))
             circumstances = self._circumstances(problem)
-            for built in build(self.builders, executor, problem, self.target, good, here):
+            for i, circumstance in enumerate(circumstances):
+                key = (sizes, circumstance.distribution)
+                if key not in inputs:
+                    path = folder / f"inputs_{number}_{i}.npz"
+                    # Made while the candidates are being built.
+                    inputs[key] = executor.submit(self._write_inputs, problem, circumstance, path)
+            for built in build(
+                self.builders, executor, problem, self.target, good, here, self.parts
+            ):
                 if isinstance(built, Failure):
                     self._fail(task, built, bad, result)
                     continue
-                for i, circumstance in enumerate(circumstances):
-                    key = (sizes, circumstance.distribution)
-                    if key not in inputs:
-                        path = folder / f"inputs_{number}_{i}.npz"
-                        inputs[key] = self._write_inputs(problem, circumstance, path)
-                    measured = self.bench.measure(problem, built, inputs[key])
+                for circumstance in circumstances:
+                    operands = inputs[sizes, circumstance.distribution].result()
+                    measured = self.bench.measure(problem, built, operands)
                     for outcome in measured:
                         if self.stopped.is_set():
                             return

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from statistics import geometric_mean, median_high
 from typing import Any
 
@@ -87,8 +88,12 @@ def architecture(target: Any) -> str:
 
 def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
     """The IRModule that stands for a problem in a database."""
-    key = workload_key(problem, target)
+    return _workload(workload_key(problem, target))
 
+
+# Parsing takes as long as compiling a small kernel, and a tuner asks for every measurement.
+@lru_cache(maxsize=1024)
+def _workload(key: str) -> tvm.IRModule:
     @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
     def main(out: T.Buffer((1,), "int32")) -> None:  # type: ignore[valid-type]
         T.func_attr({"global_symbol": "main", "scatter.problem": key})
