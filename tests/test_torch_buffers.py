@@ -143,3 +143,48 @@ def test_buffers_that_no_scatter_writes_stay_with_tvm() -> None:
     mod = imported(Counter())
     assert len(mod["main"].params) == 2
     assert tvm_scatter.buffers(mod) == {}
+
+
+class Inputs(torch.nn.Module):
+    """Changes an input and a buffer, and returns neither; changes another input and returns it."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", torch.zeros(2, 160, 4))
+
+    def forward(self, cache, returned, value, position):
+        returned.index_add_(1, position, value)
+        cache[:, position] = value
+        self.kept.index_copy_(1, position, value)
+        return value * 2, returned
+
+
+@pytest.mark.parametrize("donate", [(), ("cache",)])
+def test_changed_inputs_come_back(donate) -> None:
+    model = Inputs().eval()
+    example = (torch.ones(2, 160, 4), torch.ones(2, 160, 4), torch.randn(2, 1, 4))
+    example = (*example, torch.tensor([3]))
+    mod = from_exported_program(torch.export.export(model, example))
+    assert len(mod["main"].params) == 5
+    arguments = [tvm.runtime.tensor(each.numpy()) for each in example]
+    before = arguments[0].numpy()
+    machine = compiled(mod, donate=donate)
+    results = machine["main"](*arguments, *tvm_scatter.buffers(mod).values())
+    # The model changes what it is given.
+    doubled, returned = model(*example)
+    expected = [doubled, returned, example[0], model.kept]
+    assert len(results) == len(expected)
+    for result, right in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result.numpy(), right.numpy())
+    assert np.array_equal(arguments[0].numpy(), before) == (not donate)
+
+
+def test_inputs_that_no_scatter_writes_stay_with_tvm() -> None:
+    class Adds(torch.nn.Module):
+        def forward(self, total, position):
+            total.add_(1)
+            return torch.zeros(8).index_add(0, position, total[:1])
+
+    example = (torch.zeros(4), torch.tensor([3]))
+    mod = from_exported_program(torch.export.export(Adds(), example))
+    assert isinstance(mod["main"].ret_ty, relax.TensorType) or len(mod["main"].ret_ty.fields) == 1

@@ -1,7 +1,8 @@
-"""Buffers that a PyTorch module changes in ``forward``, as arguments and results.
+"""Buffers and inputs that a PyTorch module changes in ``forward``, as arguments and results.
 
-TVM's importer takes a buffer for a constant and drops what is written to it. A Relax function has
-no state; so where a scatter writes to a buffer, the function takes it and returns the new one.
+TVM's importer takes a buffer for a constant and drops what is written to it or to an input. A Relax
+function has no state; so where a scatter writes to a buffer, the function takes it and returns the
+new one, and where it writes to an input, the function returns that as well.
 """
 
 from __future__ import annotations
@@ -15,16 +16,22 @@ import tvm
 from ..state import with_buffers
 
 
+#: What PyTorch calls the outputs of a graph that nobody returned: new values of what it changes.
+_BUFFER_MUTATION, _INPUT_MUTATION = "BUFFER_MUTATION", "USER_INPUT_MUTATION"
+
+
 def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, dict[str, Any]]:
     """Make the changed buffers of an exported program the last inputs and outputs of its user.
+
+    In front of them come the changed inputs, unless they are outputs already.
 
     Parameters
     ----------
     program : torch.export.ExportedProgram
         It is not changed.
     writes : callable
-        Whether a node of the graph is a scatter. Programs whose buffers are changed by other
-        operators only are left to TVM.
+        Whether a node of the graph is a scatter. Programs whose buffers and inputs are changed by
+        other operators only are left to TVM.
 
     Returns
     -------
@@ -34,11 +41,12 @@ def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, 
         The values of the buffers by their names.
     """
     signature = program.graph_signature
-    mutated = dict(signature.buffers_to_mutate)
+    mutated = [spec.arg.name for spec in signature.output_specs if _is_mutation(spec)]
     nodes = {node.name: node for node in program.graph.nodes}
     if not any(_is_written(nodes[name], writes) for name in mutated if name in nodes):
         return program, {}
-    names = [name for name in signature.buffers if name in mutated.values()]
+    changed = set(signature.buffers_to_mutate.values())
+    names = [name for name in signature.buffers if name in changed]
     values = {**program.constants, **dict(program.named_buffers())}
     explicit = copy.copy(program)
     explicit._graph_signature = _signature(signature, names)
@@ -86,26 +94,40 @@ def _signature(signature: Any, names: list[str]) -> Any:
     inputs = [spec for spec in signature.input_specs if spec.target not in names]
     by_name = {spec.target: spec for spec in signature.input_specs}
     inputs += [InputSpec(InputKind.USER_INPUT, by_name[name].arg, None) for name in names]
-    outputs = [spec for spec in signature.output_specs if not _is_mutation(spec)]
-    changed = {spec.target: spec for spec in signature.output_specs if _is_mutation(spec)}
-    outputs += [OutputSpec(OutputKind.USER_OUTPUT, changed[name].arg, None) for name in names]
+    specs = signature.output_specs
+    outputs = [
+        OutputSpec(OutputKind.USER_OUTPUT, specs[at].arg, None)
+        if _is_mutation(specs[at])
+        else specs[at]
+        for at in _outputs(signature)
+    ]
     return ExportGraphSignature(inputs, outputs)
+
+
+def _outputs(signature: Any) -> list[int]:
+    """The places of the outputs in the graph, in the order in which the user gets them."""
+    specs = signature.output_specs
+    own = [at for at, spec in enumerate(specs) if not _is_mutation(spec)]
+    returned = {getattr(specs[at].arg, "name", None) for at in own}
+    changed = {
+        specs[at].target: at
+        for at in range(len(specs))
+        if _is_mutation(specs[at])
+        and not (specs[at].kind.name == _INPUT_MUTATION and specs[at].arg.name in returned)
+    }
+    order = [*signature.user_inputs, *signature.buffers]
+    return own + [changed[name] for name in order if name in changed]
 
 
 def _reordered(program: Any) -> Any:
     """The graph with its outputs in the order of the new signature."""
     import torch
 
-    signature = program.graph_signature
     graph = torch.fx.Graph()
     results = graph.graph_copy(program.graph, {})
-    pairs = list(zip(signature.output_specs, results, strict=True))
-    outputs = [result for spec, result in pairs if not _is_mutation(spec)]
-    changed = {spec.target: result for spec, result in pairs if _is_mutation(spec)}
-    outputs += [changed[name] for name in signature.buffers if name in changed]
-    graph.output(tuple(outputs))
+    graph.output(tuple(results[at] for at in _outputs(program.graph_signature)))
     return torch.fx.GraphModule(program.graph_module, graph)
 
 
 def _is_mutation(spec: Any) -> bool:
-    return bool(spec.kind.name == "BUFFER_MUTATION")
+    return spec.kind.name in (_BUFFER_MUTATION, _INPUT_MUTATION)
