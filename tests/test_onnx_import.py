@@ -14,6 +14,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 
 import tvm  # noqa: E402
+from harness import device_of, target_of  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from tvm import relax  # noqa: E402
 from tvm.relax.frontend.onnx import from_onnx  # noqa: E402
@@ -40,11 +41,11 @@ def node_tests() -> dict[str, Any]:
     }
 
 
-def run(model: Any, inputs: Sequence[Array]) -> list[Array]:
+def run(model: Any, inputs: Sequence[Array], device: str = "llvm") -> list[Array]:
     """Import, compile and run a model."""
-    module = from_onnx(model)
-    machine = relax.VirtualMachine(tvm.compile(module, tvm.target.Target("llvm")), tvm.cpu())
-    result = machine["main"](*map(tvm.runtime.tensor, inputs))
+    on = device_of(device)
+    machine = relax.VirtualMachine(tvm.compile(from_onnx(model), target_of(device)), on)
+    result = machine["main"](*(tvm.runtime.tensor(each, device=on) for each in inputs))
     results = [result] if isinstance(result, tvm.runtime.Tensor) else list(result)
     return [tensor.numpy() for tensor in results]
 
@@ -80,13 +81,14 @@ def check(operator: str, opset: int, inputs: dict[str, Array], **attributes: Any
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
-def test_every_node_test_that_onnx_generates() -> None:
+@pytest.mark.parametrize("on", ("llvm", pytest.param("cuda", marks=pytest.mark.gpu)))
+def test_every_node_test_that_onnx_generates(on: str) -> None:
     tests = node_tests()
     assert len(tests) >= 19, sorted(tests)
     for name, case in tests.items():
         for inputs, outputs in case.data_sets:
             arrays = [x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs]
-            for actual, expected in zip(run(case.model, arrays), outputs, strict=True):
+            for actual, expected in zip(run(case.model, arrays, on), outputs, strict=True):
                 np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
 
 

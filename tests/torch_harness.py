@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
+from harness import device_of, target_of
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
@@ -39,19 +40,22 @@ def export(
     return torch.export.export(_Model(function), tuple(inputs), dynamic_shapes=shapes)
 
 
-def compile_for_cpu(module: tvm.IRModule) -> relax.VirtualMachine:
-    """Compile for llvm, as a user does."""
-    return relax.VirtualMachine(tvm.compile(module, tvm.target.Target("llvm")), tvm.cpu())
+def compile_for(module: tvm.IRModule, device: str = "llvm") -> relax.VirtualMachine:
+    """Compile as a user does, for ``llvm`` or ``cuda``."""
+    return relax.VirtualMachine(tvm.compile(module, target_of(device)), device_of(device))
 
 
-def run(machine: relax.VirtualMachine, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+def run(
+    machine: relax.VirtualMachine, inputs: Sequence[torch.Tensor], device: str = "llvm"
+) -> list[torch.Tensor]:
     """Call ``main``; the results as PyTorch tensors of their own."""
-    results = machine["main"](*map(to_tvm, inputs))
+    on, cpu = device_of(device), tvm.cpu()
+    results = machine["main"](*(to_tvm(tensor).copyto(on) for tensor in inputs))
     if not isinstance(results, Sequence) and not hasattr(results, "__len__"):
         results = [results]
     if isinstance(results, tvm.runtime.Tensor):
         results = [results]
-    return [torch.from_dlpack(result).clone() for result in results]
+    return [torch.from_dlpack(result.copyto(cpu)).clone() for result in results]
 
 
 def to_tvm(tensor: torch.Tensor) -> Any:
@@ -63,11 +67,13 @@ def through_tvm(
     function: Callable[..., Any],
     inputs: Sequence[torch.Tensor],
     dynamic: Any = None,
+    device: str = "llvm",
     **importing: Any,
 ) -> list[torch.Tensor]:
     """Export, import, compile and run."""
     program = export(function, inputs, dynamic)
-    return run(compile_for_cpu(from_exported_program(program, **importing)), inputs)
+    module = from_exported_program(program, **importing)
+    return run(compile_for(module, device), inputs, device)
 
 
 def assert_same(actual: torch.Tensor, expected: torch.Tensor, what: str = "") -> None:
@@ -84,12 +90,13 @@ def check(
     function: Callable[..., Any],
     *inputs: torch.Tensor,
     dynamic: Any = None,
+    device: str = "llvm",
     **importing: Any,
 ) -> None:
     """Compare what TVM computes with what PyTorch computes."""
     expected = function(*(tensor.clone() for tensor in inputs))
     expected = list(expected) if isinstance(expected, tuple | list) else [expected]
-    actual = through_tvm(function, inputs, dynamic, **importing)
+    actual = through_tvm(function, inputs, dynamic, device, **importing)
     assert len(actual) == len(expected)
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):
         assert_same(a, e, f"result {i}")
