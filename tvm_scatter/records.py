@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from statistics import geometric_mean, median_high
 from typing import Any
 
@@ -91,16 +91,21 @@ def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
     return _workload(workload_key(problem, target))
 
 
-# Parsing takes as long as compiling a small kernel, and a tuner asks for every measurement.
 @lru_cache(maxsize=1024)
 def _workload(key: str) -> tvm.IRModule:
+    return tvm.IRModule({"main": _placeholder().with_attr("scatter.problem", key)})
+
+
+# Parsing takes as long as compiling a small kernel, and longer in a deep call stack.
+@cache
+def _placeholder() -> tvm.tirx.PrimFunc:
     @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
     def main(out: T.Buffer((1,), "int32")) -> None:  # type: ignore[valid-type]
-        T.func_attr({"global_symbol": "main", "scatter.problem": key})
+        T.func_attr({"global_symbol": "main"})
         with T.sblock("scatter"):
             out[0] = 0
 
-    return tvm.IRModule({"main": main})
+    return main
 
 
 def problem_of(module: tvm.IRModule) -> tuple[ScatterProblem, str, str] | None:
