@@ -94,7 +94,7 @@ def _by_workers(
         tempfile.TemporaryDirectory() as folder,
     ):
         path = Path(folder)
-        for _ in build(workers, threads, posed, target, chosen[:1] * count, path, count):
+        for _ in build(workers, threads, posed, target, [chosen[0]] * count, path, count):
             pass
         begin = time.perf_counter()
         built = list(build(workers, threads, posed, target, chosen, path, count))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from tvm_scatter.errors import ScatterError
@@ -47,9 +46,13 @@ class Bench:
     tracker: Tracker | None = None
 
     def measure(
-        self, problem: ScatterProblem, library: Library, inputs: str
+        self,
+        problem: ScatterProblem,
+        library: Library,
+        inputs: str,
+        stopped: Callable[[], bool] = lambda: False,
     ) -> Iterator[Measured | Failure]:
-        """Measure the candidates of a library on one device.
+        """Measure the candidates of a library on one device, until told to stop.
 
         Raises
         ------
@@ -62,6 +65,8 @@ class Bench:
         ]
         with self.workers.lent() as worker:
             for job in jobs:
+                if stopped():
+                    return
                 yield self._one(worker, job)
 
     def _one(self, worker: Worker, job: Job) -> Measured | Failure:
@@ -86,9 +91,6 @@ class Bench:
             count_servers(self.tracker)
 
 
-_CONNECT_SECONDS = 5.0
-
-
 def count_servers(tracker: Tracker) -> int:
     """How many servers a tracker knows under the key.
 
@@ -97,13 +99,9 @@ def count_servers(tracker: Tracker) -> int:
     ScatterError
         If the tracker does not answer or knows none.
     """
-    from tvm import rpc
-
     where = f"{tracker.host}:{tracker.port}"
     try:
-        # TVM's own connection tries for a minute before it gives up.
-        socket.create_connection((tracker.host, tracker.port), _CONNECT_SECONDS).close()
-        summary = rpc.connect_tracker(tracker.host, tracker.port).summary()
+        summary = tracker.connect().summary()
     except Exception as error:  # sockets, timeouts and TVM's own
         raise ScatterError(
             f"tuning: no RPC tracker answers at {where}: {error}; start one with "

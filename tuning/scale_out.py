@@ -40,32 +40,43 @@ def servers(count: int) -> Iterator[Tracker]:
     ScatterError
         If they do not start.
     """
-    port = _free_port()
-    tracker = Tracker("127.0.0.1", port, _KEY)
-    with contextlib.ExitStack() as stack:
-        at = ["--host", "127.0.0.1"]
-        _start(stack, "rpc_tracker", [*at, *_ports(port)], {})
-        for device in range(count):
-            own = [*at, "--tracker", f"127.0.0.1:{port}", "--key", _KEY, *_ports(_free_port())]
-            _start(stack, "rpc_server", own, {"CUDA_VISIBLE_DEVICES": str(device)})
-        until = time.monotonic() + _START_SECONDS
-        while _running(tracker) < count:
-            if time.monotonic() > until:
-                raise ScatterError("scale_out: TVM's RPC tracker and servers do not start.")
-            time.sleep(0.2)
+    with running_tracker() as tracker, running_servers(tracker, count):
         yield tracker
 
 
-def _running(tracker: Tracker) -> int:
+@contextlib.contextmanager
+def running_tracker() -> Iterator[Tracker]:
+    """TVM's RPC tracker, in a process of its own."""
+    port = _free_port()
+    with _running("rpc_tracker", ["--host", "127.0.0.1", *_ports(port)], {}):
+        yield Tracker("127.0.0.1", port, _KEY)
+
+
+@contextlib.contextmanager
+def running_servers(tracker: Tracker, count: int) -> Iterator[None]:
+    """TVM's RPC servers, each in a process of its own, once the tracker knows them."""
+    at = ["--host", "127.0.0.1", "--tracker", f"{tracker.host}:{tracker.port}", "--key", _KEY]
+    with contextlib.ExitStack() as stack:
+        for device in range(count):
+            own = [*at, *_ports(_free_port())]
+            stack.enter_context(_running("rpc_server", own, {"CUDA_VISIBLE_DEVICES": str(device)}))
+        until = time.monotonic() + _START_SECONDS
+        while _known(tracker) < count:
+            if time.monotonic() > until:
+                raise ScatterError("scale_out: TVM's RPC tracker and servers do not start.")
+            time.sleep(0.2)
+        yield
+
+
+def _known(tracker: Tracker) -> int:
     try:
         return count_servers(tracker)
     except ScatterError:
         return 0
 
 
-def _start(
-    stack: contextlib.ExitStack, program: str, arguments: list[str], changes: dict[str, str]
-) -> None:
+@contextlib.contextmanager
+def _running(program: str, arguments: list[str], changes: dict[str, str]) -> Iterator[None]:
     process = subprocess.Popen(
         [sys.executable, "-m", f"tvm.exec.{program}", *arguments],
         env={**os.environ, **changes},
@@ -73,13 +84,12 @@ def _start(
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-    def stop() -> None:
+    try:
+        yield
+    finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-    stack.callback(stop)
 
 
 def _ports(port: int) -> list[str]:
@@ -110,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             begin = time.monotonic()
             tune(grid(parsed.grid), target, Path(folder), settings)
-            rates.append(len(read_database(Path(folder))) / (time.monotonic() - begin))
+            seconds = time.monotonic() - begin
+            rates.append(len(read_database(Path(folder))) / seconds)
         print(f"{count} device(s): {rates[-1]:.1f} measurements a second", flush=True)
     print(f"{rates[1] / rates[0]:.2f}x")
     return 0

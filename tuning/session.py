@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,8 @@ from tvm_scatter.tuning.answer import TASKS
 from tvm_scatter.tuning.candidates import Built
 from tvm_scatter.tuning.inputs import Inputs, index_sizes, update_size
 
+_CONNECT_SECONDS = 5.0
+
 
 @dataclass(frozen=True)
 class Tracker:
@@ -33,6 +36,14 @@ class Tracker:
     port: int
     key: str
     session_seconds: int = 600
+
+    def connect(self) -> Any:
+        """TVM's connection to the tracker; fails at once if nothing listens there."""
+        from tvm import rpc
+
+        # TVM's own connection tries for a minute before it gives up.
+        socket.create_connection((self.host, self.port), _CONNECT_SECONDS).close()
+        return rpc.connect_tracker(self.host, self.port)
 
 
 @dataclass(frozen=True)
@@ -201,12 +212,11 @@ def _load(job: Job) -> tuple[Any, Any]:
 def _remote(job: Job) -> Any:
     """A session on a server: one for each library, so that none outlives its time limit."""
     global _session
-    from tvm import rpc
-
     assert job.tracker is not None
     if _session is None or _session[0] != job.library:
         _session = None
-        tracker = rpc.connect_tracker(job.tracker.host, job.tracker.port)
-        session = tracker.request(job.tracker.key, session_timeout=job.tracker.session_seconds)
+        session = job.tracker.connect().request(
+            job.tracker.key, session_timeout=job.tracker.session_seconds
+        )
         _session = (job.library, session)
     return _session[1]

@@ -7,7 +7,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -207,11 +207,14 @@ class _Run:
         with ThreadPoolExecutor(overlap) as threads, self._build_threads() as builds:
             futures = [threads.submit(self.one, task, builds) for task in tasks]
             try:
+                # The first failure ends the run, whichever task it is of.
+                for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                    future.result()
                 return [future.result() for future in futures]
             except BaseException:
                 self.stopped.set()
-                for future in futures:
-                    future.cancel()
+                for pool in (threads, builds):
+                    pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _build_threads(self) -> ThreadPoolExecutor:
@@ -289,7 +292,7 @@ class _Run:
                     continue
                 for circumstance in circumstances:
                     operands = inputs[sizes, circumstance.distribution].result()
-                    measured = self.bench.measure(problem, built, operands)
+                    measured = self.bench.measure(problem, built, operands, self.stopped.is_set)
                     for outcome in measured:
                         if self.stopped.is_set():
                             return
