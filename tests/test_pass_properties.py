@@ -20,7 +20,7 @@ from tvm.relax import transform
 import tvm_scatter
 
 _LLVM = tvm.target.Target("llvm")
-_SWITCHES = ("fold_broadcast_index", "bulk", "in_place")
+_SWITCHES = ("fold_broadcast_index", "bulk", "in_place", "batch")
 
 
 def fusing_pipeline(**switches):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
@@ -68,6 +68,8 @@ class Operands:
         ``uint8`` scratch memory of the size that the implementation asked for.
     sizes : Sizes
         Numbers, or int64 expressions for symbolic sizes.
+    others : tuple of Operands
+        Those of further scatters of the same problem, which a GPU's launches compute as well.
     """
 
     problem: ScatterProblem
@@ -79,6 +81,7 @@ class Operands:
     out: Any
     workspace: Any
     sizes: Sizes
+    others: tuple[Operands, ...] = ()
 
 
 #: Opaque, so that FuseTIR leaves the function alone, and scheduled, so that dlight does.
@@ -91,6 +94,7 @@ def build_prim_func(
     selection: Selection,
     target: Any,
     tokens: int = 0,
+    scatters: int = 1,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
@@ -99,50 +103,69 @@ def build_prim_func(
     tokens : int
         How many more, unused arguments the function takes in front of the output, so that what
         computes them is ordered before it.
+    scatters : int
+        How many scatters of the problem it computes, each with operands of its own.
 
     Returns
     -------
     func : tvm.tirx.PrimFunc
-        Takes data, indices, updates, tokens, out, [workspace]; where the problem is in place, data
-        is the output.
+        Takes data, indices and updates of each scatter, tokens, out of each, [workspace of each];
+        where the problem is in place, data is the output.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
+    has_workspace = workspace_bytes is not None
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name(function_name(problem, selection))
             T.func_attr(PRIM_FUNC_ATTRS)
             parameters = Parameters()
-            parameters.add("data", signature.data, problem.data_dtype)
-            for i, shape in enumerate(signature.indices):
-                parameters.add(f"index{i}", shape, problem.index_dtype)
-            parameters.add("updates", signature.updates, problem.data_dtype)
+            suffixes = ["", *(f"_{each}" for each in range(1, scatters))]
+            for suffix in suffixes:
+                parameters.add(f"data{suffix}", signature.data, problem.data_dtype)
+                for i, shape in enumerate(signature.indices):
+                    parameters.add(f"index{i}{suffix}", shape, problem.index_dtype)
+                parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
             for i in range(tokens):
                 T.arg(f"token{i}", T.handle())
             if not problem.in_place:
-                parameters.add("out", signature.data, problem.data_dtype)
-            if workspace_bytes is not None:
+                for suffix in suffixes:
+                    parameters.add(f"out{suffix}", signature.data, problem.data_dtype)
+            if has_workspace:
                 size = workspace_bytes if problem.is_static else "workspace_bytes"
-                parameters.add("workspace", (size,), "uint8")
-            buffers = parameters.buffers()
-            workspace = buffers.pop() if workspace_bytes is not None else None
-            out = buffers[0] if problem.in_place else buffers.pop()
-            data, *indices, updates = buffers
-            operands = Operands(
-                problem=problem,
-                signature=signature,
-                target=target,
-                data=None if problem.in_place else data,
-                indices=indices,
-                updates=updates,
-                out=out,
-                workspace=workspace,
-                sizes=Sizes.of(problem, parameters.symbols),
-            )
+                for suffix in suffixes:
+                    parameters.add(f"workspace{suffix}", (size,), "uint8")
+            buffers = iter(parameters.buffers())
+            inputs = [[next(buffers) for _ in range(2 + len(signature.indices))] for _ in suffixes]
+            outs = [next(buffers) for _ in suffixes if not problem.in_place]
+            workspaces = [next(buffers) for _ in suffixes if has_workspace]
+            sizes = Sizes.of(problem, parameters.symbols)
+            operands = [
+                Operands(
+                    problem=problem,
+                    signature=signature,
+                    target=target,
+                    data=None if problem.in_place else data,
+                    indices=indices,
+                    updates=updates,
+                    out=data if problem.in_place else outs[at],
+                    workspace=workspaces[at] if has_workspace else None,
+                    sizes=sizes,
+                )
+                for at, (data, *indices, updates) in enumerate(inputs)
+            ]
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                _emit_branches(operands, list(selection.branches))
+                for each in _together(operands, target):
+                    _emit_branches(each, list(selection.branches))
     return builder.get()
+
+
+def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:
+    """What is computed one after the other: all at once on a GPU, each by itself on a CPU."""
+    if "gpu" not in target.keys:
+        return list(operands)
+    return [replace(operands[0], others=tuple(operands[1:]))]
 
 
 class Parameters:

@@ -15,6 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
 from .assign import in_one_kernel
+from .batch import describe, is_batch, scatters_of
 from .errors import ScatterError
 from .legalize import STOCK_OPERATORS, nothing_to_do, strategy_of
 from .lower import lower, operator_name
@@ -211,13 +212,16 @@ def to_target(target: Any) -> Target:
 
 
 def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Explanation:
+    operator = describe(call) if is_batch(call) else operator_name(call)
+    # What is computed together is computed as one of them is.
+    call = scatters_of(call)[0] if is_batch(call) else call
     options = current_options()
     target, strategy = strategy_of(call)
     kind = target.kind.name
 
     def explanation(reason: str, **known: Any) -> Explanation:
         given = {"problem": None, "symbols": {}, "choices": (), "source": "none", **known}
-        return Explanation(where, operator_name(call), kind, reason=reason, **given)
+        return Explanation(where, operator, kind, reason=reason, **given)
 
     if strategy is None:
         return explanation(f"there is no strategy for target {kind}; TVM's own operator is used")
@@ -273,7 +277,7 @@ class _Explainer(PyExprMutator):
             super().visit_var_binding_(binding)
             self.path.pop()
             return
-        if is_scatter(binding.value):
+        if is_scatter(binding.value) or is_batch(binding.value):
             where = ".".join([*self.path, name])
             call = self.visit_expr(binding.value)
             try:

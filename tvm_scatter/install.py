@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import cuda_toolkit, kernel_cache, legalize, ops, pipelines
+from . import batch, cuda_toolkit, kernel_cache, legalize, ops, pipelines
 from .importers import onnx as onnx_importer
 from .importers import torch as torch_importer
 
@@ -16,6 +16,7 @@ def install() -> None:
 
     register_strategies()
     ops.register()
+    batch.register()
     legalize.install_legalizations()
     pipelines.install_pipelines()
     torch_importer.install_torch()

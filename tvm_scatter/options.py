@@ -42,6 +42,9 @@ class Options:
         Whether scatters into one tensor, one after another, become one scatter.
     in_place : bool
         Whether a scatter overwrites its data where nothing reads it afterwards.
+    batch : bool, optional
+        Whether scatters of one shape that do not depend on each other are computed together;
+        ``None`` means those for a GPU that are so small that launching them takes the time.
     donate : tuple of str
         Names of function parameters that may be overwritten.
     cuda_graph : bool, optional
@@ -58,6 +61,7 @@ class Options:
     fold_broadcast_index: bool = True
     bulk: bool = True
     in_place: bool = True
+    batch: bool | None = None
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
 
@@ -80,8 +84,11 @@ _FLAGS = (
     "fold_broadcast_index",
     "bulk",
     "in_place",
+    "batch",
     "cuda_graph",
 )
+#: The flags that may be ``None``.
+_OPEN = ("batch", "cuda_graph")
 _DEFAULT = Options()
 _CURRENT: ContextVar[Options] = ContextVar("tvm_scatter_options", default=_DEFAULT)
 
@@ -132,7 +139,7 @@ def checked(changes: Mapping[str, Any]) -> dict[str, Any]:
         raise ScatterError(f"options: bounds={bounds!r} must be one of {', '.join(BOUNDS)}.")
     for name in _FLAGS:
         if not isinstance(changes.get(name, False), bool):
-            if name == "cuda_graph" and changes[name] is None:
+            if name in _OPEN and changes[name] is None:
                 continue
             raise ScatterError(f"options: {name}={changes[name]!r} must be True or False.")
     implementation = changes.get("implementation")

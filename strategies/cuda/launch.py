@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from tvm import tirx
@@ -26,7 +27,7 @@ def launch(
     arguments: Mapping[str, tuple[str, Any]] | None = None,
     shared_bytes: Any = 0,
 ) -> None:
-    """Launch a kernel whose threads run ``body``.
+    """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
     Parameters
     ----------
@@ -36,6 +37,7 @@ def launch(
         C++ statements. In scope: ``P`` (the problem), ``Data``, ``Offset``, ``sizes``, ``indices``,
         the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, what
         ``arguments`` names, and ``shared``, a pointer to dynamic shared memory if there is any.
+        It must leave ``blockIdx.y`` alone, which says whose scatter a block computes.
     blocks, threads : int or expression, int
         The launch; at least one block is launched.
     arguments : mapping of name to (C++ type, expression), optional
@@ -77,16 +79,12 @@ def _launch(
 ) -> None:
     problem, sizes = operands.problem, operands.sizes
     struct, text = problem_struct(problem, offset)
-    pointers = {"out": operands.out, "updates": operands.updates}
-    if operands.data is not None:
-        pointers["data"] = operands.data
-    if operands.workspace is not None:
-        pointers["workspace"] = operands.workspace
-    pointers |= {f"index{i}": buffer for i, buffer in enumerate(operands.indices)}
+    scatters = [_tensors(each) for each in (operands, *operands.others)]
+    pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
     numbers |= {f"extent{j}": extent for j, extent in enumerate(sizes.extents)}
 
-    parameters = [f"void* {name}_pointer" for name in pointers]
+    parameters, lines = _pointers(pointers, len(scatters))
     parameters += [f"long long {name}" for name in numbers]
     parameters += [f"{kind} {name}" for name, (kind, _) in arguments.items()]
     has_shared = not (isinstance(shared_bytes, int) and shared_bytes == 0)
@@ -96,7 +94,7 @@ def _launch(
     index = "static_cast<const typename P::Index*>"
     index_list = ", ".join(f"{index}(index{i}_pointer)" for i in range(len(operands.indices)))
     extent_list = ", ".join(f"Offset(extent{j})" for j in range(len(sizes.extents)))
-    lines = [
+    lines += [
         f"  using P = {struct};",
         "  using Data = P::Data;",
         "  using Offset = P::Offset;",
@@ -116,9 +114,37 @@ def _launch(
     name, source = routine(
         ("problem", "reduction", *headers), [text], parameters, "\n".join([*lines, body])
     )
-    values = [buffer.data for buffer in pointers.values()]
+    values = [tensors[name].data for name in pointers for tensors in scatters]
     values += list(numbers.values()) + [value for _, value in arguments.values()]
-    run_routine(name, source, values, blocks, threads, shared_bytes if has_shared else None)
+    run_routine(
+        name, source, values, blocks, threads, shared_bytes if has_shared else None, len(scatters)
+    )
+
+
+def _tensors(operands: Operands) -> dict[str, Any]:
+    """The buffers that a kernel takes, by name."""
+    tensors = {"out": operands.out, "updates": operands.updates}
+    if operands.data is not None:
+        tensors["data"] = operands.data
+    if operands.workspace is not None:
+        tensors["workspace"] = operands.workspace
+    return tensors | {f"index{i}": buffer for i, buffer in enumerate(operands.indices)}
+
+
+def _pointers(names: Sequence[str], scatters: int) -> tuple[list[str], list[str]]:
+    """C++ parameters for the tensors of all scatters, and what finds those of a block."""
+    if scatters == 1:
+        return [f"void* {name}_pointer" for name in names], []
+    parameters = [f"void* {name}_{at}" for name in names for at in range(scatters)]
+    lines = [
+        f"  void {', '.join(f'*{name}_pointer' for name in names)};",
+        "  switch (blockIdx.y) {",
+    ]
+    for at in range(scatters):
+        label = "default" if at == scatters - 1 else f"case {at}"
+        found = " ".join(f"{name}_pointer = {name}_{at};" for name in names)
+        lines.append(f"    {label}: {found} break;")
+    return parameters, [*lines, "  }"]
 
 
 def run_routine(
@@ -128,9 +154,13 @@ def run_routine(
     blocks: Any,
     threads: int,
     shared_bytes: Any = None,
+    scatters: int = 1,
 ) -> None:
-    """Launch ``blocks`` x ``threads`` threads that call a device routine."""
-    with T.launch_thread("blockIdx.x", grid_size(blocks)):
+    """Launch ``blocks`` x ``threads`` threads for each scatter that call a device routine."""
+    with ExitStack() as launched:
+        launched.enter_context(T.launch_thread("blockIdx.x", grid_size(blocks)))
+        if scatters > 1:
+            launched.enter_context(T.launch_thread("blockIdx.y", scatters))
         with T.launch_thread("threadIdx.x", threads):
             arguments = [_as_argument(value) for value in values]
             if shared_bytes is not None:

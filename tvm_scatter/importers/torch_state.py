@@ -15,7 +15,6 @@ import tvm
 
 from ..state import with_buffers
 
-
 #: What PyTorch calls the outputs of a graph that nobody returned: new values of what it changes.
 _BUFFER_MUTATION, _INPUT_MUTATION = "BUFFER_MUTATION", "USER_INPUT_MUTATION"
 

@@ -8,6 +8,7 @@ import tvm
 
 from tvm_scatter.options import Options
 
+from .batch_scatters import BatchScatters
 from .bulk_scatters import BulkScatters
 from .fold_broadcast_index import FoldBroadcastIndex
 from .reuse_buffers import ReuseBuffers
@@ -17,14 +18,22 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: BulkScatters(options.in_place, options.donate)),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
+    ("batch", lambda options: BatchScatters(always=options.batch is True)),
 )
 
 
 def passes(options: Options) -> list[tvm.transform.Pass]:
-    """The passes that the options leave switched on."""
+    """The passes that the options leave switched on: ``None`` leaves it to the pass."""
     if not options.enabled:
         return []
-    return [make(options) for switch, make in PASSES if getattr(options, switch)]
+    return [make(options) for switch, make in PASSES if getattr(options, switch) is not False]
 
 
-__all__ = ["PASSES", "BulkScatters", "FoldBroadcastIndex", "ReuseBuffers", "passes"]
+__all__ = [
+    "PASSES",
+    "BatchScatters",
+    "BulkScatters",
+    "FoldBroadcastIndex",
+    "ReuseBuffers",
+    "passes",
+]

@@ -131,14 +131,17 @@ def _prove(step: Step, steps: Steps, storage: Storage, donated: frozenset[Any]) 
         return f"{later[0]} reads {data.name} afterwards"
     if steps.returned & shared:
         return f"{data.name} is returned as well"
-    earlier = _delayable(step, steps, shared)
+    earlier = delayable(step, steps, shared)
     if earlier is None:
         return f"what is read from {data.name} before might be computed afterwards"
     return Overwrite(step.value, earlier, tuple(parameters))
 
 
-def _delayable(step: Step, steps: Steps, shared: frozenset[Any]) -> tuple[Any, ...] | None:
-    """Results read from the shared memory that fusion might compute after the step."""
+def delayable(step: Step, steps: Steps, shared: frozenset[Any]) -> tuple[Any, ...] | None:
+    """Results read from the shared memory that fusion might compute after the step.
+
+    ``None`` if one of them is no tensor, for which the step cannot wait.
+    """
     if step.fused == 0:
         return ()
     found = []

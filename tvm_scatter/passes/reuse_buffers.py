@@ -95,7 +95,7 @@ class _Rewriter(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def _in_place(self, call: relax.Call, overwrite: Overwrite) -> relax.Call:
-        call = _ours(call)
+        call = as_ours(call)
         data = self.visit_expr(call.args[0])
         new = [parameter for parameter in overwrite.donated if parameter not in self.checked]
         if new:
@@ -116,8 +116,8 @@ def _has_strategy(overwrite: Overwrite) -> bool:
     return strategy_of(overwrite.call)[1] is not None
 
 
-def _ours(call: relax.Call) -> relax.Call:
-    """The operator of this package that TVM's equals."""
+def as_ours(call: relax.Call) -> relax.Call:
+    """A scatter by the operator of this package that TVM's equals."""
     if call.op.name not in STOCK_OPERATORS:
         return call
     data, indices, updates = call.args

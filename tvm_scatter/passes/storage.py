@@ -12,12 +12,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_scatter.batch import is_batch, scatters_of
 from tvm_scatter.ops import CHOOSE
 
 from .broadcast_source import static_shape
+from .effects import may_write
 from .fold_broadcast_index import is_scatter
 from .known_values import numbers
-from .steps import Step, Steps
+from .steps import Step
 
 #: Elements up to which TVM evaluates a tensor without inputs at compile time and keeps it.
 _FOLDED_ELEMENTS = 1024
@@ -39,7 +41,8 @@ _FRESH = frozenset(
 _ARITHMETIC = frozenset(
     f"relax.{name}" for name in ("add", "divide", "maximum", "minimum", "multiply", "subtract")
 )
-_WRITES_ARGUMENTS = ("relax.call_tir_inplace", "relax.call_inplace_packed")
+CALL_TIR_INPLACE = "relax.call_tir_inplace"
+_WRITES_ARGUMENTS = (CALL_TIR_INPLACE, "relax.call_inplace_packed")
 
 
 class Storage:
@@ -49,18 +52,18 @@ class Storage:
     ----------
     function : relax.Function
         The function.
-    steps : Steps
-        Its bindings.
+    steps : iterable of Step
+        Its bindings, or the first of them: the others are added in their order.
     """
 
-    def __init__(self, function: relax.Function, steps: Steps) -> None:
+    def __init__(self, function: relax.Function, steps: Iterable[Step]) -> None:
         self._parents: dict[Any, Any] = {}
         self._members: dict[Any, set[Any]] = {}
         self._foreign: set[Any] = set()
         self._folded: set[Any] = set()
         self.parameters = set(function.params)
         for step in steps:
-            self._add(step)
+            self.add(step)
 
     def members(self, var: Any) -> frozenset[Any]:
         """The variables that may share memory with one, itself included."""
@@ -84,7 +87,8 @@ class Storage:
             var = self._parents[var]
         return var
 
-    def _add(self, step: Step) -> None:
+    def add(self, step: Step) -> None:
+        """Take note of what a binding shares with earlier ones."""
         var, value = step.var, step.value
         if isinstance(value, relax.Function):
             # A closure keeps what it captures, and may run at any time.
@@ -112,6 +116,10 @@ class Storage:
         name = call.op.name if known else ""
         if name.startswith("relax.call_tir") and name not in _WRITES_ARGUMENTS:
             shared = [leaf for leaf in operands if _may_be_view(var, leaf)]
+        elif name == CALL_TIR_INPLACE:
+            shared = overwritten_operands(call)
+        elif is_batch(call):
+            shared = [each.args[0] for each in scatters_of(call) if may_write(each)]
         elif is_scatter(call):
             shared = [call.args[0]] if _may_do_nothing(call) else []
         elif known and call.op.has_attr("FLegalize") and name not in _WRITES_ARGUMENTS:
@@ -141,6 +149,12 @@ class Storage:
         return all(
             isinstance(leaf, tvm.ir.GenericConst) or leaf in self._folded for leaf in tensors
         )
+
+
+def overwritten_operands(call: relax.Call) -> list[Any]:
+    """What a call of a function that is in place overwrites: its results are these tensors."""
+    places = (int(place) for place in call.attrs.inplace_indices)
+    return [call.args[1].fields[place] for place in places if place >= 0]
 
 
 def _leaves(values: Iterable[Any]) -> Iterable[Any]:

@@ -1,0 +1,133 @@
+"""``batch``: several scatters of one shape that do not depend on each other, as one call.
+
+A GPU computes them by the launches of one. Each keeps tensors of its own: nothing is stacked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Op
+
+from .emission import build_prim_func, workspace_size
+from .legalize import strategy_of
+from .lower import lower, operator_name
+from .options import current_options
+
+BATCH = "relax.tvm_scatter.batch"
+#: Attributes of a call beside those of its scatters: their operator and how many there are.
+_OPERATOR, _COUNT = "scatter", "scatters"
+_LEVEL = 11
+
+
+def batch(scatters: Sequence[relax.Call], earlier: Sequence[Any] = ()) -> relax.Call:
+    """Compute scatters together.
+
+    Parameters
+    ----------
+    scatters : sequence of relax.Call
+        Calls of one operator of this package, with equal attributes and operands of equal shapes
+        and types. None depends on another, and none reads what another overwrites.
+    earlier : sequence of relax.Expr
+        Tensors that must be computed before.
+
+    Returns
+    -------
+    results : relax.Call
+        A tuple with the result of each.
+    """
+    first = scatters[0]
+    attrs = {str(name): value for name, value in first.attrs.items()}
+    attrs |= {_OPERATOR: first.op.name, _COUNT: len(scatters)}
+    operands = [leaf for call in scatters for leaf in _leaves(call)]
+    return relax.Call(
+        Op.get(BATCH),
+        [relax.Tuple(operands), relax.Tuple(list(earlier))],
+        attrs=tvm.ir.make_node("ir.DictAttrs", **attrs),
+    )
+
+
+def is_batch(value: Any) -> bool:
+    """Whether an expression is a call of :func:`batch`."""
+    return (
+        isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) and value.op.name == BATCH
+    )
+
+
+def scatters_of(call: relax.Call) -> list[relax.Call]:
+    """The scatters that a call of :func:`batch` computes."""
+    attrs = {str(name): value for name, value in call.attrs.items()}
+    operator, count = Op.get(str(attrs.pop(_OPERATOR))), int(attrs.pop(_COUNT))
+    operands = list(call.args[0].fields)
+    width = len(operands) // count
+    return [
+        relax.Call(
+            operator,
+            # Only index_put takes a tuple of index tensors; every scatter takes three operands.
+            [data, indices[0] if "axes" not in attrs else relax.Tuple(indices), updates],
+            attrs=tvm.ir.make_node("ir.DictAttrs", **attrs),
+        )
+        for data, *indices, updates in (
+            operands[at : at + width] for at in range(0, len(operands), width)
+        )
+    ]
+
+
+def describe(call: relax.Call) -> str:
+    """What people call it."""
+    return f"{int(call.attrs[_COUNT])} x {operator_name(call)}"
+
+
+def register() -> None:
+    """Register the operator with TVM; a later copy of this module replaces an earlier one."""
+    if BATCH not in Op.list_op_names():
+        tvm.ir.register_op_attr(BATCH, "FPurity", True)
+        tvm.ir.register_op_attr(BATCH, "FInferType", _infer_type)
+    op = Op.get(BATCH)
+    if op.get_attr("FLegalize") is not None:
+        op.reset_attr("FLegalize")
+    tvm.ir.register_op_attr(BATCH, "FLegalize", _legalize, level=_LEVEL)
+
+
+def _infer_type(call: relax.Call, _context: Any) -> Any:
+    return relax.TupleType([each.args[0].ty for each in scatters_of(call)])
+
+
+def _leaves(call: relax.Call) -> list[Any]:
+    data, indices, updates = call.args[:3]
+    fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
+    return [data, *fields, updates]
+
+
+def _legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """One function for all, by the implementation that the strategy selects for one of them."""
+    scatters = scatters_of(call)
+    target, strategy = strategy_of(scatters[0])
+    assert strategy is not None, "only scatters with a strategy are put together"
+    lowered = [lower(bb, each, current_options(), target.kind.name) for each in scatters]
+    problem, signature = lowered[0].problem, lowered[0].signature
+    selection = strategy.select(problem, target)
+    earlier = list(call.args[1].fields)
+    inputs = [[each.data, *each.indices, each.updates] for each in lowered]
+    arguments = [operand for operands in inputs for operand in operands] + earlier
+    count, workspace = len(lowered), workspace_size(problem, selection, {})
+    function = build_prim_func(
+        problem, signature, selection, target, tokens=len(earlier), scatters=count
+    )
+    global_var = bb.add_func(function, str(function.attrs["global_symbol"]))
+    types = [relax.TensorType(each.data.ty.shape, problem.data_dtype) for each in lowered]
+    if workspace is not None:
+        types += [relax.TensorType((workspace,), "uint8")] * count
+    if not problem.in_place:
+        result = relax.op.call_tir(global_var, arguments, types)
+    else:
+        places = [at * len(inputs[0]) for at in range(count)]
+        places += [-1] * (len(types) - count)
+        result = relax.op.call_tir_inplace(global_var, arguments, places, types)
+    if len(types) == count:
+        return result
+    results = bb.emit(result)
+    return relax.Tuple([bb.emit(relax.TupleGetItem(results, at)) for at in range(count)])

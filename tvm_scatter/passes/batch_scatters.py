@@ -1,0 +1,212 @@
+"""Scatters of one shape that do not depend on each other become one call.
+
+A GPU computes that by the launches of one of them, which is a gain where launches take the time.
+The scatters keep their tensors: nothing is copied to stand side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.batch import batch, describe, is_batch
+from tvm_scatter.legalize import strategy_of
+from tvm_scatter.lower import operator_name
+from tvm_scatter.ops import ASSIGN
+from tvm_scatter.options import current_options
+
+from .broadcast_source import static_shape
+from .effects import may_write
+from .fold_broadcast_index import is_ours_to_change, is_scatter
+from .independent import independent, order, overwritten, predecessors
+from .known_values import numbers
+from .notes import note
+from .overwritable import delayable
+from .reuse_buffers import as_ours
+from .steps import Step, Steps
+
+#: A scatter that moves more bytes than this takes longer than the launch that would be saved.
+_SMALL_BYTES = 8 << 20
+#: Scatters of one function; each takes some tensors of its own.
+_MOST_SCATTERS = 32
+
+
+def BatchScatters(always: bool = False) -> tvm.transform.Pass:
+    """The pass.
+
+    Parameters
+    ----------
+    always : bool
+        Whether large scatters, and those for a CPU, are put together, too.
+    """
+
+    def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        result = mod
+        for name, function in mod.functions.items():
+            if is_ours_to_change(function):
+                together = _batch_function(mod, name.name_hint, function, always)
+                if together is not None:
+                    result = mod.clone() if result is mod else result
+                    result.update_func(name, together)
+        return result
+
+    return tvm.transform.module_pass(run, opt_level=0, name="BatchScatters")
+
+
+def _batch_function(
+    mod: tvm.IRModule, name: str, function: relax.Function, always: bool
+) -> relax.Function | None:
+    """The function with its batches, or ``None`` if it has none."""
+    steps = Steps(function)
+    kinds = {step.at: kind for step in steps if (kind := _kind(step, always)) is not None}
+    if len(kinds) < 2:
+        return None
+    before = predecessors(function, steps)
+    orders: dict[Any, list[list[int]]] = {}
+    for block in _dataflow_blocks(steps):
+        # Steps outside of the block stand before all of it or behind.
+        start = block[0].at
+        inside = [{at - start for at in before[step.at] if at >= start} for step in block]
+        known = {step.at - start: kinds[step.at] for step in block if step.at in kinds}
+        groups = independent(inside, known, _MOST_SCATTERS)
+        if groups:
+            orders[block[0].var] = order(inside, groups)
+    if not orders:
+        return None
+    batched = _Batcher(mod, orders).visit_expr(function)
+    waiting = _waiting(batched)
+    if waiting is None:
+        return None
+    batched = _Waiter(mod, waiting).visit_expr(batched)
+    for step in Steps(batched):
+        if is_batch(step.value):
+            note("batch", f"{name}.{step.var.name}", f"is {describe(step.value)} at once")
+    return batched
+
+
+def _dataflow_blocks(steps: Steps) -> list[list[Step]]:
+    blocks: dict[int, list[Step]] = {}
+    for step in steps:
+        if step.fused:
+            blocks.setdefault(step.fused, []).append(step)
+    return list(blocks.values())
+
+
+def _kind(step: Step, always: bool) -> Hashable | None:
+    """What two scatters must have in common; ``None`` where one had better stay alone."""
+    call = step.value
+    if not step.fused or not is_scatter(call) or call.op.name == ASSIGN:
+        return None
+    target, strategy = strategy_of(call)
+    # Where indices are checked, the host waits for each answer: launches are not what takes time.
+    if strategy is None or current_options().bounds_for(target.kind.name) == "raise":
+        return None
+    tensors = _tensors(call)
+    shapes = [numbers(static_shape(tensor)) for tensor in tensors]
+    if any(shape is None or 0 in shape for shape in shapes):
+        return None
+    if not always and ("gpu" not in target.keys or _moved_bytes(call) > _SMALL_BYTES):
+        return None
+    call = as_ours(call)
+    attrs = tuple(sorted((str(name), str(value)) for name, value in call.attrs.items()))
+    types = tuple(str(tensor.ty) for tensor in tensors)
+    return call.op.name, attrs, operator_name(call), types
+
+
+def _tensors(call: relax.Call) -> list[Any]:
+    data, indices, updates = call.args[:3]
+    fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
+    return [data, *fields, updates]
+
+
+def _moved_bytes(call: relax.Call) -> int:
+    """Bytes that a scatter reads and writes, unless it reduces: then it reads what it writes."""
+    data, *indices, updates = map(_bytes, _tensors(call))
+    return sum(indices) + 2 * updates + (0 if may_write(call) else 2 * data)
+
+
+def _bytes(tensor: Any) -> int:
+    width: int = (tvm.DataType(str(tensor.ty.dtype)).bits + 7) // 8
+    return width * int(np.prod(numbers(static_shape(tensor)) or (), dtype=np.int64))
+
+
+@mutator
+class _Batcher(PyExprMutator):
+    """Puts the bindings of blocks into other orders, each by the variable that it binds first."""
+
+    def __init__(self, mod: tvm.IRModule, orders: Mapping[Any, Sequence[Sequence[int]]]) -> None:
+        super().__init__(mod)
+        self.orders = orders
+
+    def visit_dataflow_block_(self, block: relax.DataflowBlock) -> relax.DataflowBlock:
+        order_of_block = self.orders.get(block.bindings[0].var) if block.bindings else None
+        if order_of_block is not None:
+            found: list[Any] = []
+            for places in order_of_block:
+                bindings = [block.bindings[at] for at in places]
+                found += bindings if len(bindings) == 1 else _together(bindings)
+            block = relax.DataflowBlock(found)
+        return super().visit_dataflow_block_(block)
+
+
+def _together(bindings: Sequence[Any]) -> list[Any]:
+    """One call for the scatters of several bindings, and their variables bound to its results."""
+    scatters = [as_ours(binding.value) for binding in bindings]
+    earlier = dict.fromkeys(each for call in scatters for each in _awaited(call))
+    call = batch(scatters, list(earlier))
+    types = relax.TupleType([binding.var.ty for binding in bindings])
+    results = relax.DataflowVar(f"{bindings[-1].var.name}_together", types)
+    return [
+        relax.VarBinding(results, call),
+        *(
+            relax.VarBinding(binding.var, relax.TupleGetItem(results, at))
+            for at, binding in enumerate(bindings)
+        ),
+    ]
+
+
+def _awaited(call: relax.Call) -> list[Any]:
+    """What a call waits for although it does not read it: its last operand, if it has one more."""
+    usual = 1 if is_batch(call) else 3
+    return list(call.args[usual].fields) if len(call.args) > usual else []
+
+
+def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
+    """What scatters that are in place must wait for in the new order, by their variables.
+
+    ``None`` if one must wait for what it cannot wait for.
+    """
+    steps = Steps(function)
+    found = {}
+    for step, written in zip(steps, overwritten(function, steps), strict=True):
+        if not written or not (is_scatter(step.value) or is_batch(step.value)):
+            continue
+        earlier = delayable(step, steps, written)
+        if earlier is None:
+            return None
+        known = _awaited(step.value)
+        new = [each for each in earlier if each not in known]
+        if new:
+            found[step.var] = [*known, *new]
+    return found
+
+
+@mutator
+class _Waiter(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, waiting: Mapping[Any, Sequence[Any]]) -> None:
+        super().__init__(mod)
+        self.waiting = waiting
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self.waiting:
+            call = binding.value
+            operands = call.args[: 1 if is_batch(call) else 3]
+            earlier = relax.Tuple(list(self.waiting[binding.var]))
+            call = relax.Call(call.op, [*operands, earlier], attrs=call.attrs)
+            binding = relax.VarBinding(binding.var, call)
+        super().visit_var_binding_(binding)
