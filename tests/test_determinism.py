@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import tvm
@@ -11,9 +13,31 @@ import tvm_scatter
 from tvm_scatter.ops import index_put
 from tvm_scatter.tuning.distributions import draw_indices
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("load")]
 
 _EXTENT, _COUNT = 3000, 200_000
+
+
+@pytest.fixture(scope="module")
+def load():
+    """Other kernels on another stream, which take multiprocessors and change the order of blocks."""
+    torch = pytest.importorskip("torch")
+    done = threading.Event()
+
+    def multiply() -> None:
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            matrix = torch.ones(1024, 1024, device="cuda")
+            while not done.is_set():
+                for _ in range(16):
+                    torch.mm(matrix, matrix)
+                stream.synchronize()
+
+    thread = threading.Thread(target=multiply)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
 
 
 def _compile(width: int, reduction: str, forced: str | None, knobs=None, symbolic: bool = False):
