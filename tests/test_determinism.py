@@ -20,7 +20,7 @@ _EXTENT, _COUNT = 3000, 200_000
 
 @pytest.fixture(scope="module")
 def load():
-    """Other kernels on another stream, which take multiprocessors and change the order of blocks."""
+    """Kernels on another stream, which take multiprocessors and change the order of blocks."""
     torch = pytest.importorskip("torch")
     done = threading.Event()
 
