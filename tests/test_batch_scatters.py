@@ -265,6 +265,28 @@ def test_explain_says_so() -> None:
         assert "together" not in str(tvm_scatter.explain(module, _CUDA))
 
 
+def test_equal_zeros_are_made_once() -> None:
+    """On 300 rows: up to 1024 elements TVM makes zeros a constant."""
+
+    def build(program):
+        found = []
+        for head in range(3):
+            zeros = program.builder.emit(relax.op.zeros((300, _COLUMNS), "float32"))
+            index, updates = (program.take(f"{kind}{head}") for kind in "iu")
+            data = (zeros, np.zeros((300, _COLUMNS), "float32"))
+            found.append(program.put(data, index, updates))
+        return found
+
+    program = Program(3)
+    module = program.module(build)
+    with _LLVM, tvm_scatter.options(bounds="drop"):
+        passes = [ReuseBuffers(), BatchScatters(always=True)]
+        text = str(tvm.transform.Sequential(passes)(module)["main"])
+    assert text.count("R.zeros(") == 1
+    assert "in_place=True" not in text
+    program.check(module, "llvm")
+
+
 def test_every_implementation_serves_several(device) -> None:
     """Three scatters by one function, with tensors and workspace of their own."""
     fields = {"data_dtype": "float32", "index_dtype": "int64"}

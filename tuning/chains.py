@@ -1,4 +1,4 @@
-"""What merging chains of scatters and writing in place gain on this machine.
+"""What merging scatters, writing in place and launching together gain on this machine.
 
 ``python -m tvm_scatter.tuning.chains --json FILE --markdown FILE``
 """
@@ -27,11 +27,15 @@ _SWITCHES = {
     "bulk": {"bulk": True, "in_place": False},
     "both": {"bulk": True, "in_place": True},
 }
+_TOGETHER = {"apart": {"batch": False}, "together": {"batch": True}}
 _LINKS = 64
 _SIDE = 1024
 #: Heads and values of a head; positions make the cache of the size.
 _HEADS, _WIDTH = 32, 128
 _CACHE_BYTES = (16 << 20, 256 << 20, 2 << 30)
+#: Independent scatters of one layer, and the rows of 64 numbers of each.
+_SCATTERS, _FEATURES = 12, 64
+_ROWS = (256, 4096, 16384)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,8 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     figures = {
         "machine": describe("cuda"),
-        "assignments": switched(*assignments()),
-        "levels": switched(*levels()),
+        "assignments": switched(*assignments(), _SWITCHES),
+        "levels": switched(*levels(), _SWITCHES),
+        "sums": {str(rows): switched(*sums(rows), _TOGETHER) for rows in _ROWS},
+        "keys_and_values": switched(*keys_and_values(), _TOGETHER),
         "cache": [cache(size, in_place) for size in _CACHE_BYTES for in_place in (False, True)],
     }
     text = markdown(figures)
@@ -81,14 +87,58 @@ def levels() -> tuple[Any, tuple[Any, ...]]:
     return level_assembly("full")
 
 
-def switched(model: Any, example: tuple[Any, ...]) -> dict[str, Any]:
-    """Launches and device time of a model under each combination of the two passes."""
-    expected = model(*example).numpy()
+def sums(rows: int) -> tuple[Any, tuple[Any, ...]]:
+    """The sums over neighbours of twelve heads, each of its own tensors."""
+    import torch
+
+    class Sums(torch.nn.Module):
+        def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
+            heads = zip(*(iter(tensors),) * 3, strict=True)
+            return torch.stack([data.index_add(0, index, rows) for data, index, rows in heads])
+
+    generator = torch.Generator().manual_seed(0)
+    tensors: list[torch.Tensor] = []
+    for _ in range(_SCATTERS):
+        # Whole numbers have the same sum in any order.
+        data, updates = (
+            torch.randint(-9, 9, (rows, _FEATURES), generator=generator).float() for _ in range(2)
+        )
+        tensors += [data, torch.randint(rows, (rows,), generator=generator), updates]
+    return Sums().eval(), tuple(tensors)
+
+
+def keys_and_values() -> tuple[Any, tuple[Any, ...]]:
+    """One position of the two caches of a decoder's layer, which it changes."""
+    import torch
+
+    class Update(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            for name in ("keys", "values"):
+                self.register_buffer(name, torch.zeros(1, _HEADS, 1024, _WIDTH))
+
+        def forward(
+            self, key: torch.Tensor, value: torch.Tensor, position: torch.Tensor
+        ) -> torch.Tensor:
+            self.keys.index_copy_(2, position, key)
+            self.values.index_copy_(2, position, value)
+            return key + value
+
+    key, value = (torch.randn(1, _HEADS, 1, _WIDTH) for _ in range(2))
+    return Update().eval(), (key, value, torch.tensor([512]))
+
+
+def switched(
+    model: Any, example: tuple[Any, ...], ways: Mapping[str, Mapping[str, bool]]
+) -> dict[str, Any]:
+    """Launches and device time of a model under each combination of passes."""
     module = imported(model, example)
+    expected = model(*example).numpy()
     device = tvm.cuda(0)
     inputs = [tvm.runtime.tensor(each.numpy(), device) for each in example]
+    inputs += tvm_scatter.buffers(module, device).values()
     found = {}
-    for name, switches in _SWITCHES.items():
+    for name, switches in ways.items():
         machine = compiled(module, **switches)
         result = machine["main"](*inputs)[0].numpy()
         if not np.array_equal(result, expected):
@@ -191,17 +241,22 @@ def markdown(figures: Mapping[str, Any]) -> str:
     """The figures as tables."""
     machine = ", ".join(f"{name} {value}" for name, value in figures["machine"].items())
     lines = [f"Measured on: {machine}.", ""]
-    titles = {
-        "assignments": f"{_LINKS} assignments to rows of {_SIDE} x {_SIDE} float32",
-        "levels": "regions of four levels put in order",
+    tables = {
+        f"{_LINKS} assignments to rows of {_SIDE} x {_SIDE} float32": figures["assignments"],
+        "regions of four levels put in order": figures["levels"],
+        **{
+            f"{_SCATTERS} sums of {rows} rows of {_FEATURES} float32, and a stack": ways
+            for rows, ways in figures["sums"].items()
+        },
+        "one position of keys and values, in place, and a sum": figures["keys_and_values"],
     }
-    for name, title in titles.items():
+    for title, ways in tables.items():
         lines += [f"### {title}", ""]
         lines += ["| passes | launches | kernels, us | elapsed, us | wall, us |"]
         lines += ["|---|--:|--:|--:|--:|"]
-        for switches, row in figures[name].items():
+        for way, row in ways.items():
             numbers = " | ".join(f"{row[each]:,.1f}" for each in ("kernels", "elapsed", "wall"))
-            lines.append(f"| {switches} | {row['launches']} | {numbers} |")
+            lines.append(f"| {way} | {row['launches']} | {numbers} |")
         lines.append("")
     lines += ["### one position of a cache", ""]
     lines += ["| cache, MiB | in place | kernels, us | elapsed, us | memory of the call, MiB |"]

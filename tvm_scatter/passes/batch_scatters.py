@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
@@ -29,6 +30,7 @@ from .notes import note
 from .overwritable import delayable
 from .reuse_buffers import as_ours
 from .steps import Step, Steps
+from .storage import is_created
 
 #: A scatter that moves more bytes than this takes longer than the launch that would be saved.
 _SMALL_BYTES = 8 << 20
@@ -78,7 +80,10 @@ def _batch_function(
             orders[block[0].var] = order(inside, groups)
     if not orders:
         return None
-    batched = _Batcher(mod, orders).visit_expr(function)
+    values = {step.var: step.value for step in steps}
+    batched = _Batcher(mod, orders, values).visit_expr(function)
+    # Where scatters share the zeros that they start from, the other zeros are left over.
+    batched = relax.analysis.remove_all_unused(batched)
     waiting = _waiting(batched)
     if waiting is None:
         return None
@@ -139,9 +144,15 @@ def _bytes(tensor: Any) -> int:
 class _Batcher(PyExprMutator):
     """Puts the bindings of blocks into other orders, each by the variable that it binds first."""
 
-    def __init__(self, mod: tvm.IRModule, orders: Mapping[Any, Sequence[Sequence[int]]]) -> None:
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        orders: Mapping[Any, Sequence[Sequence[int]]],
+        values: Mapping[Any, Any],
+    ) -> None:
         super().__init__(mod)
         self.orders = orders
+        self.values = values
 
     def visit_dataflow_block_(self, block: relax.DataflowBlock) -> relax.DataflowBlock:
         order_of_block = self.orders.get(block.bindings[0].var) if block.bindings else None
@@ -149,14 +160,14 @@ class _Batcher(PyExprMutator):
             found: list[Any] = []
             for places in order_of_block:
                 bindings = [block.bindings[at] for at in places]
-                found += bindings if len(bindings) == 1 else _together(bindings)
+                found += bindings if len(bindings) == 1 else _together(bindings, self.values)
             block = relax.DataflowBlock(found)
         return super().visit_dataflow_block_(block)
 
 
-def _together(bindings: Sequence[Any]) -> list[Any]:
+def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
     """One call for the scatters of several bindings, and their variables bound to its results."""
-    scatters = [as_ours(binding.value) for binding in bindings]
+    scatters = _sharing_data([as_ours(binding.value) for binding in bindings], values)
     earlier = dict.fromkeys(each for call in scatters for each in _awaited(call))
     call = batch(scatters, list(earlier))
     types = relax.TupleType([binding.var.ty for binding in bindings])
@@ -167,6 +178,21 @@ def _together(bindings: Sequence[Any]) -> list[Any]:
             relax.VarBinding(binding.var, relax.TupleGetItem(results, at))
             for at, binding in enumerate(bindings)
         ),
+    ]
+
+
+def _sharing_data(scatters: list[relax.Call], values: Mapping[Any, Any]) -> list[relax.Call]:
+    """Scatters into tensors that were made equal, such as zeros, all start from one of these."""
+    made = [values.get(call.args[0]) for call in scatters]
+    if 2 * _bytes(scatters[0].args[0]) > _SMALL_BYTES:
+        return scatters
+    if not all(is_created(each) and tvm_ffi.structural_equal(each, made[0]) for each in made):
+        return scatters
+    attrs = {str(name): value for name, value in scatters[0].attrs.items()} | {"in_place": False}
+    data = scatters[0].args[0]
+    return [
+        relax.Call(call.op, [data, *call.args[1:]], attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+        for call in scatters
     ]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
 
 from tvm_scatter.legalize import strategy_of
 from tvm_scatter.lower import operator_name
@@ -20,7 +19,7 @@ from tvm_scatter.options import current_options
 from .broadcast_source import static_shape
 from .known_values import numbers
 from .links import Link, RowLink
-from .storage import CREATION
+from .storage import is_created
 
 #: What a launch costs, in bytes that could have been moved instead.
 _LAUNCH_BYTES = 8 << 20
@@ -121,7 +120,7 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     launches = 1 if overwritten else 2
     joining = 1 + (chain.positions is None)
     # What makes the data anew, such as zeros, is fused into a choice and launched before a scatter.
-    made = data if _is_created(first.data, values) else 0
+    made = data if is_created(values.get(first.data)) else 0
     costs = {
         Form.JOIN: made + 4 * updates + copy + (joining + launches) * _LAUNCH_BYTES,
         Form.APART: made + 2 * updates + count * (copy + launches * _LAUNCH_BYTES),
@@ -145,11 +144,6 @@ def _can_choose(chain: Chain) -> bool:
         and current_options().implementation is None
         and strategy_of(first.call)[0].kind.name == "cuda"
     )
-
-
-def _is_created(data: Any, values: Mapping[Any, Any]) -> bool:
-    call = values.get(data)
-    return isinstance(call, relax.Call) and getattr(call.op, "name", "") in CREATION
 
 
 def _bytes(tensor: Any, shape: Any) -> int | None:

@@ -157,6 +157,11 @@ def overwritten_operands(call: relax.Call) -> list[Any]:
     return [call.args[1].fields[place] for place in places if place >= 0]
 
 
+def is_created(value: Any) -> bool:
+    """Whether an expression makes a tensor from nothing but numbers."""
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in CREATION
+
+
 def _leaves(values: Iterable[Any]) -> Iterable[Any]:
     for value in values:
         if isinstance(value, relax.Tuple):
