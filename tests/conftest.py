@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from cuda_on_cpu import enable, real_gpu, status
+from tally import summary, tally  # noqa: F401
 
 # TVM would bind its main thread to the first core, and that of every test process to the same one.
 os.environ.setdefault("TVM_BIND_THREADS", "0")
@@ -28,6 +30,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(skip)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    lines = summary(report for reports in terminalreporter.stats.values() for report in reports)
+    if lines:
+        terminalreporter.section("tried, and found right")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

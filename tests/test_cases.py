@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 from cases import CASES, Case
 from harness import applicable, assert_same, compile_all, orders, run_all, run_compiled
+from tally import Tally
 
 from tvm_scatter.reductions import DATA_DTYPES, FLOATS
 
@@ -79,14 +80,18 @@ def check(device: str, implementation: str, dtypes: tuple[str, ...], **options: 
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_cases(device: str, implementation: str, group: str) -> None:
-    if not check(device, implementation, GROUPS[group]):
+def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
+    count = check(device, implementation, GROUPS[group])
+    if not count:
         pytest.skip("the implementation takes none of these types")
+    tally("literal cases", count)
 
 
-def test_cases_deterministic(device: str, implementation: str) -> None:
-    if not check(device, implementation, ("float32",), deterministic=True):
+def test_cases_deterministic(device: str, implementation: str, tally: Tally) -> None:
+    count = check(device, implementation, ("float32",), deterministic=True)
+    if not count:
         pytest.skip("not a deterministic implementation")
+    tally("literal cases", count)
 
 
 def test_default_choice(device: str) -> None:

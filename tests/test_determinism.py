@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import tvm
+from tally import Tally
 from tvm import relax, tirx
 
 import tvm_scatter
@@ -69,12 +70,13 @@ def _arguments(width: int):
 
 @pytest.mark.parametrize("width", [1, 32])
 @pytest.mark.parametrize("forced", [None, "segmented", "sort_based"])
-def test_a_hundred_runs_give_the_same_bits(forced: str | None, width: int) -> None:
+def test_a_hundred_runs_give_the_same_bits(forced: str | None, width: int, tally: Tally) -> None:
     arrays, arguments = _arguments(width)
     run = _compile(width, "add", forced)
     first = run(*arguments).numpy()
     for _ in range(99):
         assert np.array_equal(run(*arguments).numpy(), first)
+    tally("results compared bit by bit", 99)
     exact = arrays[0].astype("float64")
     np.add.at(exact, arrays[1], arrays[2].astype("float64"))
     assert np.allclose(first, exact, rtol=1e-3, atol=1e-2)

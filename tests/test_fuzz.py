@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from fuzzing import FuzzCase, check_all, draw_cases
 from harness import ProblemRunner
+from tally import Tally
 
 FOUND = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
 
 
-def test_a_short_run(device: str) -> None:
+def test_a_short_run(device: str, tally: Tally) -> None:
     cases = draw_cases(Random(5), device, 20 if device == "llvm" else 12)
     assert check_all(device, cases) == []
+    tally("random problems by an implementation", len(cases))
 
 
 def test_what_failed_once_is_right(device: str) -> None:

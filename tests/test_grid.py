@@ -8,6 +8,7 @@ pytest.importorskip("torch")
 
 from grid import Point, points
 from harness import applicable, assert_same, run_all
+from tally import Tally
 
 from tvm_scatter import strategy_for
 
@@ -42,17 +43,21 @@ def check(chosen: list[Point], device: str, implementation: str, most: int | Non
     return checked
 
 
-def test_grid(device: str, implementation: str) -> None:
+def test_grid(device: str, implementation: str, tally: Tally) -> None:
     strategy = strategy_for(device)
     assert strategy is not None
     turn = list(strategy.implementations).index(implementation)
-    assert check(points(1)[turn % 3 :: 3], device, implementation, MOST)
+    count = check(points(1)[turn % 3 :: 3], device, implementation, MOST)
+    assert count
+    tally("points of the grid by an implementation", count)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", range(_PARTS))
-def test_whole_grid(device: str, implementation: str, part: int) -> None:
-    assert check(points(6)[part::_PARTS], device, implementation)
+def test_whole_grid(device: str, implementation: str, part: int, tally: Tally) -> None:
+    count = check(points(6)[part::_PARTS], device, implementation)
+    assert count
+    tally("points of the grid by an implementation", count)
 
 
 def test_every_kind_is_met() -> None:

@@ -16,6 +16,7 @@ onnx = pytest.importorskip("onnx")
 import tvm  # noqa: E402
 from harness import device_of, target_of  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+from tally import Tally  # noqa: E402
 from tvm import relax  # noqa: E402
 from tvm.relax.frontend.onnx import from_onnx  # noqa: E402
 
@@ -82,7 +83,7 @@ def check(operator: str, opset: int, inputs: dict[str, Array], **attributes: Any
 
 
 @pytest.mark.parametrize("on", ("llvm", pytest.param("cuda", marks=pytest.mark.gpu)))
-def test_every_node_test_that_onnx_generates(on: str) -> None:
+def test_every_node_test_that_onnx_generates(on: str, tally: Tally) -> None:
     tests = node_tests()
     assert len(tests) >= 19, sorted(tests)
     for name, case in tests.items():
@@ -90,6 +91,7 @@ def test_every_node_test_that_onnx_generates(on: str) -> None:
             arrays = [x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs]
             for actual, expected in zip(run(case.model, arrays, on), outputs, strict=True):
                 np.testing.assert_allclose(actual, expected, rtol=1e-6, err_msg=name)
+    tally("of ONNX's own node tests", len(tests))
 
 
 @pytest.mark.parametrize("opset", (9, 10, 11, 13, 16, 18))

@@ -14,6 +14,7 @@ from harness import ProblemRunner, assert_same
 from hypothesis import HealthCheck, Phase, given, note, seed, settings
 from hypothesis import strategies as st
 from random_problems import SPREADS, draw_operands, draw_problem
+from tally import Tally
 
 from tvm_scatter import strategy_for
 from tvm_scatter.reference import scatter_reference
@@ -25,7 +26,7 @@ MOST_ELEMENTS = 2000
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_against_the_reference(device: str, part: int) -> None:
+def test_against_the_reference(device: str, part: int, tally: Tally) -> None:
     strategy = strategy_for(device)
     assert strategy is not None
 
@@ -56,5 +57,6 @@ def test_against_the_reference(device: str, part: int) -> None:
             result = runner.run(name, data, indices, updates, in_place=problem.in_place)
             expected = scatter_reference(static, data, indices, updates)
             assert_same(result, expected, name)
+        tally("random problems by an implementation", len(runs))
 
     (check if THOROUGH else seed(part)(check))()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from harness import ProblemRunner
+from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.extent import Extent
@@ -28,7 +29,7 @@ def problem(reduction: str, width: int, symbolic: bool) -> ScatterProblem:
     )
 
 
-def test_launches_and_symbolic_sizes_do_not_change_a_bit(device: str) -> None:
+def test_launches_and_symbolic_sizes_do_not_change_a_bit(device: str, tally: Tally) -> None:
     strategy = strategy_for(device)
     assert strategy is not None
     runner = ProblemRunner(device)
@@ -61,6 +62,7 @@ def test_launches_and_symbolic_sizes_do_not_change_a_bit(device: str) -> None:
             assert result == results[0], name
         compared += len(results) - 1
     assert compared >= 6
+    tally("results compared bit by bit", compared)
 
 
 def test_rounding_shows_another_order() -> None:

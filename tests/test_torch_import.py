@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 
 import tvm  # noqa: E402
 from cuda_on_cpu import real_gpu  # noqa: E402
+from tally import Tally  # noqa: E402
 from torch_harness import (  # noqa: E402
     Case,
     check,
@@ -746,25 +747,28 @@ def _template(value: Any, inputs: list[torch.Tensor]) -> Callable[[Iterator[Any]
 
 
 @pytest.mark.parametrize("part", range(2))
-def test_samples(part: int) -> None:
+def test_samples(part: int, tally: Tally) -> None:
     """Every fourth sample of float32; all of every type are run with ``-m exhaustive``."""
     cases = list(samples(torch.float32))
     assert len(cases) >= 240
     check_all(cases[part * 4 :: 8])
+    tally("of PyTorch's own samples", len(cases[part * 4 :: 8]))
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.uint8, torch.int64, torch.bool), ids=str)
-def test_some_samples_of_other_types(dtype: torch.dtype) -> None:
-    check_all(list(samples(dtype))[::20])
+def test_some_samples_of_other_types(dtype: torch.dtype, tally: Tally) -> None:
+    cases = list(samples(dtype))[::20]
+    check_all(cases)
+    tally("of PyTorch's own samples", len(cases))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_every_sample(dtype: torch.dtype, part: int, device: str) -> None:
+def test_every_sample(dtype: torch.dtype, part: int, device: str, tally: Tally) -> None:
     if device == "cuda" and not real_gpu():
         pytest.skip("TVM's own cumsum, which masks need, wants the threads of a warp in step")
     cases = list(samples(dtype))[part::2]
     for start in range(0, len(cases), 32):
         check_all(cases[start : start + 32], device=device)
-    print(f"\n{dtype}: {len(cases)} of {len(cases)} samples")
+    tally("of PyTorch's own samples", len(cases))
