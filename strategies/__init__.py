@@ -15,10 +15,14 @@ def register_strategies() -> None:
 
 def _register_llvm() -> None:
     from tvm_scatter.strategies.llvm.parallel_injective import ParallelInjective
+    from tvm_scatter.strategies.llvm.partitioned import Partitioned
+    from tvm_scatter.strategies.llvm.private_bins import PrivateBins
     from tvm_scatter.strategies.llvm.sequential import Sequential
     from tvm_scatter.strategies.llvm.sort_based import SortBased
 
     llvm = register_strategy(OpStrategy("llvm"))
+    llvm.add_implementation(PrivateBins(), plevel=30)
+    llvm.add_implementation(Partitioned(), plevel=25)
     llvm.add_implementation(ParallelInjective(), plevel=20)
     llvm.add_implementation(SortBased(), plevel=15)
     llvm.add_implementation(Sequential(), plevel=1)

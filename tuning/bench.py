@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -59,8 +60,9 @@ class Row:
         """The fastest peer that gives what the workload asks for, and its device time."""
         theirs = {n: t.device for n, t in self.others.items() if not n.startswith("ours: ")}
         if any(w.name == self.workload and w.deterministic for w in WORKLOADS):
-            # Only PyTorch has a mode in which these are reproducible; torch.compile keeps it.
-            theirs = {n: t for n, t in theirs.items() if n.startswith("torch")}
+            # Only PyTorch has a mode in which these are reproducible; torch.compile keeps it. Stock
+            # TVM is timed only where it applies updates in order.
+            theirs = {n: t for n, t in theirs.items() if n.startswith(("torch", "stock"))}
         if not theirs:
             return "none", math.nan
         name = min(theirs, key=theirs.__getitem__)
@@ -143,6 +145,8 @@ def run(
         raise ScatterError(
             "bench: it compares with PyTorch; install tvm_scatter[torch]."
         ) from missing
+    if device == "cpu":
+        _share_threads()
     target = Target.from_device(tvm.cuda(0)) if device == "cuda" else host_target()
     timing: Callable[[Callable[[], Any]], Timing] = time_on_gpu if device == "cuda" else time_on_cpu
     bandwidth = copy_bandwidth(device)
@@ -188,6 +192,18 @@ def run(
             torch.cuda.empty_cache()
 
 
+def _share_threads() -> None:
+    """Give TVM as many threads as PyTorch, before TVM starts them.
+
+    TVM would also bind the main thread to the first core. A peer that starts threads later would
+    inherit that, and all of them would share the one core.
+    """
+    import torch
+
+    os.environ["TVM_NUM_THREADS"] = str(torch.get_num_threads())
+    os.environ["TVM_BIND_THREADS"] = "0"
+
+
 def _peers(
     workload: Workload,
     tensors: tuple[Any, Any, Any],
@@ -209,15 +225,16 @@ def _peers(
         return call
 
     yield from peers.torch_forms(workload, *tensors).items()
+    if not tensors[0].is_cuda:
+        yield from peers.torch_forms_into(workload, *tensors).items()
     if compile_best:
         yield "torch.compile", later(lambda: peers.torch_compiled(workload, *tensors))
-    if workload.deterministic:
-        return
-    if tensors[0].is_cuda:
+    if tensors[0].is_cuda and not workload.deterministic:
         yield from peers.cupy_forms(workload, *tensors).items()
-    if jax:
+    if jax and not workload.deterministic:
         yield "jax", later(lambda: peers.jax_form(workload, *tensors))
-    if stock:
+    # On a CPU it takes the updates of a column in order, on a GPU those of the line.
+    if stock and not (tensors[0].is_cuda and workload.deterministic):
         yield "stock TVM", later(lambda: _stock(workload, *tensors, target))
 
 
@@ -331,12 +348,15 @@ class _determinism:
 
         if self.wanted:
             torch.use_deterministic_algorithms(True, warn_only=True)
+            # The mode would also fill every new tensor, which is for finding bugs.
+            torch.utils.deterministic.fill_uninitialized_memory = False
 
     def __exit__(self, *_: object) -> None:
         import torch
 
         if self.wanted:
             torch.use_deterministic_algorithms(False)
+            torch.utils.deterministic.fill_uninitialized_memory = True
 
 
 def _stock(workload: Workload, data: Any, index: Any, updates: Any, target: Target) -> Any:

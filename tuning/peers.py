@@ -54,6 +54,43 @@ def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict
     }
 
 
+def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+    """PyTorch's forms that write to memory which is there already, as our kernels do.
+
+    On a CPU a functional form takes fresh memory from the operating system for every large result,
+    and spends more on that than on the scatter.
+    """
+    if workload.per_batch:
+        rows, source, axis = data[:, :, 0], updates[:, :, 0], 1
+    else:
+        rows, source, axis = data[0], updates[0], 0
+    expanded = index if workload.per_batch else index[:, None].expand(-1, workload.slice)
+    out = rows.clone()
+
+    def scatter_reduce(reduce: str) -> Call:
+        return lambda: out.copy_(rows).scatter_reduce_(axis, expanded, source, reduce)
+
+    if workload.reduction not in ("update", "add"):
+        reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+        return {"torch scatter_reduce_": scatter_reduce(reduce)}
+    forms: dict[str, Call] = {}
+    if workload.reduction == "update":
+        forms["torch scatter_"] = lambda: out.copy_(rows).scatter_(axis, expanded, source)
+    else:
+        forms["torch scatter_add_"] = lambda: out.copy_(rows).scatter_add_(axis, expanded, source)
+        forms["torch scatter_reduce_"] = scatter_reduce("sum")
+    if not workload.per_batch:
+        accumulate = workload.reduction == "add"
+        forms["torch index_put_"] = lambda: out.copy_(rows).index_put_(
+            (index,), source, accumulate=accumulate
+        )
+        if accumulate:
+            forms["torch index_add_"] = lambda: out.copy_(rows).index_add_(0, index, source)
+        else:
+            forms["torch index_copy_"] = lambda: out.copy_(rows).index_copy_(0, index, source)
+    return forms
+
+
 def torch_compiled(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
     """PyTorch's first form through ``torch.compile``."""
     import torch

@@ -23,10 +23,12 @@ def markdown(report: Report) -> str:
         )
     facts = report.machine
     lines.append("")
+    driver = f"driver {facts['driver']}" if "driver" in facts else f"{facts['threads']} threads"
+    scale = facts.get("scale", 1)
     lines.append(
-        f"{facts['device']}, driver {facts.get('driver', 'none')}, TVM {facts['tvm']}, PyTorch "
-        f"{facts['torch']}; caches {facts['caches']}; copy bandwidth "
-        f"{facts['copy_bytes_per_us'] / 1e6:.2f} TB/s. Geometric mean over the best peer: "
+        f"{facts['device']}, {driver}, TVM {facts['tvm']}, PyTorch {facts['torch']}; caches "
+        f"{facts['caches']}; copy bandwidth {facts['copy_bytes_per_us'] / 1e3:,.1f} GB/s"
+        f"{f'; 1/{scale} of the work' if scale > 1 else ''}. Geometric mean over the best peer: "
         f"{report.geometric_mean():.2f}x."
     )
     return "\n".join(lines)

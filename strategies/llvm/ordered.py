@@ -78,12 +78,16 @@ def scatter(operands: Operands, divide_places: bool) -> None:
     """
     problem, sizes = operands.problem, operands.sizes
     counts = counts_view(operands)
-    loops.copy_data(operands)
+    most = loops.maximum(1, sizes.slice // (_LEAST_BLOCK_BYTES // item_bytes(problem.data_dtype)))
+    by_batch = isinstance(sizes.batch, int) and sizes.batch >= _ENOUGH_SHARES and most == 1
+    if not by_batch:
+        loops.copy_data(operands)
     if counts is not None:
         loops.fill_zero(counts, loops.key_count(problem, sizes))
     work = sizes.batch * sizes.count * sizes.slice
-    most = loops.maximum(1, sizes.slice // (_LEAST_BLOCK_BYTES // item_bytes(problem.data_dtype)))
-    if isinstance(work, int) and work <= loops.SERIAL_WORK:
+    if by_batch:
+        _copy_and_apply(operands, counts)
+    elif isinstance(work, int) and work <= loops.SERIAL_WORK:
         _divide(operands, counts, blocks=1, ranges=1)
     else:
         threads = loops.thread_count()
@@ -105,6 +109,19 @@ def scatter(operands: Operands, divide_places: bool) -> None:
             _divide(operands, counts, blocks, ranges=1)
     if counts is not None:
         divide_by_counts(operands, counts)
+
+
+def _copy_and_apply(operands: Operands, counts: Any) -> None:
+    """A batch at a time, so that its updates find its data in the cache."""
+    sizes = operands.sizes
+    slab = sizes.extent * sizes.slice
+
+    def apply(batch: Any) -> None:
+        if operands.data is not None:
+            loops.copy_range(operands, T.bind(batch * slab), slab)
+        apply_updates(operands, Share(batch, loops.int64(0), sizes.slice), counts)
+
+    loops.for_each(sizes.batch, sizes.data_size + sizes.batch * sizes.count * sizes.slice, apply)
 
 
 def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:

@@ -32,8 +32,8 @@ def combine(reduction: str, dtype: str, old: Any, update: Any) -> Any:
     if reduction in ("add", "mean", "mul"):
         # Signed overflow is undefined in LLVM at 32 and 64 bits; unsigned wraps around.
         wide = _UNSIGNED.get(dtype, dtype)
-        left, right = _cast(old, wide), _cast(update, wide)
-        return _cast(left * right if reduction == "mul" else left + right, dtype)
+        left, right = convert(old, wide), convert(update, wide)
+        return convert(left * right if reduction == "mul" else left + right, dtype)
     if dtype not in FLOATS:
         return tirx.min(old, update) if reduction == "min" else tirx.max(old, update)
     better = old < update if reduction == "min" else old > update
@@ -53,11 +53,12 @@ def mean(dtype: str, total: Any, count: Any) -> Any:
         return total
     if dtype in FLOATS:
         wide = "float64" if dtype == "float64" else "float32"
-        return _cast(_cast(total, wide) / tirx.Cast(wide, count), dtype)
+        return convert(convert(total, wide) / tirx.Cast(wide, count), dtype)
     if dtype.startswith("u"):
-        return _cast(tirx.truncdiv(_cast(total, "uint64"), tirx.Cast("uint64", count)), dtype)
-    return _cast(tirx.floordiv(_cast(total, "int64"), _cast(count, "int64")), dtype)
+        return convert(tirx.truncdiv(convert(total, "uint64"), tirx.Cast("uint64", count)), dtype)
+    return convert(tirx.floordiv(convert(total, "int64"), convert(count, "int64")), dtype)
 
 
-def _cast(value: Any, dtype: str) -> Any:
+def convert(value: Any, dtype: str) -> Any:
+    """A value in another type."""
     return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tvm
 from rich.console import Console
@@ -12,6 +13,9 @@ from rich.table import Table
 from tvm_scatter.errors import ScatterError
 
 from .progress import progress
+
+if TYPE_CHECKING:
+    from tvm_scatter.tuning.bench import Report
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -27,11 +31,15 @@ def run(arguments: argparse.Namespace) -> int:
     if not workloads:
         names = ", ".join(workload.name for workload in WORKLOADS)
         raise ScatterError(f"bench: no workload is called {wanted!r}; there are {names}.")
-    if device == "cpu":
-        workloads = [workload.scaled(arguments.scale or 16) for workload in workloads]
-    elif arguments.scale:
-        workloads = [workload.scaled(arguments.scale) for workload in workloads]
-    rows = []
+    scale = arguments.scale or (16 if device == "cpu" else 1)
+    workloads = [workload.scaled(scale) for workload in workloads] if scale > 1 else workloads
+    facts = {**bench.machine(device), "scale": scale}
+    result = bench.Report(facts, [])
+    if arguments.resume:
+        result = _resumed(arguments, facts)
+        known = {row.workload for row in result.rows}
+        workloads = [workload for workload in workloads if workload.name not in known]
+    order = [workload.name for workload in WORKLOADS]
     with progress() as shown:
         timed = bench.run(
             device,
@@ -43,12 +51,12 @@ def run(arguments: argparse.Namespace) -> int:
         )
         for done, workload in enumerate(workloads):
             shown.step(f"{done + 1} of {len(workloads)}: {workload.name}")
-            rows.append(next(timed))
-        result = bench.Report(bench.machine(device), rows)
+            result.rows.append(next(timed))
+            result.rows.sort(key=lambda row: order.index(row.workload))
+            if arguments.json:
+                result.save(Path(arguments.json))
     Console(highlight=False, markup=False).print(table(result, arguments.all))
     print(f"geometric mean of best peer / ours: {result.geometric_mean():.2f}")
-    if arguments.json:
-        result.save(Path(arguments.json))
     if arguments.markdown:
         Path(arguments.markdown).write_text(report.markdown(result) + "\n", encoding="utf-8")
     if arguments.plot:
@@ -56,11 +64,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def table(result: object, with_others: bool) -> Table:
-    """A row for each workload, in microseconds."""
+def _resumed(arguments: argparse.Namespace, facts: dict[str, object]) -> Report:
+    """The report that an earlier run left, if there is one and it was made here."""
     from tvm_scatter.tuning.bench import Report
 
-    assert isinstance(result, Report)
+    if not arguments.json:
+        raise ScatterError("bench: --resume needs --json FILE, the report to go on with.")
+    path = Path(arguments.json)
+    if not path.exists():
+        return Report(facts, [])
+    report = Report.load(path)
+    for name in facts.keys() - {"copy_bytes_per_us", "clocks"}:
+        if report.machine.get(name) != facts[name]:
+            raise ScatterError(
+                f"bench: {arguments.json!r} was measured with {name} = "
+                f"{report.machine.get(name)!r}, here it is {facts[name]!r}."
+            )
+    return report
+
+
+def table(result: Report, with_others: bool) -> Table:
+    """A row for each workload, in microseconds."""
     shown = Table()
     shown.add_column("workload")
     for heading in (

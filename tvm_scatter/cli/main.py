@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--stock", action="store_true", help="TVM's own scatter is a peer as well")
     command.add_argument("--jax", action="store_true", help="JAX is a peer as well")
     command.add_argument("--json", metavar="FILE", help="write the figures")
+    command.add_argument("--resume", action="store_true", help="keep the rows that --json FILE has")
     command.add_argument("--markdown", metavar="FILE", help="write the table")
     command.add_argument("--plot", metavar="FILE", help="draw the picture")
     command.set_defaults(run=bench.run)

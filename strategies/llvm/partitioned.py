@@ -1,0 +1,192 @@
+"""Partitioned: updates bucketed by destination, then each bucket applied in the cache."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
+from tvm_scatter.sizes import Sizes, ceil_div, round_up
+from tvm_scatter.strategies.llvm import loops, values
+from tvm_scatter.strategy import Config, Implementation
+
+#: Output that one bucket covers: it stays in the second-level cache while it is worked on.
+_BUCKET_BYTES = 1 << 18
+_MOST_BUCKETS = 2048
+_LEAST_CHUNK = 8192
+_MOST_CHUNKS = 64
+#: Buckets are dealt out to this many tasks in turn, so that neighbours that are hot do not meet.
+_MOST_TASKS = 64
+
+
+class Partitioned(Implementation):
+    """One stable pass that buckets updates by destination, one that applies them in order.
+
+    A bucket is a range of the output that fits the cache. Its data is copied there just before its
+    updates are applied, so the output is written to memory once and never read from it. Rows are
+    bucketed by number; single elements are moved themselves.
+    """
+
+    name = "partitioned"
+    deterministic = True
+    summary = "updates scattered over an output larger than the caches, or few updates of one"
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.reduction == "mean" or not (
+            problem.include_self or problem.reduction == "update"
+        ):
+            return "it reduces into the data only"
+        if not problem.is_static:
+            return "the sizes must be known"
+        if not (problem.index_batch or problem.batch.is_one):
+            return "several batches share their indices"
+        return None
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return _Partition(problem, sizes).workspace_bytes
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        partition = _Partition(operands.problem, operands.sizes)
+        if not partition.keys:
+            return
+        partition.emit(operands)
+
+
+class _Partition:
+    """The buckets of a problem, and the steps that fill and reduce them."""
+
+    def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
+        self.keys = loops.key_count(problem, sizes)
+        self.items = loops.item_count(problem, sizes)
+        self.width = 1 if problem.index_slice else sizes.slice
+        self.work = sizes.data_size + sizes.batch * sizes.count * sizes.slice
+        fitting = _BUCKET_BYTES // max(1, self.width * item_bytes(problem.data_dtype))
+        fitting = max(fitting, ceil_div(self.keys, _MOST_BUCKETS), 1)
+        self.shift = (fitting - 1).bit_length()
+        self.buckets = ceil_div(self.keys, 1 << self.shift)
+        #: One more, for what is out of bounds.
+        self.counters = self.buckets + 1
+        self.chunk = max(ceil_div(self.items, _MOST_CHUNKS), _LEAST_CHUNK)
+        self.chunks = ceil_div(self.items, self.chunk)
+        self.key_dtype = "int32" if self.counters << self.shift < 2**31 else "int64"
+        self.payload_dtype = loops.counter_dtype(problem)
+        if self.moves_values:
+            self.payload_dtype = problem.data_dtype
+
+    @property
+    def moves_values(self) -> bool:
+        """Whether a bucket holds updates rather than their numbers."""
+        return bool(self.width == 1)
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Keys, what goes with them, and where each chunk's share of each bucket begins."""
+        return self._payload_offset + self._payload_bytes + self.chunks * self.counters * 8
+
+    @property
+    def _payload_offset(self) -> int:
+        return int(round_up(self.items * (4 if self.key_dtype == "int32" else 8), 64))
+
+    @property
+    def _payload_bytes(self) -> int:
+        return int(round_up(self.items * item_bytes(self.payload_dtype), 64))
+
+    def emit(self, operands: Operands) -> None:
+        """Copy and scatter."""
+        self._operands = operands
+        view, offset = loops.workspace_view, self._payload_offset
+        if self.items:
+            self._keys = view(operands, 0, self.items, self.key_dtype)
+            self._payload = view(operands, offset, self.items, self.payload_dtype)
+            counters = self.chunks * self.counters
+            self._places = view(operands, offset + self._payload_bytes, counters, "int64")
+            loops.for_each_chunk(self.items, self.chunk, self.items, self._count)
+            self._prefix()
+            loops.for_each_chunk(self.items, self.chunk, self.items, self._place)
+        tasks = min(self.buckets, _MOST_TASKS)
+
+        def reduce(task: Any) -> None:
+            with loops.serial(ceil_div(self.buckets, tasks)) as turn:
+                bucket = T.bind(turn * tasks + task)
+                with T.If(bucket < self.buckets):
+                    with T.Then():
+                        self._reduce(bucket)
+
+        loops.for_each(tasks, self.work, reduce)
+
+    def _count(self, start: Any, length: Any) -> None:
+        first = T.bind(tirx.truncdiv(start, self.chunk) * self.counters)
+        with loops.serial(self.counters) as bucket:
+            T.buffer_store(self._places, loops.int64(0), [first + bucket])
+        with loops.serial(length) as i:
+            _, _, _, key = self._item(start + i)
+            at = T.bind(first + tirx.shift_right(key, loops.int64(self.shift)))
+            T.buffer_store(self._places, self._places[at] + 1, [at])
+
+    def _prefix(self) -> None:
+        """Counts become the places of the first item of each chunk in each bucket."""
+        total = T.alloc_buffer((1,), "int64", scope="local")
+        T.buffer_store(total, loops.int64(0), [0])
+        with loops.serial(self.counters) as bucket:
+            with loops.serial(self.chunks) as c:
+                at = T.bind(c * self.counters + bucket)
+                here = T.bind(self._places[at])
+                T.buffer_store(self._places, total[0], [at])
+                T.buffer_store(total, total[0] + here, [0])
+
+    def _place(self, start: Any, length: Any) -> None:
+        first = T.bind(tirx.truncdiv(start, self.chunk) * self.counters)
+        with loops.serial(length) as i:
+            item = T.bind(start + i)
+            b, k, s, key = self._item(item)
+            at = T.bind(first + tirx.shift_right(key, loops.int64(self.shift)))
+            to = T.bind(self._places[at])
+            T.buffer_store(self._places, to + 1, [at])
+            T.buffer_store(self._keys, tirx.Cast(self.key_dtype, key), [to])
+            payload = tirx.Cast(self.payload_dtype, item)
+            if self.moves_values:
+                operands = self._operands
+                payload = operands.updates[loops.update_position(operands, b, k, s)]
+            T.buffer_store(self._payload, payload, [to])
+
+    def _item(self, item: Any) -> tuple[Any, Any, Any, Any]:
+        """Batch, count and slice coordinate of an item, and its key."""
+        operands = self._operands
+        b, k, s = loops.item_coordinates(operands, item)
+        place, valid = loops.index_place(operands, item)
+        key = loops.key_number(operands, b, place, s)
+        nowhere = loops.int64(self.buckets << self.shift)
+        return b, k, s, T.bind(tirx.Select(valid, key, nowhere))
+
+    def _reduce(self, bucket: Any) -> None:
+        operands = self._operands
+        if operands.data is not None:
+            low = T.bind(bucket * ((1 << self.shift) * self.width))
+            room = loops.minimum(self.keys * self.width - low, (1 << self.shift) * self.width)
+            loops.copy_range(operands, low, room)
+        if not self.items:
+            return
+        # Having placed its items, the last chunk stands where the next bucket begins.
+        ends = T.bind((self.chunks - 1) * self.counters + bucket)
+        before = self._places[tirx.max(ends - 1, loops.int64(0))]
+        begin = T.bind(tirx.if_then_else(bucket == 0, loops.int64(0), before))
+        with loops.serial(self._places[ends] - begin) as i:
+            key = T.bind(loops.int64(self._keys[begin + i]))
+            if self.moves_values:
+                self._apply(key, self._payload[begin + i])
+            else:
+                item = T.bind(loops.int64(self._payload[begin + i]))
+                b, k, s = loops.item_coordinates(operands, item)
+                update = T.bind(loops.update_position(operands, b, k, s))
+                step = int(operands.problem.update_slice)
+                with loops.serial(self.width) as c:
+                    self._apply(key * self.width + c, operands.updates[update + c * step])
+
+    def _apply(self, at: Any, update: Any) -> None:
+        problem, out = self._operands.problem, self._operands.out
+        value = values.combine(problem.reduction, problem.data_dtype, out[at], update)
+        T.buffer_store(out, value, [at])

@@ -1,0 +1,108 @@
+"""Private bins: every chunk of updates reduced into an output of its own, then all joined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.reductions import item_bytes
+from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.strategies.llvm import loops, values
+from tvm_scatter.strategy import Config, Implementation
+
+#: The output of one chunk: it shares the first two levels of cache with what streams through.
+_MOST_BYTES = 1 << 16
+_MOST_CHUNKS = 64
+_LEAST_CHUNK = 4096
+#: A chunk has so many updates for each of its bins, or clearing and joining them would show.
+_UPDATES_PER_BIN = 8
+_JOIN_TASK = 1024
+
+
+class PrivateBins(Implementation):
+    """Histograms: chunks that depend on the sizes alone, joined in their order.
+
+    So the result is the same under any number of threads.
+    """
+
+    name = "private_bins"
+    accumulates_wide = True
+    deterministic = True
+    summary = "an output that fits the first-level cache, and many updates: histograms"
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.reduction in ("update", "mean") or not problem.include_self:
+            return "it reduces into the data only"
+        if not problem.is_static:
+            return "the sizes must be known"
+        if not (problem.index_batch or problem.batch.is_one):
+            return "several batches share their indices"
+        needed = problem.data_size.constant * _accumulator_bytes(problem)
+        if needed > _MOST_BYTES:
+            return f"the output takes {needed} bytes and a chunk has {_MOST_BYTES}"
+        return None
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        chunks = ceil_div(loops.item_count(problem, sizes), _chunk(problem, sizes))
+        return chunks * sizes.data_size * _accumulator_bytes(problem)
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        problem, sizes = operands.problem, operands.sizes
+        dtype = values.accumulator_dtype(problem.data_dtype)
+        items, size = loops.item_count(problem, sizes), sizes.data_size
+        chunk = _chunk(problem, sizes)
+        chunks = ceil_div(items, chunk)
+        if not chunks * size:
+            loops.copy_data(operands)
+            return
+        bins = loops.workspace_view(operands, 0, chunks * size, dtype)
+        width = 1 if problem.index_slice else sizes.slice
+        step = int(problem.update_slice)
+
+        def fill(start: Any, length: Any) -> None:
+            own = T.bind(tirx.truncdiv(start, chunk) * size)
+            with loops.serial(size) as i:
+                T.buffer_store(bins, values.start_value(problem.reduction, dtype), [own + i])
+            with loops.serial(length) as i:
+                item = T.bind(start + i)
+                b, k, s = loops.item_coordinates(operands, item)
+                place, valid = loops.index_place(operands, item)
+                with T.If(valid):
+                    with T.Then():
+                        at = T.bind(own + loops.key_number(operands, b, place, s) * width)
+                        update = T.bind(loops.update_position(operands, b, k, s))
+                        with loops.serial(width) as c:
+                            value = values.convert(operands.updates[update + c * step], dtype)
+                            value = values.combine(problem.reduction, dtype, bins[at + c], value)
+                            T.buffer_store(bins, value, [at + c])
+
+        def join(start: Any, length: Any) -> None:
+            total = T.alloc_buffer((1,), dtype, scope="local")
+            source = operands.out if operands.data is None else operands.data
+            with loops.serial(length) as i:
+                at = T.bind(start + i)
+                T.buffer_store(total, values.convert(source[at], dtype), [0])
+                with loops.serial(chunks) as c:
+                    part = bins[c * size + at]
+                    T.buffer_store(
+                        total, values.combine(problem.reduction, dtype, total[0], part), [0]
+                    )
+                T.buffer_store(operands.out, values.convert(total[0], problem.data_dtype), [at])
+
+        loops.for_each_chunk(items, chunk, items * width, fill)
+        loops.for_each_chunk(size, _JOIN_TASK, chunks * size, join)
+
+
+def _accumulator_bytes(problem: ScatterProblem) -> int:
+    return item_bytes(values.accumulator_dtype(problem.data_dtype))
+
+
+def _chunk(problem: ScatterProblem, sizes: Sizes) -> int:
+    """Items that are reduced into one set of bins."""
+    keys = loops.key_count(problem, sizes)
+    items = loops.item_count(problem, sizes)
+    return int(max(ceil_div(items, _MOST_CHUNKS), _UPDATES_PER_BIN * keys, _LEAST_CHUNK))
