@@ -59,38 +59,34 @@ def _is_searchable(problem: ScatterProblem) -> bool:
 
 
 def _by_search(operands: Operands, unroll: int) -> None:
-    problem, sizes = operands.problem, operands.sizes
-    vector = widest_vector(problem)
-    spans = ceil_div(sizes.slice, _THREADS * vector * unroll)
-    call = (
-        "gather_by_search<P, {vector}, {unroll}>(out, data, updates, indices, sizes, "
-        "static_cast<Offset>(spans));"
-    )
-    _launch_aligned(
-        operands,
-        call.format(vector=vector, unroll=unroll),
-        # The same columns to a block, one element at a time.
-        call.format(vector=1, unroll=unroll * vector),
-        vector,
-        sizes.batch * sizes.extent * spans,
-        {"spans": ("long long", spans)},
-    )
+    sizes = operands.sizes
+    _by_span(operands, unroll, "gather_by_search", "out, data, updates", sizes.batch * sizes.extent)
 
 
 def _last_only(operands: Operands, unroll: int) -> None:
+    sizes = operands.sizes
+    _by_span(operands, unroll, "write_last", "out, updates", sizes.batch * sizes.count)
+
+
+def _by_span(operands: Operands, unroll: int, function: str, tensors: str, rows: Any) -> None:
+    """Launch a device routine that has one block for each span of columns of each of ``rows``."""
     problem, sizes = operands.problem, operands.sizes
     vector = widest_vector(problem)
     spans = ceil_div(sizes.slice, _THREADS * vector * unroll)
-    call = (
-        "write_last<P, {vector}, {unroll}>(out, updates, indices, sizes, "
-        "static_cast<Offset>(spans));"
-    )
+
+    def call(width: int, turns: int) -> str:
+        return (
+            f"{function}<P, {width}, {turns}>({tensors}, indices, sizes, "
+            "static_cast<Offset>(spans));"
+        )
+
     _launch_aligned(
         operands,
-        call.format(vector=vector, unroll=unroll),
-        call.format(vector=1, unroll=unroll * vector),
+        call(vector, unroll),
+        # The same columns to a block, one element at a time.
+        call(1, unroll * vector),
         vector,
-        sizes.batch * sizes.count * spans,
+        rows * spans,
         {"spans": ("long long", spans)},
     )
 

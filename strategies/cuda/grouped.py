@@ -18,7 +18,7 @@ from tvm_scatter.strategy import Config, Implementation
 
 # As in device/grouped.cuh.
 _GROUP_THREADS = 256
-_RANK_ITEMS = 4
+_GROUP_ITEMS = 4
 _LONG_LIST = 32
 #: Entries of one chunk of a long list: short chunks where there is little work to share out, long
 #: ones where many chunks would meet at one sum.
@@ -101,29 +101,21 @@ def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
     problem, sizes = operands.problem, operands.sizes
     text, arguments = _groups(layout)
 
-    def stride(body: str, work: Any) -> None:
-        stages.stride_launch(operands, text + body, work, ("grouped",), arguments)
-
-    stride(
-        "  fill(cursors, uint64(0), 2);\n  fill(counts, 0u, int64(sizes.destinations()));",
-        sizes.destinations,
-    )
+    clear = "  fill(cursors, uint64(0), 2);\n  fill(counts, 0u, int64(sizes.destinations()));"
+    stages.stride_launch(operands, text + clear, sizes.destinations, ("grouped",), arguments)
 
     def blocks_of(body: str, blocks: Any, more: sorting.Arguments) -> None:
         whole = {**arguments, **more}
         launch(operands, ("grouped",), text + body, blocks, _GROUP_THREADS, whole)
 
-    blocks_of(
-        "  rank_updates<P>(groups, indices, sizes);",
-        ceil_div(sizes.items, _GROUP_THREADS * _RANK_ITEMS),
-        {},
-    )
+    tiles = ceil_div(sizes.items, _GROUP_THREADS * _GROUP_ITEMS)
+    blocks_of("  rank_updates<P>(groups, indices, sizes);", tiles, {})
     blocks_of(
         "  begin_lists<P>(groups, sizes, static_cast<uint32>(chunk));",
         ceil_div(sizes.destinations, _GROUP_THREADS),
         {"chunk": ("long long", _chunk(problem, sizes))},
     )
-    stride("  list_updates<P>(groups, sums, indices, sizes);", sizes.items)
+    blocks_of("  list_updates<P>(groups, sums, indices, sizes);", tiles, {})
 
 
 def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:

@@ -119,6 +119,17 @@ template <class T, int count>
 __device__ __forceinline__ Vector<T, count> load(const T* from) {
   return *reinterpret_cast<const Vector<T, count>*>(from);
 }
+// For what is read once: it gives way first in the caches.
+template <class T, int count>
+__device__ __forceinline__ Vector<T, count> load_once(const T* from) {
+  constexpr int bytes = sizeof(T) * count;
+  if constexpr (bytes >= 4 && bytes <= 16) {
+    using Word = typename If<bytes == 16, uint4, typename If<bytes == 8, uint2, uint32>::type>::type;
+    return bit_cast<Vector<T, count>>(__ldcs(reinterpret_cast<const Word*>(from)));
+  } else {
+    return load<T, count>(from);
+  }
+}
 template <class T, int count>
 __device__ __forceinline__ void store(T* to, const Vector<T, count>& value) {
   *reinterpret_cast<Vector<T, count>*>(to) = value;

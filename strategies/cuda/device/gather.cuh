@@ -63,7 +63,30 @@ __device__ __forceinline__ void gather_winners(typename P::Data* out, const type
   }
 }
 
-// One block writes `span` columns of one place and finds the winner itself, by looking at every
+// One block writes its span of the columns of a row, from a row or from one element.
+template <class P, int vector, int unroll>
+__device__ __forceinline__ void write_span(typename P::Data* to, const typename P::Data* from,
+                                           bool broadcast, const Sizes<P>& sizes,
+                                           typename P::Offset span) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  const Offset length = blockDim.x * vector * unroll;
+  const Offset first = span * length + threadIdx.x * vector;
+  Vector<Data, vector> value[unroll];
+#pragma unroll
+  for (int u = 0; u < unroll; ++u) {
+    const Offset column = first + u * blockDim.x * vector;
+    if (column >= sizes.slice) continue;
+    value[u] = broadcast ? splat<Data, vector>(*from) : load<Data, vector>(from + column);
+  }
+#pragma unroll
+  for (int u = 0; u < unroll; ++u) {
+    const Offset column = first + u * blockDim.x * vector;
+    if (column < sizes.slice) store<Data, vector>(to + column, value[u]);
+  }
+}
+
+// One block writes one of `spans` spans of one place and finds the winner itself, by looking at every
 // index: for few updates of long rows this spares both the map and its launches.
 template <class P, int vector, int unroll>
 __device__ __forceinline__ void gather_by_search(typename P::Data* out,
@@ -94,24 +117,10 @@ __device__ __forceinline__ void gather_by_search(typename P::Data* out,
     from = updates + item.update;
     broadcast = !P::update_slice;
   }
-  Data* const to = out + place * sizes.slice;
-  const Offset length = blockDim.x * vector * unroll;
-  const Offset first = span * length + threadIdx.x * vector;
-  Vector<Data, vector> value[unroll];
-#pragma unroll
-  for (int u = 0; u < unroll; ++u) {
-    const Offset column = first + u * blockDim.x * vector;
-    if (column >= sizes.slice) continue;
-    value[u] = broadcast ? splat<Data, vector>(*from) : load<Data, vector>(from + column);
-  }
-#pragma unroll
-  for (int u = 0; u < unroll; ++u) {
-    const Offset column = first + u * blockDim.x * vector;
-    if (column < sizes.slice) store<Data, vector>(to + column, value[u]);
-  }
+  write_span<P, vector, unroll>(out + place * sizes.slice, from, broadcast, sizes, span);
 }
 
-// In place one block writes `span` columns of one update, unless a later update goes to the same
+// In place one block writes one of `spans` spans of one update, unless a later update goes to the same
 // place. What no update goes to is there already.
 template <class P, int vector, int unroll>
 __device__ __forceinline__ void write_last(typename P::Data* out, const typename P::Data* updates,
@@ -137,21 +146,8 @@ __device__ __forceinline__ void write_last(typename P::Data* out, const typename
   __syncthreads();
   if (later) return;
   const Data* const from = updates + item.update;
-  Data* const to = out + item.place(sizes, destination) * sizes.slice;
-  const Offset length = blockDim.x * vector * unroll;
-  const Offset first = span * length + threadIdx.x * vector;
-  Vector<Data, vector> value[unroll];
-#pragma unroll
-  for (int u = 0; u < unroll; ++u) {
-    const Offset column = first + u * blockDim.x * vector;
-    if (column >= sizes.slice) continue;
-    value[u] = P::update_slice ? load<Data, vector>(from + column) : splat<Data, vector>(*from);
-  }
-#pragma unroll
-  for (int u = 0; u < unroll; ++u) {
-    const Offset column = first + u * blockDim.x * vector;
-    if (column < sizes.slice) store<Data, vector>(to + column, value[u]);
-  }
+  write_span<P, vector, unroll>(out + item.place(sizes, destination) * sizes.slice, from,
+                                !P::update_slice, sizes, span);
 }
 
 }  // namespace tvm_scatter

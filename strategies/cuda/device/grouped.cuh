@@ -9,14 +9,14 @@
 #include "atomic.cuh"
 #include "block_scan.cuh"
 #include "row_sums.cuh"
-#include "stages.cuh"
 
 namespace tvm_scatter {
 
 constexpr int kGroupThreads = 256;
-constexpr int kRankItems = 4;  // items of one thread
-constexpr int kRankSlots = kGroupThreads * kRankItems;
-constexpr uint32 kNoPlace = ~0u;
+constexpr int kGroupItems = 4;  // items of one thread
+constexpr int kGroupTile = kGroupThreads * kGroupItems;
+constexpr int kMostReduceThreads = 256;
+constexpr uint32 kNone = ~0u;
 // A list with more entries than this is reduced in chunks.
 constexpr uint32 kLongList = 32;
 
@@ -46,53 +46,42 @@ template <class P>
 __device__ __forceinline__ void rank_updates(const Groups& groups, const Indices<P>& indices,
                                              const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
-  __shared__ uint32 tags[kRankSlots];    // the place of each slot
-  __shared__ uint32 met[kRankSlots];     // its updates in this block
-  __shared__ uint32 before[kRankSlots];  // and in blocks that came first
-  for (int i = threadIdx.x; i < kRankSlots; i += kGroupThreads) met[i] = 0;
-  const int64 first = static_cast<int64>(blockIdx.x) * kRankSlots + threadIdx.x;
-  RawIndex<P> raw[kRankItems];
-  uint32 place[kRankItems], rank[kRankItems];
-  bool tabled[kRankItems];
+  __shared__ uint32 tags[kGroupTile];    // the place of each slot
+  __shared__ uint32 met[kGroupTile];     // its updates in this block
+  __shared__ uint32 before[kGroupTile];  // and in blocks that came first
+  for (int i = threadIdx.x; i < kGroupTile; i += kGroupThreads) met[i] = 0;
+  const int64 first = static_cast<int64>(blockIdx.x) * kGroupTile + threadIdx.x;
+  const Offset places = sizes.destinations();
+  Offset place[kGroupItems];
+  uint32 rank[kGroupItems];
+  bool tabled[kGroupItems];
+  auto slot_of = [](Offset at) { return static_cast<uint32>(at) % kGroupTile; };
+  places_of<P>(place, first, kGroupThreads, indices, sizes);
 #pragma unroll
-  for (int u = 0; u < kRankItems; ++u) {
-    const int64 at = first + u * kGroupThreads;
-    if (at < sizes.items())
-      raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
-  }
-#pragma unroll
-  for (int u = 0; u < kRankItems; ++u) {
-    const int64 at = first + u * kGroupThreads;
-    place[u] = kNoPlace;
-    if (at >= sizes.items()) continue;
-    const Offset found = place_of(static_cast<Offset>(at), raw[u], sizes);
-    if (found >= sizes.destinations()) continue;
-    place[u] = static_cast<uint32>(found);
+  for (int u = 0; u < kGroupItems; ++u)
     // Of several places for one slot any will do.
-    atomicExch(&tags[place[u] % kRankSlots], place[u]);
-  }
+    if (place[u] < places) atomicExch(&tags[slot_of(place[u])], static_cast<uint32>(place[u]));
   __syncthreads();
 #pragma unroll
-  for (int u = 0; u < kRankItems; ++u) {
-    if (place[u] == kNoPlace) continue;
-    const uint32 slot = place[u] % kRankSlots;
-    tabled[u] = tags[slot] == place[u];
+  for (int u = 0; u < kGroupItems; ++u) {
+    if (place[u] >= places) continue;
+    tabled[u] = tags[slot_of(place[u])] == static_cast<uint32>(place[u]);
     // Two calls and not one on either address, which the compiler would not know to be shared memory.
     if (tabled[u]) {
-      rank[u] = atomicAdd(&met[slot], 1u);
+      rank[u] = atomicAdd(&met[slot_of(place[u])], 1u);
     } else {
       rank[u] = atomicAdd(groups.counts + place[u], 1u);
     }
   }
   __syncthreads();
-  for (int i = threadIdx.x; i < kRankSlots; i += kGroupThreads)
+  for (int i = threadIdx.x; i < kGroupTile; i += kGroupThreads)
     if (met[i]) before[i] = atomicAdd(groups.counts + tags[i], met[i]);
   __syncthreads();
 #pragma unroll
-  for (int u = 0; u < kRankItems; ++u)
-    if (place[u] != kNoPlace)
+  for (int u = 0; u < kGroupItems; ++u)
+    if (place[u] < places)
       groups.ranks[first + u * kGroupThreads] =
-          rank[u] + (tabled[u] ? before[place[u] % kRankSlots] : 0);
+          rank[u] + (tabled[u] ? before[slot_of(place[u])] : 0);
 }
 
 // One thread for each place: where its list begins, and its chunks if it is long.
@@ -111,8 +100,7 @@ __device__ __forceinline__ void begin_lists(const Groups& groups, const Sizes<P>
   groups.begins[place] = first + before;
   if (count <= kLongList) return;
   // Lists and chunks are taken together, so that both are numbered in the same order.
-  const uint32 chunks = ceil_div(count, chunk);
-  const uint64 taken = atomicAdd(groups.cursors + 1, (1ull << 32) | chunks);
+  const uint64 taken = atomicAdd(groups.cursors + 1, (1ull << 32) | ceil_div(count, chunk));
   const uint32 slot = static_cast<uint32>(taken >> 32);
   groups.slots[place] = slot;
   groups.long_lists[slot] = LongList{static_cast<uint32>(place), static_cast<uint32>(taken)};
@@ -124,14 +112,27 @@ __device__ __forceinline__ void list_updates(const Groups& groups,
                                              Accumulate<typename P::Data>* sums,
                                              const Indices<P>& indices, const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
-  for_each_place<P, 4>(indices, sizes, [&](int64 at, Offset place) {
-    if (place < sizes.destinations())
-      groups.list[groups.begins[place] + groups.ranks[at]] = static_cast<uint32>(at);
-  });
+  const int64 first = static_cast<int64>(blockIdx.x) * kGroupTile + threadIdx.x;
+  Offset place[kGroupItems];
+  uint32 to[kGroupItems];
+#pragma unroll
+  for (int u = 0; u < kGroupItems; ++u) {
+    const int64 at = first + u * kGroupThreads;
+    if (at < sizes.items()) to[u] = groups.ranks[at];
+  }
+  places_of<P>(place, first, kGroupThreads, indices, sizes);
+#pragma unroll
+  for (int u = 0; u < kGroupItems; ++u)
+    if (place[u] < sizes.destinations()) to[u] += groups.begins[place[u]];
+#pragma unroll
+  for (int u = 0; u < kGroupItems; ++u)
+    if (place[u] < sizes.destinations())
+      groups.list[to[u]] = static_cast<uint32>(first + u * kGroupThreads);
   fill(sums, widen(P::start()), static_cast<int64>(groups.lists()) * sizes.width());
 }
 
-// A group of lanes for each chunk of a long list.
+// A group of lanes for each chunk of a long list. Groups of one block take chunks that follow each
+// other and combine those of one list before they meet other blocks' at its sum, where atomics queue.
 template <class P, int lanes, int vector>
 __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sums,
                                                const Groups& groups,
@@ -140,27 +141,48 @@ __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sum
   using Offset = typename P::Offset;
   using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
-  const int64 teams = threads_in_grid() / lanes;
-  const int64 work = static_cast<int64>(groups.chunks()) * tiles;
-  const uint32 lists = groups.lists();
-  const Offset width = sizes.width();
+  __shared__ Vector<Wide, vector> held[kMostReduceThreads];
+  __shared__ uint32 list_of[kMostReduceThreads / lanes];
+  const uint32 chunks = groups.chunks(), lists = groups.lists();
+  const uint32 teams = blockDim.x / lanes, team = threadIdx.x / lanes;
   const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
-  for (int64 team = first_in_grid() / lanes; team < work; team += teams) {
-    const uint32 wanted = static_cast<uint32>(team / tiles);
-    uint32 slot = 0, beyond = lists;  // the last list whose chunks begin at or before this one
-    while (beyond - slot > 1) {
-      const uint32 middle = (slot + beyond) / 2;
-      (groups.long_lists[middle].first_chunk <= wanted ? slot : beyond) = middle;
+  const Offset width = sizes.width();
+  const int64 work = ceil_div<int64>(chunks, teams) * tiles;
+  for (int64 unit = blockIdx.x; unit < work; unit += gridDim.x) {
+    const int64 part = unit / tiles;
+    const uint32 wanted = static_cast<uint32>(part) * teams + team;
+    uint32 slot = kNone, length = 0;
+    const uint32* items = nullptr;
+    if (wanted < chunks) {
+      slot = 0;
+      // The last list whose chunks begin at or before this one.
+      for (uint32 beyond = lists; beyond - slot > 1;) {
+        const uint32 middle = (slot + beyond) / 2;
+        (groups.long_lists[middle].first_chunk <= wanted ? slot : beyond) = middle;
+      }
+      const LongList found = groups.long_lists[slot];
+      const uint32 first = (wanted - found.first_chunk) * chunk;
+      length = min(chunk, groups.counts[found.place] - first);
+      items = groups.list + groups.begins[found.place] + first;
     }
-    const LongList found = groups.long_lists[slot];
-    const uint32 first = (wanted - found.first_chunk) * chunk;
-    const uint32 length = min(chunk, groups.counts[found.place] - first);
-    const uint32* const items = groups.list + groups.begins[found.place] + first;
-    for (Offset column = static_cast<Offset>(team % tiles) * lanes * vector + lane; column < width;
-         column += static_cast<Offset>(tiles) * lanes * vector) {
+    if (lane == 0) list_of[team] = slot;
+    // The same turns for the whole block, whichever columns its threads have.
+    for (Offset base = static_cast<Offset>(unit - part * tiles) * lanes * vector; base < width;
+         base += static_cast<Offset>(tiles) * lanes * vector) {
+      const Offset column = base + lane;
       auto sum = splat<Wide, vector>(widen(P::start()));
-      combine_run<R>(sum, length, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
-      atomic_combine_vector<R, Wide, vector>(sums + static_cast<int64>(slot) * width + column, sum);
+      if (column < width)
+        combine_run<R>(sum, length, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
+      held[threadIdx.x] = sum;
+      __syncthreads();
+      const bool leads = slot != kNone && (team == 0 || list_of[team - 1] != slot);
+      if (leads && column < width) {
+        for (uint32 other = team + 1; other < teams && list_of[other] == slot; ++other)
+          sum = combine_vectors<R>(sum, held[threadIdx.x + (other - team) * lanes]);
+        atomic_combine_vector<R, Wide, vector>(sums + static_cast<int64>(slot) * width + column,
+                                               sum);
+      }
+      __syncthreads();
     }
   }
 }
@@ -174,7 +196,6 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
-  using R = typename P::Reduction;
   const RowShare<P, lanes, vector> share(tiles);
   if (share.row >= sizes.destinations()) return;
   const Offset width = sizes.width();
@@ -192,15 +213,10 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
         sum = load<Wide, vector>(sums + static_cast<int64>(groups.slots[share.row]) * width + column);
       } else {
         const uint32* const items = groups.list + groups.begins[share.row];
-        combine_run<R>(sum, count, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
+        combine_run<typename P::Reduction>(
+            sum, count, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
       }
-#pragma unroll
-      for (int i = 0; i < vector; ++i) {
-        Wide value = sum.at[i];
-        if constexpr (P::include_self) value = R::combine(widen(result.at[i]), value);
-        if constexpr (mean) value = divide<Wide>(value, count + (P::include_self ? 1u : 0u));
-        result.at[i] = narrow<Data>(value);
-      }
+      result = result_of<P, vector, mean>(result, sum, count);
     }
     store<Data, vector>(out + at, result);
   }

@@ -1,41 +1,53 @@
 // Adding up rows of updates that a list names.
 #ifndef TVM_SCATTER_ROW_SUMS
 #define TVM_SCATTER_ROW_SUMS
-#include "grid.cuh"
-#include "reduction.cuh"
+#include "stages.cuh"
 
 namespace tvm_scatter {
 
-// Combine `count` vectors into `sum`, in order, with several loads in flight. They are held as they
-// are stored, so that 16-bit types take half the registers.
-template <class R, int vector, class Load, class Wide>
-__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 count, Load read) {
-  using Stored = decltype(read(0u));
-  // More would take registers, and with them threads, away.
-  constexpr uint32 in_flight = 4;
-  auto combine = [&](const Stored& held) {
-    const auto value = widen(held);
+template <class R, class Wide, int vector>
+__device__ __forceinline__ Vector<Wide, vector> combine_vectors(
+    const Vector<Wide, vector>& old, const Vector<Wide, vector>& update) {
+  Vector<Wide, vector> result;
 #pragma unroll
-    for (int i = 0; i < vector; ++i) sum.at[i] = R::combine(sum.at[i], value.at[i]);
-  };
-  uint32 start = 0;
-  for (; start + in_flight <= count; start += in_flight) {
-    Stored held[in_flight];
-#pragma unroll
-    for (uint32 u = 0; u < in_flight; ++u) held[u] = read(start + u);
-#pragma unroll
-    for (uint32 u = 0; u < in_flight; ++u) combine(held[u]);
-  }
-  Stored held[in_flight - 1];
-#pragma unroll
-  for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (start + u < count) held[u] = read(start + u);
-#pragma unroll
-  for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (start + u < count) combine(held[u]);
+  for (int i = 0; i < vector; ++i) result.at[i] = R::combine(old.at[i], update.at[i]);
+  return result;
 }
 
-// Reads the updates of a list of items, in one column of vectors.
+// Combine `count` vectors into `sum`, in order, with several loads in flight: `rows.item(i)` names the
+// i-th and `rows.read(item)` reads it. Vectors are held as they are stored, so that 16-bit types take
+// half the registers; the next items are read while the vectors of these are on their way.
+template <class R, int vector, class Rows, class Wide>
+__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 count,
+                                            const Rows& rows) {
+  // More would take registers, and with them threads, away.
+  constexpr uint32 in_flight = 4;
+  decltype(rows.item(0u)) item[in_flight];
+  decltype(rows.read(item[0])) held[in_flight];
+  auto find = [&](uint32 start) {
+#pragma unroll
+    for (uint32 u = 0; u < in_flight; ++u)
+      if (start + u < count) item[u] = rows.item(start + u);
+  };
+  auto combine = [&](uint32 u) { sum = combine_vectors<R>(sum, widen(held[u])); };
+  find(0);
+  uint32 start = 0;
+  for (; start + in_flight <= count; start += in_flight) {
+#pragma unroll
+    for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
+    find(start + in_flight);
+#pragma unroll
+    for (uint32 u = 0; u < in_flight; ++u) combine(u);
+  }
+#pragma unroll
+  for (uint32 u = 0; u < in_flight - 1; ++u)
+    if (start + u < count) held[u] = rows.read(item[u]);
+#pragma unroll
+  for (uint32 u = 0; u < in_flight - 1; ++u)
+    if (start + u < count) combine(u);
+}
+
+// The updates of a list of items, in one column of vectors.
 template <class P, class Key, int vector>
 struct ListedUpdates {
   using Data = typename P::Data;
@@ -45,15 +57,47 @@ struct ListedUpdates {
   const Sizes<P>& sizes;
   Offset column;
 
-  __device__ __forceinline__ Vector<Data, vector> operator()(int64 at) const {
-    const Item<P> item(sizes, static_cast<Offset>(items[at]));
+  __device__ __forceinline__ Offset item(uint32 at) const {
+    return Item<P>(sizes, static_cast<Offset>(items[at])).update;
+  }
+  __device__ __forceinline__ Vector<Data, vector> read(Offset update) const {
     if constexpr (P::update_slice) {
-      return load<Data, vector>(updates + item.update + (P::index_slice ? 0 : column));
+      return load<Data, vector>(updates + update + (P::index_slice ? 0 : column));
     } else {
-      return splat<Data, vector>(updates[item.update]);
+      return splat<Data, vector>(updates[update]);
     }
   }
 };
+
+// Sums that stand one after another, in one column of vectors.
+template <class Wide, int vector>
+struct ListedSums {
+  const Wide* first;
+  int64 width;
+
+  __device__ __forceinline__ uint32 item(uint32 at) const { return at; }
+  __device__ __forceinline__ Vector<Wide, vector> read(uint32 at) const {
+    return load<Wide, vector>(first + at * width);
+  }
+};
+
+// What is written where `count` updates have the given sum and `old` stands, which is read only if
+// the problem includes it.
+template <class P, int vector, bool mean>
+__device__ __forceinline__ Vector<typename P::Data, vector> result_of(
+    const Vector<typename P::Data, vector>& old,
+    const Vector<Accumulate<typename P::Data>, vector>& sum, uint32 count) {
+  using Wide = Accumulate<typename P::Data>;
+  Vector<typename P::Data, vector> result;
+#pragma unroll
+  for (int i = 0; i < vector; ++i) {
+    Wide value = sum.at[i];
+    if constexpr (P::include_self) value = P::Reduction::combine(widen(old.at[i]), value);
+    if constexpr (mean) value = divide<Wide>(value, count + (P::include_self ? 1u : 0u));
+    result.at[i] = narrow<typename P::Data>(value);
+  }
+  return result;
+}
 
 // Which row a thread works on, and its first column: `tiles` groups of `lanes` threads share a row.
 template <class P, int lanes, int vector>

@@ -8,7 +8,6 @@
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
 #include "row_sums.cuh"
-#include "stages.cuh"
 
 namespace tvm_scatter {
 
@@ -47,9 +46,8 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
   for (Offset column = share.first; column < width; column += share.step) {
     auto sum = splat<Wide, vector>(widen(P::start()));
     if (from) {
-      combine_run<R>(sum, kSegmentChunk, [&](int64 at) {
-        return load<Wide, vector>(from + (chunk * kSegmentChunk + at) * width + column);
-      });
+      const Wide* const first = from + chunk * kSegmentChunk * width + column;
+      combine_run<R>(sum, kSegmentChunk, ListedSums<Wide, vector>{first, width});
     } else {
       const ListedUpdates<P, Key, vector> sorted{updates, items + begin, sizes, column};
       combine_run<R>(sum, kSegmentChunk, sorted);
@@ -86,7 +84,7 @@ __device__ __forceinline__ Vector<Accumulate<typename P::Data>, vector> sum_segm
   auto add_chunks = [&](const Wide* sums, int64 length, int64 until) {
     const Wide* const first = sums + at / length * width + column;
     combine_run<R>(sum, static_cast<uint32>((until - at) / length),
-                   [&](int64 i) { return load<Wide, vector>(first + i * width); });
+                   ListedSums<Wide, vector>{first, width});
     at = until;
   };
   const int64 first_chunk = ceil_div<int64>(at, kSegmentChunk) * kSegmentChunk;
@@ -112,8 +110,6 @@ __device__ __forceinline__ void write_segments(typename P::Data* out, const type
                                                const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  using Wide = Accumulate<Data>;
-  using R = typename P::Reduction;
   const RowShare<P, lanes, vector> share(tiles);
   if (share.row >= sizes.destinations()) return;
   const int64 begin = begins[share.row], end = ends[share.row];
@@ -124,20 +120,11 @@ __device__ __forceinline__ void write_segments(typename P::Data* out, const type
       if (out != data) store<Data, vector>(out + at, load<Data, vector>(data + at));
       continue;
     }
-    Vector<Data, vector> result;
-    if constexpr (P::include_self) result = load<Data, vector>(data + at);
+    Vector<Data, vector> old;
+    if constexpr (P::include_self) old = load<Data, vector>(data + at);
     const auto sum = sum_segment<P, Key, vector>(segments, sizes, begin, end, column);
-#pragma unroll
-    for (int i = 0; i < vector; ++i) {
-      Wide value = sum.at[i];
-      if constexpr (P::include_self) value = R::combine(widen(result.at[i]), value);
-      if constexpr (mean) {
-        const uint32 count = static_cast<uint32>(end - begin) + (P::include_self ? 1u : 0u);
-        value = divide<Wide>(value, count);
-      }
-      result.at[i] = narrow<Data>(value);
-    }
-    store<Data, vector>(out + at, result);
+    const uint32 count = static_cast<uint32>(end - begin);
+    store<Data, vector>(out + at, result_of<P, vector, mean>(old, sum, count));
   }
 }
 
