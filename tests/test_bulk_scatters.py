@@ -16,7 +16,7 @@ from tvm.relax.frontend.torch import from_exported_program
 import tvm_scatter
 from tvm_scatter import ops
 from tvm_scatter.legalize import STOCK_OPERATORS
-from tvm_scatter.passes import BulkScatters
+from tvm_scatter.passes import BulkScatters, chains
 
 _ROWS, _COLUMNS = 40, 6
 _LLVM = tvm.target.Target("llvm")
@@ -372,7 +372,7 @@ def test_results_with_symbolic_sizes() -> None:
     check(kept, {case.__name__: expected[case.__name__] for case in cases}, "llvm")
 
 
-def test_results_on_cuda(device) -> None:
+def test_results_on_cuda(device, monkeypatch) -> None:
     if device == "llvm":
         pytest.skip("done above")
     mod, expected = module()
@@ -389,6 +389,8 @@ def test_results_on_cuda(device) -> None:
         sums,
         pairs,
     ]
+    # What a choice costs does not matter here: the small ones show that it is right.
+    monkeypatch.setattr(chains, "_CHOICE_SLOWER", 1)
     kept = tvm.IRModule({name: mod[name] for name in (case.__name__ for case in cases)})
     check(kept, {case.__name__: expected[case.__name__] for case in cases}, device)
 
@@ -445,8 +447,11 @@ def test_the_last_write_is_asked_for() -> None:
     assert not asked["tuples"] and not asked["sums"]
 
 
-def test_levels_are_one_scatter_on_a_gpu() -> None:
-    """Rows put where indices say, from several tensors: no update and no zero is written twice."""
+def test_levels_on_a_gpu() -> None:
+    """Rows put where indices say, from several tensors.
+
+    Four writes in place take less time than one scatter, and that less than four with copies.
+    """
     builder = relax.BlockBuilder()
     levels = [relax.Var(f"level{at}", relax.TensorType((250, 3000), "float32")) for at in range(4)]
     indices = [relax.Var(f"index{at}", relax.TensorType((250,), "int64")) for at in range(4)]
@@ -459,7 +464,8 @@ def test_levels_are_one_scatter_on_a_gpu() -> None:
         builder.emit_func_output(output)
     target = tvm.target.Target("nvidia/nvidia-h100")
     with target:
-        mod = BulkScatters(in_place=True)(builder.get())
+        assert scatters(BulkScatters(in_place=True)(builder.get())) == {"main": 4}
+        mod = BulkScatters(in_place=False)(builder.get())
         assert scatters(mod) == {"main": 1}
         mod = tvm.transform.Sequential(relax.backend.cuda.pipeline.legalize_passes(target))(mod)
     written = [
@@ -468,6 +474,7 @@ def test_levels_are_one_scatter_on_a_gpu() -> None:
         for binding in block.bindings
         if isinstance(binding.value, relax.Call)
     ]
+    # No update and no zero is written before it is chosen.
     assert sum("(1000, 3000)" in shape for shape in written) == 1
 
 

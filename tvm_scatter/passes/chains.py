@@ -22,7 +22,9 @@ from .links import Link, RowLink
 from .storage import is_created
 
 #: What a launch costs, in bytes that could have been moved instead.
-_LAUNCH_BYTES = 8 << 20
+LAUNCH_BYTES = 8 << 20
+#: How much longer a choice takes than a copy of as many bytes: it looks each row up in a table.
+_CHOICE_SLOWER = 3
 #: Ranges that one function tells apart.
 _MOST_RUNS = 256
 
@@ -122,15 +124,16 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     # What makes the data anew, such as zeros, is fused into a choice and launched before a scatter.
     made = data if is_created(values.get(first.data)) else 0
     costs = {
-        Form.JOIN: made + 4 * updates + copy + (joining + launches) * _LAUNCH_BYTES,
-        Form.APART: made + 2 * updates + count * (copy + launches * _LAUNCH_BYTES),
+        Form.JOIN: made + 4 * updates + copy + (joining + launches) * LAUNCH_BYTES,
+        Form.APART: made + 2 * updates + count * (copy + launches * LAUNCH_BYTES),
     }
     if in_order:
         # The last write must win, and takes a map of the places to be found.
         rows = sum(int(link.count) for link in chain.links)
         costs[Form.JOIN] += 16 * (data // max(1, updates // max(1, rows)))
     if _can_choose(chain):
-        costs = {Form.CHOOSE: 2 * data - made + (joining + 2) * _LAUNCH_BYTES, **costs}
+        moved = data + (min(updates, data) if made else data)
+        costs[Form.CHOOSE] = _CHOICE_SLOWER * moved + (joining + 2) * LAUNCH_BYTES
     return min(costs, key=lambda form: costs[form])
 
 
