@@ -147,7 +147,13 @@ def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
 
 def _continues(links: Sequence[Link], link: Link) -> bool:
     wraps = {each.wrap_negative for each in (*links, link)} - {None}
-    return len(wraps) <= 1 and link.continues(links[-1])
+    if len(wraps) > 1:
+        return False
+    longer = Chain([*links, link], ())
+    if longer.is_mixed:
+        # Rows, columns and elements have nothing in common but places that are known.
+        return longer.runs is not None
+    return link.continues(links[-1])
 
 
 @mutator
@@ -167,13 +173,18 @@ class _Merger(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def _assign(self, chain: Chain) -> relax.Call:
+        emit, first = self.builder_.emit, chain.links[0]
         used = sorted({source for source, *_ in chain.runs or ()})
         runs = [(used.index(source), *rest) for source, *rest in chain.runs or ()]
-        sources = [
-            chain.links[source].updates(self.visit_expr, self.builder_.emit) for source in used
-        ]
-        first = chain.links[0]
-        return assign(self.visit_expr(first.data), sources, runs, first.joint, chain.operator)  # type: ignore[arg-type]
+        sources = [chain.links[source].updates(self.visit_expr, emit) for source in used]
+        data, (axis, last) = self.visit_expr(first.data), chain.span
+        if axis == last:
+            return assign(data, sources, runs, axis, chain.operator)  # type: ignore[arg-type]
+        shape = static_shape(first.data) or []
+        flat = chain.flat(shape)
+        data, *sources = (emit(relax.op.reshape(each, flat)) for each in (data, *sources))
+        written = emit(assign(data, sources, runs, axis, chain.operator))  # type: ignore[arg-type]
+        return relax.op.reshape(written, shape)
 
     def _choose(self, chain: Chain) -> relax.Call:
         """Scatter the numbers of the updates, of which the largest wins, and choose by them."""

@@ -60,19 +60,36 @@ class Chain:
         known = [link.positions for link in self.links if link.positions is not None]
         return np.concatenate(known) if len(known) == len(self.links) else None
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The first and the last axis that any of the links indexes."""
+        axes = [link.axes for link in self.links if isinstance(link, RowLink)]
+        return min(each[0] for each in axes), max(each[-1] for each in axes)
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether the links index different axes."""
+        return len({link.axes for link in self.links if isinstance(link, RowLink)}) > 1
+
     @cached_property
     def runs(self) -> list[Run] | None:
-        """What each link writes that no later link overwrites; ``None`` if it is not known."""
-        first = self.links[0]
-        if not isinstance(first, RowLink) or len(first.axes) > 1 or first.reduction != "update":
+        """What each link writes that no later link overwrites; ``None`` if it is not known.
+
+        The places are numbers over all axes that are indexed by any.
+        """
+        if any(not isinstance(link, RowLink) or link.reduction != "update" for link in self.links):
             return None
-        if self.positions is None or not len(self.positions):
+        known = [link.positions_over(*self.span) for link in self.links]  # type: ignore[attr-defined]
+        if any(each is None for each in known):
             return None
-        counts = [int(link.count) for link in self.links]
+        counts = [len(each) for each in known]
+        if not sum(counts):
+            return None
+        positions = np.concatenate(known)
         sources = np.repeat(np.arange(len(counts)), counts)
         begins = np.concatenate([np.arange(count) for count in counts])
-        places, backwards = np.unique(self.positions[::-1], return_index=True)
-        written = len(self.positions) - 1 - backwards
+        places, backwards = np.unique(positions[::-1], return_index=True)
+        written = len(positions) - 1 - backwards
         sources, begins = sources[written], begins[written]
         steps = [np.diff(numbers) for numbers in (sources, begins, places)]
         broken = (steps[0] != 0) | (steps[1] != 1) | (steps[2] != 1)
@@ -82,6 +99,11 @@ class Chain:
         lengths = np.diff([*starts, len(places)])
         columns = (sources[starts], begins[starts], places[starts], lengths)
         return list(zip(*(column.tolist() for column in columns), strict=True))
+
+    def flat(self, shape: Sequence[Any]) -> list[Any]:
+        """A shape with one axis in the place of those that are indexed by any."""
+        first, last = self.span
+        return [*shape[:first], -1, *shape[last + 1 :]]
 
     @property
     def wrap_negative(self) -> bool:

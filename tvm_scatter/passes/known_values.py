@@ -12,7 +12,7 @@ from tvm import relax, tirx
 from .broadcast_source import static_shape
 
 #: Indices beyond this many are not looked at: a chain of writes is made of short ones.
-_MOST = 65536
+MOST_VALUES = 65536
 _VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 
 
@@ -25,7 +25,7 @@ def known_values(tensor: Any, values: Mapping[Any, Any]) -> np.ndarray[Any, Any]
         The expression that each variable is bound to.
     """
     shape = numbers(static_shape(tensor))
-    if shape is None or int(np.prod(shape, dtype=np.int64)) > _MOST:
+    if shape is None or int(np.prod(shape, dtype=np.int64)) > MOST_VALUES:
         return None
     if isinstance(tensor, tvm.ir.GenericConst):
         return np.asarray(tensor.value.numpy())

@@ -18,7 +18,7 @@ from tvm_scatter.ops import scatter_nd as make_nd
 from tvm_scatter.reductions import canonical_reduction
 
 from .broadcast_source import same_size, static_shape
-from .known_values import known_values, numbers
+from .known_values import MOST_VALUES, known_values, numbers
 
 Emit = Callable[[Any], Any]
 
@@ -132,6 +132,25 @@ class RowLink(Link):
         self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
     ) -> relax.Call:
         return index_put(data, indices, updates, self.axes, self.reduction, **attributes)
+
+    def positions_over(self, first: int, last: int) -> np.ndarray[Any, Any] | None:
+        """Where each update goes, as one number over more axes than the indexed ones, if known.
+
+        As many for each entry as there are places on the other axes.
+        """
+        shape = static_shape(self.data) or []
+        extents = numbers(shape[first : last + 1])
+        if self.positions is None or extents is None:
+            return None
+        begin, end = self.axes[0] - first, self.axes[-1] + 1 - first
+        before, own, behind = (
+            int(np.prod(part, dtype=np.int64))
+            for part in (extents[:begin], extents[begin:end], extents[end:])
+        )
+        if before * len(self.positions) * behind > MOST_VALUES:
+            return None
+        starts = np.arange(before)[:, None, None] * own + self.positions[None, :, None]
+        return np.asarray(starts * behind + np.arange(behind)).reshape(-1)
 
     def _around(self, middle: Sequence[Any]) -> list[Any]:
         shape = static_shape(self.data) or []

@@ -1,6 +1,7 @@
-"""``x[i, j] = v`` as one scatter.
+"""``x[i, j] = v`` and ``x[a:b, j] = v`` as one scatter.
 
-It arrives as a read of the row i, a write of its element j, and a write of the whole row back.
+They arrive as a read of the row i, a write of its element j, and a write of the whole row back, or
+as the same with a slice of rows.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.
 def _inner_write(call: relax.Call, values: Mapping[Any, Any]) -> relax.Call | None:
     """The write of a part of a row that this is the write of the row after, on the whole data."""
     outer = link_of(call, values)
-    if not isinstance(outer, RowLink) or outer.reduction != "update":
+    if not isinstance(outer, RowLink) or outer.reduction != "update" or outer.positions is None:
         return None
-    if outer.positions is None or len(outer.positions) != 1:
-        return None
+    if len(outer.positions) != 1:
+        return _write_in_slice(outer, values)
     shape = static_shape(outer.data) or []
     extents = numbers([shape[axis] for axis in outer.axes]) or ()
     places = [int(place) for place in np.unravel_index(int(outer.positions[0]), extents)]
@@ -67,13 +68,39 @@ def _inner_write(call: relax.Call, values: Mapping[Any, Any]) -> relax.Call | No
     axes = sorted(vectors)
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return None
+    return _written_to(outer.data, [vectors[axis] for axis in axes], axes, written, inner.reduction)
+
+
+def _write_in_slice(outer: RowLink, values: Mapping[Any, Any]) -> relax.Call | None:
+    """The write of a part of each row of a slice that this is the write of the slice after."""
+    rows, axis = outer.positions, outer.axes[0]
+    if rows is None or len(outer.axes) > 1 or not len(rows) or (np.diff(rows) != 1).any():
+        return None
+    written = values.get(outer.call.args[2])
+    if not isinstance(written, relax.Call) or getattr(written.op, "name", "") != INDEX_PUT:
+        return None
+    inner = link_of(written, values)
+    if not isinstance(inner, RowLink) or inner.axes[0] != axis + 1:
+        return None
+    if _slice_read(inner.data, outer.data, values) != (axis, rows[0], rows[-1] + 1):
+        return None
+    vector = relax.const(rows.reshape(-1, *[1] * len(inner.common)), "int64")
+    axes = [axis, *inner.axes]
+    indices = [vector, *written.args[1].fields]
+    return _written_to(outer.data, indices, axes, written, inner.reduction)
+
+
+def _written_to(
+    data: Any, indices: list[Any], axes: list[int], written: relax.Call, reduction: str
+) -> relax.Call:
+    """The same write to other data."""
     attrs = written.attrs
     return index_put(
-        outer.data,
-        [vectors[axis] for axis in axes],
+        data,
+        indices,
         written.args[2],
         axes,
-        inner.reduction,
+        reduction,
         include_self=bool(attrs["include_self"]),
         wrap_negative=bool(attrs["wrap_negative"]),
         unique=bool(attrs["unique"]),
@@ -104,6 +131,25 @@ def _row_read(row: Any, data: Any, values: Mapping[Any, Any]) -> dict[int, int] 
         taken.insert(0, (int(call.attrs.axis) % row.ty.ndim, int(at)))
     left = list(range(data.ty.ndim))
     return {left.pop(axis): place for axis, place in taken}
+
+
+def _slice_read(part: Any, data: Any, values: Mapping[Any, Any]) -> tuple[int, int, int] | None:
+    """The axis along which a variable is a range of the data, the range's begin and its end."""
+    call = values.get(part) if isinstance(part, relax.Var) else None
+    if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.strided_slice":
+        return None
+    if not call.args[0].same_as(data):
+        return None
+    if not all(isinstance(each, relax.Tuple) for each in call.args[1:]):
+        return None
+    fields = [
+        numbers([getattr(each, "value", each) for each in operand.fields])
+        for operand in call.args[1:]
+    ]
+    if any(each is None or len(each) != 1 for each in fields):
+        return None
+    axis, begin, end, *stride = [each[0] for each in fields if each is not None]
+    return (axis, begin, end) if all(each == 1 for each in stride) else None
 
 
 def _has_shape(tensor: Any, shape: list[Any]) -> bool:
