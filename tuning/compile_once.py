@@ -49,7 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if parsed.build:
         print(json.dumps(build()))
         return 0
-    figures = {"machine": machine(), **builds(), "latency": latencies()}
+    figures = {"machine": machine()}
+    for part in (builds, lambda: {"latency": latencies()}):
+        figures |= part()
+        # Whoever stops this halfway has the first half.
+        print(json.dumps(figures), file=sys.stderr, flush=True)
     text = markdown(figures)
     print(text)
     if parsed.json:
