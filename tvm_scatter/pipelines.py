@@ -37,8 +37,8 @@ def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
         What will be compiled for; by default the current target.
     **switches
         Options that hold while the pipeline runs, as :func:`tvm_scatter.options` takes them:
-        ``fold_broadcast_index``, ``bulk``, ``in_place``, ``batch``, ``donate``, ``cuda_graph`` and so
-        on.
+        ``fold_broadcast_index``, ``bulk``, ``in_place``, ``batch``, ``donate``, ``cuda_graph``
+        and so on.
 
     Returns
     -------
