@@ -1,10 +1,7 @@
-"""The ``raise`` policy: every index is checked, and a bad one is an error.
+"""The ``raise`` policy: every index is checked before anything is written.
 
-The check is a call of its own, so that no implementation needs to know how to report. On a host it
-comes first and hands the scatter a token, which keeps the order where only data flow orders calls.
-So it does on a device where the scatter overwrites its data. Where it writes a new tensor, which
-nobody has seen yet, the device computes it while the host waits for the check; kernels pass over
-what the check will report.
+The check is a call of its own in front of the scatter, so that no implementation needs to know how
+to report. It hands the scatter a token, which keeps the order where only data flow orders calls.
 """
 
 from __future__ import annotations
@@ -82,10 +79,10 @@ class DeviceCheck:
     emit: Callable[[CheckOperands], None]
 
 
-def check_before(
+def check_call(
     bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck | None
 ) -> relax.Expr:
-    """Emit a check that is over before what takes its result, a token, begins.
+    """Emit the check; the result is the token for the scatter.
 
     Parameters
     ----------
@@ -93,38 +90,14 @@ def check_before(
         Without it the check runs on the host.
     """
     if device_check is None:
-        check = _Check(lowered, 1, _host_check, raise_here=True)
-        return _status(bb, check)
+        return _status(bb, _Check(lowered, 1, _host_check, raise_here=True))
     check = _Check(lowered, _parts(lowered, device_check), device_check.emit)
-    status = _on_host(bb, check, _status(bb, check))
+    cpu, first = tirx.IntImm("int64", 1), tirx.IntImm("int64", 0)
+    status = relax.op.call_pure_packed(
+        "vm.builtin.to_device", _status(bb, check), cpu, first, ty_args=check.type
+    )
     raise_func = bb.add_func(_raise_func(check), "raise_if_bad_index")
-    return bb.emit(relax.op.call_tir_inplace(raise_func, [status], 0, check.type))
-
-
-def check_beside(
-    bb: relax.BlockBuilder,
-    lowered: Lowered,
-    device_check: DeviceCheck,
-    compute: Callable[[relax.Expr], relax.Expr],
-) -> relax.Expr:
-    """Emit a check whose answer is awaited only when a new tensor is being computed.
-
-    Parameters
-    ----------
-    compute : callable
-        Emits what computes the tensor, behind the check.
-
-    Returns
-    -------
-    result : relax.Expr
-        The tensor; it is there only if all indices are good.
-    """
-    check = _Check(lowered, _parts(lowered, device_check), device_check.emit)
-    status = _status(bb, check)
-    result = bb.emit(compute(status))
-    raise_func = bb.add_func(_raise_func(check, after=True), "raise_if_bad_index")
-    arguments = [result, _on_host(bb, check, status)]
-    return relax.op.call_tir_inplace(raise_func, arguments, 0, result.ty)
+    return bb.emit(relax.op.call_tir_inplace(raise_func, [bb.emit(status)], 0, check.type))
 
 
 @dataclass(frozen=True)
@@ -150,12 +123,6 @@ def _status(bb: relax.BlockBuilder, check: _Check) -> relax.Expr:
     arguments = [check.lowered.data, *check.lowered.check.indices]
     func = bb.add_func(_check_func(check), "check_indices")
     return bb.emit(relax.op.call_tir(func, arguments, check.type))
-
-
-def _on_host(bb: relax.BlockBuilder, check: _Check, status: relax.Expr) -> relax.Expr:
-    cpu, first = tirx.IntImm("int64", 1), tirx.IntImm("int64", 0)
-    name = "vm.builtin.to_device"
-    return bb.emit(relax.op.call_pure_packed(name, status, cpu, first, ty_args=check.type))
 
 
 def _check_func(wanted: _Check) -> tirx.PrimFunc:
@@ -188,14 +155,11 @@ def _check_func(wanted: _Check) -> tirx.PrimFunc:
     return builder.get()
 
 
-def _raise_func(check: _Check, after: bool = False) -> tirx.PrimFunc:
-    """Raises for the first bad entry; ``after`` a tensor, which is an argument, was computed."""
+def _raise_func(check: _Check) -> tirx.PrimFunc:
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("raise_if_bad_index")
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
-            if after:
-                T.arg("result", T.handle())
             parameters = Parameters()
             parameters.add("status", (check.parts * len(STATUS),), "int64")
             (status,) = parameters.buffers()

@@ -11,7 +11,7 @@ from tvm.ir import Op
 from tvm.target import Target
 
 from .assign import assign_kernel, choose_kernel, in_one_kernel
-from .bounds import check_before, check_beside
+from .bounds import check_call
 from .emission import build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
@@ -97,27 +97,10 @@ def emit_call(
     problem = lowered.problem
     if nothing_to_do(problem):
         return lowered.data
-    if problem.bounds == "raise":
-        device_check = strategy.device_check
-        if device_check is not None and not problem.in_place:
-
-            def compute(token: relax.Expr) -> relax.Expr:
-                return _emit_scatter(bb, lowered, strategy, target, [*earlier, token])
-
-            return check_beside(bb, lowered, device_check, compute)
-        earlier = [*earlier, check_before(bb, lowered, device_check)]
-    return _emit_scatter(bb, lowered, strategy, target, earlier)
-
-
-def _emit_scatter(
-    bb: relax.BlockBuilder,
-    lowered: Lowered,
-    strategy: OpStrategy,
-    target: Target,
-    tokens: Sequence[relax.Expr],
-) -> relax.Expr:
-    problem = lowered.problem
     selection = strategy.select(problem, target)
+    tokens = list(earlier)
+    if problem.bounds == "raise":
+        tokens.append(check_call(bb, lowered, strategy.device_check))
     arguments = [lowered.data, *lowered.indices, lowered.updates, *tokens]
     func = build_prim_func(problem, lowered.signature, selection, target, tokens=len(tokens))
     out_type = relax.TensorType(lowered.data.ty.shape, problem.data_dtype)

@@ -9,8 +9,8 @@ from tvm_scatter.sizes import at_least, at_most, ceil_div
 from tvm_scatter.strategies.cuda.launch import run_routine
 from tvm_scatter.strategies.cuda.source import c_type, routine
 
-_THREADS = 512
-_ENTRIES_OF_THREAD = 4
+_THREADS = 1024
+_ENTRIES_OF_THREAD = 8
 #: Two for each multiprocessor of the larger GPUs; what they leave is copied to the host.
 _MOST_BLOCKS = 256
 

@@ -45,8 +45,7 @@ class LaneBins(Implementation):
     def emit(self, operands: Operands, config: Config) -> None:
         reduce_by_blocks(
             operands,
-            f"  fill_bins<P, {_LANES}, {config['unroll']}, true>(partials, updates, "
-            "indices, sizes, shared);",
+            f"  fill_lane_bins<P, {config['unroll']}>(partials, updates, indices, sizes, shared);",
             _BLOCKS,
             _LANES,
             output_bytes(operands.problem) * _LANES,

@@ -53,8 +53,8 @@ class SharedBins(Implementation):
         copies = config["copies"]
         reduce_by_blocks(
             operands,
-            f"  fill_bins<P, {copies}, {config['unroll']}, false>(partials, updates, "
-            "indices, sizes, shared);",
+            f"  fill_bins<P, {copies}, {config['unroll']}>(partials, updates, indices, sizes, "
+            "shared);",
             config["blocks"],
             config["threads"],
             output_bytes(operands.problem) * copies,

@@ -109,7 +109,7 @@ def problem_struct(problem: ScatterProblem, offset: str) -> tuple[str, str]:
   static constexpr bool update_count = {flag(problem.update_count)};
   static constexpr bool update_slice = {flag(problem.update_slice)};
   static constexpr bool wrap = {flag(problem.wrap_negative)};
-  static constexpr bool check = {flag(problem.bounds != "trust")};
+  static constexpr bool check = {flag(problem.bounds == "drop")};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};
   static __device__ __forceinline__ Data start() {{ return {start}; }}

@@ -14,8 +14,9 @@ constexpr bool is_flat =
 
 // Calls `visit(bin, value)` for every `threads`-th pack of updates from the `thread`-th one on, with
 // `unroll` updates read before any is visited. A pack of neighbours is one access where memory is
-// aligned to it; who visits what, and in what order, does not depend on that.
-template <class P, int unroll, int pack, class Visit>
+// aligned to it; who visits what, and in what order, does not depend on that. Where what is read
+// gives way first in the caches (`once`), many warps gain and one warp to a block loses.
+template <class P, int unroll, int pack, bool once, class Visit>
 __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
                                               int thread, int threads, Visit visit) {
@@ -35,8 +36,10 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
     for (int t = 0; t < turns; ++t) {
       const Offset begin = first + t * step;
       if (whole && begin + pack <= total) {
-        const auto some = load_once<Index, pack>(indices.of[0] + begin);
-        const auto values = load_once<Data, pack>(updates + begin);
+        const auto some = once ? load_once<Index, pack>(indices.of[0] + begin)
+                               : load<Index, pack>(indices.of[0] + begin);
+        const auto values =
+            once ? load_once<Data, pack>(updates + begin) : load<Data, pack>(updates + begin);
 #pragma unroll
         for (int i = 0; i < pack; ++i) {
           raw[t][i].of[0] = some.at[i];
@@ -78,15 +81,16 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
   }
 }
 
-template <class P, int unroll, class Visit>
+template <class P, int unroll, bool once, class Visit>
 __device__ __forceinline__ void for_each_update(const typename P::Data* updates,
                                                 const Indices<P>& indices, const Sizes<P>& sizes,
                                                 int thread, int threads, Visit visit) {
   constexpr int pack = 16 / sizeof(typename P::Index) < 4 ? 16 / sizeof(typename P::Index) : 4;
   if (is_flat<P> && sizes.batch == 1 && sizes.width() == 1) {
-    for_each_pack<P, unroll, is_flat<P> ? pack : 1>(updates, indices, sizes, thread, threads, visit);
+    for_each_pack<P, unroll, is_flat<P> ? pack : 1, once>(updates, indices, sizes, thread, threads,
+                                                          visit);
   } else {
-    for_each_pack<P, unroll, 1>(updates, indices, sizes, thread, threads, visit);
+    for_each_pack<P, unroll, 1, once>(updates, indices, sizes, thread, threads, visit);
   }
 }
 
@@ -108,34 +112,48 @@ __device__ __forceinline__ void merge_copies(Accumulate<typename P::Data>* parti
 }
 
 // A block reduces its share of the updates into `copies` copies of the bins and merges these. With 32
-// copies each lane has its own, in its own bank: lanes never meet, however the indices repeat. With one
-// warp to a block besides (`one_warp`), no two threads ever write one address, so nothing is atomic and
-// the order of every sum is fixed by the launch.
-template <class P, int copies, int unroll, bool one_warp>
+// copies each lane has its own, in its own bank: lanes never meet, however the indices repeat.
+template <class P, int copies, int unroll>
 __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials,
                                           const typename P::Data* updates,
                                           const Indices<P>& indices, const Sizes<P>& sizes,
                                           char* shared) {
   using Wide = Accumulate<typename P::Data>;
-  using R = typename P::Reduction;
-  static_assert(!one_warp || copies == kWarp, "lanes with bins of their own");
   Wide* const bins = reinterpret_cast<Wide*>(shared);
   const int size = static_cast<int>(sizes.data_size());
   for (int i = threadIdx.x; i < size * copies; i += blockDim.x) bins[i] = widen(P::start());
   __syncthreads();
   const int copy = threadIdx.x % copies;
-  for_each_update<P, unroll>(
+  for_each_update<P, unroll, true>(
       updates, indices, sizes, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x,
       [&](int bin, typename P::Data value) {
-        Wide* const at = bins + bin * copies + copy;
-        if constexpr (one_warp) {
-          *at = R::combine(*at, widen(value));
-        } else {
-          atomic_combine<R, Wide>(at, widen(value));
-        }
+        atomic_combine<typename P::Reduction, Wide>(bins + bin * copies + copy, widen(value));
       });
   __syncthreads();
   merge_copies<P, copies>(partials, bins, size);
+}
+
+// One warp to a block, and bins for each lane: no two threads ever write one address, so nothing is
+// atomic and the order of every sum is fixed by the launch. As a case of `fill_bins` it took a sixth
+// longer.
+template <class P, int unroll>
+__device__ __forceinline__ void fill_lane_bins(Accumulate<typename P::Data>* partials,
+                                               const typename P::Data* updates,
+                                               const Indices<P>& indices, const Sizes<P>& sizes,
+                                               char* shared) {
+  using Wide = Accumulate<typename P::Data>;
+  Wide* const bins = reinterpret_cast<Wide*>(shared);
+  const int size = static_cast<int>(sizes.data_size());
+  const int lane = threadIdx.x;
+  for (int i = 0; i < size; ++i) bins[i * kWarp + lane] = widen(P::start());
+  for_each_update<P, unroll, false>(
+      updates, indices, sizes, blockIdx.x * kWarp + lane, gridDim.x * kWarp,
+      [&](int bin, typename P::Data value) {
+        Wide* const mine = bins + bin * kWarp + lane;
+        *mine = P::Reduction::combine(*mine, widen(value));
+      });
+  __syncwarp();
+  merge_copies<P, kWarp>(partials, bins, size);
 }
 
 // One warp for each bin combines the blocks' partial results with what stands there.

@@ -18,12 +18,12 @@ struct BadIndex {
 };
 
 // The first bad entry that this thread sees of the part of a component that is its block's.
-// Entries are read four at a time: a branch on each would wait for each.
+// Entries are read several at a time: a branch on each would wait for each.
 template <class Index, bool wrap>
 __device__ __forceinline__ void find_bad_index(BadIndex& first, const Index* indices, int64 entries,
                                                int stride, int offset, int64 extent,
                                                int component) {
-  constexpr int at_once = 4;
+  constexpr int at_once = 8;
   const int64 share = (entries + gridDim.x - 1) / gridDim.x;
   const int64 begin = share * blockIdx.x;
   const int64 end = begin + share < entries ? begin + share : entries;

@@ -39,7 +39,8 @@ __device__ __forceinline__ void scatter_items(typename P::Data* out,
       for (int u = 0; u < unroll; ++u) {
         if (start + u * groups >= items) continue;
         if constexpr (P::update_slice) {
-          held[u] = load<Data, vector>(updates + from[u] + (P::index_slice ? 0 : column));
+          const Data* const some = updates + from[u] + (P::index_slice ? 0 : column);
+          held[u] = P::update_batch ? load_once<Data, vector>(some) : load<Data, vector>(some);
         } else {
           held[u] = splat<Data, vector>(updates[from[u]]);
         }

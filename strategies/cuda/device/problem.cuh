@@ -6,8 +6,7 @@
 //   components, interleaved        index tensors that combine into one destination, and how
 //   index_batch, index_slice       what the index varies over
 //   update_batch, _count, _slice   what the updates vary over
-//   wrap, check                    negative indices wrap; out-of-bounds updates are dropped (where
-//                                  they raise, too: kernels start before the check is answered)
+//   wrap, check                    negative indices wrap; out-of-bounds updates are dropped
 //   include_self, unique
 //   start()                        the identity of the reduction
 #ifndef TVM_SCATTER_PROBLEM
