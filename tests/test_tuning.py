@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import resources
@@ -418,8 +419,8 @@ def test_the_rules_in_force_are_the_fitted_ones() -> None:
     times = measured_in_log(shipped_log())
     judged = regret(times, lambda posed: default_candidate(posed, times.target))
     assert judged.problems >= 200
-    assert judged.mean < 1.13
-    assert judged.worst < 2.2
+    assert judged.mean < 1.10
+    assert judged.worst < 3
 
 
 def test_the_rules_choose_what_the_benchmark_was_made_with() -> None:
@@ -445,8 +446,9 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
         assert strategy.select(posed, CUDA).source == "default"
     elsewhere = cuda_target("sm_80")
     assert strategy.select(posed, elsewhere).source == "default"
-    size = sum(file.stat().st_size for file in shipped_log().iterdir())
-    assert size < 8 << 20
+    # As a wheel packs it.
+    files = [file.read_bytes() for file in shipped_log().iterdir()]
+    assert sum(len(zlib.compress(content)) for content in files) < 2 << 20
 
 
 def test_representatives_lie_between_the_ends() -> None:

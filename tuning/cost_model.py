@@ -30,9 +30,19 @@ _PARAMETERS = {
 
 
 class CostModel:
-    """Learns the logarithm of times. Training is left to the first prediction that needs it."""
+    """Learns the logarithm of times. Training is left to the first prediction that needs it.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    rounds : int
+        How many trees.
+    **parameters
+        What xgboost shall do otherwise than for a search.
+    """
+
+    def __init__(self, rounds: int = _ROUNDS, **parameters: float) -> None:
+        self._rounds = rounds
+        self._parameters = {**_PARAMETERS, **parameters}
         self._rows: list[np.ndarray[Any, Any]] = []
         self._times: list[float] = []
         self._booster: Any = None
@@ -53,6 +63,6 @@ class CostModel:
         if self._booster is None or len(self._rows) > _GROWTH * self._trained_on:
             self._trained_on = len(self._rows)
             known = xgboost.DMatrix(np.stack(self._rows), np.array(self._times))
-            self._booster = xgboost.train(_PARAMETERS, known, _ROUNDS)
+            self._booster = xgboost.train(self._parameters, known, self._rounds)
         predicted: np.ndarray[Any, Any] = self._booster.predict(xgboost.DMatrix(np.stack(rows)))
         return predicted

@@ -18,7 +18,7 @@ from tvm_scatter.problem import ScatterProblem
 
 Array = np.ndarray[Any, Any]
 
-NUMBERS = (*EXTENT_FEATURES, "itemsize", "multiplicity")
+NUMBERS = (*EXTENT_FEATURES, "itemsize", "multiplicity", "collision")
 FIELDS = (
     "reduction",
     "data_dtype",

@@ -36,7 +36,7 @@ def features(
     """A float32 row for a candidate: sizes and knobs as logarithms, the rest as they are."""
     names = list(need_strategy(target).implementations)
     row = [_log(feature(name, problem)) for name in EXTENT_FEATURES]
-    row += [_log(feature("itemsize", problem)), _log(feature("multiplicity", problem))]
+    row += [_log(feature(name, problem)) for name in ("itemsize", "multiplicity", "collision")]
     row += [float(problem.data_dtype in FLOATS), float(len(problem.extents))]
     row += [float(problem.reduction == name) for name in REDUCTIONS]
     row += [float(getattr(problem, flag)) for flag in _FLAGS]

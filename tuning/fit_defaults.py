@@ -2,11 +2,12 @@
 
 ::
 
-    python -m tvm_scatter.tuning.fit_defaults tuning/logs/h200 \
-        --bench tuning/results/h200.json -o strategies/defaults/cuda.json
+    python -m tvm_scatter.tuning.fit_defaults tuning/logs/h200 --bench tuning/results/h200.json \
+        --held-out tuning/results/held_out -o strategies/defaults/cuda.json
 
-The rules are the leaves of a small tree over the problems of the log and of the benchmark. Some of
-the log's problems are held out of it to judge it by.
+The rules are the leaves of a small tree over the problems of the log, those of the benchmark, and
+random ones whose times a cost model predicts from the log. They are judged by a second log, of
+problems that neither the fit nor the model has seen, or by some that are held out of the first.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from tvm_scatter.defaults import Rule
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, default_candidate
+from tvm_scatter.tuning.database import read_database
+from tvm_scatter.tuning.grid import between
+from tvm_scatter.tuning.predicted import predicted
 from tvm_scatter.tuning.rules import fit
 from tvm_scatter.tuning.times import Times, measured_in_bench, measured_in_log
 
@@ -97,15 +101,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.fit_defaults")
     parser.add_argument("log", metavar="LOG", help="a directory of tvm-scatter tune")
     parser.add_argument("--bench", metavar="FILE", help="figures of tvm-scatter bench --all --json")
-    parser.add_argument("--hold-out", type=int, default=60, metavar="N", help="problems of LOG")
+    parser.add_argument("--held-out", metavar="LOG", help="other problems, to judge by")
+    parser.add_argument("--hold-out", type=int, default=60, metavar="N", help="else: some of LOG")
+    parser.add_argument(
+        "--predicted", type=int, default=1500, metavar="N", help="problems that a model judges"
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rules go")
     parsed = parser.parse_args(arguments)
     try:
         whole = measured_in_log(Path(parsed.log))
-        known, held_out = whole.split(parsed.hold_out)
+        if parsed.held_out:
+            known, held_out = whole, measured_in_log(Path(parsed.held_out))
+        else:
+            known, held_out = whole.split(parsed.hold_out)
         if parsed.bench:
             known = known.with_more(measured_in_bench(Path(parsed.bench), whole.target))
-        rules = fit(known)
+        fitted = known
+        if parsed.predicted:
+            seen = set(known.best)
+            guessed = predicted(read_database(Path(parsed.log)), between(parsed.predicted), seen)
+            fitted = known.with_more(guessed)
+        rules = fit(fitted)
         costs = {}
         for name, times in {"fitted": known, "held out": held_out}.items():
             found = regret(times, lambda p: default_candidate(p, whole.target, rules))

@@ -163,6 +163,12 @@ def _held_out() -> Iterator[ScatterProblem]:
     yield from islice(found, _HELD_OUT)
 
 
+def between(count: int) -> list[ScatterProblem]:
+    """Problems of no special sizes that no grid holds, for a model to judge."""
+    known = {task.problem for name in ("shipped", "held-out") for task in grid(name)}
+    return list(islice((posed for posed in _random(31) if posed not in known), count))
+
+
 def _random(seed: int) -> Iterator[ScatterProblem]:
     generator = random.Random(seed)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from tvm.target import Target
@@ -54,17 +55,26 @@ class Times:
         return Times(self.target, {p: self.best[p] for p in problems}, self.weight)
 
     def with_more(self, other: Times) -> Times:
-        """Both together; for a problem that both hold, what this one says."""
-        best, weight = {**other.best, **self.best}, {**other.weight, **self.weight}
+        """Both together; for a candidate that both hold, what this one says."""
+        weight = {**other.weight, **self.weight}
+        best = dict(other.best)
+        for problem, measured in self.best.items():
+            best[problem] = {**best.get(problem, {}), **measured}
         return Times(self.target, best, weight)
 
     def plain(self, problem: ScatterProblem) -> dict[str, Candidate]:
         """Each implementation that applies, with its default knobs."""
-        applicable = need_strategy(self.target).applicable(problem, self.target)
-        return {
-            name: Candidate.of(name, implementation.config(problem, self.target))
-            for name, implementation in applicable.items()
-        }
+        return _plain(problem, self.target)
+
+
+# A fit asks for every problem of a region again and again.
+@lru_cache(maxsize=8192)
+def _plain(problem: ScatterProblem, target: Target) -> dict[str, Candidate]:
+    applicable = need_strategy(target).applicable(problem, target)
+    return {
+        name: Candidate.of(name, implementation.config(problem, target))
+        for name, implementation in applicable.items()
+    }
 
 
 def measured_in_log(folder: Path) -> Times:

@@ -38,8 +38,9 @@ class Rule:
     ----------
     conditions : tuple of (feature, comparison, value)
         The feature is one of :data:`EXTENT_FEATURES`, ``rank``, ``itemsize`` (bytes of an
-        element) or ``multiplicity`` (updates for each destination); the comparison ``<=`` or
-        ``>=``.
+        element), ``multiplicity`` (updates for each destination) or ``collision`` (what it takes
+        where updates meet in memory: 0 a store, 1 an atomic instruction, 2 a loop of
+        compare-and-swap); the comparison ``<=`` or ``>=``.
     only : mapping
         Fields of the problem that must have one of the listed values.
     because : str
@@ -75,6 +76,8 @@ def feature(name: str, problem: ScatterProblem) -> int | None:
         return problem.rank
     if name == "itemsize":
         return item_bytes(problem.data_dtype)
+    if name == "collision":
+        return _collision(problem)
     if name == "multiplicity":
         items, places = problem.items, problem.destinations
         if not (items.is_static and places.is_static):
@@ -82,6 +85,16 @@ def feature(name: str, problem: ScatterProblem) -> int | None:
         return items.constant // max(places.constant, 1)
     extent: Extent = getattr(problem, name)
     return extent.constant if extent.is_static else None
+
+
+def _collision(problem: ScatterProblem) -> int:
+    if problem.reduction == "update":
+        return 0
+    # Two 16-bit floats that lie next to each other are added by one instruction.
+    pairs = problem.data_dtype in ("float16", "bfloat16") and problem.reduction in ("add", "mean")
+    if item_bytes(problem.data_dtype) < 4 and not (pairs and problem.slice.constant % 2 == 0):
+        return 2
+    return 2 if problem.reduction == "mul" else 1
 
 
 def holds(rule: Rule, problem: ScatterProblem) -> tuple[bool | None, tuple[Condition, ...]]:
