@@ -87,7 +87,8 @@ def _because(name: str, problems: Sequence[ScatterProblem], times: Times) -> str
     if not losses:
         return "nothing else was measured there"
     mean = geometric_mean(losses)
-    return f"{mean:.2f}x the fastest in the mean of {len(losses)} problems measured or predicted there"
+    count = f"{len(losses)} problems measured or predicted there"
+    return f"{mean:.2f}x the fastest in the mean of {count}"
 
 
 def _knobs(name: str, problems: Sequence[ScatterProblem], times: Times) -> dict[str, int]:
