@@ -9,6 +9,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import tvm
+import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 
 from .problem import ScatterProblem
@@ -54,12 +56,57 @@ def database_for(folder: Path, kind: str, arch: str) -> Any:
     if found is None:
         return None
     try:
-        return ms.database.JSONDatabase(
-            str(found / WORKLOADS), str(found / RECORDS), allow_missing=False
-        )
-    except Exception as error:  # whatever TVM makes of a damaged file
-        _ignored(found, f"it cannot be read: {str(error).strip().splitlines()[-1]}")
+        return _Log(found)
+    except (OSError, ValueError) as error:
+        _ignored(found, f"it cannot be read: {error}")
         return None
+
+
+class _Log:
+    """A JSON database of MetaSchedule that is only read, and parsed only where it is asked.
+
+    MetaSchedule's own reader parses all of it first, which takes longer than compiling a model.
+
+    Raises
+    ------
+    ValueError
+        If a line is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        lines = (folder / WORKLOADS).read_text(encoding="utf-8").splitlines()
+        self._places = {str(json.loads(line)[0]): place for place, line in enumerate(lines)}
+        self._records: dict[int, list[str]] = {}
+        for line in (folder / RECORDS).read_text(encoding="utf-8").splitlines():
+            place, comma, _ = line[1:].partition(",")
+            if not (line.startswith("[") and comma and line.endswith("]]")):
+                raise ValueError(f"{RECORDS} has a damaged line")
+            self._records.setdefault(int(place), []).append(line)
+
+    def has_workload(self, module: tvm.IRModule) -> bool:
+        """Whether there are records of a workload."""
+        return _hash(module) in self._places
+
+    def commit_workload(self, module: tvm.IRModule) -> Any:
+        """The workload for a module."""
+        return ms.database.Workload(module)
+
+    def get_top_k(self, workload: Any, _count: int) -> list[Any]:
+        """All records of a workload, in the order in which they were made."""
+        lines = self._records.get(self._places[_hash(workload.mod)], ())
+        try:
+            return [
+                ms.database.TuningRecord.from_json(json.loads(line)[1], workload) for line in lines
+            ]
+        except Exception as error:  # whatever TVM makes of a damaged record
+            _ignored(self._folder, f"it cannot be read: {str(error).strip().splitlines()[-1]}")
+            return []
+
+
+def _hash(module: tvm.IRModule) -> str:
+    """What MetaSchedule writes beside a workload."""
+    return str(tvm_ffi.structural_hash(module) % (1 << 64))
 
 
 def _is_for(log: Path, kind: str, arch: str) -> bool:
