@@ -10,6 +10,8 @@ from tvm_scatter.tuning.pyplot import pyplot
 
 def markdown(report: Report) -> str:
     """The table for the README, in microseconds of device time."""
+    facts = report.machine
+    earlier = facts.get("earlier", ())
     lines = [
         "| workload | floor | best peer | ours | implementation | peer / ours | ours / floor |",
         "|---|--:|--:|--:|---|--:|--:|",
@@ -17,11 +19,11 @@ def markdown(report: Report) -> str:
     for row in report.rows:
         peer, best = row.best_peer
         ours = row.ours.device
+        mark = "*" if row.workload in earlier else ""
         lines.append(
-            f"| {row.workload} | {row.floor:.0f} | {best:,.1f} ({peer}) | {ours:,.1f} "
+            f"| {row.workload}{mark} | {row.floor:.0f} | {best:,.1f} ({peer}) | {ours:,.1f} "
             f"| {row.implementation} | {best / ours:.2f} | {ours / row.floor:.2f} |"
         )
-    facts = report.machine
     lines.append("")
     driver = f"driver {facts['driver']}" if "driver" in facts else f"{facts['threads']} threads"
     scale = facts.get("scale", 1)
@@ -31,6 +33,8 @@ def markdown(report: Report) -> str:
         f"{f'; 1/{scale} of the work' if scale > 1 else ''}. Geometric mean over the best peer: "
         f"{report.geometric_mean():.2f}x."
     )
+    if earlier:
+        lines.append("Rows with a * are of an earlier run, before the last changes of the kernels.")
     return "\n".join(lines)
 
 
