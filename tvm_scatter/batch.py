@@ -12,15 +12,13 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
-from .emission import build_prim_func, workspace_size
-from .legalize import strategy_of
+from .legalize import LEVEL, emit_together, operands_to_wait_for, strategy_of
 from .lower import lower, operator_name
+from .ops import BATCH
 from .options import current_options
 
-BATCH = "relax.tvm_scatter.batch"
 #: Attributes of a call beside those of its scatters: their operator and how many there are.
 _OPERATOR, _COUNT = "scatter", "scatters"
-_LEVEL = 11
 
 
 def batch(scatters: Sequence[relax.Call], earlier: Sequence[Any] = ()) -> relax.Call:
@@ -42,7 +40,7 @@ def batch(scatters: Sequence[relax.Call], earlier: Sequence[Any] = ()) -> relax.
     first = scatters[0]
     attrs = {str(name): value for name, value in first.attrs.items()}
     attrs |= {_OPERATOR: first.op.name, _COUNT: len(scatters)}
-    operands = [leaf for call in scatters for leaf in _leaves(call)]
+    operands = [leaf for call in scatters for leaf in operands_of(call)]
     return relax.Call(
         Op.get(BATCH),
         [relax.Tuple(operands), relax.Tuple(list(earlier))],
@@ -89,14 +87,15 @@ def register() -> None:
     op = Op.get(BATCH)
     if op.get_attr("FLegalize") is not None:
         op.reset_attr("FLegalize")
-    tvm.ir.register_op_attr(BATCH, "FLegalize", _legalize, level=_LEVEL)
+    tvm.ir.register_op_attr(BATCH, "FLegalize", _legalize, level=LEVEL)
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:
     return relax.TupleType([each.args[0].ty for each in scatters_of(call)])
 
 
-def _leaves(call: relax.Call) -> list[Any]:
+def operands_of(call: relax.Call) -> list[Any]:
+    """The tensors that a scatter reads: data, indices and updates."""
     data, indices, updates = call.args[:3]
     fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
     return [data, *fields, updates]
@@ -108,26 +107,5 @@ def _legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     target, strategy = strategy_of(scatters[0])
     assert strategy is not None, "only scatters with a strategy are put together"
     lowered = [lower(bb, each, current_options(), target.kind.name) for each in scatters]
-    problem, signature = lowered[0].problem, lowered[0].signature
-    selection = strategy.select(problem, target)
-    earlier = list(call.args[1].fields)
-    inputs = [[each.data, *each.indices, each.updates] for each in lowered]
-    arguments = [operand for operands in inputs for operand in operands] + earlier
-    count, workspace = len(lowered), workspace_size(problem, selection, {})
-    function = build_prim_func(
-        problem, signature, selection, target, tokens=len(earlier), scatters=count
-    )
-    global_var = bb.add_func(function, str(function.attrs["global_symbol"]))
-    types = [relax.TensorType(each.data.ty.shape, problem.data_dtype) for each in lowered]
-    if workspace is not None:
-        types += [relax.TensorType((workspace,), "uint8")] * count
-    if not problem.in_place:
-        result = relax.op.call_tir(global_var, arguments, types)
-    else:
-        places = [at * len(inputs[0]) for at in range(count)]
-        places += [-1] * (len(types) - count)
-        result = relax.op.call_tir_inplace(global_var, arguments, places, types)
-    if len(types) == count:
-        return result
-    results = bb.emit(result)
-    return relax.Tuple([bb.emit(relax.TupleGetItem(results, at)) for at in range(count)])
+    results = emit_together(bb, lowered, strategy, target, operands_to_wait_for(call))
+    return relax.Tuple([bb.emit(result) for result in results])

@@ -15,14 +15,14 @@ from .bounds import check_call
 from .emission import build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
-from .ops import ASSIGN, CHOOSE
+from .ops import ASSIGN, BATCH, CHOOSE
 from .ops import NAMES as OUR_OPERATORS
 from .options import current_options
 from .problem import ScatterProblem
 from .strategy import OpStrategy, strategy_for
 
 STOCK_OPERATORS = ("relax.scatter_elements", "relax.scatter_nd", "relax.index_put")
-_LEVEL = 11
+LEVEL = 11
 _STOCK_LEVEL = 10
 # TVM's own functions while ours are in force. TVM's module keeps them, not this one, so that a
 # reloaded or second copy of it never takes an older copy's function for TVM's.
@@ -69,9 +69,14 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     return emit_call(bb, lowered, strategy, target, earlier=operands_to_wait_for(call))
 
 
+def operands_read(call: relax.Call) -> int:
+    """How many operands a call has, beside what it waits for."""
+    return {ASSIGN: 2, BATCH: 1}.get(call.op.name, 3)
+
+
 def operands_to_wait_for(call: relax.Call) -> list[relax.Expr]:
     """What must be computed before the call although the call does not read it."""
-    read = 2 if call.op.name == ASSIGN else 3
+    read = operands_read(call)
     return list(call.args[read].fields) if len(call.args) > read else []
 
 
@@ -97,27 +102,43 @@ def emit_call(
     problem = lowered.problem
     if nothing_to_do(problem):
         return lowered.data
-    selection = strategy.select(problem, target)
     tokens = list(earlier)
     if problem.bounds == "raise":
         tokens.append(check_call(bb, lowered, strategy.device_check))
-    arguments = [lowered.data, *lowered.indices, lowered.updates, *tokens]
-    func = build_prim_func(problem, lowered.signature, selection, target, tokens=len(tokens))
-    out_type = relax.TensorType(lowered.data.ty.shape, problem.data_dtype)
-    workspace = workspace_size(problem, selection, lowered.symbols)
+    return emit_together(bb, [lowered], strategy, target, tokens)[0]
+
+
+def emit_together(
+    bb: relax.BlockBuilder,
+    lowered: Sequence[Lowered],
+    strategy: OpStrategy,
+    target: Target,
+    tokens: Sequence[relax.Expr],
+) -> list[relax.Expr]:
+    """Emit one call for lowered scatters of one problem; the results are the new tensors."""
+    problem, signature, count = lowered[0].problem, lowered[0].signature, len(lowered)
+    selection = strategy.select(problem, target)
+    inputs = [[each.data, *each.indices, each.updates] for each in lowered]
+    arguments = [operand for operands in inputs for operand in operands] + list(tokens)
+    func = build_prim_func(
+        problem, signature, selection, target, tokens=len(tokens), scatters=count
+    )
+    types: Any = [relax.TensorType(each.data.ty.shape, problem.data_dtype) for each in lowered]
+    workspace = workspace_size(problem, selection, lowered[0].symbols)
     global_var = bb.add_func(func, str(func.attrs["global_symbol"]))
-    types: Any = [out_type]
     if workspace is not None:
-        types.append(relax.TensorType((workspace,), "uint8"))
+        types += [relax.TensorType((workspace,), "uint8")] * count
+    types_out = types if len(types) > 1 else types[0]
     if problem.in_place:
-        types_out = types if len(types) > 1 else types[0]
-        places = [0] + [-1] * (len(types) - 1)
+        places = [at * len(inputs[0]) for at in range(count)]
+        places += [-1] * (len(types) - count)
         call = relax.op.call_tir_inplace(global_var, arguments, places, types_out)
     else:
-        call = relax.op.call_tir(global_var, arguments, types if len(types) > 1 else types[0])
+        call = relax.op.call_tir(global_var, arguments, types_out)
     if len(types) == 1:
-        return call
-    return relax.TupleGetItem(bb.emit(call), 0)
+        return [call]
+    results = bb.emit(call)
+    return [relax.TupleGetItem(results, at) for at in range(count)]
 
 
 def install_legalizations() -> None:
@@ -129,7 +150,7 @@ def install_legalizations() -> None:
             _stock.setdefault(name, current)
         if current is not None:
             op.reset_attr("FLegalize")
-        tvm.ir.register_op_attr(name, "FLegalize", legalize, level=_LEVEL)
+        tvm.ir.register_op_attr(name, "FLegalize", legalize, level=LEVEL)
 
 
 def uninstall_legalizations() -> None:

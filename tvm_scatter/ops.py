@@ -20,6 +20,8 @@ ASSIGN = "relax.tvm_scatter.assign"
 NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND, ASSIGN)
 #: What is left of a scatter once it is known which update each place gets.
 CHOOSE = "relax.tvm_scatter.choose"
+#: Several scatters of one shape that are computed together.
+BATCH = "relax.tvm_scatter.batch"
 
 #: (source, first position in it, first position in the data, length), along one axis.
 Run = tuple[int, int, int, int]

@@ -162,6 +162,15 @@ def fill_zero(buffer: Any, size: Any) -> None:
     for_each_chunk(size, _COPY_TASK, size, fill)
 
 
+def refusal_of_sizes(problem: ScatterProblem) -> str | None:
+    """Why buckets of items cannot be laid out beforehand, if they cannot."""
+    if not problem.is_static:
+        return "the sizes must be known"
+    if not (problem.index_batch or problem.batch.is_one):
+        return "several batches share their indices"
+    return None
+
+
 def key_count(problem: ScatterProblem, sizes: Sizes) -> Any:
     """Distinct values that an index read can address: what a sort or a count runs over.
 

@@ -40,11 +40,7 @@ class Partitioned(Implementation):
             problem.include_self or problem.reduction == "update"
         ):
             return "it reduces into the data only"
-        if not problem.is_static:
-            return "the sizes must be known"
-        if not (problem.index_batch or problem.batch.is_one):
-            return "several batches share their indices"
-        return None
+        return loops.refusal_of_sizes(problem)
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _Partition(problem, sizes).workspace_bytes

@@ -37,10 +37,9 @@ class PrivateBins(Implementation):
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduction in ("update", "mean") or not problem.include_self:
             return "it reduces into the data only"
-        if not problem.is_static:
-            return "the sizes must be known"
-        if not (problem.index_batch or problem.batch.is_one):
-            return "several batches share their indices"
+        refusal = loops.refusal_of_sizes(problem)
+        if refusal is not None:
+            return refusal
         needed = problem.data_size.constant * _accumulator_bytes(problem)
         if needed > _MOST_BYTES:
             return f"the output takes {needed} bytes and a chunk has {_MOST_BYTES}"

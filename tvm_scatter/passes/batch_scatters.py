@@ -15,8 +15,8 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.batch import batch, describe, is_batch
-from tvm_scatter.legalize import strategy_of
+from tvm_scatter.batch import batch, describe, is_batch, operands_of
+from tvm_scatter.legalize import operands_read, operands_to_wait_for, strategy_of
 from tvm_scatter.lower import operator_name
 from tvm_scatter.ops import ASSIGN
 from tvm_scatter.options import current_options
@@ -24,7 +24,7 @@ from tvm_scatter.options import current_options
 from .broadcast_source import static_shape
 from .chains import LAUNCH_BYTES
 from .effects import may_write
-from .fold_broadcast_index import is_ours_to_change, is_scatter
+from .fold_broadcast_index import is_scatter, with_changes
 from .independent import independent, order, overwritten, predecessors
 from .known_values import numbers
 from .notes import note
@@ -49,14 +49,9 @@ def BatchScatters(always: bool = False) -> tvm.transform.Pass:
     """
 
     def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        result = mod
-        for name, function in mod.functions.items():
-            if is_ours_to_change(function):
-                together = _batch_function(mod, name.name_hint, function, always)
-                if together is not None:
-                    result = mod.clone() if result is mod else result
-                    result.update_func(name, together)
-        return result
+        return with_changes(
+            mod, lambda name, function: _batch_function(mod, name.name_hint, function, always)
+        )
 
     return tvm.transform.module_pass(run, opt_level=0, name="BatchScatters")
 
@@ -112,7 +107,7 @@ def _kind(step: Step, always: bool) -> Hashable | None:
     # Where indices are checked, the host waits for each answer: launches are not what takes time.
     if strategy is None or current_options().bounds_for(target.kind.name) == "raise":
         return None
-    tensors = _tensors(call)
+    tensors = operands_of(call)
     shapes = [numbers(static_shape(tensor)) for tensor in tensors]
     if any(shape is None or 0 in shape for shape in shapes):
         return None
@@ -124,15 +119,9 @@ def _kind(step: Step, always: bool) -> Hashable | None:
     return call.op.name, attrs, operator_name(call), types
 
 
-def _tensors(call: relax.Call) -> list[Any]:
-    data, indices, updates = call.args[:3]
-    fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
-    return [data, *fields, updates]
-
-
 def _moved_bytes(call: relax.Call) -> int:
     """Bytes that a scatter reads and writes, unless it reduces: then it reads what it writes."""
-    data, *indices, updates = map(_bytes, _tensors(call))
+    data, *indices, updates = map(_bytes, operands_of(call))
     return sum(indices) + 2 * updates + (0 if may_write(call) else 2 * data)
 
 
@@ -169,7 +158,7 @@ class _Batcher(PyExprMutator):
 def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
     """One call for the scatters of several bindings, and their variables bound to its results."""
     scatters = _sharing_data([as_ours(binding.value) for binding in bindings], values)
-    earlier = dict.fromkeys(each for call in scatters for each in _awaited(call))
+    earlier = dict.fromkeys(each for call in scatters for each in operands_to_wait_for(call))
     call = batch(scatters, list(earlier))
     types = relax.TupleType([binding.var.ty for binding in bindings])
     results = relax.DataflowVar(f"{bindings[-1].var.name}_together", types)
@@ -198,12 +187,6 @@ def _sharing_data(scatters: list[relax.Call], values: Mapping[Any, Any]) -> list
     ]
 
 
-def _awaited(call: relax.Call) -> list[Any]:
-    """What a call waits for although it does not read it: its last operand, if it has one more."""
-    usual = 1 if is_batch(call) else 3
-    return list(call.args[usual].fields) if len(call.args) > usual else []
-
-
 def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
     """What scatters that are in place must wait for in the new order, by their variables.
 
@@ -217,7 +200,7 @@ def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
         earlier = delayable(step, steps, written)
         if earlier is None:
             return None
-        known = _awaited(step.value)
+        known = operands_to_wait_for(step.value)
         new = [each for each in earlier if each not in known]
         if new:
             found[step.var] = [*known, *new]
@@ -233,7 +216,7 @@ class _Waiter(PyExprMutator):
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         if binding.var in self.waiting:
             call = binding.value
-            operands = call.args[: 1 if is_batch(call) else 3]
+            operands = call.args[: operands_read(call)]
             earlier = relax.Tuple(list(self.waiting[binding.var]))
             call = relax.Call(call.op, [*operands, earlier], attrs=call.attrs)
             binding = relax.VarBinding(binding.var, call)

@@ -21,7 +21,7 @@ from .broadcast_source import static_shape
 from .chains import Chain, Form, cheapest_form
 from .definitions import Definitions
 from .effects import may_write
-from .fold_broadcast_index import is_ours_to_change, is_scatter
+from .fold_broadcast_index import is_scatter, with_changes
 from .known_values import numbers
 from .links import Link, RowLink, link_of
 from .nested_writes import flatten_nested_writes
@@ -45,15 +45,11 @@ def BulkScatters(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.tran
     names = tuple(donate)
 
     def bulk(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        result = mod
-        for name, function in mod.functions.items():
-            if is_ours_to_change(function):
-                donated = donated_parameters(mod, name, names) if in_place else None
-                merged = _bulk_function(mod, name.name_hint, function, donated)
-                if merged is not None:
-                    result = mod.clone() if result is mod else result
-                    result.update_func(name, merged)
-        return result
+        def change(name: tvm.ir.GlobalVar, function: relax.Function) -> Any:
+            donated = donated_parameters(mod, name, names) if in_place else None
+            return _bulk_function(mod, name.name_hint, function, donated)
+
+        return with_changes(mod, change)
 
     return tvm.transform.module_pass(bulk, opt_level=0, name="BulkScatters")
 

@@ -7,6 +7,7 @@ never made. This runs ahead of LegalizeOps, after which a broadcast is a functio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,18 +35,9 @@ def FoldBroadcastIndex() -> tvm.transform.Pass:
     def fold(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         if not current_options().enabled:
             return mod
-        folded = {
-            name: _fold_function(mod, name.name_hint, function)
-            for name, function in mod.functions.items()
-            if is_ours_to_change(function)
-        }
-        changed = {name: function for name, function in folded.items() if function is not None}
-        if not changed:
-            return mod
-        result = mod.clone()
-        for name, function in changed.items():
-            result.update_func(name, function)
-        return result
+        return with_changes(
+            mod, lambda name, function: _fold_function(mod, name.name_hint, function)
+        )
 
     return tvm.transform.module_pass(fold, opt_level=0, name="FoldBroadcastIndex")
 
@@ -56,6 +48,19 @@ def is_ours_to_change(function: Any) -> bool:
         return False
     attrs = function.attrs or {}
     return not any(name in attrs for name in _FOREIGN)
+
+
+def with_changes(
+    mod: tvm.IRModule, change: Callable[[tvm.ir.GlobalVar, relax.Function], relax.Function | None]
+) -> tvm.IRModule:
+    """A module with what ``change`` makes of its functions; ``None`` leaves one as it is."""
+    result = mod
+    for name, function in mod.functions.items():
+        changed = change(name, function) if is_ours_to_change(function) else None
+        if changed is not None:
+            result = mod.clone() if result is mod else result
+            result.update_func(name, changed)
+    return result
 
 
 def is_scatter(call: Any) -> bool:
