@@ -16,7 +16,7 @@ from tvm.relax.frontend.torch import from_exported_program
 import tvm_scatter
 from tvm_scatter import ops
 from tvm_scatter.legalize import STOCK_OPERATORS
-from tvm_scatter.passes import BulkScatters, chains
+from tvm_scatter.passes import BulkScatters
 
 _ROWS, _COLUMNS = 40, 6
 _LLVM = tvm.target.Target("llvm")
@@ -401,7 +401,7 @@ def test_results_with_symbolic_sizes() -> None:
     check(kept, {case.__name__: expected[case.__name__] for case in cases}, "llvm")
 
 
-def test_results_on_cuda(device, monkeypatch) -> None:
+def test_results_on_cuda(device) -> None:
     if device == "llvm":
         pytest.skip("done above")
     mod, expected = module()
@@ -420,8 +420,6 @@ def test_results_on_cuda(device, monkeypatch) -> None:
         all_kinds,
         elements_of_a_slice,
     ]
-    # What a choice costs does not matter here: the small ones show that it is right.
-    monkeypatch.setattr(chains, "_CHOICE_SLOWER", 1)
     kept = tvm.IRModule({name: mod[name] for name in (case.__name__ for case in cases)})
     check(kept, {case.__name__: expected[case.__name__] for case in cases}, device)
 
@@ -478,35 +476,85 @@ def test_the_last_write_is_asked_for() -> None:
     assert not asked["tuples"] and not asked["sums"]
 
 
-def test_levels_on_a_gpu() -> None:
-    """Rows put where indices say, from several tensors.
-
-    Four writes in place take less time than one scatter, and that less than four with copies.
-    """
+def levels_into(make, dtype, shape=(1000, 3000), parts=4):
+    """Rows of several tensors put where indices say, into a tensor that ``make`` begins with."""
     builder = relax.BlockBuilder()
-    levels = [relax.Var(f"level{at}", relax.TensorType((250, 3000), "float32")) for at in range(4)]
-    indices = [relax.Var(f"index{at}", relax.TensorType((250,), "int64")) for at in range(4)]
+    part = (shape[0] // parts, *shape[1:])
+    levels = [relax.Var(f"level{at}", relax.TensorType(part, dtype)) for at in range(parts)]
+    indices = [relax.Var(f"index{at}", relax.TensorType(part[:1], "int64")) for at in range(parts)]
     with builder.function("main", [*levels, *indices]):
         with builder.dataflow():
-            tensor = builder.emit(relax.op.zeros((1000, 3000), "float32"))
+            tensor = builder.emit(make(shape, dtype))
             for level, index in zip(levels, indices, strict=True):
                 tensor = builder.emit(ops.index_put(tensor, [index], level, [0]))
             output = builder.emit_output(tensor)
         builder.emit_func_output(output)
+    return builder.get()
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_levels_on_a_gpu(in_place: bool) -> None:
+    """Rows put where indices say, from several tensors, are one scatter and one choice."""
     target = tvm.target.Target("nvidia/nvidia-h100")
     with target:
-        assert scatters(BulkScatters(in_place=True)(builder.get())) == {"main": 4}
-        mod = BulkScatters(in_place=False)(builder.get())
+        mod = BulkScatters(in_place=in_place)(levels_into(relax.op.zeros, "float32"))
         assert scatters(mod) == {"main": 1}
         mod = tvm.transform.Sequential(relax.backend.cuda.pipeline.legalize_passes(target))(mod)
     written = [
-        str(binding.var.ty)
+        binding.value.args[0].name_hint
         for block in mod["main"].body.blocks
         for binding in block.bindings
         if isinstance(binding.value, relax.Call)
+        and np.prod([int(dim) for dim in binding.var.ty.shape]) == 3_000_000
     ]
     # No update and no zero is written before it is chosen.
-    assert sum("(1000, 3000)" in shape for shape in written) == 1
+    assert [name for name in written if "reshape" not in name] == ["choose"]
+
+
+def fives(shape, dtype):
+    return relax.op.full(shape, relax.const(5, dtype), dtype)
+
+
+def counted(shape, dtype):
+    numbers = relax.op.arange(int(np.prod(shape)), dtype="int32")
+    return relax.op.astype(relax.op.reshape(numbers, shape), dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "row", "make"),
+    [
+        ("float32", (6,), relax.op.zeros),
+        ("float64", (3,), relax.op.ones),
+        ("int64", (4,), fives),
+        ("int32", (2, 2, 2), counted),
+        ("float16", (16,), relax.op.zeros),
+        ("bfloat16", (8,), fives),
+        ("int8", (16,), fives),
+        ("uint8", (3,), counted),
+        ("bool", (8,), relax.op.zeros),
+        ("float32", (), fives),
+    ],
+)
+def test_a_choice_of_rows(device, dtype: str, row: tuple[int, ...], make) -> None:
+    """Rows of any type and width, some of which nobody writes."""
+    if device == "llvm":
+        pytest.skip("only a GPU chooses")
+    shape, target, on = (12, *row), target_of(device), device_of(device)
+    mod = levels_into(make, dtype, shape, parts=2)
+    generator = np.random.default_rng(0)
+    levels = [generator.integers(0, 2, (6, *row)) for _ in range(2)]
+    # Position 7 is written twice, 0 and 9 never.
+    indices = np.array([[1, 3, -1, 7, 4, 2], [10, 7, 6, 5, 8, 11]])
+    expected = np.arange(np.prod(shape)).reshape(shape) if make is counted else np.zeros(shape)
+    expected = expected + {relax.op.ones: 1, fives: 5}.get(make, 0)
+    expected[indices.ravel()] = np.concatenate(levels)
+    with target:
+        assert scatters(BulkScatters()(mod)) == {"main": 1}
+    executable = tvm.compile(mod, target, relax_pipeline=tvm_scatter.pipeline(target))
+    typed = [tvm.runtime.tensor(level.astype(dtype), on) for level in levels]
+    typed += [tvm.runtime.tensor(index, on) for index in indices]
+    result = relax.VirtualMachine(executable, on)["main"](*typed).numpy()
+    np.testing.assert_array_equal(result.astype("float64"), expected)
 
 
 def test_a_cache_is_not_copied_to_save_a_launch() -> None:

@@ -14,12 +14,7 @@ from tvm import relax, te, tirx
 
 from .ops import Run, index_put, runs_of
 from .options import current_options
-
-#: TVM fuses such a function with what computes its operands. By itself it takes one that reads
-#: where data says for opaque.
-_INJECTIVE = 2
-#: A range of positions: its end, and what is read there.
-_Piece = tuple[Any, Callable[[Any], Any]]
+from .pieces import Piece, reader
 
 
 def in_one_kernel(call: relax.Call, target_kind: str) -> bool:
@@ -41,36 +36,9 @@ def assign_kernel(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     def assign(data: te.Tensor, *sources: te.Tensor) -> te.Tensor:
         extent = data.shape[axis]
         pieces = _filled(data, sources, sorted(runs, key=lambda run: run[2]), axis, extent)
-        return te.compute(data.shape, _reader(pieces, lambda at: at[axis]), name="assign")
+        return te.compute(data.shape, reader(pieces, lambda at: at[axis]), name="assign")
 
     return bb.call_te(assign, call.args[0], *call.args[1].fields, primfunc_name_hint="assign")
-
-
-def choose_kernel(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """One function that reads each output from the source that a table names."""
-    axis = int(call.attrs["axis"])
-
-    def choose(data: te.Tensor, winners: te.Tensor, *sources: te.Tensor) -> te.Tensor:
-        pieces: list[_Piece] = [(0, lambda at: data(*at))]
-        end: Any = 0
-        for source in sources:
-            pieces.append((end + source.shape[axis], _read_winner(source, winners, axis, end)))
-            end = end + source.shape[axis]
-        return te.compute(data.shape, _reader(pieces, lambda at: winners(at[axis])), name="choose")
-
-    data, winners, sources = call.args
-    return bb.call_te(
-        choose,
-        data,
-        winners,
-        *sources.fields,
-        primfunc_name_hint="choose",
-        primfunc_attrs={"op_pattern": _INJECTIVE},
-    )
-
-
-def _read_winner(source: te.Tensor, winners: te.Tensor, axis: int, begin: Any) -> Any:
-    return lambda at: source(*at[:axis], winners(at[axis]) - begin, *at[axis + 1 :])
 
 
 def as_index_put(bb: relax.BlockBuilder, call: relax.Call) -> relax.Call:
@@ -79,13 +47,13 @@ def as_index_put(bb: relax.BlockBuilder, call: relax.Call) -> relax.Call:
     count = sum(length for *_, length in runs)
 
     def join(*sources: te.Tensor) -> te.Tensor:
-        pieces: list[_Piece] = []
+        pieces: list[Piece] = []
         end = 0
         for source, begin, _, length in runs:
             pieces.append((end + length, _read(sources[source], axis, begin - end)))
             end += length
         shape = [count if at == axis else dim for at, dim in enumerate(sources[0].shape)]
-        return te.compute(shape, _reader(pieces, lambda at: at[axis]), name="join")
+        return te.compute(shape, reader(pieces, lambda at: at[axis]), name="join")
 
     updates = bb.emit_te(join, *call.args[1].fields, primfunc_name_hint="join")
     places = np.concatenate([np.arange(at, at + length) for _, _, at, length in runs])
@@ -105,9 +73,9 @@ def as_index_put(bb: relax.BlockBuilder, call: relax.Call) -> relax.Call:
 
 def _filled(
     data: te.Tensor, sources: Sequence[te.Tensor], runs: Sequence[Run], axis: int, extent: Any
-) -> list[_Piece]:
+) -> list[Piece]:
     """The runs with the ranges of the data between them."""
-    pieces: list[_Piece] = []
+    pieces: list[Piece] = []
     end = 0
     for source, begin, place, length in runs:
         if place > end:
@@ -121,17 +89,3 @@ def _filled(
 
 def _read(tensor: te.Tensor, axis: int, shift: int) -> Callable[[Any], Any]:
     return lambda at: tensor(*at[:axis], at[axis] + shift, *at[axis + 1 :])
-
-
-def _reader(pieces: Sequence[_Piece], position: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Find the piece by bisection: a chain of comparisons would cost as many as there are."""
-
-    def read(at: Any, low: int, high: int) -> Any:
-        if high - low == 1:
-            return pieces[low][1](at)
-        middle = (low + high) // 2
-        return tirx.if_then_else(
-            position(at) < pieces[middle - 1][0], read(at, low, middle), read(at, middle, high)
-        )
-
-    return lambda *at: read(at, 0, len(pieces))

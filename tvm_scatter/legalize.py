@@ -10,8 +10,9 @@ from tvm import relax
 from tvm.ir import Op
 from tvm.target import Target
 
-from .assign import assign_kernel, choose_kernel, in_one_kernel
+from .assign import assign_kernel, in_one_kernel
 from .bounds import check_call
+from .choose import choose_kernel
 from .emission import build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower

@@ -260,29 +260,24 @@ def runs_of(call: relax.Call) -> list[Run]:
     return [(*numbers[at : at + 4],) for at in range(0, len(numbers), 4)]  # type: ignore[misc]
 
 
-def choose(
-    data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr], axis: int
-) -> relax.Expr:
-    """Take each position of an axis from one of several tensors, or from the data.
+def choose(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr]) -> relax.Expr:
+    """Take each row from one of several tensors, or from the data. All shapes are known.
 
     Parameters
     ----------
     data : relax.Expr
-        Any shape of rank at least 1.
+        Shape ``(batch, positions, slice)``, or a scalar that stands for all of it.
     winners : relax.Expr
-        One ``int32`` for each position: counted through all sources, or -1 for the data.
+        Shape ``(positions,)``, ``int32``: a row, counted through all sources, or -1 for the data.
     sources : sequence of relax.Expr
-        Each has the shape of ``data`` except along the axis.
-    axis : int
-        The axis, counted from the front.
+        Each of shape ``(batch, rows, slice)`` and of the type of ``data``.
 
     Returns
     -------
     result : relax.Expr
-        A new tensor of the shape and type of ``data``.
+        A new tensor of shape ``(batch, positions, slice)``.
     """
-    attrs = tvm.ir.make_node("ir.DictAttrs", axis=int(axis))
-    return relax.Call(Op.get(CHOOSE), [data, winners, relax.Tuple(list(sources))], attrs=attrs)
+    return relax.Call(Op.get(CHOOSE), [data, winners, relax.Tuple(list(sources))])
 
 
 def _rank(data: Any) -> int:
@@ -296,10 +291,16 @@ def _infer_type(call: relax.Call, _context: Any) -> Any:
     return call.args[0].ty
 
 
+def _infer_choice(call: relax.Call, _context: Any) -> Any:
+    batch, _, slice_ = call.args[2].fields[0].ty.shape
+    return relax.TensorType([batch, call.args[1].ty.shape[0], slice_], call.args[0].ty.dtype)
+
+
 def register() -> None:
     """Register the operators with TVM; harmless when they are there already."""
     for name in (*NAMES, CHOOSE):
         if name in Op.list_op_names():
             continue
         tvm.ir.register_op_attr(name, "FPurity", True)
-        tvm.ir.register_op_attr(name, "FInferType", _infer_type)
+        infer = _infer_choice if name == CHOOSE else _infer_type
+        tvm.ir.register_op_attr(name, "FInferType", infer)

@@ -6,7 +6,8 @@ again. The links are put end to end, in their order, so that the last write stil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from .links import Link, RowLink, link_of
 from .nested_writes import flatten_nested_writes
 from .notes import note
 from .overwritable import donated_parameters, overwrites
+from .storage import fill_value
 
 #: A function has an argument for each link; a longer chain becomes several.
 _MOST_LINKS = 128
@@ -79,7 +81,7 @@ def _bulk_function(
         return function if changed else None
     for last, (chain, _) in plans.items():
         note("bulk", f"{name}.{last.name}", f"is {chain.operator} in one")
-    return _Merger(mod, plans).visit_expr(function)
+    return _Merger(mod, plans, definitions.values).visit_expr(function)
 
 
 def _scatters(function: relax.Function) -> int:
@@ -154,8 +156,14 @@ def _continues(links: Sequence[Link], link: Link) -> bool:
 
 @mutator
 class _Merger(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, plans: dict[Any, tuple[Chain, Form]]) -> None:
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        plans: dict[Any, tuple[Chain, Form]],
+        values: Mapping[Any, Any],
+    ) -> None:
         super().__init__(mod)
+        self.values = values
         self.plans = plans
         self.dropped = {var for chain, _ in plans.values() for var in chain.variables[:-1]}
 
@@ -200,8 +208,17 @@ class _Merger(PyExprMutator):
                 operator=chain.operator,
             )
         )
-        sources = [link.updates(self.visit_expr, emit) for link in chain.links]
-        return choose(self.visit_expr(first.data), number, sources, first.joint)
+        fill = fill_value(self.values.get(first.data))
+        data = self._rows(first.data, first.joint) if fill is None else self.visit_expr(fill)
+        updates = [link.updates(self.visit_expr, emit) for link in chain.links]
+        sources = [self._rows(each, first.joint) for each in updates]
+        return relax.op.reshape(emit(choose(data, number, sources)), static_shape(first.data))
+
+    def _rows(self, tensor: Any, axis: int) -> Any:
+        """A tensor in three axes, of which the given one is the second."""
+        shape = numbers(static_shape(tensor)) or ()
+        rows = [prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])]
+        return self.builder_.emit(relax.op.reshape(self.visit_expr(tensor), rows))
 
     def _join(self, chain: Chain) -> relax.Call:
         emit, first = self.builder_.emit, chain.links[0]

@@ -19,12 +19,10 @@ from tvm_scatter.options import current_options
 from .broadcast_source import static_shape
 from .known_values import numbers
 from .links import Link, RowLink
-from .storage import is_created
+from .storage import fill_value, is_created
 
 #: What a launch costs, in bytes that could have been moved instead.
 LAUNCH_BYTES = 8 << 20
-#: How much longer a choice takes than a copy of as many bytes: it looks each row up in a table.
-_CHOICE_SLOWER = 3
 #: Ranges that one function tells apart.
 _MOST_RUNS = 256
 
@@ -143,8 +141,9 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     # A copy is a launch of its own.
     launches = 1 if overwritten else 2
     joining = 1 + (chain.positions is None)
-    # What makes the data anew, such as zeros, is fused into a choice and launched before a scatter.
-    made = data if is_created(values.get(first.data)) else 0
+    # What makes the data anew, such as zeros, is launched before a scatter.
+    created = values.get(first.data)
+    made = data if is_created(created) else 0
     costs = {
         Form.JOIN: made + 4 * updates + copy + (joining + launches) * LAUNCH_BYTES,
         Form.APART: made + 2 * updates + count * (copy + launches * LAUNCH_BYTES),
@@ -154,8 +153,10 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
         rows = sum(int(link.count) for link in chain.links)
         costs[Form.JOIN] += 16 * (data // max(1, updates // max(1, rows)))
     if _can_choose(chain):
-        moved = data + (min(updates, data) if made else data)
-        costs[Form.CHOOSE] = _CHOICE_SLOWER * moved + (joining + 2) * LAUNCH_BYTES
+        # A choice needs no data that is one number all over.
+        one_number = fill_value(created) is not None
+        moved = data + min(updates, data) if one_number else made + 2 * data
+        costs[Form.CHOOSE] = moved + (joining + 2) * LAUNCH_BYTES
     return min(costs, key=lambda form: costs[form])
 
 

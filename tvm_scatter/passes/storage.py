@@ -162,6 +162,19 @@ def is_created(value: Any) -> bool:
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in CREATION
 
 
+def fill_value(value: Any) -> Any:
+    """The scalar that all elements of a new tensor equal, or ``None`` if they may differ."""
+    name = value.op.name if is_created(value) else ""
+    if name in ("relax.full", "relax.full_like"):
+        # The fill may be of another type than the tensor.
+        fill = value.args[1]
+        return fill if str(fill.ty.dtype) == str(value.ty.dtype) else None
+    for start, number in (("relax.zeros", 0), ("relax.ones", 1)):
+        if name.startswith(start):
+            return relax.const(number, str(value.ty.dtype))
+    return None
+
+
 def _leaves(values: Iterable[Any]) -> Iterable[Any]:
     for value in values:
         if isinstance(value, relax.Tuple):
