@@ -184,26 +184,36 @@ def rows(extent: int, width: int, count: int, **more: Any) -> ScatterProblem:
     return replace(PROBLEM, **sizes, **more)
 
 
-#: For each implementation for CUDA a problem for which it is the default.
-CUDA_DEFAULTS = {
-    "lane_bins": single(256, 1_000_000, deterministic=True),
-    "shared_bins": single(256, 1_000_000),
-    "row_resident": single(1000, 1),
-    "gather_form": rows(1000, 12544, 250, reduction="update"),
-    "partitioned": single(1 << 24, 1 << 24),
-    "grouped": rows(100_000, 128, 1 << 20),
-    "segmented": rows(100_000, 128, 1 << 20, deterministic=True),
-    "parallel_injective": rows(50257, 768, 8192),
-    "sort_based": single(256, 1 << 20, reduction="update"),
-    "sequential": rows(16, 1024, 1),
+#: For each target kind and each of its implementations a problem for which it is the default.
+DEFAULTS = {
+    "cuda": {
+        "lane_bins": single(256, 1_000_000, deterministic=True),
+        "shared_bins": single(256, 1_000_000),
+        "row_resident": single(1000, 1),
+        "gather_form": rows(1000, 12544, 250, reduction="update"),
+        "partitioned": single(1 << 24, 1 << 24),
+        "grouped": rows(100_000, 128, 1 << 20),
+        "segmented": rows(100_000, 128, 1 << 20, deterministic=True),
+        "parallel_injective": rows(50257, 768, 8192),
+        "sort_based": single(256, 1 << 20, reduction="update"),
+        "sequential": rows(16, 1024, 1),
+    },
+    "llvm": {
+        "private_bins": single(256, 1_000_000),
+        "parallel_injective": single(1 << 20, 1 << 20, unique=True),
+        "partitioned": single(1 << 24, 1 << 24),
+        "sort_based": rows(4096, 128, 1 << 16, reduction="update"),
+        "sequential": rows(16, 1024, 1),
+    },
 }
 
 
-def test_every_implementation_for_cuda_is_the_default_for_some_problem() -> None:
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_every_implementation_is_the_default_for_some_problem(kind: str) -> None:
     """What is never chosen should be dropped, or its rule be found."""
-    table = strategy_for("cuda")
+    table = strategy_for(kind)
     assert table is not None
-    assert set(CUDA_DEFAULTS) == set(table.implementations)
-    target = parse_target("sm_90")
-    for name, problem in CUDA_DEFAULTS.items():
+    assert set(DEFAULTS[kind]) == set(table.implementations)
+    target = parse_target("sm_90") if kind == "cuda" else LLVM
+    for name, problem in DEFAULTS[kind].items():
         assert table.default(problem, target).implementation.name == name

@@ -23,7 +23,7 @@ class SortBased(Implementation):
     name = "sort_based"
     accumulates_wide = True
     deterministic = True
-    summary = "many updates for each destination, however they are distributed"
+    summary = "plain updates of wide rows, several for each destination: only the last is read"
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
