@@ -40,12 +40,8 @@ def grid(name: str) -> list[Task]:
     }
     if name not in grids:
         raise ScatterError(f"unknown grid {name!r}; there is: {', '.join(grids)}.")
-    problems = sorted(dict.fromkeys(grids[name]()), key=_elements)
+    problems = sorted(dict.fromkeys(grids[name]()), key=lambda posed: posed.elements)
     return [Task(problem) for i in range(_PASSES) for problem in problems[i::_PASSES]]
-
-
-def _elements(posed: ScatterProblem) -> int:
-    return posed.data_size.constant + posed.update_size.constant
 
 
 def problem(

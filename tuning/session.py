@@ -180,16 +180,12 @@ def _open(job: Job) -> _Opened:
     # Behind RPC every library has a session of its own, and operands live in a session.
     operands = (job.inputs, job.tracker and which)
     if operands not in _operands:
-        large = _elements(job.problem) > _MOST_ELEMENTS // _MOST_OPERANDS
+        large = job.problem.elements > _MOST_ELEMENTS // _MOST_OPERANDS
         _keep_newest(_operands, 0 if large else _MOST_OPERANDS - 1)
         _operands[operands] = _Opened(job, library, device)
     opened = _operands[operands]
     opened.library = library
     return opened
-
-
-def _elements(problem: ScatterProblem) -> int:
-    return problem.data_size.constant + problem.update_size.constant
 
 
 def _keep_newest(kept: dict[Any, Any], count: int) -> None:

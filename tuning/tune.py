@@ -47,7 +47,7 @@ class Settings:
     trials : int
         Candidates to measure for each task, those of an earlier run included.
     seconds : float, optional
-        After so long no new round begins.
+        After so long nothing more is measured, if anything has been.
     distributions : tuple of str
         Where indices come from: keys of :data:`~tvm_scatter.tuning.distributions.DISTRIBUTIONS` or
         ``.npy`` files. A candidate is measured on all of them. Problems whose destinations are
@@ -224,6 +224,10 @@ class _Run:
         limit = self.settings.seconds
         return limit is not None and time.monotonic() - self.began > limit
 
+    def ends(self) -> bool:
+        """Whether nothing more shall be measured."""
+        return self.stopped.is_set() or (self.out_of_time() and bool(self.known))
+
     def one(self, task: Task, executor: ThreadPoolExecutor) -> Result:
         """Tune a task: rounds until its trials, its space or the time are used up."""
         problem, target = task.problem, self.target
@@ -233,7 +237,7 @@ class _Run:
         result = Result(task, len(space))
         with tempfile.TemporaryDirectory(prefix="tvm-scatter-") as folder:
             inputs: dict[tuple[str, str], Future[str]] = {}
-            while not (self.stopped.is_set() or self.out_of_time()):
+            while not self.ends():
                 done = self._done(problem) | {failure.candidate for failure in result.failed}
                 left = self.settings.trials - len(done)
                 if left <= 0:
@@ -292,8 +296,7 @@ class _Run:
                     continue
                 for circumstance in circumstances:
                     operands = inputs[sizes, circumstance.distribution].result()
-                    measured = self.bench.measure(problem, built, operands, self.stopped.is_set)
-                    for outcome in measured:
+                    for outcome in self.bench.measure(problem, built, operands, self.ends):
                         if self.stopped.is_set():
                             return
                         if isinstance(outcome, Failure):

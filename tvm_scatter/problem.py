@@ -114,6 +114,11 @@ class ScatterProblem:
         return self.batch * self.count * self.slice
 
     @property
+    def elements(self) -> int:
+        """Elements of data and updates together; all sizes are known."""
+        return self.data_size.constant + self.update_size.constant
+
+    @property
     def items(self) -> Extent:
         """Distinct index reads: one per update element, or one per update row."""
         rows = self.batch * self.count

@@ -35,7 +35,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--work-dir", metavar="DIR", required=True, help="where records are kept")
     command.add_argument("--trials", type=int, default=64, help="candidates for each scatter")
     command.add_argument(
-        "--seconds", type=float, metavar="S", help="begin no round after S seconds"
+        "--seconds", type=float, metavar="S", help="measure nothing more after S seconds"
     )
     command.add_argument("--resume", action="store_true", help="go on with the records in DIR")
     command.add_argument(
