@@ -58,6 +58,12 @@ class Program:
             np.add.at(out, index[1], updates[1])
         return self.builder.emit(call), out
 
+    def assign(self, data, rows):
+        """The first rows of data are written over."""
+        count = len(rows[1])
+        call = ops.assign(data[0], [rows[0]], [(0, 0, 0, count)], axis=0)
+        return self.builder.emit(call), np.concatenate([rows[1], data[1][count:]])
+
     def head(self, number, **named):
         return self.put(*(self.take(f"{kind}{number}") for kind in "xiu"), **named)
 
@@ -166,11 +172,25 @@ def test_in_place(build, in_place) -> None:
     program.check(module, "llvm")
 
 
-def test_fusion_leaves_reads_in_front(monkeypatch) -> None:
+def assigned_between_the_two(program):
+    """What is computed with the first one's result comes behind the assignment with both.
+
+    The assignment waits for other reads of its data in any case.
+    """
+    doubled = program.add(program.take("x1"), program.take("x1"))
+    both = program.add(program.take("x1"), program.take("x3"))
+    first = program.add(doubled, program.head(0), returned=True)
+    assigned = program.assign(program.take("x1"), program.take("u1"))
+    second = program.put(program.take("x2"), program.take("i2"), program.first_rows(assigned))
+    return [first, assigned, program.add(both, second)]
+
+
+@pytest.mark.parametrize("build", [read_after_the_other_is_written, assigned_between_the_two])
+def test_fusion_leaves_reads_in_front(build, monkeypatch) -> None:
     """TVM fuses what reads data with what needs the result, behind the scatter, unless told."""
-    donate = ("x0", "x1")
-    program = Program(2, donate)
-    module = program.module(read_after_the_other_is_written)
+    program = Program(4, donate=("x0", "x1", "x2"))
+    module = program.module(build)
+    assert batches(module, donate=program.donate) == [2]
     program.check(module, "llvm", make=fusing_pipeline)
     monkeypatch.setattr(batch_scatters, "_waiting", lambda function: {})
     with pytest.raises(AssertionError):
