@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import tvm
-from harness import ProblemRunner, compile_all, run
+from cuda_on_cpu import status
+from harness import (
+    ProblemRunner,
+    compile_all,
+    device_of,
+    in_order,
+    orders,
+    relax_function,
+    run,
+    target_of,
+)
 from tally import Tally
+from tvm import relax
 
+import tvm_scatter
 from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.bounds import STATUS
+from tvm_scatter.device_check import Answers
 from tvm_scatter.extent import Extent
 from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
 from tvm_scatter.reference import scatter_reference, violations
+from tvm_scatter.strategies.cuda.check import CHECK
+from tvm_scatter.strategies.cuda.source import problem_struct
 
 DATA = np.arange(12, dtype="float32").reshape(4, 3)
 
@@ -22,7 +41,7 @@ DATA = np.arange(12, dtype="float32").reshape(4, 3)
 def call(build: Any, device: str, *arrays: Any, **options: Any) -> Any:
     """A function of NumPy arrays, compiled once; results stay on the device."""
     machine = compile_all({"main": (build, arrays)}, device, **options)
-    on = tvm.cpu() if device == "llvm" else tvm.cuda(0)
+    on = device_of(device)
 
     def function(*arrays: Any) -> tuple[Any, list[Any]]:
         tensors = [tvm.runtime.tensor(np.asarray(array), device=on) for array in arrays]
@@ -51,14 +70,170 @@ def test_raise_names_everything_and_the_next_call_works(device: str) -> None:
     np.testing.assert_array_equal(tensors[0].numpy(), DATA)
 
 
-def test_raise_leaves_the_data_untouched(device: str) -> None:
-    updates = np.ones((1, 3), "float32")
-    function = call(elements, device, DATA, np.zeros((1, 3), "int64"), updates, bounds="raise")
-    on = tvm.cpu() if device == "llvm" else tvm.cuda(0)
-    data = tvm.runtime.tensor(DATA, device=on)
-    with pytest.raises(IndexError):
-        function(data.numpy(), np.array([[0, 1, 9]]), updates)
-    np.testing.assert_array_equal(data.numpy(), DATA)
+@pytest.mark.parametrize("donate", [(), ("p0",)], ids=["new", "in_place"])
+def test_nothing_is_written_when_it_raises(device: str, donate: tuple[str, ...]) -> None:
+    """Neither operands nor, where the scatter overwrites its data, what precedes the bad index."""
+    index, updates = np.zeros((2, 3), "int64"), np.ones((2, 3), "float32")
+    calls = {"main": (elements, (DATA, index, updates))}
+    machine = compile_all(calls, device, bounds="raise", donate=donate)
+    arrays = DATA, index, updates
+    tensors = [tvm.runtime.tensor(array, device=device_of(device)) for array in arrays]
+    bad = tvm.runtime.tensor(np.array([[0, 1, 2], [3, 0, 9]]), device=device_of(device))
+    for _ in range(2):
+        with pytest.raises(IndexError, match=r"index 9 at position \(1, 2\)"):
+            machine["main"](tensors[0], bad, tensors[2])
+        for tensor, array in zip(tensors, arrays, strict=True):
+            np.testing.assert_array_equal(tensor.numpy(), array)
+    expected = DATA.copy()
+    expected[0] += 2
+    np.testing.assert_array_equal(machine["main"](*tensors).numpy(), expected)
+    np.testing.assert_array_equal(tensors[0].numpy(), expected if donate else DATA)
+
+
+def two(data: Any, left: Any, right: Any, updates: Any) -> Any:
+    """Two scatters of one form, of which neither needs the other."""
+    return relax.op.add(
+        *(index_put(data, [index], updates, reduction="add") for index in (left, right))
+    )
+
+
+def test_each_of_two_checks_answers_for_itself(device: str) -> None:
+    updates, good = np.ones((3, 3), "float32"), np.array([0, 1, 2])
+    function = call(two, device, DATA, good, good, updates, bounds="raise")
+    for order in orders(device):
+        for left, right in ((5, 0), (0, 6), (7, 8), (0, 0)):
+            indices = [np.array([0, first, 2]) for first in (left, right)]
+            with in_order(order):
+                if left or right:
+                    with pytest.raises(IndexError, match=rf"index {left or right} at"):
+                        function(DATA, *indices, updates)
+                    continue
+                result, _ = function(DATA, *indices, updates)
+            expected = 2 * DATA
+            expected[0] += 4
+            expected[2] += 2
+            np.testing.assert_array_equal(result.numpy(), expected)
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+def test_good_and_bad_calls_in_turn(device: str, symbolic: bool) -> None:
+    """Answers of an earlier call, good or bad, are none of a later one. Many parts have a say."""
+    generator = np.random.default_rng(3)
+    count = 40_000
+    updates, data = np.ones((count, 1), "float32"), np.zeros((4, 1), "float32")
+    good = generator.integers(0, 4, count)
+    build = lambda d, i, u: index_put(d, [i], u, reduction="add")  # noqa: E731
+    machine = compile_all(
+        {"main": (build, (data, good, updates))}, device, symbolic=symbolic, bounds="raise"
+    )
+    on = device_of(device)
+    expected = np.bincount(good, minlength=4)[:, None]
+    tensors = [tvm.runtime.tensor(array, device=on) for array in (data, good, updates)]
+    for _ in range(1 if symbolic else 12):
+        index = good.copy()
+        places = np.sort(generator.integers(0, count, generator.integers(1, 4)))
+        index[places] = 4 + np.arange(len(places))
+        with pytest.raises(IndexError, match=rf"index 4 at .*\b{places[0]}\b"):
+            machine["main"](tensors[0], tvm.runtime.tensor(index, device=on), tensors[2])
+        np.testing.assert_array_equal(machine["main"](*tensors).numpy(), expected)
+    if symbolic:
+        none = [tvm.runtime.tensor(array[:0], device=on) for array in (good, updates)]
+        np.testing.assert_array_equal(machine["main"](tensors[0], *none).numpy(), data)
+
+
+def test_threads_that_call_at_once(device: str) -> None:
+    """Each virtual machine has answers of its own."""
+    updates, good = np.ones((3, 3), "float32"), np.array([0, 1, 2])
+    builder = relax.BlockBuilder()
+    relax_function(builder, "main", two, (DATA, good, good, updates))
+    with tvm_scatter.options(bounds="raise"):
+        executable = tvm.compile(builder.get(), target_of(device))
+    on = device_of(device)
+
+    def calls(worker: int) -> int:
+        machine = relax.VirtualMachine(executable, on)
+        seen = 0
+        for turn in range(20):
+            wrong = 4 + 20 * worker + turn if turn % 2 else 0
+            arrays = DATA, np.array([0, wrong, 2]), good, updates
+            try:
+                machine["main"](*[tvm.runtime.tensor(array, device=on) for array in arrays])
+            except IndexError as error:
+                assert f"index {wrong} at position (1)" in str(error)
+                seen += 1
+        return seen
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(calls, range(4))) == [10] * 4
+
+
+@pytest.fixture(scope="module")
+def waiting() -> Any:
+    """The host's part of a check on a GPU, and how many answers it waits for."""
+    if not status():
+        pytest.skip(status().reason)
+    builder = relax.BlockBuilder()
+    arrays = DATA, np.zeros(40_000, "int64"), np.ones((40_000, 3), "float32")
+    relax_function(builder, "main", lambda d, i, u: index_put(d, [i], u), arrays)
+    with tvm_scatter.options(bounds="raise"), target_of("cuda"):
+        mod = relax.transform.LegalizeOps()(builder.get())
+    host = tvm.target.Target("llvm")
+    name = "raise_if_bad_index"
+    func = mod[name].with_attrs({"global_symbol": name, "target": host.with_host(host)})
+    return tvm.compile(tvm.IRModule({name: func}), host)[name], CHECK.parts(40_000)
+
+
+def aligned_zeros(count: int) -> Any:
+    """Memory as TVM takes it: at a multiple of 64 bytes."""
+    memory = np.zeros(count + 8, "int64")
+    begin = -memory.ctypes.data % 64 // memory.itemsize
+    return memory[begin : begin + count]
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_the_host_waits_for_every_answer(waiting: Any, bad: bool) -> None:
+    """The simulated device has always answered before; here answers come late, one by one."""
+    wait, parts = waiting
+    assert parts > 2
+    answers = Answers(parts)
+    memory = aligned_zeros(answers.size)
+    call = memory[0] = 5
+    memory[answers.first_answer : answers.first_entry] = -4, 4, *([0] * (parts - 2))
+    done = []
+
+    def answer() -> None:
+        for part in range(parts):
+            time.sleep(0.02)
+            assert not done
+            if bad and part == 1:
+                entry = answers.first_entry + part * len(STATUS)
+                memory[entry : entry + len(STATUS)] = 9_000, 0, 77, 4
+            memory[answers.first_answer + part] = -call if bad and part == 1 else call
+
+    with ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(answer)
+        tensor = tvm.runtime.tensor(DATA)
+        with pytest.raises(IndexError, match=r"77 at position \(9000\)") if bad else nullcontext():
+            wait(tensor, tvm.runtime.from_dlpack(memory))
+        done.append(True)
+        answering.result()
+
+
+def test_what_runs_beside_its_check_drops() -> None:
+    """A kernel for a new tensor meets bad indices; one that overwrites its data never does."""
+    problem = ScatterProblem(
+        batch=Extent(),
+        extents=(Extent(4),),
+        slice=Extent(),
+        count=Extent(3),
+        data_dtype="float32",
+        index_dtype="int64",
+        bounds="raise",
+    )
+    for in_place, same in ((False, "drop"), (True, "trust")):
+        checked = replace(problem, in_place=in_place)
+        alike = replace(checked, bounds=same)
+        assert problem_struct(checked, "int") == problem_struct(alike, "int")
 
 
 @pytest.mark.parametrize(

@@ -384,8 +384,7 @@ def test_nothing_waits_within_a_call(twelve, any_gpu):
         calls = driver_calls(lambda: twelve["main"](*arrays))
         assert sum("LaunchKernel" in name for name in calls) >= 12
         assert not [name for name in calls if name.startswith(WAITS) or "Synchronize" in name]
-        checked = machine(layers(1), inputs(0), bounds="raise")
-        calls = driver_calls(lambda: checked["main"](*arrays))
+        calls = driver_calls(lambda: twelve["main"](*arrays).numpy())
         assert any("Synchronize" in name for name in calls), "the count sees what waits"
         return
     with record() as log:

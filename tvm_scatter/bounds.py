@@ -1,14 +1,13 @@
-"""The ``raise`` policy: every index is checked before anything is written.
+"""The ``raise`` policy: what is checked, on a host how, and what is said of a bad index.
 
-The check is a call of its own in front of the scatter, so that no implementation needs to know how
-to report. It hands the scatter a token, which keeps the order where only data flow orders calls.
+The check is a call of its own, so that no implementation needs to know how to report. Calls take
+tokens of those that come before them, which keeps the order where only data flow orders calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 from tvm import relax, tirx
@@ -23,6 +22,7 @@ from .sizes import at_least, at_most, ceil_div
 #: What a check says of a bad entry: its flat position in its index tensor, which component it
 #: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
 STATUS = ("position", "component", "index", "extent")
+CHECK_NAME = "check_indices"
 _HOST_CHUNKS = 64
 _HOST_CHUNK = 16384
 
@@ -41,18 +41,12 @@ class CheckOperands:
         Their numbers of elements.
     extents : list
         The extent that each component addresses.
-    status : buffer
-        int64, ``parts`` times the entries of :data:`STATUS`.
-    parts : int
-        How many answers there are; each is the first bad entry of a part of the indices.
     """
 
     check: IndexCheck
     indices: Sequence[Any]
     lengths: Sequence[Any]
     extents: Sequence[Any]
-    status: Any
-    parts: int
 
     @property
     def components(self) -> list[tuple[int, int, int]]:
@@ -63,126 +57,52 @@ class CheckOperands:
         return [(j, 1, 0) for j in range(count)]
 
 
-@dataclass(frozen=True)
-class DeviceCheck:
-    """How a device checks indices.
-
-    Attributes
-    ----------
-    parts : callable
-        In how many parts it checks a number of entries, which is symbolic or an ``int``.
-    emit : callable
-        Adds the statements that fill the status.
-    """
-
-    parts: Callable[[Any], int]
-    emit: Callable[[CheckOperands], None]
-
-
-def check_call(
-    bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck | None
-) -> relax.Expr:
-    """Emit the check; the result is the token for the scatter.
-
-    Parameters
-    ----------
-    device_check : DeviceCheck, optional
-        Without it the check runs on the host.
-    """
-    if device_check is None:
-        return _status(bb, _Check(lowered, 1, _host_check, raise_here=True))
-    check = _Check(lowered, _parts(lowered, device_check), device_check.emit)
-    cpu, first = tirx.IntImm("int64", 1), tirx.IntImm("int64", 0)
-    status = relax.op.call_pure_packed(
-        "vm.builtin.to_device", _status(bb, check), cpu, first, ty_args=check.type
-    )
-    raise_func = bb.add_func(_raise_func(check), "raise_if_bad_index")
-    return bb.emit(relax.op.call_tir_inplace(raise_func, [bb.emit(status)], 0, check.type))
-
-
-@dataclass(frozen=True)
-class _Check:
-    lowered: Lowered
-    parts: int
-    emit: Callable[[CheckOperands], None]
-    raise_here: bool = False
-
-    @property
-    def type(self) -> relax.TensorType:
-        return relax.TensorType((self.parts * len(STATUS),), "int64")
-
-
-def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:
-    check = lowered.check
-    shapes = [shape[:-1] if check.interleaved else shape for shape in check.shapes]
-    known = all(isinstance(dim, int) for shape in shapes for dim in shape)
-    return device_check.parts(max(map(prod, shapes)) if known else None)
-
-
-def _status(bb: relax.BlockBuilder, check: _Check) -> relax.Expr:
-    arguments = [check.lowered.data, *check.lowered.check.indices]
-    func = bb.add_func(_check_func(check), "check_indices")
-    return bb.emit(relax.op.call_tir(func, arguments, check.type))
-
-
-def _check_func(wanted: _Check) -> tirx.PrimFunc:
-    lowered, check = wanted.lowered, wanted.lowered.check
+def check_on_host(bb: relax.BlockBuilder, lowered: Lowered) -> relax.Expr:
+    """Emit a check that is over before what takes its result, a token, begins."""
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_name("check_indices")
+            T.func_name(CHECK_NAME)
             T.func_attr(PRIM_FUNC_ATTRS)
             parameters = Parameters()
-            # The data is passed only for its shape: the extents are read off it.
-            parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)
-            for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
-                parameters.add(f"index{i}", shape, dtype)
-            parameters.add("status", (wanted.parts * len(STATUS),), "int64")
-            _, *indices, status = parameters.buffers()
-            operands = CheckOperands(
-                check=check,
-                indices=indices,
-                lengths=[parameters.size(shape) for shape in check.shapes],
-                extents=[parameters.size((dim,)) for dim in check.extents],
-                status=status,
-                parts=wanted.parts,
-            )
+            declare_operands(parameters, lowered)
+            parameters.add("status", (len(STATUS),), "int64")
+            *buffers, status = parameters.buffers()
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                wanted.emit(operands)
-                if wanted.raise_here:
-                    _emit_raise(lowered, status)
-    return builder.get()
+                _find_first(check_operands(parameters, buffers, lowered), status)
+                with T.If(status[0] >= 0):
+                    with T.Then():
+                        raise_for(lowered, status)
+    func = bb.add_func(builder.get(), CHECK_NAME)
+    status_type = relax.TensorType((len(STATUS),), "int64")
+    return bb.emit(relax.op.call_tir(func, check_arguments(lowered), status_type))
 
 
-def _raise_func(check: _Check) -> tirx.PrimFunc:
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            T.func_name("raise_if_bad_index")
-            T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
-            parameters = Parameters()
-            parameters.add("status", (check.parts * len(STATUS),), "int64")
-            (status,) = parameters.buffers()
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
-                _take_first(status, check.parts)
-                _emit_raise(check.lowered, status)
-    return builder.get()
+def check_arguments(lowered: Lowered) -> list[relax.Expr]:
+    """What a check is called with. The data is passed only for its shape, which has the extents."""
+    return [lowered.data, *lowered.check.indices]
 
 
-def _take_first(status: Any, parts: int) -> None:
-    """Put the first bad entry of all parts in front."""
-    if parts == 1:
-        return
-    width = len(STATUS)
-    with T.serial(parts - 1) as before:
-        at = (before + 1) * width
-        earlier = tirx.any(status[0] < 0, status[at] < status[0])
-        with T.If(tirx.all(status[at] >= 0, earlier)):
-            with T.Then():
-                for j in range(width):
-                    T.buffer_store(status, status[at + j], [j])
+def declare_operands(parameters: Parameters, lowered: Lowered) -> None:
+    """Declare the parameters of a check that take its arguments."""
+    check = lowered.check
+    parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)
+    for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
+        parameters.add(f"index{i}", shape, dtype)
+
+
+def check_operands(
+    parameters: Parameters, buffers: Sequence[Any], lowered: Lowered
+) -> CheckOperands:
+    """What a check works on, once its parameters are declared."""
+    check = lowered.check
+    return CheckOperands(
+        check=check,
+        indices=buffers[1:],
+        lengths=[parameters.size(shape) for shape in check.shapes],
+        extents=[parameters.size((dim,)) for dim in check.extents],
+    )
 
 
 def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
@@ -191,9 +111,8 @@ def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
     return tirx.any(index < lowest, index >= extent)
 
 
-def _host_check(operands: CheckOperands) -> None:
+def _find_first(operands: CheckOperands, status: Any) -> None:
     """Fill the status: chunks in parallel, each keeping its first bad entry."""
-    status = operands.status
     T.buffer_store(status, tirx.IntImm("int64", -1), [0])
     for component, (which, stride, offset) in enumerate(operands.components):
         index, extent = operands.indices[which], operands.extents[component]
@@ -251,25 +170,24 @@ def _scan_chunk(
                         T.buffer_store(first_bad, tirx.min(first_bad[c], at), [c])
 
 
-def _emit_raise(lowered: Lowered, status: Any) -> None:
+def raise_for(lowered: Lowered, status: Any) -> None:
+    """Add statements that raise the error for a bad entry: a buffer as :data:`STATUS` says."""
     check = lowered.check
     lowest = ["[-", status[3], ", "] if check.wrap_negative else ["[0, "]
-    with T.If(status[0] >= 0):
-        with T.Then():
-            raise_error(
-                "IndexError",
-                [
-                    f"{lowered.signature.operator}: index ",
-                    status[2],
-                    *_position(check, status),
-                    " is out of bounds for an axis of extent ",
-                    status[3],
-                    "; it must be in ",
-                    *lowest,
-                    status[3] - 1,
-                    "].",
-                ],
-            )
+    raise_error(
+        "IndexError",
+        [
+            f"{lowered.signature.operator}: index ",
+            status[2],
+            *_position(check, status),
+            " is out of bounds for an axis of extent ",
+            status[3],
+            "; it must be in ",
+            *lowest,
+            status[3] - 1,
+            "].",
+        ],
+    )
 
 
 def _position(check: IndexCheck, status: Any) -> list[Any]:

@@ -26,8 +26,8 @@ def raise_error(kind: str, parts: Sequence[Any]) -> None:
     parts : sequence of str or int64 expression
         What the message is put together from.
     """
-    text = T.alloc_buffer((_TEXT_BYTES,), "uint8", scope="local")
-    digits = T.alloc_buffer((_DIGIT_BYTES,), "uint8", scope="local")
+    text = T.alloc_buffer((_TEXT_BYTES,), "uint8", scope="global")
+    digits = T.alloc_buffer((_DIGIT_BYTES,), "uint8", scope="global")
     T.buffer_store(text, tirx.IntImm("uint8", 0), [0])
     for part in parts:
         if isinstance(part, str):
@@ -46,9 +46,9 @@ def _append(text: Any, more: Any) -> None:
 def _write_decimal(digits: Any, value: Any) -> None:
     """Write ``value`` right-aligned; the first entry holds the position of the first character."""
     value = tirx.Cast("int64", value) if not isinstance(value, int) else tirx.IntImm("int64", value)
-    rest = T.alloc_buffer((1,), "int64", scope="local")
+    rest = T.alloc_buffer((1,), "int64", scope="global")
     zero, ten = tirx.const(0, "int64"), tirx.const(10, "int64")
-    at = T.alloc_buffer((1,), "int32", scope="local")
+    at = T.alloc_buffer((1,), "int32", scope="global")
     T.buffer_store(rest, value, [0])
     T.buffer_store(at, tirx.IntImm("int32", _DIGIT_BYTES - 1), [0])
     T.buffer_store(digits, tirx.IntImm("uint8", 0), [_DIGIT_BYTES - 1])

@@ -11,8 +11,9 @@ from tvm.ir import Op
 from tvm.target import Target
 
 from .assign import assign_kernel, in_one_kernel
-from .bounds import check_call
+from .bounds import check_on_host
 from .choose import choose_kernel
+from .device_check import check_before, check_beside, is_beside
 from .emission import build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
@@ -103,10 +104,18 @@ def emit_call(
     problem = lowered.problem
     if nothing_to_do(problem):
         return lowered.data
-    tokens = list(earlier)
-    if problem.bounds == "raise":
-        tokens.append(check_call(bb, lowered, strategy.device_check))
-    return emit_together(bb, [lowered], strategy, target, tokens)[0]
+
+    def scatter(*tokens: relax.Expr) -> relax.Expr:
+        return emit_together(bb, [lowered], strategy, target, [*earlier, *tokens])[0]
+
+    if problem.bounds != "raise":
+        return scatter()
+    device_check = strategy.device_check
+    if device_check is None:
+        return scatter(check_on_host(bb, lowered))
+    if is_beside(problem):
+        return check_beside(bb, lowered, device_check, scatter)
+    return scatter(check_before(bb, lowered, device_check))
 
 
 def emit_together(

@@ -13,8 +13,8 @@ from .options import Options, current_options
 from .problem import ScatterProblem
 
 if TYPE_CHECKING:
-    from .bounds import DeviceCheck
     from .defaults import Rule
+    from .device_check import DeviceCheck
     from .emission import Operands
     from .records import TunedRecord
     from .sizes import Sizes

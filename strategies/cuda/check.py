@@ -1,17 +1,18 @@
-"""The bounds check on the GPU: one launch, after which each block names its first bad index."""
+"""The bounds check on the GPU: one launch, in which each block answers for its part."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.bounds import CheckOperands, DeviceCheck
+from tvm_scatter.bounds import STATUS, CheckOperands
+from tvm_scatter.device_check import Answers, DeviceCheck
 from tvm_scatter.sizes import at_least, at_most, ceil_div
 from tvm_scatter.strategies.cuda.launch import run_routine
 from tvm_scatter.strategies.cuda.source import c_type, routine
 
 _THREADS = 1024
 _ENTRIES_OF_THREAD = 8
-#: Two for each multiprocessor of the larger GPUs; what they leave is copied to the host.
+#: Two for each multiprocessor of the larger GPUs; the host reads an answer of each.
 _MOST_BLOCKS = 256
 
 
@@ -22,9 +23,9 @@ def _blocks(entries: Any) -> int:
     return at_most(at_least(ceil_div(entries, _THREADS * _ENTRIES_OF_THREAD), 1), _MOST_BLOCKS)
 
 
-def _check_indices(operands: CheckOperands) -> None:
-    """Add the launch that fills ``operands.status``."""
-    parameters, values = ["void* status"], [operands.status.data]
+def _check_indices(operands: CheckOperands, answers: Answers, call: Any) -> None:
+    """Add the launch that fills the answers."""
+    parameters, values = ["void* words", "long long call"], [answers.words.data, call]
     wrap = "true" if operands.check.wrap_negative else "false"
     lines = ["  BadIndex first{-1, 0, 0, 0};"]
     for component, (which, stride, offset) in enumerate(operands.components):
@@ -40,13 +41,20 @@ def _check_indices(operands: CheckOperands) -> None:
             operands.extents[component],
         ]
         lines.append(
-            f"  find_bad_index<{index}, {wrap}>(first, static_cast<const {index}*>"
-            f"(indices{component}), entries{component}, {stride}, {offset}, extent{component}, "
-            f"{component});"
+            f"  find_bad_index<{index}, {wrap}, {_ENTRIES_OF_THREAD}>(first, "
+            f"static_cast<const {index}*>(indices{component}), entries{component}, {stride}, "
+            f"{offset}, extent{component}, {component});"
         )
-    lines.append("  leave_bad_index(first, static_cast<int64*>(status));")
+    lines += [
+        f"  int64* const answers = static_cast<int64*>(words) + {answers.first_answer};",
+        f"  int64* const entries = static_cast<int64*>(words) + {answers.first_entry};",
+        f"  int64* const entry = entries + blockIdx.x * {len(STATUS)};",
+        "  leave_answer(first, answers + blockIdx.x, call, -call, [&] {",
+        *(f"    entry[{j}] = first.{name};" for j, name in enumerate(STATUS)),
+        "  });",
+    ]
     name, source = routine(("check",), (), parameters, "\n".join(lines))
-    run_routine(name, source, values, operands.parts, _THREADS)
+    run_routine(name, source, values, answers.parts, _THREADS)
 
 
 CHECK = DeviceCheck(_blocks, _check_indices)

@@ -9,6 +9,7 @@ from importlib import resources
 
 import numpy as np
 
+from tvm_scatter.device_check import is_beside
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.reductions import identity, item_bytes, numpy_dtype
 
@@ -94,6 +95,8 @@ def problem_struct(problem: ScatterProblem, offset: str) -> tuple[str, str]:
         literal = f"static_cast<tvm_scatter::Bits<Data>>({int.from_bytes(bits, 'little')}ull)"
         start = f"tvm_scatter::bit_cast<Data>({literal})"
 
+    drops = problem.bounds == "drop" or (problem.bounds == "raise" and is_beside(problem))
+
     def flag(value: bool) -> str:
         return "true" if value else "false"
 
@@ -109,7 +112,7 @@ def problem_struct(problem: ScatterProblem, offset: str) -> tuple[str, str]:
   static constexpr bool update_count = {flag(problem.update_count)};
   static constexpr bool update_slice = {flag(problem.update_slice)};
   static constexpr bool wrap = {flag(problem.wrap_negative)};
-  static constexpr bool check = {flag(problem.bounds == "drop")};
+  static constexpr bool check = {flag(drops)};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};
   static __device__ __forceinline__ Data start() {{ return {start}; }}

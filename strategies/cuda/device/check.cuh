@@ -19,11 +19,10 @@ struct BadIndex {
 
 // The first bad entry that this thread sees of the part of a component that is its block's.
 // Entries are read several at a time: a branch on each would wait for each.
-template <class Index, bool wrap>
+template <class Index, bool wrap, int at_once>
 __device__ __forceinline__ void find_bad_index(BadIndex& first, const Index* indices, int64 entries,
                                                int stride, int offset, int64 extent,
                                                int component) {
-  constexpr int at_once = 8;
   const int64 share = (entries + gridDim.x - 1) / gridDim.x;
   const int64 begin = share * blockIdx.x;
   const int64 end = begin + share < entries ? begin + share : entries;
@@ -45,17 +44,23 @@ __device__ __forceinline__ void find_bad_index(BadIndex& first, const Index* ind
   }
 }
 
-// Each block leaves the first bad entry of its own part; the host takes the first of all.
-__device__ __forceinline__ void leave_bad_index(const BadIndex& first, int64* status) {
+// Each block answers for its part, in memory of the host: good, or bad once the thread that has seen
+// the first bad entry of the block has described it.
+template <class Describe>
+__device__ __forceinline__ void leave_answer(const BadIndex& first, volatile int64* answer,
+                                             int64 good, int64 bad, Describe describe) {
   __shared__ uint64 least;
-  status += blockIdx.x * 4;
-  if (threadIdx.x == 0) status[0] = -1, least = ~0ull;
-  if (!__syncthreads_or(first.position >= 0)) return;
+  if (threadIdx.x == 0) least = ~0ull;
+  if (!__syncthreads_or(first.position >= 0)) {
+    if (threadIdx.x == 0) *answer = good;
+    return;
+  }
   if (first.position >= 0) atomicMin(&least, first.order());
   __syncthreads();
   if (first.position < 0 || first.order() != least) return;
-  status[0] = first.position, status[1] = first.component;
-  status[2] = first.index, status[3] = first.extent;
+  describe();
+  __threadfence_system();
+  *answer = bad;
 }
 
 }  // namespace tvm_scatter
