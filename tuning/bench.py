@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,13 @@ from tvm_scatter.strategy import strategy_for
 from tvm_scatter.targets import host_target
 from tvm_scatter.tuning import peers
 from tvm_scatter.tuning.kernel import Kernel, compile_selections
-from tvm_scatter.tuning.machine import describe
+from tvm_scatter.tuning.machine import describe, kernels
 from tvm_scatter.tuning.timing import Timing, copy_bandwidth, time_on_cpu, time_on_gpu
 from tvm_scatter.tuning.workloads import WORKLOADS, Workload
+
+#: Facts in which the rows of one report must agree, and those of which every run has its own.
+_CONDITIONS = ("device", "driver", "threads", "caches", "scale")
+_OF_A_RUN = ("clocks", "copy_bytes_per_us")
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Row:
     error : float
         Largest difference from the float64 reference, relative to the sum of magnitudes that went
         into the element.
+    earlier : dict or None
+        Where an earlier run measured it, the facts of that run that differ from the report's.
     """
 
     workload: str
@@ -54,6 +60,12 @@ class Row:
     error: float
     others: dict[str, Timing] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    earlier: dict[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """The workload's name, with a mark where an earlier run measured it."""
+        return self.workload if self.earlier is None else f"{self.workload}*"
 
     @property
     def best_peer(self) -> tuple[str, float]:
@@ -81,6 +93,32 @@ class Report:
         ratios = [row.best_peer[1] / row.ours.device for row in self.rows]
         ratios = [ratio for ratio in ratios if ratio == ratio]
         return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+
+    def continued(self, machine: dict[str, Any]) -> Report:
+        """The report that another run goes on with: these rows are those of an earlier one.
+
+        Raises
+        ------
+        ScatterError
+            If what that run was made on differs so that its figures must not stand beside these.
+        """
+        for name in _CONDITIONS:
+            if self.machine.get(name) != machine.get(name):
+                raise ScatterError(
+                    f"bench: the report to resume was measured with {name} "
+                    f"{self.machine.get(name)!r}, here it is {machine.get(name)!r}; give --json "
+                    "another file."
+                )
+        rows = []
+        for row in self.rows:
+            facts = {**self.machine, **(row.earlier or {})}
+            earlier = {
+                name: facts.get(name, "unknown")
+                for name, value in machine.items()
+                if name not in _OF_A_RUN and facts.get(name, "unknown") != value
+            }
+            rows.append(replace(row, earlier=earlier))
+        return Report(machine, rows)
 
     def save(self, path: Path) -> None:
         """Write the report as JSON."""
@@ -246,6 +284,7 @@ def machine(device: str) -> dict[str, Any]:
         **describe("cuda" if device == "cuda" else "llvm"),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
+        "kernels": kernels(),
         "caches": "emptied before every call"
         if device == "cuda"
         else "as the call before left them",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import shutil
 import subprocess
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,18 @@ def describe(kind: str) -> dict[str, Any]:
         facts["driver"] = driver_version()
         facts["clocks"] = clocks()
     return facts
+
+
+def kernels() -> str:
+    """A digest of the implementations and their rules: equal where what is measured is."""
+    folder = Path(str(resources.files("tvm_scatter.strategies")))
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in (".py", ".cuh", ".json"):
+            content = path.read_bytes()
+            digest.update(f"{path.relative_to(folder).as_posix()} {len(content)} ".encode())
+            digest.update(content)
+    return digest.hexdigest()[:12]
 
 
 def processor() -> str:

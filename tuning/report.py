@@ -11,7 +11,6 @@ from tvm_scatter.tuning.pyplot import pyplot
 def markdown(report: Report) -> str:
     """The table for the README, in microseconds of device time."""
     facts = report.machine
-    earlier = facts.get("earlier", ())
     lines = [
         "| workload | floor | best peer | ours | implementation | peer / ours | ours / floor |",
         "|---|--:|--:|--:|---|--:|--:|",
@@ -19,9 +18,8 @@ def markdown(report: Report) -> str:
     for row in report.rows:
         peer, best = row.best_peer
         ours = row.ours.device
-        mark = "*" if row.workload in earlier else ""
         lines.append(
-            f"| {row.workload}{mark} | {row.floor:.0f} | {best:,.1f} ({peer}) | {ours:,.1f} "
+            f"| {row.label} | {row.floor:.0f} | {best:,.1f} ({peer}) | {ours:,.1f} "
             f"| {row.implementation} | {best / ours:.2f} | {ours / row.floor:.2f} |"
         )
     lines.append("")
@@ -33,9 +31,22 @@ def markdown(report: Report) -> str:
         f"{f'; 1/{scale} of the work' if scale > 1 else ''}. Geometric mean over the best peer: "
         f"{report.geometric_mean():.2f}x."
     )
-    if earlier:
-        lines.append("Rows with a * are of an earlier run, before the last changes of the kernels.")
+    lines += marks(report)
     return "\n".join(lines)
+
+
+def marks(report: Report) -> list[str]:
+    """A sentence on what the mark at rows means, if there is one."""
+    marked = [row.earlier for row in report.rows if row.earlier is not None]
+    if not marked:
+        return []
+    values: dict[str, set[str]] = {}
+    for earlier in marked:
+        for name, value in earlier.items():
+            values.setdefault(name, set()).add(str(value))
+    other = " and ".join(f"{name} {' or '.join(sorted(values[name]))}" for name in values)
+    other = other or "the same kernels and versions"
+    return [f"Rows with a * were measured by an earlier run, with {other}."]
 
 
 def plot(report: Report, path: Path) -> None:

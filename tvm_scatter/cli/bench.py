@@ -35,10 +35,12 @@ def run(arguments: argparse.Namespace) -> int:
     workloads = [workload.scaled(scale) for workload in workloads] if scale > 1 else workloads
     facts = {**bench.machine(device), "scale": scale}
     result = bench.Report(facts, [])
-    if arguments.resume:
-        result = _resumed(arguments, facts)
-        known = {row.workload for row in result.rows}
+    before = _report_to_resume(arguments)
+    if before is not None:
+        known = {row.workload for row in before.rows}
         workloads = [workload for workload in workloads if workload.name not in known]
+        continued = before.continued(facts)
+        result = continued if workloads else before
     order = [workload.name for workload in WORKLOADS]
     with progress() as shown:
         timed = bench.run(
@@ -57,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
                 result.save(Path(arguments.json))
     Console(highlight=False, markup=False).print(table(result, arguments.all))
     print(f"geometric mean of best peer / ours: {result.geometric_mean():.2f}")
+    for sentence in report.marks(result):
+        print(sentence)
     if arguments.markdown:
         Path(arguments.markdown).write_text(report.markdown(result) + "\n", encoding="utf-8")
     if arguments.plot:
@@ -64,23 +68,16 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _resumed(arguments: argparse.Namespace, facts: dict[str, object]) -> Report:
-    """The report that an earlier run left, if there is one and it was made here."""
+def _report_to_resume(arguments: argparse.Namespace) -> Report | None:
+    """The report that an earlier run left, if it is asked for and there is one."""
     from tvm_scatter.tuning.bench import Report
 
+    if not arguments.resume:
+        return None
     if not arguments.json:
         raise ScatterError("bench: --resume needs --json FILE, the report to go on with.")
     path = Path(arguments.json)
-    if not path.exists():
-        return Report(facts, [])
-    report = Report.load(path)
-    for name in facts.keys() - {"copy_bytes_per_us", "clocks"}:
-        if report.machine.get(name) != facts[name]:
-            raise ScatterError(
-                f"bench: {arguments.json!r} was measured with {name} = "
-                f"{report.machine.get(name)!r}, here it is {facts[name]!r}."
-            )
-    return report
+    return Report.load(path) if path.exists() else None
 
 
 def table(result: Report, with_others: bool) -> Table:
@@ -103,7 +100,7 @@ def table(result: Report, with_others: bool) -> Table:
     for row in result.rows:
         peer, best = row.best_peer
         cells = [
-            row.workload,
+            row.label,
             f"{row.floor:.1f}",
             f"{best:.1f}",
             peer,

@@ -1,0 +1,88 @@
+"""The benchmark's report: rows of an earlier run are kept, marked and told apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tvm_scatter import ScatterError
+from tvm_scatter.cli import main
+from tvm_scatter.tuning import bench, report
+from tvm_scatter.tuning.bench import Report, Row
+from tvm_scatter.tuning.timing import Timing
+
+pytest.importorskip("torch")
+
+MACHINE = {"device": "a GPU", "driver": "580", "threads": 2, "caches": "cold", "scale": 1}
+VERSIONS = {"tvm": "0.27", "torch": "2.11", "kernels": "aa"}
+
+
+def row(workload: str, **more: Any) -> Row:
+    return Row(workload, "grouped", 1.0, Timing(2.0, 0.0, 2.0), 0.0, **more)
+
+
+def facts(**changed: Any) -> dict[str, Any]:
+    return {**MACHINE, **VERSIONS, "copy_bytes_per_us": 1e6, **changed}
+
+
+def test_rows_of_earlier_runs_say_what_they_were_made_with() -> None:
+    first = Report(facts(torch="2.10"), [row("rows")])
+    assert report.marks(first) == []
+    second = first.continued(facts(kernels="bb", copy_bytes_per_us=2e6))
+    second.rows.append(row("256 bins"))
+    third = second.continued(facts(kernels="cc"))
+    third.rows.append(row("maskrcnn"))
+    assert [each.earlier for each in third.rows] == [
+        {"torch": "2.10", "kernels": "aa"},
+        {"kernels": "bb"},
+        None,
+    ]
+    text = report.markdown(third)
+    assert "| rows* |" in text and "| 256 bins* |" in text and "| maskrcnn |" in text
+    assert text.endswith("an earlier run, with torch 2.10 and kernels aa or bb.")
+    # A fact that the earlier run did not note is not taken for the same.
+    del second.machine["tvm"]
+    assert second.continued(facts(kernels="bb")).rows[1].earlier == {"tvm": "unknown"}
+    same = Report(facts(), [row("rows")]).continued(facts(copy_bytes_per_us=2e6))
+    assert same.rows[0].earlier == {}
+    assert report.marks(same)[0].endswith("with the same kernels and versions.")
+
+
+@pytest.mark.parametrize("name", MACHINE)
+def test_a_report_of_another_machine_is_not_resumed(name: str) -> None:
+    with pytest.raises(ScatterError, match=f"was measured with {name} .*, here it is 'other'; "):
+        Report(facts(), [row("rows")]).continued(facts(**{name: "other"}))
+
+
+def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr(bench, "copy_bandwidth", lambda device: 1e4)
+    # What the benchmark sets, the other tests of this process shall not find.
+    for name in ("TVM_NUM_THREADS", "TVM_BIND_THREADS"):
+        monkeypatch.setenv(name, "1")
+    path, markdown = tmp_path / "cpu.json", tmp_path / "cpu.md"
+
+    def run(workload: str) -> int:
+        options = ["--device", "cpu", "--scale", "1024", "--filter", workload, "--resume"]
+        return main(["bench", *options, "--json", str(path), "--markdown", str(markdown)])
+
+    assert run("maskrcnn") == 0
+    assert "| maskrcnn |" in markdown.read_text()
+    monkeypatch.setattr(bench, "kernels", lambda: "others")
+    made_with = json.loads(path.read_text())["machine"]["kernels"]
+    assert run("assign 1 of 1000") == 0
+    text = markdown.read_text()
+    assert "| maskrcnn* |" in text and "| assign 1 of 1000 |" in text
+    assert f"with kernels {made_with}." in text and text.splitlines()[-1] in capsys.readouterr().out
+    saved = json.loads(path.read_text())
+    assert [each["earlier"] for each in saved["rows"]] == [{"kernels": made_with}, None]
+    # Nothing is left to measure: the report is shown as it is.
+    assert run("assign 1 of 1000") == 0
+    assert markdown.read_text() == text
+    saved["machine"]["device"] = "another"
+    path.write_text(json.dumps(saved))
+    assert run("256 bins") == 2
+    (error,) = [line for line in capsys.readouterr().err.splitlines() if "bench:" in line]
+    assert "was measured with device 'another', here it is " in error
