@@ -35,6 +35,7 @@ from tvm_scatter.tuning.candidates import (
     prim_func,
 )
 from tvm_scatter.tuning.cost_model import CostModel
+from tvm_scatter.tuning.database import read_database
 from tvm_scatter.tuning.decision_tree import Examples
 from tvm_scatter.tuning.distributions import DISTRIBUTIONS
 from tvm_scatter.tuning.features import features, hottest_share
@@ -416,7 +417,7 @@ def test_the_rules_in_force_are_the_fitted_ones() -> None:
     path = Path(str(resources.files("tvm_scatter.strategies") / "defaults" / "cuda.json"))
     rules = json.loads(path.read_text())
     assert "fit_defaults" in rules["comment"]
-    times = measured_in_log(shipped_log())
+    times = measured_in_log(read_database(shipped_log()))
     judged = regret(times, lambda posed: default_candidate(posed, times.target))
     assert judged.problems >= 200
     assert judged.mean < 1.10
@@ -435,7 +436,7 @@ def shipped_log() -> Path:
 
 
 def test_the_shipped_log_is_found_for_its_architecture() -> None:
-    times = measured_in_log(shipped_log())
+    times = measured_in_log(read_database(shipped_log()))
     strategy = need_strategy(CUDA)
     posed = next(p for p in times.best if p.update_size.constant > 100_000)
     selection = strategy.select(posed, CUDA)

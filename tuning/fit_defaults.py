@@ -109,9 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rules go")
     parsed = parser.parse_args(arguments)
     try:
-        whole = measured_in_log(Path(parsed.log))
+        log = read_database(Path(parsed.log))
+        whole = measured_in_log(log)
         if parsed.held_out:
-            known, held_out = whole, measured_in_log(Path(parsed.held_out))
+            known, held_out = whole, measured_in_log(read_database(Path(parsed.held_out)))
         else:
             known, held_out = whole.split(parsed.hold_out)
         if parsed.bench:
@@ -119,7 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fitted = known
         if parsed.predicted:
             seen = set(known.best)
-            guessed = predicted(read_database(Path(parsed.log)), between(parsed.predicted), seen)
+            guessed = predicted(log, between(parsed.predicted), seen)
             fitted = known.with_more(guessed)
         rules = fit(fitted)
         costs = {}

@@ -13,7 +13,7 @@ from tvm.target import Target
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, need_strategy
-from tvm_scatter.tuning.database import read_database
+from tvm_scatter.tuning.database import Database
 from tvm_scatter.tuning.results import candidate_of, results_in
 
 
@@ -77,9 +77,8 @@ def _plain(problem: ScatterProblem, target: Target) -> dict[str, Candidate]:
     }
 
 
-def measured_in_log(folder: Path) -> Times:
-    """The static problems of a directory of records."""
-    database = read_database(folder)
+def measured_in_log(database: Database) -> Times:
+    """The static problems of a log."""
     times = Times(database.target())
     for result in results_in(database):
         if result.task.problem.is_static:
