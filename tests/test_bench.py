@@ -86,3 +86,23 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
     assert run("256 bins") == 2
     (error,) = [line for line in capsys.readouterr().err.splitlines() if "bench:" in line]
     assert "was measured with device 'another', here it is " in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scale", "0"], "--scale 0 must be at least 1"),
+        (["--json", "no/such.json"], "there is no folder no"),
+        (["--markdown", "no/such.md"], "there is no folder no"),
+        (["--resume"], "--resume needs --json FILE"),
+        (["--filter", "none"], "no workload is called 'none'"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_timed(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(bench, "machine", lambda device: facts())
+    monkeypatch.delattr(bench, "run")
+    assert main(["bench", "--device", "cpu", *arguments]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert message in error

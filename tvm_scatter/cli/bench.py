@@ -31,7 +31,12 @@ def run(arguments: argparse.Namespace) -> int:
     if not workloads:
         names = ", ".join(workload.name for workload in WORKLOADS)
         raise ScatterError(f"bench: no workload is called {wanted!r}; there are {names}.")
-    scale = arguments.scale or (16 if device == "cpu" else 1)
+    scale = (16 if device == "cpu" else 1) if arguments.scale is None else arguments.scale
+    if scale < 1:
+        raise ScatterError(f"bench: --scale {scale} must be at least 1, which is all of the work.")
+    for file in filter(None, (arguments.json, arguments.markdown, arguments.plot)):
+        if not Path(file).parent.is_dir():
+            raise ScatterError(f"bench: {file}: there is no folder {Path(file).parent}.")
     workloads = [workload.scaled(scale) for workload in workloads] if scale > 1 else workloads
     facts = {**bench.machine(device), "scale": scale}
     result = bench.Report(facts, [])
