@@ -20,7 +20,8 @@ from tvm_scatter import ScatterError, strategy_for
 from tvm_scatter.cli import main
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.records import records_in
-from tvm_scatter.tuning.candidates import candidates, need_strategy
+from tvm_scatter.tuning.build import Failure
+from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy
 from tvm_scatter.tuning.database import open_database, read_database
 from tvm_scatter.tuning.grid import problem
 from tvm_scatter.tuning.results import Result
@@ -236,6 +237,9 @@ def test_the_commands(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
         (["--grid", "shipped", "--tracker", "here:9"], "needs --key"),
         (["--grid", "shipped", "--tracker", "127.0.0.1:9", "--key", "k"], "no RPC tracker answers"),
         (["--grid", "shipped", "--trials", "0"], "0 trials measure nothing"),
+        (["--grid", "shipped", "--timeout", "0"], "no candidate is done in 0 s"),
+        (["--grid", "shipped", "--seed", "-1"], "the seed -1 must be at least 0"),
+        (["--grid", "shipped", "--import", "no.such"], "--import no.such: No module named 'no'."),
     ],
 )
 def test_bad_input_of_the_command(
@@ -244,6 +248,24 @@ def test_bad_input_of_the_command(
     command = ["tune", "--target", "llvm", "--work-dir", str(tmp_path / "log")]
     assert main([*command, *arguments]) == 2
     assert message in capfd.readouterr().err
+
+
+def test_the_command_says_why_nothing_was_measured(
+    model: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(tasks: list[Task], *_: Any) -> list[Result]:
+        failure = Failure(Candidate("sequential"), "it took more than 1 s")
+        return [Result(task, failed=[failure]) for task in tasks]
+
+    monkeypatch.setattr("tvm_scatter.tuning.tune.tune", fail)
+    assert main(["tune", model, "--target", "llvm", "--work-dir", str(tmp_path)]) == 1
+    assert capfd.readouterr().err.splitlines()[-1] == (
+        "tvm-scatter tune: no candidate could be measured, the first because it took more than "
+        f"1 s; all reasons are in {tmp_path / 'failures.jsonl'}."
+    )
 
 
 def test_a_log_for_another_target_is_refused(

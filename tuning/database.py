@@ -24,7 +24,7 @@ from tvm_scatter.records import Decision, architecture, decode, problem_of, sche
 from tvm_scatter.shipped import FORMAT_VERSION, METADATA, RECORDS, WORKLOADS
 from tvm_scatter.tuning.candidates import Candidate, need_strategy
 
-_FAILURES = "failures.jsonl"
+FAILURES = "failures.jsonl"
 
 
 class Database:
@@ -97,12 +97,12 @@ class Database:
     def add_failure(self, problem: ScatterProblem, candidate: Candidate, reason: str) -> None:
         """Append what was left out."""
         line = {"problem": str(problem), "candidate": str(candidate), "reason": reason}
-        with (self.folder / _FAILURES).open("a", encoding="utf-8") as file:
+        with (self.folder / FAILURES).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def failures(self) -> list[dict[str, str]]:
         """What was left out, in order."""
-        path = self.folder / _FAILURES
+        path = self.folder / FAILURES
         return [json.loads(line) for line in _whole_lines(path)] if path.exists() else []
 
     def add_run(self, run: dict[str, Any]) -> None:

@@ -113,6 +113,12 @@ def tune(
         raise ScatterError("tuning: there is no scatter to tune.")
     if settings.trials < 1:
         raise ScatterError(f"tuning: {settings.trials} trials measure nothing; ask for at least 1.")
+    if settings.timeout <= 0:
+        raise ScatterError(
+            f"tuning: no candidate is done in {settings.timeout:g} s; the timeout must be positive."
+        )
+    if settings.seed < 0:
+        raise ScatterError(f"tuning: the seed {settings.seed} must be at least 0.")
     need_strategy(target)
     servers = 1 if settings.tracker is None else count_servers(settings.tracker)
     with ExitStack() as stack:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import re
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,10 +63,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune, showing what is being done, and print what came of it."""
+    from tvm_scatter.tuning.database import FAILURES
     from tvm_scatter.tuning.plots import plot_tasks
     from tvm_scatter.tuning.tune import DISTRIBUTIONS, Settings, tune
 
     target = parse_target(arguments.target)
+    _import(arguments.imports)
     tracker = _tracker(arguments)
     if tracker is None:
         need_device(target)
@@ -88,7 +92,15 @@ def run(arguments: argparse.Namespace) -> int:
     Console(highlight=False, markup=False).print(table(results))
     if arguments.plot:
         print(f"{len(plot_tasks(results, Path(arguments.plot)))} pictures in {arguments.plot}")
-    return 0 if any(result.ranked for result in results) else 1
+    if any(result.ranked for result in results):
+        return 0
+    reasons = [failure.reason for result in results for failure in result.failed]
+    if reasons:
+        sys.stderr.write(
+            "tvm-scatter tune: no candidate could be measured, the first because "
+            f"{reasons[0].rstrip('.')}; all reasons are in {Path(arguments.work_dir) / FAILURES}.\n"
+        )
+    return 1
 
 
 class _Listener:
@@ -148,6 +160,15 @@ def _range(text: str) -> tuple[str, tuple[int, int]]:
     if found is None:
         raise ScatterError(f"--range {text!r} must be of the form n=16:4096.")
     return found[1], (int(found[2]), int(found[3]))
+
+
+def _import(modules: Sequence[str]) -> None:
+    """Import modules here as well: this process offers what they add, the others compile it."""
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            raise ScatterError(f"--import {module}: {error}.") from error
 
 
 def _tracker(arguments: argparse.Namespace) -> Tracker | None:
