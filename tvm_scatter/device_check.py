@@ -16,7 +16,6 @@ from typing import Any
 from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
-from tvm_ffi import DLDeviceType
 
 from .bounds import (
     CHECK_NAME,
@@ -28,11 +27,13 @@ from .bounds import (
     raise_for,
 )
 from .emission import PRIM_FUNC_ATTRS, Parameters
+from .host_stream import HostStream
 from .lower import Lowered
 from .page_locked import data_of, device_id_of, page_locked
 from .problem import ScatterProblem
 
-#: How often the host looks for an answer before it asks the device whether it still works.
+#: How often the host looks for an answer before it waits for the stream, which tells it if the GPU
+#: will never give one.
 _TURNS = 1 << 15
 
 
@@ -177,18 +178,18 @@ def _wait(
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                device_id = device_id_of(tensor)
+                stream = HostStream(device_id_of(tensor))
                 here = answers.of(memory)
-                with T.If(_any_bad(here, device_id)[0]):
+                with T.If(_any_bad(here, stream)[0]):
                     with T.Then():
-                        # A check that is over has written what it found.
-                        _ask_device(here, device_id)
+                        # So that what the check has found is there as well, and nothing runs on.
+                        stream.synchronize()
                         raise_for(lowered, _first_bad(here))
     func = bb.add_func(builder.get(), "raise_if_bad_index")
     return bb.emit(relax.op.call_tir_inplace(func, arguments, returned, arguments[returned].ty))
 
 
-def _any_bad(answers: Answers, device_id: Any) -> Any:
+def _any_bad(answers: Answers, stream: HostStream) -> Any:
     """Wait for all answers; the entry of the buffer says whether one of them is bad."""
     any_bad = T.alloc_buffer((1,), "bool", scope="global")
     turns = T.alloc_buffer((1,), "int32", scope="global")
@@ -204,22 +205,11 @@ def _any_bad(answers: Answers, device_id: Any) -> Any:
             with T.If(turns[0] == _TURNS):
                 with T.Then():
                     T.buffer_store(turns, tirx.IntImm("int32", 0), [0])
-                    _ask_device(answers, device_id)
+                    stream.synchronize()
         with T.If(answers.answer(part) == bad):
             with T.Then():
                 T.buffer_store(any_bad, tirx.const(True, "bool"), [0])
     return any_bad
-
-
-def _ask_device(answers: Answers, device_id: Any) -> None:
-    """Wait for the device by copying nothing from it: an error if it works no more."""
-    cuda, anything = tirx.IntImm("int32", int(DLDeviceType.kDLCUDA)), tirx.IntImm("int32", 0)
-    with T.attr(anything, "device_type", cuda), T.attr(anything, "device_id", device_id):
-        nothing = T.decl_buffer((0,), "uint8", data=answers.words.data)
-        count = tirx.IntImm("int64", 0)
-        T.evaluate(
-            T.call_packed("runtime.TVMTensorCopyToBytes", nothing, answers.words.data, count)
-        )
 
 
 def _first_bad(answers: Answers) -> Any:
