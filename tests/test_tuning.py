@@ -106,6 +106,8 @@ def test_symbolic_tasks_have_representatives() -> None:
     assert counts == [16, 256, 4096]
     with pytest.raises(ScatterError, match="the range 9:3 of 'n' is empty"):
         extract_tasks(mod, LLVM, {"n": (9, 3)})
+    with pytest.raises(ScatterError, match="no scatter has a symbolic size 'm'; there is: n"):
+        extract_tasks(mod, LLVM, {"m": (4, 400)})
 
 
 @pytest.mark.parametrize("target", [LLVM, CUDA], ids=["llvm", "cuda"])

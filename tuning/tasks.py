@@ -93,16 +93,18 @@ def extract_tasks(
     Raises
     ------
     ScatterError
-        If a scatter is malformed, or a range is empty.
+        If a scatter is malformed, or a range is empty or of a size that no scatter has.
     """
     for name, (low, high) in (ranges or {}).items():
         if not 1 <= low <= high:
             raise ScatterError(f"extract_tasks: the range {low}:{high} of {name!r} is empty.")
     found: dict[ScatterProblem, Task] = {}
+    sizes: set[str] = set()
     for scatter in explain(mod, target):
         if scatter.problem is None or nothing_to_do(scatter.problem):
             continue
         problem = replace(scatter.problem, bounds="drop")
+        sizes |= set(scatter.symbols.values())
         known = {
             symbol: (ranges or {})[expression]
             for symbol, expression in scatter.symbols.items()
@@ -110,4 +112,9 @@ def extract_tasks(
         }
         task = found.get(problem) or Task(problem, 0, (), known)
         found[problem] = replace(task, weight=task.weight + 1, where=(*task.where, scatter.where))
+    for name in sorted(set(ranges or {}) - sizes):
+        raise ScatterError(
+            f"extract_tasks: no scatter has a symbolic size {name!r}; "
+            f"there is: {', '.join(sorted(sizes)) or 'none'}."
+        )
     return list(found.values())
