@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ import tvm_scatter
 from tvm_scatter import ScatterError, kernel_cache
 from tvm_scatter.cli import main
 from tvm_scatter.cuda_toolkit import nvrtc_version
-from tvm_scatter.kernel_cache import Store, settings, statistics
+from tvm_scatter.kernel_cache import Store, headers, settings, statistics
 from tvm_scatter.kernel_cache import compile as cache
 from tvm_scatter.kernel_cache import store as store_module
 from tvm_scatter.ops import index_put
@@ -301,6 +302,36 @@ def test_the_key_holds_headers_and_not_where_they_stand(monkeypatch, tmp_path):
     first = get("here", "int one;")
     assert get("there", "int one;") == first
     assert get("elsewhere", "int two;") != first
+
+
+def test_a_digest_of_headers_is_kept_until_one_changes(monkeypatch, tmp_path):
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder in (first, second):
+        folder.mkdir()
+    (first / "ours.h").write_text("#include <inner.h>\n")
+    (second / "inner.h").write_text("int one;")
+    reads = []
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: reads.append(path) or read(path))
+
+    def digest():
+        """As a new process would get it, and which headers were read for it."""
+        headers.headers_digest.cache_clear()
+        reads.clear()
+        found = headers.headers_digest(frozenset({"ours.h"}), (first, second))
+        return found, {path.name for path in reads if path.suffix == ".h"}
+
+    begun, read_first = digest()
+    assert read_first == {"ours.h", "inner.h"}
+    assert digest() == (begun, set())
+    (second / "inner.h").write_text("int two;")
+    changed, read_again = digest()
+    assert changed != begun and read_again == read_first
+    # A header that is found earlier, in a folder where nothing was.
+    (first / "inner.h").write_text("int one;")
+    assert digest()[0] == begun
+    (first / "inner.h").unlink()
+    assert digest()[0] == changed
 
 
 @needs_nvrtc

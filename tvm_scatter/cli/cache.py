@@ -12,6 +12,7 @@ def run(arguments: argparse.Namespace) -> int:
     store = Store(settings.folder(), settings.size_limit())
     if arguments.action == "clear":
         deleted = store.clear()
+        Store(settings.headers_folder(), 0).clear()
         print(f"{store.folder}: deleted {_text(len(deleted), sum(e.size for e in deleted))}")
         return 0
     entries = store.entries()

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from functools import cache
 from pathlib import Path
 
+from . import settings
+from .store import Store
+
 _INCLUDE = re.compile(r'#[ \t]*include(?:_next)?[ \t]*[<"]([^>"\n]+)[>"]')
+#: A digest that is kept weighs some 40 KB.
+_KEPT_BYTES = 8 << 20
 
 
 def included(text: str) -> frozenset[str]:
@@ -22,46 +28,79 @@ def headers_digest(names: frozenset[str], folders: tuple[Path, ...]) -> str:
 
     Only texts count, not where they stand. What is in no folder is the compiler's own, and belongs
     to its version.
+
+    A build with everything in the cache waits for this, so the digest is kept, too, and holds as
+    long as no file or folder that was looked at has changed.
     """
     places = tuple(map(str, folders))
-    texts: dict[str, str] = {}
-    waiting = [(name, "") for name in names]
-    seen = set(waiting)
-    while waiting:
-        name, includer = waiting.pop()
-        found = _find(name, (includer, *places) if includer else places)
-        if found is None or found in texts:
-            continue
-        texts[found], inner = _read(found)
-        more = {(name, os.path.dirname(found)) for name in inner} - seen
-        seen |= more
-        waiting += more
-    return hashlib.sha256("\n".join(sorted(texts.values())).encode()).hexdigest()
+    store = Store(settings.headers_folder(), _KEPT_BYTES)
+    key = hashlib.sha256(json.dumps([sorted(names), places]).encode()).hexdigest()
+    kept = store.read(key)
+    if kept is not None:
+        digest, looked_at = json.loads(kept)
+        if all(_state(path) == state for path, state in looked_at.items()):
+            return str(digest)
+    look = _Look()
+    digest = look.digest(names, places)
+    store.write(key, json.dumps([digest, look.states]).encode())
+    return digest
 
 
-def _find(name: str, folders: tuple[str, ...]) -> str | None:
-    # A build with everything in the cache waits for this: folders are listed once, paths are text.
-    for folder in folders:
-        path = os.path.join(folder, name)
-        inside, _, last = path.rpartition(os.sep)
-        if last in _files(inside):
-            return path
-    return None
-
-
-@cache
-def _files(folder: str) -> frozenset[str]:
+def _state(path: str) -> list[int]:
+    """What changes when a file or the list of a folder's files does."""
     try:
-        with os.scandir(folder) as entries:
-            return frozenset(entry.name for entry in entries if entry.is_file())
+        status = os.stat(path)
     except OSError:
-        return frozenset()
+        return []
+    return [status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-@cache
-def _read(path: str) -> tuple[str, frozenset[str]]:
-    try:
-        content = Path(path).read_bytes()
-    except OSError:
-        return "unreadable", frozenset()
-    return hashlib.blake2b(content).hexdigest(), included(content.decode(errors="replace"))
+class _Look:
+    """One look at headers, and the state of everything it looked at."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, list[int]] = {}
+        self._listed: dict[str, frozenset[str]] = {}
+
+    def digest(self, names: frozenset[str], places: tuple[str, ...]) -> str:
+        texts: dict[str, str] = {}
+        waiting = [(name, "") for name in names]
+        seen = set(waiting)
+        while waiting:
+            name, includer = waiting.pop()
+            found = self._find(name, (includer, *places) if includer else places)
+            if found is None or found in texts:
+                continue
+            texts[found], inner = self._read(found)
+            more = {(name, os.path.dirname(found)) for name in inner} - seen
+            seen |= more
+            waiting += more
+        return hashlib.sha256("\n".join(sorted(texts.values())).encode()).hexdigest()
+
+    def _find(self, name: str, folders: tuple[str, ...]) -> str | None:
+        # Folders are listed once, and paths are text: thousands of files need not be asked for.
+        for folder in folders:
+            path = os.path.join(folder, name)
+            inside, _, last = path.rpartition(os.sep)
+            if inside not in self._listed:
+                self._listed[inside] = self._list(inside)
+            if last in self._listed[inside]:
+                return path
+        return None
+
+    def _list(self, folder: str) -> frozenset[str]:
+        self.states[folder] = _state(folder)
+        try:
+            with os.scandir(folder) as entries:
+                return frozenset(entry.name for entry in entries if entry.is_file())
+        except OSError:
+            return frozenset()
+
+    def _read(self, path: str) -> tuple[str, frozenset[str]]:
+        # Its state is taken first: what changes in between will not match it.
+        self.states[path] = _state(path)
+        try:
+            content = Path(path).read_bytes()
+        except OSError:
+            return "unreadable", frozenset()
+        return hashlib.blake2b(content).hexdigest(), included(content.decode(errors="replace"))

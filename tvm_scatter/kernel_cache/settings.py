@@ -25,9 +25,18 @@ def is_on() -> bool:
 
 def folder() -> Path:
     """The folder that is ours alone: below ``$TVM_SCATTER_CACHE_DIR``, else the user's cache."""
+    return _base() / "kernels"
+
+
+def headers_folder() -> Path:
+    """Where digests of CUDA's headers are kept, beside the kernels."""
+    return _base() / "headers"
+
+
+def _base() -> Path:
     chosen = os.environ.get(FOLDER)
     base = Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("tvm_scatter")
-    return base.absolute() / "kernels"
+    return base.absolute()
 
 
 def size_limit() -> int:
