@@ -34,15 +34,21 @@ _MOST_ELEMENTS = 1 << 20
 
 
 @contextlib.contextmanager
-def servers(count: int) -> Iterator[Tracker]:
+def servers(count: int, fork: bool = True) -> Iterator[Tracker]:
     """A tracker and servers on this machine; server ``i`` sees GPU ``i`` only.
+
+    Parameters
+    ----------
+    fork : bool
+        Whether a session is a copy of its server. With CUDA it must be a new process: a driver
+        that the server has asked for its devices does not work in a copy.
 
     Raises
     ------
     ScatterError
         If they do not start.
     """
-    with running_tracker() as tracker, running_servers(tracker, count):
+    with running_tracker() as tracker, running_servers(tracker, count, fork):
         yield tracker
 
 
@@ -55,9 +61,10 @@ def running_tracker() -> Iterator[Tracker]:
 
 
 @contextlib.contextmanager
-def running_servers(tracker: Tracker, count: int) -> Iterator[None]:
+def running_servers(tracker: Tracker, count: int, fork: bool = True) -> Iterator[None]:
     """TVM's RPC servers, each in a process of its own, once the tracker knows them."""
     at = ["--host", "127.0.0.1", "--tracker", f"{tracker.host}:{tracker.port}", "--key", _KEY]
+    at += [] if fork else ["--no-fork"]
     with contextlib.ExitStack() as stack:
         for device in range(count):
             own = [*at, *_ports(_free_port())]
@@ -115,9 +122,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     target = parse_target(parsed.target)
     tasks = [task for task in grid(parsed.grid) if task.problem.elements <= _MOST_ELEMENTS]
+    fork = target.kind.name != "cuda"
     rates = []
     for count in (1, parsed.devices):
-        with tempfile.TemporaryDirectory() as folder, servers(count) as tracker:
+        with tempfile.TemporaryDirectory() as folder, servers(count, fork) as tracker:
             settings = Settings(
                 trials=16, seconds=parsed.seconds, tracker=tracker, builders=parsed.builders
             )

@@ -47,7 +47,7 @@ class Settings:
     trials : int
         Candidates to measure for each task, those of an earlier run included.
     seconds : float, optional
-        After so long nothing more is measured, if anything has been.
+        After so long nothing more is measured, if anything has been tried.
     distributions : tuple of str
         Where indices come from: keys of :data:`~tvm_scatter.tuning.distributions.DISTRIBUTIONS` or
         ``.npy`` files. A candidate is measured on all of them. Problems whose destinations are
@@ -169,6 +169,8 @@ class _Run:
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopped: threading.Event = field(default_factory=threading.Event)
     began: float = field(default_factory=time.monotonic)
+    #: Whether a candidate was measured or failed.
+    tried: bool = False
     #: How many libraries a round is built in: as many as workers would be idle otherwise.
     parts: int = 1
 
@@ -232,7 +234,7 @@ class _Run:
 
     def ends(self) -> bool:
         """Whether nothing more shall be measured."""
-        return self.stopped.is_set() or (self.out_of_time() and bool(self.known))
+        return self.stopped.is_set() or (self.out_of_time() and self.tried)
 
     def one(self, task: Task, executor: ThreadPoolExecutor) -> Result:
         """Tune a task: rounds until its trials, its space or the time are used up."""
@@ -350,6 +352,7 @@ class _Run:
         candidate, seconds = measured.candidate, list(measured.seconds)
         decision = Decision(candidate.implementation, dict(candidate.config), told)
         with self.lock:
+            self.tried = True
             self.database.add(task.problem, self.target, candidate, told, seconds)
             self._note(task.problem, problem, decision, seconds)
 
@@ -359,6 +362,7 @@ class _Run:
         bad.add(failure.candidate)
         result.failed.append(failure)
         with self.lock:
+            self.tried = True
             self.database.add_failure(task.problem, failure.candidate, failure.reason)
 
     def _summarise(self, result: Result, defaults: set[Candidate]) -> None:
