@@ -27,9 +27,12 @@ from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, default_candidate
 from tvm_scatter.tuning.database import read_database
 from tvm_scatter.tuning.grid import between
-from tvm_scatter.tuning.predicted import predicted
+from tvm_scatter.tuning.predicted import learn, predicted
 from tvm_scatter.tuning.rules import fit
 from tvm_scatter.tuning.times import Times, measured_in_bench, measured_in_log
+
+#: Measured problems that all predicted ones together weigh as much as.
+_WEIGHT = 150.0
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--held-out", metavar="LOG", help="other problems, to judge by")
     parser.add_argument("--hold-out", type=int, default=60, metavar="N", help="else: some of LOG")
     parser.add_argument(
-        "--predicted", type=int, default=1500, metavar="N", help="problems that a model judges"
+        "--predicted", type=int, default=4500, metavar="N", help="problems that a model judges"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rules go")
     parsed = parser.parse_args(arguments)
@@ -119,9 +122,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             known = known.with_more(measured_in_bench(Path(parsed.bench), whole.target))
         fitted = known
         if parsed.predicted:
-            seen = set(known.best)
-            guessed = predicted(log, between(parsed.predicted), seen)
-            fitted = known.with_more(guessed)
+            model = learn(log)
+            asked = between(parsed.predicted)
+            guessed = predicted(model, whole.target, asked, _WEIGHT / len(asked))
+            unmeasured = predicted(model, whole.target, known.best)
+            fitted = known.with_more(unmeasured).with_more(guessed)
         rules = fit(fitted)
         costs = {}
         for name, times in {"fitted": known, "held out": held_out}.items():

@@ -18,6 +18,7 @@ from tvm_scatter.strategy import Config, Implementation
 _THREADS = 1024
 _HOT_PLACES = 64
 _MOST_BUCKETS = 2048
+_ENOUGH_BUCKETS = 128
 #: Updates that a thread moves into buckets together with its block, the more the better.
 _PER_THREAD = (16, 8, 4)
 #: The fewest updates of a block in the reduction, and how many times an even share of the updates a
@@ -50,9 +51,11 @@ class Partitioned(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         places, element = problem.destinations.constant, accumulate_bytes(problem.data_dtype)
+        # Buckets for all multiprocessors, and as wide as that allows: filling them costs less.
+        wide = [bits for bits in (14, 13) if places >> bits >= _ENOUGH_BUCKETS]
         bits = tuple(
             bits
-            for bits in (14, 15, 13, 12)
+            for bits in dict.fromkeys((*wide, 12, 13, 14, 15))
             if _shared_bytes(element, bits) <= shared_memory_limit(target)
             and ceil_div(places, 1 << bits) <= _MOST_BUCKETS
         )

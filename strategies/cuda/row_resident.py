@@ -14,6 +14,10 @@ from tvm_scatter.strategy import Config, Implementation
 
 #: Every block of a slab reads all its indices, so more tiles than this read more than they save.
 _MOST_TILES = 8
+#: From here on a multiprocessor has blocks enough of half the threads, unless they have much to do.
+_MANY_BLOCKS = 64
+_LIGHT_BYTES = 32 << 10
+_LIGHT_COUNT = 4096
 
 
 class RowResident(Implementation):
@@ -36,7 +40,12 @@ class RowResident(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        return {"threads": (512, 256, 1024), "unroll": (4, 8, 2)}
+        slab = problem.extent.constant * problem.slice.constant * _element_bytes(problem)
+        many = not problem.batch.is_static or problem.batch.constant >= _MANY_BLOCKS
+        light = slab <= _LIGHT_BYTES and problem.count.constant <= _LIGHT_COUNT
+        # Several blocks to a multiprocessor, where there are so many and they fit.
+        threads = (512, 256, 1024) if many and light else (1024, 512, 256)
+        return {"threads": threads, "unroll": (4, 8, 2)}
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

@@ -16,6 +16,7 @@ from tvm_scatter.strategy import Config, Implementation
 _MERGE_THREADS = 256
 #: Shared memory of one block with several copies: two blocks and more fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
+_MANY_ITEMS = 1 << 20
 
 
 class SharedBins(Implementation):
@@ -38,12 +39,15 @@ class SharedBins(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         limit = min(_REPLICATED_BYTES, shared_memory_limit(target))
-        copies = [c for c in (32, 16, 8, 4, 2) if output_bytes(problem) * c <= limit]
+        copies = [c for c in (32, 16, 8, 4, 2) if output_bytes(problem) * c <= limit] + [1]
+        # A second block for each multiprocessor must fit beside the first, and is one more to merge.
+        many = not problem.items.is_static or problem.items.constant > _MANY_ITEMS
+        blocks = (264, 132) if len(copies) > 1 and many else (132, 264)
         return {
-            "copies": (*copies, 1),
-            "blocks": (264, 132, 528, 1056),
-            "threads": (512, 256, 1024),
-            "unroll": (8, 4, 16),
+            "copies": tuple(copies),
+            "blocks": (*blocks, 528, 1056),
+            "threads": (1024, 512, 256),
+            "unroll": (4, 8, 16),
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
