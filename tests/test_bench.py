@@ -10,9 +10,10 @@ import pytest
 
 from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
-from tvm_scatter.tuning import bench, report
+from tvm_scatter.tuning import bench, bounds_cost, report
 from tvm_scatter.tuning.bench import Report, Row
 from tvm_scatter.tuning.timing import Timing
+from tvm_scatter.tuning.workloads import WORKLOADS
 
 pytest.importorskip("torch")
 
@@ -106,3 +107,10 @@ def test_bad_input_is_told_before_anything_is_timed(
     assert main(["bench", "--device", "cpu", *arguments]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert message in error
+
+
+def test_what_a_policy_costs_is_measured() -> None:
+    rows = next(workload for workload in WORKLOADS if workload.name == "rows").scaled(4096)
+    for donate in (False, True):
+        times = bounds_cost.cost(rows, "cpu", donate)
+        assert set(times) == {"trust", "drop", "raise"} and min(times.values()) > 0

@@ -40,7 +40,7 @@ class SharedBins(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         limit = min(_REPLICATED_BYTES, shared_memory_limit(target))
         copies = [c for c in (32, 16, 8, 4, 2) if output_bytes(problem) * c <= limit] + [1]
-        # A second block for each multiprocessor must fit beside the first, and is one more to merge.
+        # A second block for each multiprocessor must fit beside the first, and has to be merged.
         many = not problem.items.is_static or problem.items.constant > _MANY_ITEMS
         blocks = (264, 132) if len(copies) > 1 and many else (132, 264)
         return {
