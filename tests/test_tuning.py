@@ -433,6 +433,12 @@ def test_the_rules_choose_what_the_benchmark_was_made_with() -> None:
     assert chosen == {name: row["implementation"] for name, row in measured.items()}
 
 
+def _lacks_the_default(posed: ScatterProblem, measured: dict[Candidate, float]) -> bool:
+    default = default_candidate(posed, CUDA)
+    fastest = min(measured, key=measured.__getitem__)
+    return default not in measured and default.implementation == fastest.implementation
+
+
 def shipped_log() -> Path:
     return Path(str(resources.files("tvm_scatter.tuning") / "logs" / "h200"))
 
@@ -447,6 +453,9 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
     assert Candidate.of(selection.implementation.name, selection.config) == fastest
     with options(shipped_log=False):
         assert strategy.select(posed, CUDA).source == "default"
+    # Knobs that the log has, of an implementation whose default knobs it has not, are not better.
+    untold = next(p for p in times.best if _lacks_the_default(p, times.best[p]))
+    assert strategy.select(untold, CUDA).source == "default"
     elsewhere = cuda_target("sm_80")
     assert strategy.select(posed, elsewhere).source == "default"
     # As a wheel packs it.

@@ -220,7 +220,7 @@ class OpStrategy:
         }
         if options.shipped_log:
             logs["log shipped for this architecture"] = chain.from_iterable(
-                shipped_records(each, target) for each in spellings
+                self._settled(shipped_records(each, target), problem, target) for each in spellings
             )
         for log, records in logs.items():
             for record in records:
@@ -229,6 +229,21 @@ class OpStrategy:
                     reason = f"fastest of the {log}, {record.microseconds:.1f} us"
                     return self._selection(problem, target, (branch,), "tuned", reason)
         return self.default(problem, target)
+
+    def _settled(
+        self, records: Sequence[TunedRecord], problem: ScatterProblem, target: Any
+    ) -> Sequence[TunedRecord]:
+        """The records of a log that may be older than the default; none if they tell nothing of it.
+
+        Where the default's implementation was the fastest, but with other knobs only, it is not
+        known which are better.
+        """
+        default = self.default(problem, target)
+        name, config = default.implementation.name, dict(default.config)
+        if not records or records[0].implementation != name or len(default.branches) > 1:
+            return records
+        timed = any(r.implementation == name and dict(r.config) == config for r in records)
+        return records if timed else ()
 
     def default(
         self, problem: ScatterProblem, target: Any, rules: Sequence[Rule] | None = None
