@@ -30,7 +30,7 @@ FIELDS = (
 )
 #: A loss beyond this ratio weighs more than its logarithm: a default must never be far off.
 _TOLERABLE = np.log(1.3)
-_WEIGHT_BEYOND = 5.0
+_WEIGHT_BEYOND = 15.0
 #: What it costs where neither a region's first choice nor its second applies.
 _NEITHER = 2.0
 

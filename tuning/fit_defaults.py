@@ -32,7 +32,7 @@ from tvm_scatter.tuning.rules import fit
 from tvm_scatter.tuning.times import Times, measured_in_bench, measured_in_log
 
 #: Measured problems that all predicted ones together weigh as much as.
-_WEIGHT = 150.0
+_WEIGHT = 600.0
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--held-out", metavar="LOG", help="other problems, to judge by")
     parser.add_argument("--hold-out", type=int, default=60, metavar="N", help="else: some of LOG")
     parser.add_argument(
-        "--predicted", type=int, default=4500, metavar="N", help="problems that a model judges"
+        "--predicted", type=int, default=9000, metavar="N", help="problems that a model judges"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rules go")
     parsed = parser.parse_args(arguments)

@@ -17,12 +17,11 @@ _K = 1 << 10
 _M = 1 << 20
 #: Elements of data and of updates that a problem may have.
 _MOST = 1 << 26
-_HELD_OUT = 60
+#: So many of either seed; the second were measured after the default had been made.
+_HELD_OUT = {2026: 60, 2028: 60}
 #: Problems of no special sizes in the shipped grid: regular ones alone leave a rule without
 #: neighbours for most sizes.
 _DENSE = 320
-#: More of them, by which the default was judged before it was fitted to them.
-_MORE = 60
 #: A run goes over a grid so many times, each from small to large: one that is stopped has problems
 #: of every size.
 _PASSES = 4
@@ -81,7 +80,6 @@ def _shipped() -> Iterator[ScatterProblem]:
     yield from filter(_fits, _in_place())
     yield from _few_rows()
     yield from islice(_random(2027), _DENSE)
-    yield from islice(_random(2026), _MORE)
     yield from (workload.problem() for workload in WORKLOADS)
 
 
@@ -158,8 +156,8 @@ def _few_rows() -> Iterator[ScatterProblem]:
 def _held_out() -> Iterator[ScatterProblem]:
     """Problems of no special sizes, none of the shipped grid among them."""
     shipped = set(_shipped())
-    found = (posed for posed in _random(2028) if posed not in shipped)
-    yield from islice(found, _HELD_OUT)
+    for seed, count in _HELD_OUT.items():
+        yield from islice((posed for posed in _random(seed) if posed not in shipped), count)
 
 
 def between(count: int) -> list[ScatterProblem]:

@@ -14,9 +14,9 @@ from tvm_scatter.tuning.candidates import need_strategy
 from tvm_scatter.tuning.decision_tree import Examples, Region, grow, order
 from tvm_scatter.tuning.times import Times
 
-_REGIONS = 120
-_FEWEST = 1.0
-_GAIN = 0.15
+_REGIONS = 400
+_FEWEST = 0.4
+_GAIN = 0.05
 #: What an implementation that applies is taken to cost where it was not measured: the tuner passes
 #: over those that must take many times the best.
 _NOT_MEASURED = 8.0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,12 @@ class Tracker:
         from tvm import rpc
 
         # TVM's own connection tries for a minute before it gives up.
-        socket.create_connection((self.host, self.port), _CONNECT_SECONDS).close()
+        self.need()
         return rpc.connect_tracker(self.host, self.port)
+
+    def need(self) -> None:
+        """Fail if nothing listens there."""
+        socket.create_connection((self.host, self.port), _CONNECT_SECONDS).close()
 
 
 @dataclass(frozen=True)
@@ -167,7 +173,10 @@ _operands: dict[Any, _Opened] = {}
 _MOST_LIBRARIES = 2
 _MOST_OPERANDS = 4
 _MOST_ELEMENTS = 1 << 27
-_session: tuple[str, Any] | None = None
+#: A tracker, the connection to one of its servers, and when that was made.
+_session: tuple[Tracker, Any, float] | None = None
+_SESSION_SECONDS = 60.0
+_uploads = count()
 
 
 def _open(job: Job) -> _Opened:
@@ -177,7 +186,7 @@ def _open(job: Job) -> _Opened:
         _keep_newest(_libraries, _MOST_LIBRARIES - 1)
         _libraries[which] = _load(job)
     library, device = _libraries[which]
-    # Behind RPC every library has a session of its own, and operands live in a session.
+    # Behind RPC operands go with the library that they were uploaded for: both live in a session.
     operands = (job.inputs, job.tracker and which)
     if operands not in _operands:
         large = job.problem.elements > _MOST_ELEMENTS // _MOST_OPERANDS
@@ -199,20 +208,30 @@ def _load(job: Job) -> tuple[Any, Any]:
     if job.tracker is None:
         library, device_of = tvm.runtime.load_module(job.library), tvm.device
     else:
-        session = _remote(job)
-        session.upload(job.library)
-        library, device_of = session.load_module(Path(job.library).name), session.device
+        session = _remote(job.tracker)
+        # What is loaded already must not be overwritten: every round calls its library the same.
+        name = f"{next(_uploads)}_{Path(job.library).name}"
+        session.upload(job.library, name)
+        library, device_of = session.load_module(name), session.device
     return library, device_of("cpu" if job.kind == "llvm" else job.kind, 0)
 
 
-def _remote(job: Job) -> Any:
-    """A session on a server: one for each library, so that none outlives its time limit."""
+def _remote(tracker: Tracker) -> Any:
+    """A session on a server, kept for a while: starting one takes longer than measuring a library.
+
+    Not for long: others may wait for the server.
+    """
     global _session
-    assert job.tracker is not None
-    if _session is None or _session[0] != job.library:
+    if _session is not None and (
+        _session[0] != tracker or time.monotonic() - _session[2] > _SESSION_SECONDS
+    ):
+        _libraries.clear()
+        _operands.clear()
         _session = None
-        session = job.tracker.connect().request(
-            job.tracker.key, session_timeout=job.tracker.session_seconds
-        )
-        _session = (job.library, session)
+    if _session is None:
+        session = tracker.connect().request(tracker.key, session_timeout=tracker.session_seconds)
+        _session = (tracker, session, time.monotonic())
+    else:
+        # Whoever stops a tracker wants its runs to end, not to go on until a session does.
+        tracker.need()
     return _session[1]
