@@ -232,6 +232,7 @@ def test_the_commands(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
     ("arguments", "message"),
     [
         ([], "name a model, or a grid"),
+        (["model.pt2", "--grid", "shipped"], "model.pt2 and --grid shipped: name one of them"),
         (["--grid", "none"], "unknown grid 'none'"),
         (["--grid", "shipped", "--tracker", "here"], "must be of the form HOST:PORT"),
         (["--grid", "shipped", "--tracker", "here:9"], "needs --key"),

@@ -30,7 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(parsed.run(parsed))
     except ScatterError as error:
-        sys.stderr.write(f"tvm-scatter {parsed.command}: {error}\n")
+        # Errors of the library name its own part, which is the command's here.
+        sentence = str(error).removeprefix("bench: ").removeprefix("tuning: ")
+        sys.stderr.write(f"tvm-scatter {parsed.command}: {sentence}\n")
         return _BAD_INPUT
     except KeyboardInterrupt:
         return _INTERRUPTED

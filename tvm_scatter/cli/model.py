@@ -34,7 +34,8 @@ def load(path: str) -> tvm.IRModule:
     """
     file = Path(path)
     if not file.is_file():
-        raise ScatterError(f"{path}: there is no such file.")
+        what = "it is a folder, not a model" if file.is_dir() else "there is no such file"
+        raise ScatterError(f"{path}: {what}.")
     if not zipfile.is_zipfile(file):
         raise ScatterError(f"{path} is no model; it must be a file written by torch.export.save.")
     torch = import_torch()

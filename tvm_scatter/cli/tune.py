@@ -143,8 +143,10 @@ def _tasks(
     from tvm_scatter.tuning.grid import grid
     from tvm_scatter.tuning.tasks import extract_tasks
 
-    if (arguments.model is None) == (arguments.grid is None):
+    if arguments.model is None and arguments.grid is None:
         raise ScatterError("name a model, or a grid with --grid.")
+    if arguments.model is not None and arguments.grid is not None:
+        raise ScatterError(f"{arguments.model} and --grid {arguments.grid}: name one of them.")
     if arguments.grid is not None:
         return grid(arguments.grid)
     step(f"importing {arguments.model}")
