@@ -189,7 +189,7 @@ def run(
     timing: Callable[[Callable[[], Any]], Timing] = time_on_gpu if device == "cuda" else time_on_cpu
     bandwidth = copy_bandwidth(device)
     for workload in workloads:
-        data, index, updates = _tensors(workload, device)
+        data, index, updates = make_tensors(workload, device)
         result = torch.empty_like(data)
         kernels = _kernels(workload, target, all_implementations)
         reference, magnitude, bound = _reference(workload, data, index, updates)
@@ -292,7 +292,8 @@ def machine(device: str) -> dict[str, Any]:
     }
 
 
-def _tensors(workload: Workload, device: str) -> tuple[Any, Any, Any]:
+def make_tensors(workload: Workload, device: str) -> tuple[Any, Any, Any]:
+    """Data, index and updates of a workload, as PyTorch has them."""
     import torch
 
     generator = torch.Generator(device=device).manual_seed(1)

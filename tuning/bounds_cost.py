@@ -12,17 +12,16 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.target import Target
 
 from tvm_scatter import ops
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import options
 from tvm_scatter.quiet import quiet
-from tvm_scatter.targets import host_target
+from tvm_scatter.targets import gpu_target, host_target
+from tvm_scatter.tuning.bench import make_tensors
 from tvm_scatter.tuning.machine import describe
 from tvm_scatter.tuning.timing import time_on_cpu, time_on_gpu
 from tvm_scatter.tuning.workloads import WORKLOADS, Workload
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--filter", default="", metavar="TEXT", help="workloads with TEXT in them")
     parser.add_argument("--markdown", metavar="FILE")
     parsed = parser.parse_args(arguments)
-    if parsed.device == "cuda" and not tvm.cuda(0).exist:
+    if parsed.device == "cuda" and gpu_target() is None:
         raise SystemExit("bounds_cost: there is no CUDA device here.")
     wanted = [w for w in WORKLOADS if parsed.filter in w.name and not w.deterministic]
     lines = [
@@ -75,21 +74,13 @@ def cost(workload: Workload, device: str, donate: bool) -> dict[str, float]:
         If PyTorch is not installed.
     """
     try:
-        import torch
+        data, index, updates = make_tensors(workload, device)
     except ImportError as missing:
         raise ScatterError("bounds_cost: install tvm_scatter[torch].") from missing
-    shape, update_shape, index_shape = _shapes(workload)
-    generator = torch.Generator(device).manual_seed(1)
-    dtype = getattr(torch, workload.dtype)
-
-    def values(*sizes: int) -> Any:
-        numbers = torch.randint(-9, 9, sizes, generator=generator, device=device)
-        return tvm.runtime.from_dlpack(numbers.to(dtype))
-
-    index = torch.from_numpy(workload.indices()).to(device, copy=True).reshape(index_shape)
-    operands = values(*shape), tvm.runtime.from_dlpack(index), values(*update_shape)
+    index = index.reshape(_shapes(workload)[2])
+    operands = [tvm.runtime.from_dlpack(tensor) for tensor in (data, index, updates)]
     on_gpu = device == "cuda"
-    target = Target.from_device(tvm.cuda(0)) if on_gpu else host_target()
+    target = gpu_target() if on_gpu else host_target()
     times = {}
     for policy in POLICIES:
         with options(bounds=policy, donate=("data",) if donate else ()), quiet():

@@ -6,7 +6,8 @@ tokens of those that come before them, which keeps the order where only data flo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,21 +60,16 @@ class CheckOperands:
 
 def check_on_host(bb: relax.BlockBuilder, lowered: Lowered) -> relax.Expr:
     """Emit a check that is over before what takes its result, a token, begins."""
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            T.func_name(CHECK_NAME)
-            T.func_attr(PRIM_FUNC_ATTRS)
-            parameters = Parameters()
-            declare_operands(parameters, lowered)
-            parameters.add("status", (len(STATUS),), "int64")
-            *buffers, status = parameters.buffers()
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
-                _find_first(check_operands(parameters, buffers, lowered), status)
-                with T.If(status[0] >= 0):
-                    with T.Then():
-                        raise_for(lowered, status)
+    with check_function(lowered) as (builder, parameters):
+        parameters.add("status", (len(STATUS),), "int64")
+        *buffers, status = parameters.buffers()
+        with T.sblock("root"):
+            T.reads()
+            T.writes()
+            _find_first(check_operands(parameters, buffers, lowered), status)
+            with T.If(status[0] >= 0):
+                with T.Then():
+                    raise_for(lowered, status)
     func = bb.add_func(builder.get(), CHECK_NAME)
     status_type = relax.TensorType((len(STATUS),), "int64")
     return bb.emit(relax.op.call_tir(func, check_arguments(lowered), status_type))
@@ -84,12 +80,18 @@ def check_arguments(lowered: Lowered) -> list[relax.Expr]:
     return [lowered.data, *lowered.check.indices]
 
 
-def declare_operands(parameters: Parameters, lowered: Lowered) -> None:
-    """Declare the parameters of a check that take its arguments."""
+@contextmanager
+def check_function(lowered: Lowered) -> Iterator[tuple[IRBuilder, Parameters]]:
+    """A check under construction, with the parameters that take its arguments declared."""
     check = lowered.check
-    parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)
-    for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
-        parameters.add(f"index{i}", shape, dtype)
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_name(CHECK_NAME)
+        T.func_attr(PRIM_FUNC_ATTRS)
+        parameters = Parameters()
+        parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)
+        for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
+            parameters.add(f"index{i}", shape, dtype)
+        yield builder, parameters
 
 
 def check_operands(

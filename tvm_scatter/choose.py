@@ -5,7 +5,7 @@ What is left of a chain of scatters once it is known which update each row gets.
 
 from __future__ import annotations
 
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 import tvm
@@ -44,7 +44,7 @@ def _choose(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
     read = reader(pieces, lambda at: winners(at[1]))
     output = te.compute(shape, read, name="choose")
     # Rows are found by division: 64 bits would cost more than the copy.
-    narrow = max(_elements(tensor) for tensor in (*tensors, output)) < _INT32_ELEMENTS
+    narrow = max(prod(map(int, tensor.shape)) for tensor in (*tensors, output)) < _INT32_ELEMENTS
     func = te.create_prim_func([*tensors, output], "int32" if narrow else "int64")
     return _scheduled(func.with_attr("tirx.is_scheduled", True), shape[2], str(result.dtype))
 
@@ -69,10 +69,3 @@ def _lanes(row: int, dtype: str) -> int:
     bits = tvm.DataType(dtype).bits
     # TVM's generator makes no vector of bytes or bools that all equal a number in memory.
     return 1 if bits <= 8 else gcd(row, _ACCESS_BYTES * 8 // bits)
-
-
-def _elements(tensor: te.Tensor) -> int:
-    count = 1
-    for dim in tensor.shape:
-        count *= int(dim)
-    return count

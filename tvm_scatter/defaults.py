@@ -88,7 +88,7 @@ def feature(name: str, problem: ScatterProblem) -> int | None:
 
 
 def _collision(problem: ScatterProblem) -> int:
-    if problem.reduction == "update" or problem.unique:
+    if problem.only_stores:
         return 0
     # Two 16-bit floats that lie next to each other are added by one instruction.
     pairs = problem.data_dtype in ("float16", "bfloat16") and problem.reduction in ("add", "mean")

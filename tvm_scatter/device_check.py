@@ -22,11 +22,11 @@ from .bounds import (
     STATUS,
     CheckOperands,
     check_arguments,
+    check_function,
     check_operands,
-    declare_operands,
     raise_for,
 )
-from .emission import PRIM_FUNC_ATTRS, Parameters
+from .emission import PRIM_FUNC_ATTRS
 from .host_stream import HostStream
 from .lower import Lowered
 from .page_locked import data_of, device_id_of, page_locked
@@ -141,21 +141,16 @@ def _launch(
     bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck, answers: Answers
 ) -> relax.Expr:
     """Emit the launch of a check; the result is the memory for its answers."""
-    with IRBuilder() as builder:
-        with T.prim_func(s_tir=True):
-            T.func_name(CHECK_NAME)
-            T.func_attr(PRIM_FUNC_ATTRS)
-            parameters = Parameters()
-            declare_operands(parameters, lowered)
-            memory = T.arg("memory", T.handle())
-            operands = check_operands(parameters, parameters.buffers(), lowered)
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
-                here = answers.of(memory)
-                call = T.bind(here.words[0] + 1)
-                T.buffer_store(here.words, call, [0])
-                device_check.emit(operands, here, call)
+    with check_function(lowered) as (builder, parameters):
+        memory = T.arg("memory", T.handle())
+        operands = check_operands(parameters, parameters.buffers(), lowered)
+        with T.sblock("root"):
+            T.reads()
+            T.writes()
+            here = answers.of(memory)
+            call = T.bind(here.words[0] + 1)
+            T.buffer_store(here.words, call, [0])
+            device_check.emit(operands, here, call)
     func = bb.add_func(builder.get(), CHECK_NAME)
     arguments = [*check_arguments(lowered), page_locked(bb, answers.size)]
     last = len(arguments) - 1

@@ -141,6 +141,11 @@ class ScatterProblem:
         return self.extent * self.slice
 
     @property
+    def only_stores(self) -> bool:
+        """Whether an update is a store: none meets another, or any of those that meet may win."""
+        return self.unique or self.reduction == "update"
+
+    @property
     def is_static(self) -> bool:
         """Whether every extent is known at compile time."""
         return not self.symbols

@@ -238,9 +238,11 @@ class OpStrategy:
         Where the default's implementation was the fastest, but with other knobs only, it is not
         known which are better.
         """
+        if not records:
+            return records
         default = self.default(problem, target)
         name, config = default.implementation.name, dict(default.config)
-        if not records or records[0].implementation != name or len(default.branches) > 1:
+        if records[0].implementation != name or len(default.branches) > 1:
             return records
         timed = any(r.implementation == name and dict(r.config) == config for r in records)
         return records if timed else ()

@@ -29,10 +29,10 @@ class ParallelInjective(Implementation):
         vector = widest_vector(problem)
         vectors = tuple(v for v in (16, 8, 4, 2, 1) if v <= vector)
         if problem.width.is_one:
-            if meets_nobody(problem):
+            if problem.only_stores:
                 return {"vector": vectors, "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (128, 256, 512)}
-        if not (meets_nobody(problem) or _adds_vectors(problem)):
+        if not (problem.only_stores or _adds_vectors(problem)):
             # The elements of a vector would wait for each other.
             return {"vector": vectors[::-1], "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
         # Where a row takes a block, two rows to a block keep more of them in flight.
@@ -46,11 +46,6 @@ class ParallelInjective(Implementation):
     def emit(self, operands: Operands, config: Config) -> None:
         stages.copy_data(operands)
         stages.around(operands, lambda: _reduce(operands, config))
-
-
-def meets_nobody(problem: ScatterProblem) -> bool:
-    """Whether an update is a store: none meets another, or any of those that meet may win."""
-    return problem.unique or problem.reduction == "update"
 
 
 def _adds_vectors(problem: ScatterProblem) -> bool:

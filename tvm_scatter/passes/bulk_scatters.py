@@ -209,16 +209,18 @@ class _Merger(PyExprMutator):
             )
         )
         fill = fill_value(self.values.get(first.data))
-        data = self._rows(first.data, first.joint) if fill is None else self.visit_expr(fill)
-        updates = [link.updates(self.visit_expr, emit) for link in chain.links]
-        sources = [self._rows(each, first.joint) for each in updates]
+        data = self.visit_expr(first.data if fill is None else fill)
+        data = self._rows(data, first.joint) if fill is None else data
+        sources = [
+            self._rows(link.updates(self.visit_expr, emit), first.joint) for link in chain.links
+        ]
         return relax.op.reshape(emit(choose(data, number, sources)), static_shape(first.data))
 
     def _rows(self, tensor: Any, axis: int) -> Any:
         """A tensor in three axes, of which the given one is the second."""
         shape = numbers(static_shape(tensor)) or ()
         rows = [prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])]
-        return self.builder_.emit(relax.op.reshape(self.visit_expr(tensor), rows))
+        return self.builder_.emit(relax.op.reshape(tensor, rows))
 
     def _join(self, chain: Chain) -> relax.Call:
         emit, first = self.builder_.emit, chain.links[0]
