@@ -9,24 +9,24 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.strategies.cuda import sorting, stages
 from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
+from tvm_scatter.strategies.cuda.listed_rows import (
+    CHUNK_THREADS,
+    LEAST_CHUNK,
+    LONG_LIST,
+    ListedRows,
+    chunk_entries,
+)
 from tvm_scatter.strategies.cuda.source import accumulate_bytes
 from tvm_scatter.strategy import Config, Implementation
 
 # As in device/grouped.cuh.
 _GROUP_THREADS = 256
 _GROUP_ITEMS = 4
-_LONG_LIST = 32
-#: Entries of one chunk of a long list: short chunks where there is little work to share out, long
-#: ones where many chunks would meet at one sum.
-_LEAST_CHUNK, _MOST_CHUNK = 32, 128
 #: Items and places are counted in 32 bits.
 _LIMIT = 1 << 32
-#: Threads that look for chunks of long lists: how many there are is known on the device only.
-_CHUNK_THREADS = 1 << 17
 _FIELDS = {
     "cursors": "uint64",
     "counts": "uint32",
@@ -82,7 +82,7 @@ def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
         layout.add(name, sizes.destinations * 4)
     for name in ("ranks", "list"):
         layout.add(name, sizes.items * 4)
-    long_lists = sizes.items // (_LONG_LIST + 1)
+    long_lists = sizes.items // (LONG_LIST + 1)
     layout.add("long_lists", long_lists * 8)
     layout.add("sums", long_lists * sizes.width * accumulate_bytes(problem.data_dtype))
     return layout
@@ -113,47 +113,20 @@ def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
     blocks_of(
         "  begin_lists<P>(groups, sizes, static_cast<uint32>(chunk));",
         ceil_div(sizes.destinations, _GROUP_THREADS),
-        {"chunk": ("long long", _chunk(problem, sizes))},
+        {"chunk": ("long long", chunk_entries(problem, sizes))},
     )
     blocks_of("  list_updates<P>(groups, sums, indices, sizes);", tiles, {})
 
 
 def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:
-    problem, sizes = operands.problem, operands.sizes
-    vector = widest_vector(problem)
-    lanes = sorting.lanes_in_warp(problem, vector)
-    text, arguments = _groups(layout)
-    arguments["chunk"] = ("long long", _chunk(problem, sizes))
-    tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
-    text += f"  if ({' && '.join(f'aligned<Data, {vector}>({name})' for name in tensors)})\n    "
-
-    # The device divides by it, even where a symbolic width turns out to be nothing.
-    tiles = at_least(ceil_div(sizes.width, lanes * vector), 1)
-    arguments["tiles"] = ("long long", tiles)
-
-    def step(call: str, teams: Any) -> None:
-        forms = [call.format(lanes=lanes, vector=width) for width in (vector, 1)]
-        body = text + forms[0] + "\n  else\n    " + forms[1]
-        launch(operands, ("grouped",), body, ceil_div(teams * lanes, threads), threads, arguments)
-
-    if not isinstance(sizes.items, int) or sizes.items > _LONG_LIST:
-        step(
+    sizes = operands.sizes
+    rows = ListedRows(operands, "grouped", *_groups(layout))
+    if not isinstance(sizes.items, int) or sizes.items > LONG_LIST:
+        teams = ceil_div(sizes.items, LEAST_CHUNK) * rows.tiles
+        rows.step(
             "sum_long_lists<P, {lanes}, {vector}>(sums, groups, updates, sizes, "
             "static_cast<uint32>(chunk), tiles);",
-            at_most(ceil_div(sizes.items, _LEAST_CHUNK) * tiles, _CHUNK_THREADS // lanes),
+            ceil_div(at_most(teams, CHUNK_THREADS // rows.lanes) * rows.lanes, threads),
+            threads,
         )
-    mean = "true" if problem.reduction == "mean" else "false"
-    source, in_place = ("out", "true") if operands.data is None else ("data", "false")
-    step(
-        f"write_rows<P, {{lanes}}, {{vector}}, {mean}, {in_place}>(out, {source}, sums, groups, "
-        "updates, sizes, tiles);",
-        sizes.destinations * tiles,
-    )
-
-
-def _chunk(problem: ScatterProblem, sizes: Sizes) -> Any:
-    """Entries of one chunk of a long list."""
-    vector = widest_vector(problem)
-    threads_of_entry = ceil_div(sizes.width, vector)
-    even = sizes.items * threads_of_entry // _CHUNK_THREADS
-    return at_most(at_least(even, _LEAST_CHUNK), _MOST_CHUNK)
+    rows.write("groups", threads)

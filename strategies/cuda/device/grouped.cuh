@@ -6,19 +6,14 @@
 // are cut into chunks that are reduced by whoever is free and combined by atomics.
 #ifndef TVM_SCATTER_GROUPED
 #define TVM_SCATTER_GROUPED
-#include "atomic.cuh"
 #include "block_scan.cuh"
-#include "row_sums.cuh"
+#include "listed_rows.cuh"
 
 namespace tvm_scatter {
 
 constexpr int kGroupThreads = 256;
 constexpr int kGroupItems = 4;  // items of one thread
 constexpr int kGroupTile = kGroupThreads * kGroupItems;
-constexpr int kMostReduceThreads = 256;
-constexpr uint32 kNone = ~0u;
-// A list with more entries than this is reduced in chunks.
-constexpr uint32 kLongList = 32;
 
 // A destination with a long list, and the number of its first chunk among all chunks.
 struct LongList {
@@ -37,6 +32,11 @@ struct Groups {
 
   __device__ __forceinline__ uint32 chunks() const { return static_cast<uint32>(cursors[1]); }
   __device__ __forceinline__ uint32 lists() const { return static_cast<uint32>(cursors[1] >> 32); }
+  __device__ __forceinline__ Listed find(int64 place) const {
+    const uint32 count = counts[place];
+    const bool summed = count > kLongList;
+    return Listed{count, count ? (summed ? slots : begins)[place] : 0, summed};
+  }
 };
 
 // Count the updates of each place, and rank each among them. A block counts in a table of its own and
@@ -131,94 +131,32 @@ __device__ __forceinline__ void list_updates(const Groups& groups,
   fill(sums, widen(P::start()), static_cast<int64>(groups.lists()) * sizes.width());
 }
 
-// A group of lanes for each chunk of a long list. Groups of one block take chunks that follow each
-// other and combine those of one list before they meet other blocks' at its sum, where atomics queue.
+// A group of lanes for each chunk of a long list.
 template <class P, int lanes, int vector>
 __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sums,
                                                const Groups& groups,
                                                const typename P::Data* updates,
                                                const Sizes<P>& sizes, uint32 chunk, int64 tiles) {
-  using Offset = typename P::Offset;
-  using Wide = Accumulate<typename P::Data>;
-  using R = typename P::Reduction;
-  __shared__ Vector<Wide, vector> held[kMostReduceThreads];
-  __shared__ uint32 list_of[kMostReduceThreads / lanes];
   const uint32 chunks = groups.chunks(), lists = groups.lists();
   const uint32 teams = blockDim.x / lanes, team = threadIdx.x / lanes;
-  const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
-  const Offset width = sizes.width();
   const int64 work = ceil_div<int64>(chunks, teams) * tiles;
   for (int64 unit = blockIdx.x; unit < work; unit += gridDim.x) {
     const int64 part = unit / tiles;
     const uint32 wanted = static_cast<uint32>(part) * teams + team;
-    uint32 slot = kNone, length = 0;
-    const uint32* items = nullptr;
+    Chunk found{kNone, 0, nullptr};
     if (wanted < chunks) {
-      slot = 0;
+      uint32 slot = 0;
       // The last list whose chunks begin at or before this one.
       for (uint32 beyond = lists; beyond - slot > 1;) {
         const uint32 middle = (slot + beyond) / 2;
         (groups.long_lists[middle].first_chunk <= wanted ? slot : beyond) = middle;
       }
-      const LongList found = groups.long_lists[slot];
-      const uint32 first = (wanted - found.first_chunk) * chunk;
-      length = min(chunk, groups.counts[found.place] - first);
-      items = groups.list + groups.begins[found.place] + first;
+      const LongList list = groups.long_lists[slot];
+      const uint32 first = (wanted - list.first_chunk) * chunk;
+      const uint32 length = min(chunk, groups.counts[list.place] - first);
+      found = Chunk{slot, length, groups.list + groups.begins[list.place] + first};
     }
-    if (lane == 0) list_of[team] = slot;
-    // The same turns for the whole block, whichever columns its threads have.
-    for (Offset base = static_cast<Offset>(unit - part * tiles) * lanes * vector; base < width;
-         base += static_cast<Offset>(tiles) * lanes * vector) {
-      const Offset column = base + lane;
-      auto sum = splat<Wide, vector>(widen(P::start()));
-      if (column < width)
-        combine_run<R>(sum, length, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
-      held[threadIdx.x] = sum;
-      __syncthreads();
-      const bool leads = slot != kNone && (team == 0 || list_of[team - 1] != slot);
-      if (leads && column < width) {
-        for (uint32 other = team + 1; other < teams && list_of[other] == slot; ++other)
-          sum = combine_vectors<R>(sum, held[threadIdx.x + (other - team) * lanes]);
-        atomic_combine_vector<R, Wide, vector>(sums + static_cast<int64>(slot) * width + column,
-                                               sum);
-      }
-      __syncthreads();
-    }
-  }
-}
-
-// A group of lanes for each row of the output, or for each of `tiles` parts of it.
-template <class P, int lanes, int vector, bool mean, bool in_place>
-__device__ __forceinline__ void write_rows(typename P::Data* out, const typename P::Data* data,
-                                           const Accumulate<typename P::Data>* sums,
-                                           const Groups& groups, const typename P::Data* updates,
-                                           const Sizes<P>& sizes, int64 tiles) {
-  using Offset = typename P::Offset;
-  using Data = typename P::Data;
-  using Wide = Accumulate<Data>;
-  const RowShare<P, lanes, vector> share(tiles);
-  if (share.row >= sizes.destinations()) return;
-  const Offset width = sizes.width();
-  for (Offset column = share.first; column < width; column += share.step) {
-    const int64 at = share.row * width + column;
-    Vector<Data, vector> result;
-    // Before anything depends on the count, unless the data may not be needed at all.
-    if constexpr (!in_place) result = load<Data, vector>(data + at);
-    const uint32 count = groups.counts[share.row];
-    if (in_place && count == 0) return;
-    if (in_place && P::include_self) result = load<Data, vector>(data + at);
-    if (count) {
-      auto sum = splat<Wide, vector>(widen(P::start()));
-      if (count > kLongList) {
-        sum = load<Wide, vector>(sums + static_cast<int64>(groups.slots[share.row]) * width + column);
-      } else {
-        const uint32* const items = groups.list + groups.begins[share.row];
-        combine_run<typename P::Reduction>(
-            sum, count, ListedUpdates<P, uint32, vector>{updates, items, sizes, column});
-      }
-      result = result_of<P, vector, mean>(result, sum, count);
-    }
-    store<Data, vector>(out + at, result);
+    add_chunks<P, lanes, vector>(sums, found, updates, sizes, unit - part * tiles, tiles);
   }
 }
 

@@ -1,0 +1,100 @@
+// Reducing rows whose updates are listed by place: chunks of long lists first, then every row once.
+#ifndef TVM_SCATTER_LISTED_ROWS
+#define TVM_SCATTER_LISTED_ROWS
+#include "atomic.cuh"
+#include "row_sums.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kMostReduceThreads = 256;
+constexpr uint32 kNone = ~0u;
+// A list with more entries than this is reduced in chunks.
+constexpr uint32 kLongList = 32;
+
+// Some entries of a list, and the slot of `sums` that their sum goes to.
+struct Chunk {
+  uint32 slot, length;
+  const uint32* items;
+};
+
+// What a place has: its updates, and either where their list begins or the slot of their sum.
+struct Listed {
+  uint32 count, at;
+  bool summed;
+};
+
+// For whole blocks: a chunk for each group of lanes, in the `tile`-th of `tiles` parts of the columns;
+// no chunk has `kNone` for a slot. Groups whose chunks are of one slot stand side by side, and combine
+// them before they meet other blocks' at its sum, where atomics queue.
+template <class P, int lanes, int vector>
+__device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, const Chunk& chunk,
+                                           const typename P::Data* updates, const Sizes<P>& sizes,
+                                           int64 tile, int64 tiles) {
+  using Offset = typename P::Offset;
+  using Wide = Accumulate<typename P::Data>;
+  using R = typename P::Reduction;
+  __shared__ Vector<Wide, vector> held[kMostReduceThreads];
+  __shared__ uint32 slot_of[kMostReduceThreads / lanes];
+  const uint32 teams = blockDim.x / lanes, team = threadIdx.x / lanes;
+  const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
+  const Offset width = sizes.width();
+  if (lane == 0) slot_of[team] = chunk.slot;
+  // The same turns for the whole block, whichever columns its threads have.
+  for (Offset base = static_cast<Offset>(tile) * lanes * vector; base < width;
+       base += static_cast<Offset>(tiles) * lanes * vector) {
+    const Offset column = base + lane;
+    auto sum = splat<Wide, vector>(widen(P::start()));
+    if (column < width)
+      combine_run<R>(sum, chunk.length,
+                     ListedUpdates<P, uint32, vector>{updates, chunk.items, sizes, column});
+    held[threadIdx.x] = sum;
+    __syncthreads();
+    const bool leads = chunk.slot != kNone && (team == 0 || slot_of[team - 1] != chunk.slot);
+    if (leads && column < width) {
+      for (uint32 other = team + 1; other < teams && slot_of[other] == chunk.slot; ++other)
+        sum = combine_vectors<R>(sum, held[threadIdx.x + (other - team) * lanes]);
+      atomic_combine_vector<R, Wide, vector>(
+          sums + static_cast<int64>(chunk.slot) * width + column, sum);
+    }
+    __syncthreads();
+  }
+}
+
+// A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`
+// says what is listed for a row, and `lists.list` holds the items.
+template <class P, int lanes, int vector, bool mean, bool in_place, class Lists>
+__device__ __forceinline__ void write_rows(typename P::Data* out, const typename P::Data* data,
+                                           const Accumulate<typename P::Data>* sums,
+                                           const Lists& lists, const typename P::Data* updates,
+                                           const Sizes<P>& sizes, int64 tiles) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  using Wide = Accumulate<Data>;
+  const RowShare<P, lanes, vector> share(tiles);
+  if (share.row >= sizes.destinations()) return;
+  const Offset width = sizes.width();
+  for (Offset column = share.first; column < width; column += share.step) {
+    const int64 at = share.row * width + column;
+    Vector<Data, vector> result;
+    // Before anything depends on the count, unless the data may not be needed at all.
+    if constexpr (!in_place) result = load<Data, vector>(data + at);
+    const Listed listed = lists.find(share.row);
+    if (in_place && listed.count == 0) return;
+    if (in_place && P::include_self) result = load<Data, vector>(data + at);
+    if (listed.count) {
+      auto sum = splat<Wide, vector>(widen(P::start()));
+      if (listed.summed) {
+        sum = load<Wide, vector>(sums + static_cast<int64>(listed.at) * width + column);
+      } else {
+        combine_run<typename P::Reduction>(
+            sum, listed.count,
+            ListedUpdates<P, uint32, vector>{updates, lists.list + listed.at, sizes, column});
+      }
+      result = result_of<P, vector, mean>(result, sum, listed.count);
+    }
+    store<Data, vector>(out + at, result);
+  }
+}
+
+}  // namespace tvm_scatter
+#endif
