@@ -14,6 +14,7 @@ import tvm
 from cuda_on_cpu import status
 from harness import (
     ProblemRunner,
+    applicable,
     compile_all,
     device_of,
     in_order,
@@ -26,9 +27,10 @@ from tally import Tally
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter import ScatterProblem, device_check, strategy_for
+from tvm_scatter.answers import Answers
 from tvm_scatter.bounds import STATUS
-from tvm_scatter.device_check import Answers
+from tvm_scatter.device_check import CheckKind
 from tvm_scatter.extent import Extent
 from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
 from tvm_scatter.reference import scatter_reference, violations
@@ -54,6 +56,15 @@ def elements(data: Any, index: Any, updates: Any) -> Any:
     return scatter_elements(data, index, updates, axis=0, reduction="add")
 
 
+@pytest.fixture(params=["checked", "noted"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who finds bad indices for a new tensor on a GPU: a kernel of its own, or the scatter."""
+    least = 0 if request.param == "noted" else 1 << 60
+    monkeypatch.setattr(device_check, "_NOTED_BYTES", least)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("kind")
 def test_raise_names_everything_and_the_next_call_works(device: str) -> None:
     good = np.array([[0, 3, 1], [3, 2, 0]])
     bad = np.array([[0, 3, 1], [3, 4, -1]])
@@ -97,6 +108,7 @@ def two(data: Any, left: Any, right: Any, updates: Any) -> Any:
     )
 
 
+@pytest.mark.usefixtures("kind")
 def test_each_of_two_checks_answers_for_itself(device: str) -> None:
     updates, good = np.ones((3, 3), "float32"), np.array([0, 1, 2])
     function = call(two, device, DATA, good, good, updates, bounds="raise")
@@ -115,11 +127,17 @@ def test_each_of_two_checks_answers_for_itself(device: str) -> None:
             np.testing.assert_array_equal(result.numpy(), expected)
 
 
-@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.parametrize(
+    ("symbolic", "kind"),
+    [(False, "checked"), (False, "noted"), (True, "checked")],
+    indirect=["kind"],
+    ids=["checked", "noted", "symbolic"],
+)
+@pytest.mark.usefixtures("kind")
 def test_good_and_bad_calls_in_turn(device: str, symbolic: bool) -> None:
     """Answers of an earlier call, good or bad, are none of a later one. Many parts have a say."""
     generator = np.random.default_rng(3)
-    count = 40_000
+    count = 9_000 if symbolic else 40_000
     updates, data = np.ones((count, 1), "float32"), np.zeros((4, 1), "float32")
     good = generator.integers(0, 4, count)
     build = lambda d, i, u: index_put(d, [i], u, reduction="add")  # noqa: E731
@@ -139,6 +157,68 @@ def test_good_and_bad_calls_in_turn(device: str, symbolic: bool) -> None:
     if symbolic:
         none = [tvm.runtime.tensor(array[:0], device=on) for array in (good, updates)]
         np.testing.assert_array_equal(machine["main"](tensors[0], *none).numpy(), data)
+
+
+def test_every_implementation_notes_a_bad_index(
+    device: str, implementation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it stands and whatever the scatter, with good calls in between."""
+    monkeypatch.setattr(device_check, "_NOTED_BYTES", 0)
+
+    def add(data: Any, index: Any, updates: Any) -> Any:
+        return index_put(data, [index], updates, reduction="add")
+
+    generator = np.random.default_rng(5)
+    data = generator.integers(-9, 9, (6, 40)).astype("float32")
+    rows, elements = np.ones((30, 40), "float32"), np.ones((6, 30), "float32")
+    index, line = generator.integers(0, 6, 30), generator.integers(0, 40, 30)
+    box, pairs = generator.integers(0, 40, (6, 30)), generator.integers(0, 6, (30, 2))
+    calls = {
+        "add_rows": (add, (data, index, rows)),
+        "put_rows": (lambda d, i, u: index_put(d, [i], u), (data, index, rows)),
+        "add": (add, (data[0], line, elements[0])),
+        "max": (lambda d, i, u: scatter_elements(d, i, u, 1, "max"), (data, box, elements)),
+        "pairs": (lambda d, i, u: scatter_nd(d, i, u, "add"), (data, pairs, elements[0])),
+    }
+    names = applicable(calls, implementation, device, bounds="raise")
+    assert names
+    machine = compile_all(
+        {name: calls[name] for name in names},
+        device,
+        bounds="raise",
+        implementation=implementation,
+    )
+    on = device_of(device)
+    for name in names:
+        tensors = [tvm.runtime.tensor(array, device=on) for array in calls[name][1]]
+        expected = machine[name](*tensors).numpy()
+        good = calls[name][1][1]
+        for place in {0, good.size // 2, good.size - 1}:
+            bad = good.copy()
+            bad.flat[place] = 77
+            with pytest.raises(IndexError, match="index 77 at"):
+                machine[name](tensors[0], tvm.runtime.tensor(bad, device=on), tensors[2])
+            if name != "put_rows":
+                np.testing.assert_allclose(machine[name](*tensors).numpy(), expected, rtol=1e-5)
+
+
+def test_reading_many_indices_twice_costs_more_than_waiting() -> None:
+    """The kind of check is chosen by where the result is and by the bytes of the indices."""
+    rows = ScatterProblem(
+        batch=Extent(),
+        extents=(Extent(1000),),
+        slice=Extent(128),
+        count=Extent(1 << 20),
+        data_dtype="float32",
+        index_dtype="int64",
+        bounds="raise",
+    )
+    many = replace(rows, index_slice=True)
+    some = replace(rows, count=Extent.product(["n"]), index_slice=True)
+    assert CheckKind.of(rows) is CheckKind.BESIDE
+    assert CheckKind.of(some) is CheckKind.BESIDE
+    assert CheckKind.of(many) is CheckKind.NOTED
+    assert CheckKind.of(replace(many, in_place=True)) is CheckKind.BEFORE
 
 
 def test_threads_that_call_at_once(device: str) -> None:

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import ops
+from tvm_scatter import device_check, ops
 
 pytestmark = pytest.mark.gpu
 
@@ -74,12 +74,16 @@ def test_nothing_waits_between_launches(forced) -> None:
     assert waits(often) == waits(once)
 
 
-def test_raise_watches_and_asks_nothing_to_wait() -> None:
+@pytest.mark.parametrize(
+    ("noted_bytes", "kernel"), [(1 << 60, "check_indices"), (0, "check_if_noted")]
+)
+def test_raise_watches_and_asks_nothing_to_wait(monkeypatch, noted_bytes, kernel) -> None:
     """The host reads the check's answers where the GPU writes them: no copy, no synchronisation."""
+    monkeypatch.setattr(device_check, "_NOTED_BYTES", noted_bytes)
     parameters, build, arguments = chain(4)
     call = compiled(parameters, build, bulk=False, bounds="raise")
     once, often = (events(lambda: call(*arguments), runs) for runs in (1, 10))
-    assert sum("check_indices" in name for name in often) >= 10 * 4
+    assert sum(kernel in name for name in often) >= 10 * 4
     assert waits(often) == waits(once)
 
 

@@ -1,15 +1,14 @@
-"""The ``raise`` policy on a device: a check that the host waits for, but for nothing else.
+"""The ``raise`` policy on a device, where the host has to learn what a kernel has found.
 
-Parts of the indices are checked by themselves, and each leaves an answer in page-locked memory,
-which the host reads over and over until all are there. A scatter into a new tensor, which nobody
-has seen yet, is launched before that and passes over what the check will report; one that
-overwrites its data is launched after.
+A kernel writes into page-locked memory, which the host reads over and over until all is there. Who
+looks for bad indices, and when, is up to the problem: see :class:`CheckKind`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from math import prod
 from typing import Any
 
@@ -17,9 +16,9 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
+from .answers import Answers
 from .bounds import (
     CHECK_NAME,
-    STATUS,
     CheckOperands,
     check_arguments,
     check_function,
@@ -29,54 +28,49 @@ from .bounds import (
 from .emission import PRIM_FUNC_ATTRS
 from .host_stream import HostStream
 from .lower import Lowered
-from .page_locked import data_of, device_id_of, page_locked
+from .page_locked import device_id_of, page_locked, words_of
 from .problem import ScatterProblem
+from .reductions import item_bytes
 
-#: How often the host looks for an answer before it waits for the stream, which tells it if the GPU
-#: will never give one.
-_TURNS = 1 << 15
+#: Bytes of indices from which on reading them once more takes an H200 longer than the way to the
+#: host and back that follows a scatter (tuning/NOTES.md, "What the bounds policies cost").
+_NOTED_BYTES = 32 << 20
 
 
-@dataclass(frozen=True)
-class Answers:
-    """Where a check leaves what it finds.
+class CheckKind(Enum):
+    """Who looks for bad indices of a scatter on a device under ``raise``, and when.
 
-    Word 0 is the number of the call, which tells its answers from those of earlier calls. A word
-    for each part is that number if the part has no bad entry, and its negative if it has. Then the
-    first bad entry of each part follows, as :data:`~tvm_scatter.bounds.STATUS` has it.
+    Attributes
+    ----------
+    BEFORE
+        A launch before the scatter, which overwrites its data and waits for the answers.
+    BESIDE
+        The same launch, but the scatter makes a new tensor, which nobody has seen yet: it follows
+        at once and passes over what the check will report.
+    NOTED
+        The scatter itself notes that it has passed over an index, and the check is launched only
+        then, to tell which. Indices are read once, but the host waits for the scatter.
     """
 
-    parts: int
-    words: Any = None
+    BEFORE = "before"
+    BESIDE = "beside"
+    NOTED = "noted"
+
+    @staticmethod
+    def of(problem: ScatterProblem) -> CheckKind:
+        """The kind of check that a problem gets."""
+        if problem.in_place:
+            return CheckKind.BEFORE
+        if problem.is_static and problem.index_size.constant >= _NOTED_BYTES // item_bytes(
+            problem.index_dtype
+        ):
+            return CheckKind.NOTED
+        return CheckKind.BESIDE
 
     @property
-    def size(self) -> int:
-        """How many words there are."""
-        return 1 + self.parts * (1 + len(STATUS))
-
-    @property
-    def first_answer(self) -> int:
-        """The word with the answer of the first part."""
-        return 1
-
-    @property
-    def first_entry(self) -> int:
-        """The word at which the bad entry of the first part begins."""
-        return 1 + self.parts
-
-    def of(self, tensor: Any) -> Answers:
-        """These answers, in a tensor that a PrimFunc takes as a bare handle."""
-        words = T.decl_buffer((self.size,), "int64", data=data_of(tensor))
-        return Answers(self.parts, words)
-
-    def answer(self, part: Any) -> Any:
-        """The answer of a part."""
-        return self.words[part + self.first_answer]
-
-    def entry(self, part: Any) -> list[Any]:
-        """The bad entry of a part."""
-        begin = part * len(STATUS) + self.first_entry
-        return [self.words[begin + j] for j in range(len(STATUS))]
+    def drops(self) -> bool:
+        """Whether the scatter meets bad indices."""
+        return self is not CheckKind.BEFORE
 
 
 @dataclass(frozen=True)
@@ -89,15 +83,14 @@ class DeviceCheck:
         In how many parts it checks a number of entries, which is symbolic or an ``int``.
     emit : callable
         Adds the launch. It is given the operands, the answers to fill, and the number of the call.
+    tell : callable
+        Adds a launch that gives the only answer, good, once all that was launched before is done.
+        It is given the answer and the number of the call.
     """
 
     parts: Callable[[Any], int]
     emit: Callable[[CheckOperands, Answers, Any], None]
-
-
-def is_beside(problem: ScatterProblem) -> bool:
-    """Whether a scatter under ``raise`` is computed while its indices are still being checked."""
-    return not problem.in_place
+    tell: Callable[[Answers, Any], None]
 
 
 def check_before(bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck) -> relax.Expr:
@@ -130,6 +123,53 @@ def check_beside(
     return _wait(bb, lowered, answers, [bb.emit(compute(memory)), memory], returned=0)
 
 
+def check_noted(
+    bb: relax.BlockBuilder,
+    lowered: Lowered,
+    device_check: DeviceCheck,
+    compute: Callable[[relax.Expr], relax.Expr],
+) -> relax.Expr:
+    """Emit a check that is launched only if the scatter has noted a bad index.
+
+    Parameters
+    ----------
+    compute : callable
+        Emits what computes the tensor, given memory for one word: it becomes other than zero where
+        an index is passed over.
+
+    Returns
+    -------
+    result : relax.Expr
+        The tensor; the host has it only if all indices are good.
+    """
+    done, answers = Answers(1), Answers(_parts(lowered, device_check))
+    note = page_locked(bb, 1)
+    result = bb.emit(compute(note))
+    with check_function(lowered) as (builder, parameters):
+        out, *memory = [T.arg(name, T.handle()) for name in ("out", "note", "done", "answers")]
+        operands = check_operands(parameters, parameters.buffers(), lowered)
+        with T.sblock("root"):
+            T.reads()
+            T.writes()
+            stream = HostStream(device_id_of(out))
+            noted, told, found = words_of(memory[0], 1), done.of(memory[1]), answers.of(memory[2])
+            device_check.tell(told, told.next_call())
+            told.await_all(stream)
+            call = found.next_call()
+            with T.If(noted[0] != 0):
+                with T.Then():
+                    T.buffer_store(noted, tirx.IntImm("int64", 0), [0])
+                    device_check.emit(operands, found, call)
+                with T.Else():
+                    found.all_good()
+    func = bb.add_func(builder.get(), "check_if_noted")
+    memories = [page_locked(bb, done.size), page_locked(bb, answers.size)]
+    arguments = [*check_arguments(lowered), result, note, *memories]
+    last = len(arguments) - 1
+    memory = bb.emit(relax.op.call_tir_inplace(func, arguments, last, memories[-1].ty))
+    return _wait(bb, lowered, answers, [result, memory], returned=0)
+
+
 def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:
     check = lowered.check
     shapes = [shape[:-1] if check.interleaved else shape for shape in check.shapes]
@@ -148,9 +188,7 @@ def _launch(
             T.reads()
             T.writes()
             here = answers.of(memory)
-            call = T.bind(here.words[0] + 1)
-            T.buffer_store(here.words, call, [0])
-            device_check.emit(operands, here, call)
+            device_check.emit(operands, here, here.next_call())
     func = bb.add_func(builder.get(), CHECK_NAME)
     arguments = [*check_arguments(lowered), page_locked(bb, answers.size)]
     last = len(arguments) - 1
@@ -173,49 +211,13 @@ def _wait(
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                stream = HostStream(device_id_of(tensor))
-                here = answers.of(memory)
-                with T.If(_any_bad(here, stream)[0]):
+                stream, here = HostStream(device_id_of(tensor)), answers.of(memory)
+                here.await_all(stream)
+                first_bad = here.first_bad()
+                with T.If(first_bad[0] >= 0):
                     with T.Then():
-                        # So that what the check has found is there as well, and nothing runs on.
+                        # So that nothing runs on.
                         stream.synchronize()
-                        raise_for(lowered, _first_bad(here))
+                        raise_for(lowered, first_bad)
     func = bb.add_func(builder.get(), "raise_if_bad_index")
     return bb.emit(relax.op.call_tir_inplace(func, arguments, returned, arguments[returned].ty))
-
-
-def _any_bad(answers: Answers, stream: HostStream) -> Any:
-    """Wait for all answers; the entry of the buffer says whether one of them is bad."""
-    any_bad = T.alloc_buffer((1,), "bool", scope="global")
-    turns = T.alloc_buffer((1,), "int32", scope="global")
-    T.buffer_store(any_bad, tirx.const(False, "bool"), [0])
-    T.buffer_store(turns, tirx.IntImm("int32", 0), [0])
-    good = T.bind(answers.words[0])
-    bad = T.bind(0 - good)
-    with T.serial(answers.parts) as part:
-        with T.While(tirx.all(answers.answer(part) != good, answers.answer(part) != bad)):
-            # A call that the compiler cannot look into, so that memory is read anew.
-            T.evaluate(T.call_extern("int32", "sched_yield"))
-            T.buffer_store(turns, turns[0] + 1, [0])
-            with T.If(turns[0] == _TURNS):
-                with T.Then():
-                    T.buffer_store(turns, tirx.IntImm("int32", 0), [0])
-                    stream.synchronize()
-        with T.If(answers.answer(part) == bad):
-            with T.Then():
-                T.buffer_store(any_bad, tirx.const(True, "bool"), [0])
-    return any_bad
-
-
-def _first_bad(answers: Answers) -> Any:
-    """The first bad entry of all parts."""
-    status = T.alloc_buffer((len(STATUS),), "int64", scope="global")
-    T.buffer_store(status, tirx.IntImm("int64", -1), [0])
-    with T.serial(answers.parts) as part:
-        entry = answers.entry(part)
-        earlier = tirx.any(status[0] < 0, entry[0] < status[0])
-        with T.If(tirx.all(answers.answer(part) != answers.words[0], earlier)):
-            with T.Then():
-                for j, word in enumerate(entry):
-                    T.buffer_store(status, word, [j])
-    return status

@@ -13,6 +13,7 @@ from tvm.tirx.script import builder as T
 
 from .defaults import compare
 from .extent import Extent
+from .page_locked import words_of
 from .problem import ScatterProblem
 from .sizes import Sizes, at_least
 from .strategy import Branch, Selection
@@ -68,6 +69,9 @@ class Operands:
         ``uint8`` scratch memory of the size that the implementation asked for.
     sizes : Sizes
         Numbers, or int64 expressions for symbolic sizes.
+    note : buffer or None
+        One int64 word that the host reads: what passes over an index that is out of bounds stores
+        something other than zero there, where the problem wants it noted.
     others : tuple of Operands
         Those of further scatters of the same problem, which a GPU's launches compute as well.
     """
@@ -81,6 +85,7 @@ class Operands:
     out: Any
     workspace: Any
     sizes: Sizes
+    note: Any = None
     others: tuple[Operands, ...] = ()
 
 
@@ -95,6 +100,7 @@ def build_prim_func(
     target: Any,
     tokens: int = 0,
     scatters: int = 1,
+    notes: bool = False,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
@@ -105,11 +111,14 @@ def build_prim_func(
         computes them is ordered before it.
     scatters : int
         How many scatters of the problem it computes, each with operands of its own.
+    notes : bool
+        Whether it takes a word that tells the host that an index was passed over.
 
     Returns
     -------
     func : tvm.tirx.PrimFunc
-        Takes data, indices and updates of each scatter, tokens, out of each, [workspace of each];
+        Takes data, indices and updates of each scatter, tokens, [the word for notes], out of each,
+        [workspace of each];
         where the problem is in place, data is the output.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
@@ -127,6 +136,7 @@ def build_prim_func(
                 parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
             for i in range(tokens):
                 T.arg(f"token{i}", T.handle())
+            note = T.arg("note", T.handle()) if notes else None
             if not problem.in_place:
                 for suffix in suffixes:
                     parameters.add(f"out{suffix}", signature.data, problem.data_dtype)
@@ -139,6 +149,7 @@ def build_prim_func(
             outs = [next(buffers) for _ in suffixes if not problem.in_place]
             workspaces = [next(buffers) for _ in suffixes if has_workspace]
             sizes = Sizes.of(problem, parameters.symbols)
+            noted = None if note is None else words_of(note, 1)
             operands = [
                 Operands(
                     problem=problem,
@@ -150,6 +161,7 @@ def build_prim_func(
                     out=data if problem.in_place else outs[at],
                     workspace=workspaces[at] if has_workspace else None,
                     sizes=sizes,
+                    note=noted,
                 )
                 for at, (data, *indices, updates) in enumerate(inputs)
             ]

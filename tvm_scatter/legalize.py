@@ -13,7 +13,7 @@ from tvm.target import Target
 from .assign import assign_kernel, in_one_kernel
 from .bounds import check_on_host
 from .choose import choose_kernel
-from .device_check import check_before, check_beside, is_beside
+from .device_check import CheckKind, check_before, check_beside, check_noted
 from .emission import build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
@@ -105,15 +105,19 @@ def emit_call(
     if nothing_to_do(problem):
         return lowered.data
 
-    def scatter(*tokens: relax.Expr) -> relax.Expr:
-        return emit_together(bb, [lowered], strategy, target, [*earlier, *tokens])[0]
+    def scatter(*tokens: relax.Expr, note: relax.Expr | None = None) -> relax.Expr:
+        waits = [*earlier, *tokens]
+        return emit_together(bb, [lowered], strategy, target, waits, note)[0]
 
     if problem.bounds != "raise":
         return scatter()
     device_check = strategy.device_check
     if device_check is None:
         return scatter(check_on_host(bb, lowered))
-    if is_beside(problem):
+    kind = CheckKind.of(problem)
+    if kind is CheckKind.NOTED:
+        return check_noted(bb, lowered, device_check, lambda note: scatter(note=note))
+    if kind is CheckKind.BESIDE:
         return check_beside(bb, lowered, device_check, scatter)
     return scatter(check_before(bb, lowered, device_check))
 
@@ -124,14 +128,29 @@ def emit_together(
     strategy: OpStrategy,
     target: Target,
     tokens: Sequence[relax.Expr],
+    note: relax.Expr | None = None,
 ) -> list[relax.Expr]:
-    """Emit one call for lowered scatters of one problem; the results are the new tensors."""
+    """Emit one call for lowered scatters of one problem; the results are the new tensors.
+
+    Parameters
+    ----------
+    note : relax.Expr, optional
+        Memory for one word that tells whether an index was passed over.
+    """
     problem, signature, count = lowered[0].problem, lowered[0].signature, len(lowered)
     selection = strategy.select(problem, target)
     inputs = [[each.data, *each.indices, each.updates] for each in lowered]
     arguments = [operand for operands in inputs for operand in operands] + list(tokens)
+    if note is not None:
+        arguments.append(note)
     func = build_prim_func(
-        problem, signature, selection, target, tokens=len(tokens), scatters=count
+        problem,
+        signature,
+        selection,
+        target,
+        tokens=len(tokens),
+        scatters=count,
+        notes=note is not None,
     )
     types: Any = [relax.TensorType(each.data.ty.shape, problem.data_dtype) for each in lowered]
     workspace = workspace_size(problem, selection, lowered[0].symbols)

@@ -31,9 +31,10 @@ def page_locked(bb: relax.BlockBuilder, words: int) -> relax.Expr:
     )
 
 
-def data_of(tensor: Any) -> Any:
-    """The address of the data of a tensor that a PrimFunc takes as a bare handle."""
-    return T.bind(T.tvm_struct_get(tensor, 0, _DATA, "handle"))
+def words_of(tensor: Any, size: int) -> Any:
+    """The words of a tensor that a PrimFunc takes as a bare handle: an int64 buffer."""
+    data = T.bind(T.tvm_struct_get(tensor, 0, _DATA, "handle"))
+    return T.decl_buffer((size,), "int64", data=data)
 
 
 def device_id_of(tensor: Any) -> Any:

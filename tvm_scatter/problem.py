@@ -114,6 +114,13 @@ class ScatterProblem:
         return self.batch * self.count * self.slice
 
     @property
+    def index_size(self) -> Extent:
+        """Entries of all index tensors together."""
+        entries = self.count * self.slice if self.index_slice else self.count
+        entries = self.batch * entries if self.index_batch else entries
+        return Extent.product([len(self.extents)]) * entries
+
+    @property
     def elements(self) -> int:
         """Elements of data and updates together; all sizes are known."""
         return self.data_size.constant + self.update_size.constant

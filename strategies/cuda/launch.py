@@ -78,7 +78,8 @@ def _launch(
     offset: str,
 ) -> None:
     problem, sizes = operands.problem, operands.sizes
-    struct, text = problem_struct(problem, offset)
+    notes = operands.note is not None
+    struct, text = problem_struct(problem, offset, notes)
     scatters = [_tensors(each) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
@@ -87,6 +88,8 @@ def _launch(
     parameters, lines = _pointers(pointers, len(scatters))
     parameters += [f"long long {name}" for name in numbers]
     parameters += [f"{kind} {name}" for name, (kind, _) in arguments.items()]
+    if notes:
+        parameters.append("void* note_pointer")
     has_shared = not (isinstance(shared_bytes, int) and shared_bytes == 0)
     if has_shared:
         parameters.append("void* shared_pointer")
@@ -105,7 +108,7 @@ def _launch(
         "  char* const workspace = "
         + ("static_cast<char*>(workspace_pointer);" if "workspace" in pointers else "nullptr;"),
         "  const Sizes<P> sizes{Offset(batch), Offset(count), Offset(slice), "
-        f"{{{extent_list}}}}};",
+        f"{{{extent_list}}}, " + ("static_cast<int64*>(note_pointer)};" if notes else "nullptr};"),
         f"  const Indices<P> indices{{{{{index_list}}}}};",
         "  (void)out, (void)updates, (void)data, (void)workspace, (void)sizes, (void)indices;",
     ]
@@ -116,6 +119,8 @@ def _launch(
     )
     values = [tensors[name].data for name in pointers for tensors in scatters]
     values += list(numbers.values()) + [value for _, value in arguments.values()]
+    if notes:
+        values.append(operands.note.data)
     run_routine(
         name, source, values, blocks, threads, shared_bytes if has_shared else None, len(scatters)
     )

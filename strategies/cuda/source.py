@@ -9,7 +9,7 @@ from importlib import resources
 
 import numpy as np
 
-from tvm_scatter.device_check import is_beside
+from tvm_scatter.device_check import CheckKind
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.reductions import identity, item_bytes, numpy_dtype
 
@@ -78,13 +78,15 @@ def headers(names: tuple[str, ...]) -> str:
     return "\n".join(texts.values()) + "\n"
 
 
-def problem_struct(problem: ScatterProblem, offset: str) -> tuple[str, str]:
+def problem_struct(problem: ScatterProblem, offset: str, notes: bool = False) -> tuple[str, str]:
     """The struct that describes a problem to the templates: its name and its text.
 
     Parameters
     ----------
     offset : str
         The C++ type of index arithmetic: ``int`` or ``long long``.
+    notes : bool
+        Whether the host is told where an index is passed over.
     """
     data = data_type(problem)
     if problem.reduction == "update":
@@ -95,7 +97,7 @@ def problem_struct(problem: ScatterProblem, offset: str) -> tuple[str, str]:
         literal = f"static_cast<tvm_scatter::Bits<Data>>({int.from_bytes(bits, 'little')}ull)"
         start = f"tvm_scatter::bit_cast<Data>({literal})"
 
-    drops = problem.bounds == "drop" or (problem.bounds == "raise" and is_beside(problem))
+    drops = problem.bounds == "drop" or (problem.bounds == "raise" and CheckKind.of(problem).drops)
 
     def flag(value: bool) -> str:
         return "true" if value else "false"
@@ -113,6 +115,7 @@ def problem_struct(problem: ScatterProblem, offset: str) -> tuple[str, str]:
   static constexpr bool update_slice = {flag(problem.update_slice)};
   static constexpr bool wrap = {flag(problem.wrap_negative)};
   static constexpr bool check = {flag(drops)};
+  static constexpr bool notes = {flag(notes)};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};
   static __device__ __forceinline__ Data start() {{ return {start}; }}

@@ -7,6 +7,7 @@
 //   index_batch, index_slice       what the index varies over
 //   update_batch, _count, _slice   what the updates vary over
 //   wrap, check                    negative indices wrap; out-of-bounds updates are dropped
+//   notes                          and the host is told of them
 //   include_self, unique
 //   start()                        the identity of the reduction
 #ifndef TVM_SCATTER_PROBLEM
@@ -20,6 +21,7 @@ struct Sizes {
   using Offset = typename P::Offset;
   Offset batch, count, slice;
   Offset extents[P::components];
+  volatile int64* note;  // a word of the host, or null
 
   __device__ __forceinline__ Offset extent() const {
     Offset product = 1;
@@ -106,7 +108,10 @@ __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>
     Wide index = static_cast<Wide>(raw.of[j]);
     const Wide extent = sizes.extents[j];
     if (P::wrap && index < 0) index += extent;
-    if (P::check && (index < 0 || index >= extent)) return false;
+    if (P::check && (index < 0 || index >= extent)) {
+      if constexpr (P::notes) *sizes.note = 1;
+      return false;
+    }
     destination = destination * static_cast<Offset>(extent) + static_cast<Offset>(index);
   }
   return true;
