@@ -26,7 +26,7 @@ from tvm_scatter.extent import Extent
 from tvm_scatter.records import Decision, decode, ranking, records_in, schedule, workload
 from tvm_scatter.reference import scatter_reference
 from tvm_scatter.shipped import database_for
-from tvm_scatter.tuning import decision_tree
+from tvm_scatter.tuning import agenda, decision_tree
 from tvm_scatter.tuning.candidates import (
     Candidate,
     candidates,
@@ -369,8 +369,27 @@ def test_grids() -> None:
     assert not {task.problem for task in shipped} & {task.problem for task in held_out}
     reductions = {task.problem.reduction for task in shipped}
     assert reductions == {"update", "add", "mul", "min", "max", "mean"}
-    with pytest.raises(ScatterError, match="unknown grid 'all'; there is: shipped, held-out"):
+    with pytest.raises(ScatterError, match="unknown grid 'all'; there is: shipped, held-out, random:"):
         grid("all")
+    more = grid("random:7")
+    assert len(more) == 100 and more == grid("random:7")
+    assert not {task.problem for task in more} & {task.problem for task in shipped + held_out}
+
+
+def test_a_run_begins_where_a_rival_is_near_the_best() -> None:
+    def timed(**times: float) -> list[tuple[Decision, float]]:
+        told = {"distribution": "uniform", "seed": "0", "cache": "cold"}
+        return [(Decision(name, {}, told), time) for name, time in times.items()]
+
+    far, near, best, unknown = (problem(extent, 1, 100) for extent in (10, 20, 30, 40))
+    known = {
+        far: timed(grouped=9.0, sequential=3.0),
+        near: timed(grouped=4.0, sequential=3.0),
+        best: timed(grouped=2.0, sequential=3.0),
+    }
+    tasks = [Task(posed) for posed in (far, near, best, unknown)]
+    assert agenda.in_order(tasks, known, ("grouped",)) == [1, 2, 3, 0]
+    assert agenda.in_order(tasks, known, ()) == [3, 0, 1, 2]
 
 
 def test_a_tree_finds_a_threshold() -> None:

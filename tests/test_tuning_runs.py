@@ -81,6 +81,24 @@ def test_records_are_used_and_a_run_is_resumed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_log_is_completed_by_one_implementation(tmp_path: Path) -> None:
+    old, new = problem(700, 5, 300, "max"), problem(300, 5, 700, "max")
+    tune([Task(old)], LLVM, tmp_path, replace(SMALL, trials=1))
+    (before,) = read_database(tmp_path).records()
+    lacking = next(
+        name
+        for name in need_strategy(LLVM).applicable(old, LLVM)
+        if name != before[1].implementation
+    )
+    completed = replace(SMALL, implementations=(lacking,))
+    kept, measured = tune([Task(old), Task(new)], LLVM, tmp_path, completed, resume=True)
+    assert {r.implementation for r in kept.ranked} == {before[1].implementation, lacking}
+    mine = [c for c in candidates(old, LLVM) if c.implementation == lacking]
+    assert kept.tried == kept.space == len(mine) == len(kept.ranked) - 1
+    # Of a problem without records everything is measured.
+    assert len(measured.ranked) == space(new)
+
+
 def test_a_symbolic_size_is_measured_over_its_range(tmp_path: Path) -> None:
     from tvm_scatter.extent import Extent
 
@@ -240,6 +258,8 @@ def test_the_commands(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
         (["--grid", "shipped", "--trials", "0"], "0 trials measure nothing"),
         (["--grid", "shipped", "--timeout", "0"], "no candidate is done in 0 s"),
         (["--grid", "shipped", "--seed", "-1"], "the seed -1 must be at least 0"),
+        (["--grid", "shipped", "--builders", "0"], "0 builders compile nothing"),
+        (["--grid", "shipped", "--rival", "none"], "there is no implementation 'none'; there is: "),
         (["--grid", "shipped", "--import", "no.such"], "--import no.such: No module named 'no'."),
     ],
 )

@@ -25,10 +25,10 @@ from .bounds import (
     check_operands,
     raise_for,
 )
-from .emission import PRIM_FUNC_ATTRS
+from .emission import PRIM_FUNC_ATTRS, Notes
 from .host_stream import HostStream
 from .lower import Lowered
-from .page_locked import device_id_of, page_locked, words_of
+from .page_locked import device_id_of, page_locked
 from .problem import ScatterProblem
 from .reductions import item_bytes
 
@@ -49,7 +49,8 @@ class CheckKind(Enum):
         at once and passes over what the check will report.
     NOTED
         The scatter itself notes that it has passed over an index, and the check is launched only
-        then, to tell which. Indices are read once, but the host waits for the scatter.
+        then, to tell which. Indices are not read once more, but the host waits for the scatter, or
+        for that part of it which reads them.
     """
 
     BEFORE = "before"
@@ -127,47 +128,51 @@ def check_noted(
     bb: relax.BlockBuilder,
     lowered: Lowered,
     device_check: DeviceCheck,
-    compute: Callable[[relax.Expr], relax.Expr],
+    compute: Callable[[relax.Expr, Callable[[Any], Notes]], relax.Expr],
 ) -> relax.Expr:
     """Emit a check that is launched only if the scatter has noted a bad index.
 
     Parameters
     ----------
     compute : callable
-        Emits what computes the tensor, given memory for one word: it becomes other than zero where
-        an index is passed over.
+        Emits what computes the tensor, given memory for its notes, and what makes notes of that in
+        a PrimFunc which takes it as a bare handle.
 
     Returns
     -------
     result : relax.Expr
         The tensor; the host has it only if all indices are good.
     """
-    done, answers = Answers(1), Answers(_parts(lowered, device_check))
-    note = page_locked(bb, 1)
-    result = bb.emit(compute(note))
+    told, answers = Answers(1), Answers(_parts(lowered, device_check))
+
+    def notes(memory: Any) -> Notes:
+        here = told.of(memory)
+        call = here.next_call()
+        return Notes(here.words, told.first_entry, lambda: device_check.tell(here, call))
+
+    memory = page_locked(bb, told.size)
+    result = bb.emit(compute(memory, notes))
+    arguments = [*check_arguments(lowered), result, memory, page_locked(bb, answers.size)]
     with check_function(lowered) as (builder, parameters):
-        out, *memory = [T.arg(name, T.handle()) for name in ("out", "note", "done", "answers")]
+        handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]
         operands = check_operands(parameters, parameters.buffers(), lowered)
         with T.sblock("root"):
             T.reads()
             T.writes()
-            stream = HostStream(device_id_of(out))
-            noted, told, found = words_of(memory[0], 1), done.of(memory[1]), answers.of(memory[2])
-            device_check.tell(told, told.next_call())
-            told.await_all(stream)
+            noted, found = told.of(handles[1]), answers.of(handles[2])
+            noted.await_all(HostStream(device_id_of(handles[0])))
             call = found.next_call()
-            with T.If(noted[0] != 0):
+            with T.If(noted.words[told.first_entry] != 0):
                 with T.Then():
-                    T.buffer_store(noted, tirx.IntImm("int64", 0), [0])
+                    T.buffer_store(noted.words, tirx.IntImm("int64", 0), [told.first_entry])
                     device_check.emit(operands, found, call)
                 with T.Else():
                     found.all_good()
     func = bb.add_func(builder.get(), "check_if_noted")
-    memories = [page_locked(bb, done.size), page_locked(bb, answers.size)]
-    arguments = [*check_arguments(lowered), result, note, *memories]
     last = len(arguments) - 1
-    memory = bb.emit(relax.op.call_tir_inplace(func, arguments, last, memories[-1].ty))
-    return _wait(bb, lowered, answers, [result, memory], returned=0)
+    found_type = arguments[last].ty
+    checked = bb.emit(relax.op.call_tir_inplace(func, arguments, last, found_type))
+    return _wait(bb, lowered, answers, [result, checked], returned=0)
 
 
 def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from tvm.tirx.script import builder as T
 
 from .defaults import compare
 from .extent import Extent
-from .page_locked import words_of
 from .problem import ScatterProblem
 from .sizes import Sizes, at_least
 from .strategy import Branch, Selection
@@ -47,6 +46,28 @@ class Signature:
         return tuple(sorted({dim for shape in shapes for dim in shape if isinstance(dim, str)}))
 
 
+@dataclass
+class Notes:
+    """How a scatter tells the host that it has passed over an index.
+
+    Attributes
+    ----------
+    words : buffer
+        int64 words that the host reads.
+    at : int
+        Which of them is stored to, something other than zero.
+    tell : callable
+        Adds what tells the host that this word is final.
+    final : bool
+        Whether that was added.
+    """
+
+    words: Any
+    at: int
+    tell: Callable[[], None]
+    final: bool = False
+
+
 @dataclass(frozen=True)
 class Operands:
     """What an implementation's :meth:`~tvm_scatter.strategy.Implementation.emit` works on.
@@ -69,9 +90,8 @@ class Operands:
         ``uint8`` scratch memory of the size that the implementation asked for.
     sizes : Sizes
         Numbers, or int64 expressions for symbolic sizes.
-    note : buffer or None
-        One int64 word that the host reads: what passes over an index that is out of bounds stores
-        something other than zero there, where the problem wants it noted.
+    notes : Notes or None
+        Where an index that is passed over is noted, if that is wanted.
     others : tuple of Operands
         Those of further scatters of the same problem, which a GPU's launches compute as well.
     """
@@ -85,8 +105,23 @@ class Operands:
     out: Any
     workspace: Any
     sizes: Sizes
-    note: Any = None
+    notes: Notes | None = None
     others: tuple[Operands, ...] = ()
+
+    @property
+    def noting(self) -> bool:
+        """Whether what resolves an index has to note that it is passed over."""
+        return self.notes is not None and not self.notes.final
+
+    def indices_are_seen(self) -> None:
+        """Say that the launches so far have resolved every index: those that follow note none.
+
+        An implementation says so where much follows, which the host then need not wait for.
+        """
+        if self.noting:
+            assert self.notes is not None
+            self.notes.tell()
+            self.notes.final = True
 
 
 #: Opaque, so that FuseTIR leaves the function alone, and scheduled, so that dlight does.
@@ -100,7 +135,7 @@ def build_prim_func(
     target: Any,
     tokens: int = 0,
     scatters: int = 1,
-    notes: bool = False,
+    notes: Callable[[Any], Notes] | None = None,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
@@ -111,14 +146,14 @@ def build_prim_func(
         computes them is ordered before it.
     scatters : int
         How many scatters of the problem it computes, each with operands of its own.
-    notes : bool
-        Whether it takes a word that tells the host that an index was passed over.
+    notes : callable, optional
+        What makes notes of a further argument, a tensor that is taken as a bare handle.
 
     Returns
     -------
     func : tvm.tirx.PrimFunc
-        Takes data, indices and updates of each scatter, tokens, [the word for notes], out of each,
-        [workspace of each];
+        Takes data, indices and updates of each scatter, tokens, [the tensor for notes], out of
+        each, [workspace of each];
         where the problem is in place, data is the output.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
@@ -136,7 +171,7 @@ def build_prim_func(
                 parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
             for i in range(tokens):
                 T.arg(f"token{i}", T.handle())
-            note = T.arg("note", T.handle()) if notes else None
+            noted = T.arg("noted", T.handle()) if notes else None
             if not problem.in_place:
                 for suffix in suffixes:
                     parameters.add(f"out{suffix}", signature.data, problem.data_dtype)
@@ -149,7 +184,6 @@ def build_prim_func(
             outs = [next(buffers) for _ in suffixes if not problem.in_place]
             workspaces = [next(buffers) for _ in suffixes if has_workspace]
             sizes = Sizes.of(problem, parameters.symbols)
-            noted = None if note is None else words_of(note, 1)
             operands = [
                 Operands(
                     problem=problem,
@@ -161,15 +195,17 @@ def build_prim_func(
                     out=data if problem.in_place else outs[at],
                     workspace=workspaces[at] if has_workspace else None,
                     sizes=sizes,
-                    note=noted,
                 )
                 for at, (data, *indices, updates) in enumerate(inputs)
             ]
             with T.sblock("root"):
                 T.reads()
                 T.writes()
+                notes_here = notes(noted) if notes else None
                 for each in _together(operands, target):
+                    each = replace(each, notes=notes_here)
                     _emit_branches(each, list(selection.branches))
+                    each.indices_are_seen()
     return builder.get()
 
 

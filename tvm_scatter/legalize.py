@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import tvm
@@ -14,7 +14,7 @@ from .assign import assign_kernel, in_one_kernel
 from .bounds import check_on_host
 from .choose import choose_kernel
 from .device_check import CheckKind, check_before, check_beside, check_noted
-from .emission import build_prim_func, workspace_size
+from .emission import Notes, build_prim_func, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
 from .ops import ASSIGN, BATCH, CHOOSE
@@ -105,18 +105,22 @@ def emit_call(
     if nothing_to_do(problem):
         return lowered.data
 
-    def scatter(*tokens: relax.Expr, note: relax.Expr | None = None) -> relax.Expr:
+    def scatter(*tokens: relax.Expr, notes: Callable[[Any], Notes] | None = None) -> relax.Expr:
         waits = [*earlier, *tokens]
-        return emit_together(bb, [lowered], strategy, target, waits, note)[0]
+        return emit_together(bb, [lowered], strategy, target, waits, notes)[0]
 
     if problem.bounds != "raise":
         return scatter()
     device_check = strategy.device_check
     if device_check is None:
         return scatter(check_on_host(bb, lowered))
+
+    def noted(memory: relax.Expr, notes: Callable[[Any], Notes]) -> relax.Expr:
+        return scatter(memory, notes=notes)
+
     kind = CheckKind.of(problem)
     if kind is CheckKind.NOTED:
-        return check_noted(bb, lowered, device_check, lambda note: scatter(note=note))
+        return check_noted(bb, lowered, device_check, noted)
     if kind is CheckKind.BESIDE:
         return check_beside(bb, lowered, device_check, scatter)
     return scatter(check_before(bb, lowered, device_check))
@@ -128,29 +132,27 @@ def emit_together(
     strategy: OpStrategy,
     target: Target,
     tokens: Sequence[relax.Expr],
-    note: relax.Expr | None = None,
+    notes: Callable[[Any], Notes] | None = None,
 ) -> list[relax.Expr]:
     """Emit one call for lowered scatters of one problem; the results are the new tensors.
 
     Parameters
     ----------
-    note : relax.Expr, optional
-        Memory for one word that tells whether an index was passed over.
+    notes : callable, optional
+        What makes notes of the last token, which is memory for them.
     """
     problem, signature, count = lowered[0].problem, lowered[0].signature, len(lowered)
     selection = strategy.select(problem, target)
     inputs = [[each.data, *each.indices, each.updates] for each in lowered]
     arguments = [operand for operands in inputs for operand in operands] + list(tokens)
-    if note is not None:
-        arguments.append(note)
     func = build_prim_func(
         problem,
         signature,
         selection,
         target,
-        tokens=len(tokens),
+        tokens=len(tokens) - (notes is not None),
         scatters=count,
-        notes=note is not None,
+        notes=notes,
     )
     types: Any = [relax.TensorType(each.data.ty.shape, problem.data_dtype) for each in lowered]
     workspace = workspace_size(problem, selection, lowered[0].symbols)

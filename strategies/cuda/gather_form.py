@@ -105,6 +105,7 @@ def _by_map(operands: Operands, unroll: int) -> None:
         sizes.items,
         ("gather",),
     )
+    operands.indices_are_seen()
     vector = widest_vector(problem)
     lanes = min(lanes_for(problem, vector), _THREADS)
     call = "gather_winners<P, {lanes}, {vector}, {unroll}>(out, data, updates, winners, sizes);"

@@ -110,6 +110,7 @@ def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
 
     tiles = ceil_div(sizes.items, _GROUP_THREADS * _GROUP_ITEMS)
     blocks_of("  rank_updates<P>(groups, indices, sizes);", tiles, {})
+    operands.indices_are_seen()
     blocks_of(
         "  begin_lists<P>(groups, sizes, static_cast<uint32>(chunk));",
         ceil_div(sizes.destinations, _GROUP_THREADS),

@@ -78,8 +78,8 @@ def _launch(
     offset: str,
 ) -> None:
     problem, sizes = operands.problem, operands.sizes
-    notes = operands.note is not None
-    struct, text = problem_struct(problem, offset, notes)
+    notes = operands.notes if operands.noting else None
+    struct, text = problem_struct(problem, offset, notes is not None)
     scatters = [_tensors(each) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
@@ -88,8 +88,10 @@ def _launch(
     parameters, lines = _pointers(pointers, len(scatters))
     parameters += [f"long long {name}" for name in numbers]
     parameters += [f"{kind} {name}" for name, (kind, _) in arguments.items()]
+    note = "nullptr"
     if notes:
-        parameters.append("void* note_pointer")
+        parameters.append("void* noted_pointer")
+        note = f"static_cast<int64*>(noted_pointer) + {notes.at}"
     has_shared = not (isinstance(shared_bytes, int) and shared_bytes == 0)
     if has_shared:
         parameters.append("void* shared_pointer")
@@ -108,7 +110,7 @@ def _launch(
         "  char* const workspace = "
         + ("static_cast<char*>(workspace_pointer);" if "workspace" in pointers else "nullptr;"),
         "  const Sizes<P> sizes{Offset(batch), Offset(count), Offset(slice), "
-        f"{{{extent_list}}}, " + ("static_cast<int64*>(note_pointer)};" if notes else "nullptr};"),
+        f"{{{extent_list}}}, {note}}};",
         f"  const Indices<P> indices{{{{{index_list}}}}};",
         "  (void)out, (void)updates, (void)data, (void)workspace, (void)sizes, (void)indices;",
     ]
@@ -120,7 +122,7 @@ def _launch(
     values = [tensors[name].data for name in pointers for tensors in scatters]
     values += list(numbers.values()) + [value for _, value in arguments.values()]
     if notes:
-        values.append(operands.note.data)
+        values.append(notes.words.data)
     run_routine(
         name, source, values, blocks, threads, shared_bytes if has_shared else None, len(scatters)
     )

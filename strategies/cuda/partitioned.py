@@ -87,6 +87,7 @@ class Partitioned(Implementation):
         assert per_thread is not None
         spread = min(ceil_div(sizes.items, 8 * _THREADS), 1056)
         step(f"  count_buckets<P, {bits}>(counts, indices, sizes, {buckets});", spread)
+        operands.indices_are_seen()
         step(
             f"  plan_buckets(begins, cursors, first_units, counts, {buckets}, {unit}u);",
             1,

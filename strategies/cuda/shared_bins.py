@@ -86,6 +86,7 @@ def reduce_by_blocks(
 
     def reduce(base: str) -> None:
         launch(operands, ("bins",), partials + fill, blocks, threads, shared_bytes=shared_bytes)
+        operands.indices_are_seen()
         launch(
             operands,
             ("bins",),

@@ -90,6 +90,7 @@ def sort(operands: Operands, layout: Layout) -> None:
         ("radix_sort",),
         layout.arguments("keys0"),
     )
+    operands.indices_are_seen()
     lists = ("keys0", "keys1", "items0", "items1", "digits", "totals")
     prologue = (
         KEY

@@ -64,6 +64,7 @@ def around(operands: Operands, reduce_into_out: Callable[[], None], counts_at: A
         stride_launch(
             operands, "  reset_touched<P>(out, indices, sizes);", sizes.items * sizes.width
         )
+        operands.indices_are_seen()
     reduce_into_out()
     if problem.reduction != "mean":
         return

@@ -33,13 +33,26 @@ if TYPE_CHECKING:
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Declare the command's own arguments."""
     command.add_argument("model", metavar="MODEL.pt2", nargs="?", help="its scatters are tuned")
-    command.add_argument("--grid", metavar="NAME", help="instead of a model: shipped or held-out")
+    command.add_argument(
+        "--grid", metavar="NAME", help="instead of a model: shipped, held-out or random:SEED"
+    )
     command.add_argument("--work-dir", metavar="DIR", required=True, help="where records are kept")
     command.add_argument("--trials", type=int, default=64, help="candidates for each scatter")
     command.add_argument(
         "--seconds", type=float, metavar="S", help="measure nothing more after S seconds"
     )
     command.add_argument("--resume", action="store_true", help="go on with the records in DIR")
+    command.add_argument(
+        "--implementation", action="append", default=[], metavar="NAME",
+        help="of scatters that have records, measure only this one; may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "--rival", action="append", default=[], metavar="NAME",
+        help="begin where this one is near the best, or nothing is known; may be repeated",
+    )  # fmt: skip
+    command.add_argument(
+        "--builders", type=int, metavar="N", help="processes that compile (default: by cores)"
+    )
     command.add_argument(
         "--distribution", action="append", metavar="NAME", help="where indices come from"
     )
@@ -82,6 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
         timeout=arguments.timeout,
         tracker=tracker,
         imports=tuple(arguments.imports),
+        builders=arguments.builders,
+        implementations=tuple(arguments.implementation),
+        rivals=tuple(arguments.rival),
     )
     with progress() as shown:
         tasks = _tasks(arguments, target, shown.step)
@@ -121,14 +137,14 @@ class _Listener:
             best += f", {result.gain:.2f}x the default"
         self._step(
             f"{len(self._seen)} of {self._tasks} tasks; {result.task}: "
-            f"{len(result.ranked)} of {result.space} candidates, best {best}; "
+            f"{result.tried} of {result.space} candidates, best {best}; "
             f"{self._seconds_left():.0f} s left"
         )
 
     def _seconds_left(self) -> float:
         """At most: what is left of the time limit, or all tasks at the pace so far."""
         elapsed = time.monotonic() - self._began
-        tried = sum(len(result.ranked) + len(result.failed) for result in self._seen.values())
+        tried = sum(result.tried for result in self._seen.values())
         planned = [min(result.space, self._settings.trials) for result in self._seen.values()]
         every = sum(planned) / len(planned) * self._tasks
         left = elapsed * max(every / max(tried, 1) - 1, 0)
