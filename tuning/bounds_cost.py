@@ -24,10 +24,9 @@ from tvm_scatter.targets import gpu_target, host_target
 from tvm_scatter.tuning.bench import make_tensors
 from tvm_scatter.tuning.machine import describe
 from tvm_scatter.tuning.timing import time_on_cpu, time_on_gpu
-from tvm_scatter.tuning.workloads import WORKLOADS, Workload
+from tvm_scatter.tuning.workloads import SCALE, WORKLOADS, Workload
 
 POLICIES = ("trust", "drop", "raise")
-_SCALE = {"cpu": 16, "cuda": 1}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -45,8 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "|---|" + "--:|" * 6,
     ]
     for workload in wanted:
-        if _SCALE[parsed.device] > 1:
-            workload = workload.scaled(_SCALE[parsed.device])
+        if SCALE[parsed.device] > 1:
+            workload = workload.scaled(SCALE[parsed.device])
         cells = []
         for donate in (False, True):
             times = cost(workload, parsed.device, donate)

@@ -98,6 +98,9 @@ class Workload:
         return replace(self, count=count, batch=batch, extent=extent)
 
 
+#: By what part of the work a device is measured unless somebody asks for another: one in so many.
+SCALE = {"cpu": 16, "cuda": 1}
+
 _M = 1 << 20
 WORKLOADS: tuple[Workload, ...] = (
     Workload("maskrcnn", 1, 1000, 12544, 250, "float32", "update", "permutation"),

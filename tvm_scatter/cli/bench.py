@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def run(arguments: argparse.Namespace) -> int:
     """Time the workloads and print, save and plot what was found."""
     from tvm_scatter.tuning import bench, report
-    from tvm_scatter.tuning.workloads import WORKLOADS
+    from tvm_scatter.tuning.workloads import SCALE, WORKLOADS
 
     device = arguments.device or ("cuda" if tvm.cuda(0).exist else "cpu")
     if device == "cuda" and not tvm.cuda(0).exist:
@@ -31,7 +31,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not workloads:
         names = ", ".join(workload.name for workload in WORKLOADS)
         raise ScatterError(f"bench: no workload is called {wanted!r}; there are {names}.")
-    scale = (16 if device == "cpu" else 1) if arguments.scale is None else arguments.scale
+    scale = SCALE[device] if arguments.scale is None else arguments.scale
     if scale < 1:
         raise ScatterError(f"bench: --scale {scale} must be at least 1, which is all of the work.")
     for file in filter(None, (arguments.json, arguments.markdown, arguments.plot)):
