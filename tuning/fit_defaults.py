@@ -26,7 +26,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, default_candidate
 from tvm_scatter.tuning.database import read_database
-from tvm_scatter.tuning.grid import between
+from tvm_scatter.tuning.grid import drawn
 from tvm_scatter.tuning.predicted import learn, predicted
 from tvm_scatter.tuning.rules import fit
 from tvm_scatter.tuning.times import Times, measured_in_bench, measured_in_log
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         fitted = known
         if parsed.predicted:
             model = learn(log)
-            asked = between(parsed.predicted)
+            asked = drawn(31, parsed.predicted)
             guessed = predicted(model, whole.target, asked, _WEIGHT / len(asked))
             unmeasured = predicted(model, whole.target, known.best)
             fitted = known.with_more(unmeasured).with_more(guessed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
@@ -19,6 +20,8 @@ _M = 1 << 20
 _MOST = 1 << 26
 #: So many of either seed; the second were measured after the default had been made.
 _HELD_OUT = {2026: 60, 2028: 60}
+#: And of any other seed.
+_DRAWN = 100
 #: Problems of no special sizes in the shipped grid: regular ones alone leave a rule without
 #: neighbours for most sizes.
 _DENSE = 320
@@ -28,7 +31,13 @@ _PASSES = 4
 
 
 def grid(name: str) -> list[Task]:
-    """The problems of a grid: ``shipped`` holds the benchmark's as well.
+    """The problems of a grid.
+
+    Parameters
+    ----------
+    name : str
+        ``shipped`` holds the benchmark's problems as well. ``held-out`` and ``random:SEED`` hold
+        problems of no special sizes, none of which is in a grid before.
 
     Raises
     ------
@@ -39,9 +48,12 @@ def grid(name: str) -> list[Task]:
         "shipped": _shipped,
         "held-out": _held_out,
     }
-    if name not in grids:
-        raise ScatterError(f"unknown grid {name!r}; there is: {', '.join(grids)}.")
-    problems = sorted(dict.fromkeys(grids[name]()), key=lambda posed: posed.elements)
+    seed = re.fullmatch(r"random:(\d+)", name)
+    if seed is None and name not in grids:
+        there = ", ".join((*grids, "random:SEED"))
+        raise ScatterError(f"unknown grid {name!r}; there is: {there}.")
+    found = grids[name]() if seed is None else drawn(int(seed[1]), _DRAWN)
+    problems = sorted(dict.fromkeys(found), key=lambda posed: posed.elements)
     return [Task(problem) for i in range(_PASSES) for problem in problems[i::_PASSES]]
 
 
@@ -160,10 +172,10 @@ def _held_out() -> Iterator[ScatterProblem]:
         yield from islice((posed for posed in _random(seed) if posed not in shipped), count)
 
 
-def between(count: int) -> list[ScatterProblem]:
-    """Problems of no special sizes that no grid holds, for a model to judge."""
-    known = {task.problem for name in ("shipped", "held-out") for task in grid(name)}
-    return list(islice((posed for posed in _random(31) if posed not in known), count))
+def drawn(seed: int, count: int) -> list[ScatterProblem]:
+    """Problems of no special sizes that neither ``shipped`` nor ``held-out`` holds."""
+    known = {*_shipped(), *_held_out()}
+    return list(islice((posed for posed in _random(seed) if posed not in known), count))
 
 
 def _random(seed: int) -> Iterator[ScatterProblem]:

@@ -28,11 +28,14 @@ class Result:
     failed : list of Failure
         Candidates that were left out.
     space : int
-        How many candidates there are; 0 where that was not asked.
+        How many candidates a run may measure; 0 where that was not asked.
+    tried : int
+        How many of these it has measured, or tried to.
     """
 
     task: Task
     space: int = 0
+    tried: int = 0
     default: float | None = None
     ranked: list[TunedRecord] = field(default_factory=list)
     failed: list[Failure] = field(default_factory=list)

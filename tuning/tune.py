@@ -18,7 +18,7 @@ from tvm.target import Target
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.records import Decision, typical
-from tvm_scatter.tuning import machine
+from tvm_scatter.tuning import agenda, machine
 from tvm_scatter.tuning.build import Failure, build
 from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy
 from tvm_scatter.tuning.cost_model import CostModel
@@ -64,6 +64,11 @@ class Settings:
         Modules that add implementations; the worker processes import them too.
     builders : int, optional
         Processes that compile; by default one for each core on a GPU's machine, one on a CPU.
+    implementations : tuple of str
+        Measure candidates of these only, where there are records of a task already: a log that is
+        older than an implementation is completed so.
+    rivals : tuple of str
+        Begin with tasks without records and those in which one of these is near the best.
     """
 
     trials: int = 64
@@ -75,6 +80,8 @@ class Settings:
     tracker: Tracker | None = None
     imports: tuple[str, ...] = ()
     builders: int | None = None
+    implementations: tuple[str, ...] = ()
+    rivals: tuple[str, ...] = ()
 
 
 Listener = Callable[[Result], None]
@@ -119,7 +126,10 @@ def tune(
         )
     if settings.seed < 0:
         raise ScatterError(f"tuning: the seed {settings.seed} must be at least 0.")
-    need_strategy(target)
+    if settings.builders is not None and settings.builders < 1:
+        raise ScatterError(f"tuning: {settings.builders} builders compile nothing; ask for 1.")
+    names = need_strategy(target).implementations
+    agenda.need_names((*settings.implementations, *settings.rivals), names)
     servers = 1 if settings.tracker is None else count_servers(settings.tracker)
     with ExitStack() as stack:
         database = stack.enter_context(open_database(folder, target))
@@ -213,12 +223,13 @@ class _Run:
     def all(self, tasks: Sequence[Task], overlap: int) -> list[Result]:
         self.parts = max(1, len(self.builders) // overlap)
         with ThreadPoolExecutor(overlap) as threads, self._build_threads() as builds:
-            futures = [threads.submit(self.one, task, builds) for task in tasks]
+            order = agenda.in_order(tasks, self.known, self.settings.rivals)
+            futures = {place: threads.submit(self.one, tasks[place], builds) for place in order}
             try:
                 # The first failure ends the run, whichever task it is of.
-                for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+                for future in wait(futures.values(), return_when=FIRST_EXCEPTION).done:
                     future.result()
-                return [future.result() for future in futures]
+                return [futures[place].result() for place in range(len(tasks))]
             except BaseException:
                 self.stopped.set()
                 for pool in (threads, builds):
@@ -240,6 +251,8 @@ class _Run:
         """Tune a task: rounds until its trials, its space or the time are used up."""
         problem, target = task.problem, self.target
         space = list(candidates(problem, target))
+        if self._done(problem):
+            space = agenda.of(space, self.settings.implementations)
         defaults = default_candidates(task, target)
         space.sort(key=lambda candidate: candidate not in defaults)
         result = Result(task, len(space))
@@ -247,6 +260,7 @@ class _Run:
             inputs: dict[tuple[str, str], Future[str]] = {}
             while not self.ends():
                 done = self._done(problem) | {failure.candidate for failure in result.failed}
+                done.intersection_update(space)
                 left = self.settings.trials - len(done)
                 if left <= 0:
                     break
@@ -264,6 +278,7 @@ class _Run:
                 if not batch:
                     break
                 self._round(task, batch, executor, Path(folder), inputs, result)
+                result.tried = len(done) + len(batch)
                 self._summarise(result, defaults)
                 self.listener(result)
         self._summarise(result, defaults)
