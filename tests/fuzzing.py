@@ -12,7 +12,8 @@ from harness import ORDERS, ProblemRunner, assert_same, in_order, target_of
 from random_problems import SPREADS, draw_operands, draw_problem, explains
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.reference import scatter_reference
+from tvm_scatter.legalize import nothing_to_do
+from tvm_scatter.reference import scatter_reference, violations
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class FuzzCase:
         What the operands are drawn from.
     order : str
         In which threads and blocks of a simulated device run.
+    notes : bool
+        Whether the host is told of bad indices.
     """
 
     device: str
@@ -39,6 +42,7 @@ class FuzzCase:
     seed: int
     spread: str
     order: str = "forward"
+    notes: bool = False
 
     @staticmethod
     def draw(random: Random, device: str, target: Any) -> FuzzCase:
@@ -62,6 +66,7 @@ class FuzzCase:
             seed=random.randrange(1 << 32),
             spread=random.choice(SPREADS),
             order=random.choice(ORDERS) if device == "cuda" else "forward",
+            notes=device == "cuda" and problem.bounds == "drop" and problem.is_static,
         )
 
     def to_json(self) -> str:
@@ -76,7 +81,7 @@ class FuzzCase:
     def add_to(self, runner: ProblemRunner, name: str) -> None:
         """Add the function that computes the problem."""
         problem = ScatterProblem.from_json(self.problem)
-        runner.add(name, problem, self.implementation, self.knobs, self.sizes)
+        runner.add(name, problem, self.implementation, self.knobs, self.sizes, self.notes)
 
     def check(self, runner: ProblemRunner, name: str) -> None:
         """Run the function and compare with the reference."""
@@ -84,6 +89,8 @@ class FuzzCase:
         data, indices, updates = draw_operands(problem, self.seed, self.spread)
         with in_order(self.order):
             result = runner.run(name, data, indices, updates, in_place=problem.in_place)
+        if self.notes and not nothing_to_do(problem):
+            assert runner.noted(name) == bool(violations(problem, indices)), "noted wrongly"
         if problem.reduction == "update" and not (problem.deterministic or problem.unique):
             assert explains(problem, data, indices, updates, result), "no update explains this"
             return

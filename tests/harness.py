@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ import tvm
 from cuda_cases import cuda_target
 from cuda_on_cpu import real_gpu, schedule, status
 from tvm import relax
+from tvm_ffi import DLDeviceType
 
 import tvm_scatter
+from tvm_scatter.device_check import NOTED, notes_in
 from tvm_scatter.emission import Signature, build_prim_func, workspace_size
 from tvm_scatter.extent import Extent
 from tvm_scatter.options import Options
@@ -205,6 +208,7 @@ class ProblemRunner:
         self.target = target_of(device)
         self._guards: list[Any] = []
         self._module: Any = None
+        self._notes: dict[str, Any] = {}
 
     def add(
         self,
@@ -213,15 +217,23 @@ class ProblemRunner:
         implementation: str | None = None,
         knobs: Mapping[str, int] | None = None,
         sizes: Mapping[str, int] | None = None,
+        notes: bool = False,
     ) -> None:
-        """Add a problem; ``sizes`` are the values of its symbols at run time."""
+        """Add a problem; ``sizes`` are the values of its symbols at run time.
+
+        With ``notes`` it tells the host of bad indices: see :meth:`noted`.
+        """
         target = self.target
         strategy = strategy_for(self.device)
         assert strategy is not None
         options = Options(implementation, tuple(sorted((knobs or {}).items())))
         selection = strategy.select(problem, target, options)
         signature = signature_of(problem)
-        function = build_prim_func(problem, signature, selection, target)
+        make_notes = partial(notes_in, strategy.device_check) if notes else None
+        function = build_prim_func(problem, signature, selection, target, notes=make_notes)
+        if notes:
+            host = tvm.device(DLDeviceType.kDLCUDAHost)
+            self._notes[name] = tvm.runtime.tensor(np.zeros(NOTED.size, "int64"), device=host)
         self._functions[name] = function.with_attr("global_symbol", name)
         self._problems[name] = (problem, selection)
         self.set_sizes(name, sizes or {})
@@ -261,6 +273,8 @@ class ProblemRunner:
             tvm.runtime.tensor(array.reshape(shape), device=on)
             for array, shape in zip((data, *indices, updates), shapes, strict=True)
         ]
+        if name in self._notes:
+            arguments.append(self._notes[name])
         if in_place:
             result = arguments[0] = self._guarded(shapes[0], data, on)
         else:
@@ -276,6 +290,15 @@ class ProblemRunner:
         for before, after in inputs:
             assert after.numpy().tobytes() == before.tobytes(), "an input has changed"
         return result.numpy().reshape(data.shape)
+
+    def noted(self, name: str) -> bool:
+        """Whether the last run of a problem has noted a bad index; what it noted is gone then."""
+        device_of(self.device).sync()
+        words = self._notes[name].numpy()
+        assert words[NOTED.first_answer] == words[0], "the host was not told"
+        zeros = np.zeros(NOTED.size, "int64")
+        self._notes[name].copyfrom(zeros)
+        return bool(words[NOTED.first_entry])
 
     def _guarded(self, shape: Sequence[int], value: np.ndarray[Any, Any], on: Any) -> Any:
         """A tensor with guard bytes on both sides."""

@@ -407,8 +407,9 @@ def test_drop_never_writes_outside(device: str, implementation: str, tally: Tall
         for name, problem in problems.items()
         if strategy.refusal(chosen, problem, runner.target) is None
     }
+    notes = device == "cuda"
     for name, problem in problems.items():
-        runner.add(name, problem, implementation)
+        runner.add(name, problem, implementation, notes=notes)
     for name, problem in problems.items():
         info = np.iinfo(problem.index_dtype)
         edges = [5, -6, 6, -7, 2**31, -(2**31), 2**31 - 1, 2**40, -(2**40), info.min, info.max]
@@ -426,6 +427,11 @@ def test_drop_never_writes_outside(device: str, implementation: str, tally: Tall
         result = runner.run(name, data, [index], updates, in_place=problem.in_place)
         expected = scatter_reference(problem, data, [index], updates)
         np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=name)
+        if notes:
+            assert runner.noted(name), name
+            good = [np.zeros_like(index)]
+            runner.run(name, data, good, updates, in_place=problem.in_place)
+            assert not runner.noted(name), name
 
 
 def test_sizes_that_turn_out_to_be_zero(device: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -35,6 +36,11 @@ from .reductions import item_bytes
 #: Bytes of indices from which on reading them once more takes an H200 longer than the way to the
 #: host and back that follows a scatter (tuning/NOTES.md, "What the bounds policies cost").
 _NOTED_BYTES = 32 << 20
+
+
+#: What a scatter leaves that notes bad indices: one answer, good, and where a bad entry would begin
+#: a word other than zero if it has met one.
+NOTED = Answers(1)
 
 
 class CheckKind(Enum):
@@ -143,15 +149,9 @@ def check_noted(
     result : relax.Expr
         The tensor; the host has it only if all indices are good.
     """
-    told, answers = Answers(1), Answers(_parts(lowered, device_check))
-
-    def notes(memory: Any) -> Notes:
-        here = told.of(memory)
-        call = here.next_call()
-        return Notes(here.words, told.first_entry, lambda: device_check.tell(here, call))
-
-    memory = page_locked(bb, told.size)
-    result = bb.emit(compute(memory, notes))
+    answers = Answers(_parts(lowered, device_check))
+    memory = page_locked(bb, NOTED.size)
+    result = bb.emit(compute(memory, partial(notes_in, device_check)))
     arguments = [*check_arguments(lowered), result, memory, page_locked(bb, answers.size)]
     with check_function(lowered) as (builder, parameters):
         handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]
@@ -159,12 +159,12 @@ def check_noted(
         with T.sblock("root"):
             T.reads()
             T.writes()
-            noted, found = told.of(handles[1]), answers.of(handles[2])
+            noted, found = NOTED.of(handles[1]), answers.of(handles[2])
             noted.await_all(HostStream(device_id_of(handles[0])))
             call = found.next_call()
-            with T.If(noted.words[told.first_entry] != 0):
+            with T.If(noted.words[NOTED.first_entry] != 0):
                 with T.Then():
-                    T.buffer_store(noted.words, tirx.IntImm("int64", 0), [told.first_entry])
+                    T.buffer_store(noted.words, tirx.IntImm("int64", 0), [NOTED.first_entry])
                     device_check.emit(operands, found, call)
                 with T.Else():
                     found.all_good()
@@ -173,6 +173,13 @@ def check_noted(
     found_type = arguments[last].ty
     checked = bb.emit(relax.op.call_tir_inplace(func, arguments, last, found_type))
     return _wait(bb, lowered, answers, [result, checked], returned=0)
+
+
+def notes_in(device_check: DeviceCheck, memory: Any) -> Notes:
+    """Notes in memory that a PrimFunc takes as a bare handle, as :data:`NOTED` has it."""
+    here = NOTED.of(memory)
+    call = here.next_call()
+    return Notes(here.words, here.first_entry, lambda: device_check.tell(here, call))
 
 
 def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:
