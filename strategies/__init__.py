@@ -29,6 +29,7 @@ def _register_llvm() -> None:
 
 
 def _register_cuda() -> None:
+    from tvm_scatter.strategies.cuda.bucketed import Bucketed
     from tvm_scatter.strategies.cuda.check import CHECK
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
     from tvm_scatter.strategies.cuda.grouped import Grouped
@@ -47,6 +48,7 @@ def _register_cuda() -> None:
     cuda.add_implementation(RowResident(), plevel=45)
     cuda.add_implementation(GatherForm(), plevel=40)
     cuda.add_implementation(Partitioned(), plevel=35)
+    cuda.add_implementation(Bucketed(), plevel=33)
     cuda.add_implementation(Grouped(), plevel=32)
     cuda.add_implementation(Segmented(), plevel=30)
     cuda.add_implementation(ParallelInjective(), plevel=20)

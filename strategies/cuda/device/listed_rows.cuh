@@ -23,6 +23,25 @@ struct Listed {
   bool summed;
 };
 
+// The sum of a chunk by one group of lanes, combined into its slot.
+template <class P, int lanes, int vector>
+__device__ __forceinline__ void add_list(Accumulate<typename P::Data>* sums, const Chunk& chunk,
+                                         const typename P::Data* updates, const Sizes<P>& sizes,
+                                         int64 tile, int64 tiles) {
+  using Offset = typename P::Offset;
+  using Wide = Accumulate<typename P::Data>;
+  using R = typename P::Reduction;
+  const Offset lane = threadIdx.x % lanes;
+  for (Offset column = (static_cast<Offset>(tile) * lanes + lane) * vector; column < sizes.width();
+       column += static_cast<Offset>(tiles) * lanes * vector) {
+    auto sum = splat<Wide, vector>(widen(P::start()));
+    combine_run<R>(sum, chunk.length,
+                   ListedUpdates<P, uint32, vector>{updates, chunk.items, sizes, column});
+    atomic_combine_vector<R, Wide, vector>(
+        sums + static_cast<int64>(chunk.slot) * sizes.width() + column, sum);
+  }
+}
+
 // For whole blocks: a chunk for each group of lanes, in the `tile`-th of `tiles` parts of the columns;
 // no chunk has `kNone` for a slot. Groups whose chunks are of one slot stand side by side, and combine
 // them before they meet other blocks' at its sum, where atomics queue.

@@ -1,0 +1,193 @@
+"""Bucketed: updates listed by place through shared memory, then every output row written once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.emission import Operands
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.strategies.cuda import sorting
+from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.listed_rows import (
+    LEAST_CHUNK,
+    LONG_LIST,
+    ListedRows,
+    chunk_entries,
+)
+from tvm_scatter.strategies.cuda.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.target import shared_memory_limit
+from tvm_scatter.strategy import Config, Implementation
+
+# As in device/bucketed.cuh.
+_TILE_THREADS = 512
+_BUCKET_THREADS, _BUCKET_MOST = 256, 4096
+_UNIT_THREADS, _UNIT_MOST = 256, 2048
+_MOST_BUCKETS = 2048
+_MOST_BITS = 11
+#: Updates that a bucket should have: few enough that an uneven share still fits one block.
+_BUCKET_FILL = 3072
+#: Buckets for all multiprocessors, and tiles.
+_ENOUGH_BUCKETS = 256
+_ENOUGH_TILES = 256
+_PER_THREAD = (16, 8, 4, 2, 1)
+#: Bytes of the sums of one bucket, which one block begins.
+_SUM_BYTES = 1 << 18
+#: Blocks that look for chunks and units: how many there are is known on the device only.
+_SUM_BLOCKS = 528
+#: Updates are counted in 31 bits.
+_LIMIT = 1 << 31
+_FIELDS = {
+    "cursors": "uint64",
+    "runs": "unsigned short",
+    "entries": "uint32",
+    "places": "PlaceList",
+    "list": "uint32",
+    "parts": "ListPart",
+    "units": "Unit",
+}
+
+
+class Bucketed(Implementation):
+    """Lists by two orderings in shared memory, then a balanced reduction in gather form.
+
+    Sums are accumulated as in ``segmented``, but in the order in which updates were counted.
+    """
+
+    name = "bucketed"
+    accumulates_wide = True
+    summary = (
+        "many rows into up to four million places, whether they repeat, are skewed, or neither"
+    )
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.reduction == "update":
+            return "a plain update has nothing to reduce"
+        if not problem.is_static:
+            return "the sizes must be known"
+        if problem.items.constant >= _LIMIT:
+            return f"it counts fewer than {_LIMIT} updates, not {problem.items}"
+        if not self.knobs(problem, target)["bucket_bits"]:
+            return f"{problem.destinations} places are more than {_MOST_BUCKETS << _MOST_BITS}"
+        return None
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        places = problem.destinations.constant
+        possible = [
+            bits for bits in range(_MOST_BITS + 1) if ceil_div(places, 1 << bits) <= _MOST_BUCKETS
+        ]
+        preferred = _bucket_bits(problem)
+        near = sorted(possible, key=lambda bits: (abs(bits - preferred), bits))[:3]
+        items = problem.items.constant
+        fits = [
+            n for n in _PER_THREAD if _tile_bytes(n, _MOST_BUCKETS) <= shared_memory_limit(target)
+        ]
+        enough = [n for n in fits if n * _TILE_THREADS * _ENOUGH_TILES <= items] or fits[-1:]
+        more = [n for n in fits if n in (2 * enough[0], enough[0] // 2)]
+        return {
+            "bucket_bits": tuple(near),
+            "per_thread": (enough[0], *more),
+            "threads": (128, 256),
+        }
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return _Plan(problem, sizes, config).layout.total
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        plan = _Plan(operands.problem, operands.sizes, config)
+        _list_updates(operands, plan)
+        _reduce(operands, plan, config["threads"])
+
+
+def _bucket_bits(problem: ScatterProblem) -> int:
+    """The most places, as a power of two, that make a good bucket."""
+    places, items = problem.destinations.constant, problem.items.constant
+    row_bytes = max(problem.width.constant * accumulate_bytes(problem.data_dtype), 1)
+    most = min(
+        places * _BUCKET_FILL // max(items, 1),
+        places // _ENOUGH_BUCKETS,
+        _SUM_BYTES // row_bytes,
+        1 << _MOST_BITS,
+    )
+    return max(most, 1).bit_length() - 1
+
+
+def _tile_bytes(per_thread: int, buckets: int) -> int:
+    """Shared memory of a block that orders a tile."""
+    return (per_thread * _TILE_THREADS + buckets + 1) * 4
+
+
+class _Plan:
+    """Numbers of buckets and tiles, and where everything stands."""
+
+    def __init__(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> None:
+        items, places = sizes.items, sizes.destinations
+        self.bits = config["bucket_bits"]
+        self.buckets = max(ceil_div(places, 1 << self.bits), 1)
+        self.per_thread = config["per_thread"]
+        self.tile_items = self.per_thread * _TILE_THREADS
+        self.tiles = max(ceil_div(items, self.tile_items), 1)
+        large = items // (_BUCKET_MOST + 1)
+        long_lists = items // (LONG_LIST + 1)
+        self.units = items // _UNIT_MOST + large
+        slots = min(places, max(large << self.bits, long_lists))
+        layout = self.layout = sorting.Layout()
+        layout.add("cursors", 3 * 8)
+        layout.add("runs", (self.buckets + 1) * self.tiles * 2)
+        layout.add("entries", items * 4)
+        layout.add("places", places * 8)
+        layout.add("list", items * 4)
+        layout.add("parts", (long_lists + items // LEAST_CHUNK) * 12)
+        layout.add("units", self.units * 16)
+        layout.add("sums", slots * sizes.width * accumulate_bytes(problem.data_dtype))
+
+    def declarations(self) -> tuple[str, sorting.Arguments]:
+        """C++ declarations of ``buckets`` and of the ``sums`` of slots, and their arguments."""
+        text = "".join(self.layout.pointer(name, kind) for name, kind in _FIELDS.items())
+        numbers = f"{self.tiles}, {self.tile_items}"
+        text += f"  const Buckets buckets{{{', '.join(_FIELDS)}, {numbers}}};\n"
+        text += "  using Wide = Accumulate<Data>;\n" + self.layout.pointer("sums", "Wide")
+        text += "  (void)buckets, (void)sums;\n"
+        return text, self.layout.arguments(*_FIELDS, "sums")
+
+
+def _list_updates(operands: Operands, plan: _Plan) -> None:
+    text, arguments = plan.declarations()
+    launch(
+        operands,
+        ("bucketed",),
+        text
+        + f"  order_tile<P, {plan.bits}, {plan.per_thread}>(buckets, indices, sizes, "
+        + f"{plan.buckets}, shared);",
+        plan.tiles,
+        _TILE_THREADS,
+        arguments,
+        _tile_bytes(plan.per_thread, plan.buckets),
+    )
+    operands.indices_are_seen()
+    launch(
+        operands,
+        ("bucketed",),
+        text
+        + f"  list_bucket<P, {plan.bits}>(buckets, sums, sizes, "
+        + f"{chunk_entries(operands.problem, operands.sizes)}u);",
+        plan.buckets,
+        _BUCKET_THREADS,
+        arguments,
+    )
+
+
+def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
+    text, arguments = plan.declarations()
+    items = operands.sizes.items
+    if items > LONG_LIST:
+        room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, kUnitMost> room;\n"
+        rows = ListedRows(operands, "bucketed", text + room, arguments)
+        parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
+        rows.step(
+            f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}>(room, sums, buckets, updates, "
+            "sizes, tiles);",
+            at_most((plan.units + parts) * rows.tiles, _SUM_BLOCKS),
+            _UNIT_THREADS,
+        )
+    ListedRows(operands, "bucketed", text, arguments).write("buckets", threads)

@@ -1,0 +1,376 @@
+// Bucketed reduction: the updates of each destination are listed through shared memory, and every
+// output row is written once from its list or, if it has none, from the data.
+//
+// A bucket is a power of two of neighbouring places, few enough that one block can order its updates
+// in shared memory. First every tile of updates is ordered by bucket, which leaves a run in each tile
+// for each bucket; then a block for each bucket gathers its runs and orders them by place. Nothing is
+// written to random addresses, and no counter is met by all. A bucket with too many updates for one
+// block is cut into units, each of which is ordered and summed by whoever is free.
+#ifndef TVM_SCATTER_BUCKETED
+#define TVM_SCATTER_BUCKETED
+#include "block_scan.cuh"
+#include "listed_rows.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kTileThreads = 512;
+constexpr int kMostBuckets = 2048;
+// Threads of a block that orders a bucket, and the most entries it takes.
+constexpr int kBucketThreads = 256, kBucketMost = 4096;
+// The same for a unit of a larger bucket, by the block that sums it.
+constexpr int kUnitThreads = 256, kUnitMost = 2048;
+// Ordered entries of a unit that a group of lanes sums, whatever places they are of.
+constexpr uint32 kUnitRange = 64;
+// In the count of a place whose sum is made in a slot.
+constexpr uint32 kSummed = 1u << 31;
+
+struct alignas(8) PlaceList {
+  uint32 at, count;
+};
+struct ListPart {
+  uint32 slot, begin, length;
+};
+// Where a unit begins, `skip` entries into the run of a tile, and the slot of its bucket's first place.
+struct alignas(16) Unit {
+  uint32 bucket, tile, skip, slot;
+};
+
+struct Taken {
+  uint32 slot, part;
+};
+
+struct Buckets {
+  uint64* cursors;  // entries listed; slots (high half) and parts (low half); units
+  unsigned short* runs;  // [bucket][tile]: where the run begins; after the last bucket, where it ends
+  uint32* entries;  // tile after tile: which item of the tile (high bits), and its place in the bucket
+  PlaceList* places;
+  uint32* list;
+  ListPart* parts;  // chunks of the long lists
+  Unit* units;
+  // `tile_items` is a power of two, and numbers of entries take 31 bits.
+  uint32 tiles, tile_items;
+
+  __device__ __forceinline__ unsigned short* runs_of(uint32 bucket) const {
+    return runs + static_cast<int64>(bucket) * tiles;
+  }
+  __device__ __forceinline__ Listed find(int64 place) const {
+    const PlaceList found = places[place];
+    return Listed{found.count & ~kSummed, found.at, (found.count & kSummed) != 0};
+  }
+  // The first of so many slots and parts, which are the caller's from now on.
+  __device__ __forceinline__ Taken take(uint32 slots, uint32 chunks) const {
+    const uint64 taken = atomicAdd(cursors + 1, static_cast<uint64>(slots) << 32 | chunks);
+    return Taken{static_cast<uint32>(taken >> 32), static_cast<uint32>(taken)};
+  }
+};
+
+// What `counts[bin]` was before this thread's turn to count in it. For whole warps: lanes with the
+// first lane's bin count at once, because shared memory takes those of one address one by one.
+__device__ __forceinline__ uint32 count_in_turn(uint32* counts, uint32 bin) {
+  const uint32 lane = threadIdx.x % kWarp;
+  const uint32 peers = __ballot_sync(kAllLanes, bin == __shfl_sync(kAllLanes, bin, 0));
+  const uint32 together = __popc(peers);
+  if (together < 4) return atomicAdd(counts + bin, 1u);
+  uint32 before = 0;
+  if (lane == 0) before = atomicAdd(counts + bin, together);
+  before = __shfl_sync(kAllLanes, before, 0);
+  if (peers >> lane & 1) return before + __popc(peers & ((1u << lane) - 1));
+  return atomicAdd(counts + bin, 1u);
+}
+
+// `counts` becomes where each of them begins, and in `counts[bins]` where the last one ends.
+template <int threads>
+__device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
+  uint32 carry = 0;
+  for (int start = 0; start < bins; start += threads) {
+    const int bin = start + threadIdx.x;
+    const uint32 count = bin < bins ? counts[bin] : 0;
+    uint32 total;
+    const uint32 before = exclusive_in_block<threads>(count, total);
+    if (bin < bins) counts[bin] = carry + before;
+    carry += total;
+  }
+  if (threadIdx.x == 0) counts[bins] = carry;
+  __syncthreads();
+}
+
+// Order the entries of a tile by bucket.
+template <class P, int bits, int per_thread>
+__device__ __forceinline__ void order_tile(const Buckets& buckets, const Indices<P>& indices,
+                                           const Sizes<P>& sizes, int count, char* shared) {
+  using Offset = typename P::Offset;
+  constexpr int kTile = kTileThreads * per_thread;
+  uint32* const ordered = reinterpret_cast<uint32*>(shared);
+  uint32* const first = ordered + kTile;  // of each bucket, and of the updates that are dropped
+  if (blockIdx.x == 0 && threadIdx.x < 3) buckets.cursors[threadIdx.x] = 0;
+  for (int b = threadIdx.x; b <= count; b += kTileThreads) first[b] = 0;
+  __syncthreads();
+  const int64 begin = static_cast<int64>(blockIdx.x) * kTile;
+  const Offset places = sizes.destinations();
+  Offset place[per_thread];
+  uint32 rank[per_thread];
+  places_of<P>(place, begin + threadIdx.x, kTileThreads, indices, sizes);
+  auto bucket_of = [&](Offset at) { return at < places ? static_cast<int>(at >> bits) : count; };
+#pragma unroll
+  for (int i = 0; i < per_thread; ++i) rank[i] = count_in_turn(first, bucket_of(place[i]));
+  __syncthreads();
+  scan_bins<kTileThreads>(first, count);
+  for (int b = threadIdx.x; b <= count; b += kTileThreads)
+    buckets.runs_of(b)[blockIdx.x] = static_cast<unsigned short>(first[b]);
+#pragma unroll
+  for (int i = 0; i < per_thread; ++i) {
+    if (place[i] >= places) continue;
+    const uint32 in_bucket = static_cast<uint32>(place[i]) & ((1u << bits) - 1);
+    ordered[first[bucket_of(place[i])] + rank[i]] =
+        (threadIdx.x + i * kTileThreads) << bits | in_bucket;
+  }
+  __syncthreads();
+  const int kept = first[count];
+  for (int at = threadIdx.x; at < kept; at += kTileThreads)
+    buckets.entries[begin + at] = ordered[at];
+}
+
+// Shared memory of a block that orders up to `most` entries of one bucket.
+template <int bits, int threads, int most>
+struct EntryRoom {
+  static constexpr int kPlaces = 1 << bits;
+  uint32 items[most];
+  unsigned short places[most];
+  uint32 before[threads];     // of each run, entries of the runs before it
+  uint32 origins[threads];    // where its entries stand, less those before it
+  uint32 first[kPlaces + 1];  // of each place among the ordered items
+
+  // Gather the first `most` entries of a bucket from `skip` after the beginning of a tile's run on.
+  // Returns how many there are; some number beyond `most` if they need not be `counted`.
+  __device__ __forceinline__ uint32 gather(const Buckets& buckets, uint32 bucket, uint32 first_tile,
+                                           uint32 skip, bool counted) {
+    const unsigned short* const runs = buckets.runs_of(bucket);
+    uint32 found = 0;
+    for (uint32 start = first_tile; start < buckets.tiles; start += threads) {
+      if (!counted && found >= most) break;
+      const uint32 tile = start + threadIdx.x;
+      uint32 begin = 0, length = 0, total;
+      if (tile < buckets.tiles) {
+        begin = runs[tile];
+        length = runs[buckets.tiles + tile] - begin;
+        if (tile == first_tile) begin += skip, length -= skip;
+      }
+      const uint32 earlier = exclusive_in_block<threads>(length, total);
+      before[threadIdx.x] = earlier;
+      origins[threadIdx.x] = tile * buckets.tile_items + begin - earlier;
+      __syncthreads();
+      const uint32 wanted = found < most ? min(total, most - found) : 0;
+      uint32 reach = 1;
+      while (reach < threads && reach < buckets.tiles - start) reach *= 2;
+      constexpr int in_flight = 4;
+      for (uint32 base = threadIdx.x; base < wanted; base += threads * in_flight) {
+        uint32 from[in_flight], entry[in_flight];
+#pragma unroll
+        for (int u = 0; u < in_flight; ++u) {
+          const uint32 at = base + u * threads;
+          if (at >= wanted) continue;
+          // The last run that begins at or before this entry.
+          uint32 run = 0;
+          for (uint32 step = reach / 2; step > 0; step /= 2)
+            if (before[run + step] <= at) run += step;
+          from[u] = origins[run] + at;
+          entry[u] = buckets.entries[from[u]];
+        }
+#pragma unroll
+        for (int u = 0; u < in_flight; ++u) {
+          const uint32 at = base + u * threads;
+          if (at >= wanted) continue;
+          items[found + at] = (from[u] & ~(buckets.tile_items - 1)) + (entry[u] >> bits);
+          places[found + at] = static_cast<unsigned short>(entry[u] & (kPlaces - 1));
+        }
+      }
+      found += total;
+      __syncthreads();
+    }
+    return found;
+  }
+
+  // Order the first `count` items by place.
+  __device__ __forceinline__ void order(uint32 count) {
+    for (int i = threadIdx.x; i <= kPlaces; i += threads) first[i] = 0;
+    __syncthreads();
+    constexpr int per_thread = most / threads;
+    uint32 item[per_thread], place[per_thread], rank[per_thread];
+#pragma unroll
+    for (int u = 0; u < per_thread; ++u) {
+      // Whole warps count together; lanes past the end do in a bin of their own.
+      if (u * threads >= count) continue;
+      const uint32 at = u * threads + threadIdx.x;
+      place[u] = at < count ? places[at] : kPlaces;
+      if (at < count) item[u] = items[at];
+      rank[u] = count_in_turn(first, place[u]);
+    }
+    __syncthreads();
+    scan_bins<threads>(first, kPlaces);
+#pragma unroll
+    for (int u = 0; u < per_thread; ++u)
+      if (u * threads + threadIdx.x < count) items[first[place[u]] + rank[u]] = item[u];
+    __syncthreads();
+  }
+  __device__ __forceinline__ uint32 count(int place) const { return first[place + 1] - first[place]; }
+};
+
+// Cut a bucket that one block cannot order into units, and begin the sums of its places.
+template <class P, int bits>
+__device__ __forceinline__ void split_bucket(const Buckets& buckets,
+                                             Accumulate<typename P::Data>* sums, uint32 bucket,
+                                             int owned, uint32 found, const Sizes<P>& sizes) {
+  __shared__ uint32 slot, unit;
+  if (threadIdx.x == 0) {
+    slot = buckets.take(owned, 0).slot;
+    unit = static_cast<uint32>(
+        atomicAdd(buckets.cursors + 2, static_cast<uint64>(ceil_div<uint32>(found, kUnitMost))));
+  }
+  __syncthreads();
+  PlaceList* const places = buckets.places + (static_cast<int64>(bucket) << bits);
+  for (int i = threadIdx.x; i < owned; i += kBucketThreads) places[i] = PlaceList{slot + i, kSummed};
+  const int64 width = sizes.width();
+  for (int64 i = threadIdx.x; i < owned * width; i += kBucketThreads)
+    sums[slot * width + i] = widen(P::start());
+  const unsigned short* const runs = buckets.runs_of(bucket);
+  uint32 carry = 0;
+  for (uint32 start = 0; start < buckets.tiles; start += kBucketThreads) {
+    const uint32 tile = start + threadIdx.x;
+    const uint32 length = tile < buckets.tiles ? runs[buckets.tiles + tile] - runs[tile] : 0;
+    uint32 total;
+    const uint32 before = carry + exclusive_in_block<kBucketThreads>(length, total);
+    for (uint32 u = ceil_div<uint32>(before, kUnitMost); u * kUnitMost < before + length; ++u)
+      buckets.units[unit + u] =
+          Unit{bucket, tile, u * kUnitMost - before, slot};
+    carry += total;
+  }
+}
+
+// One block for each bucket: list the items of each place, and cut long lists into chunks.
+template <class P, int bits>
+__device__ __forceinline__ void list_bucket(const Buckets& buckets,
+                                            Accumulate<typename P::Data>* sums,
+                                            const Sizes<P>& sizes, uint32 chunk) {
+  using Room = EntryRoom<bits, kBucketThreads, kBucketMost>;
+  __shared__ Room room;
+  __shared__ uint32 begin;
+  __shared__ Taken taken;
+  const uint32 bucket = blockIdx.x;
+  const int64 first_place = static_cast<int64>(bucket) << bits;
+  const int owned = static_cast<int>(
+      max(min(static_cast<int64>(sizes.destinations()) - first_place, 1ll << bits), 0ll));
+  const uint32 found = room.gather(buckets, bucket, 0, 0, true);
+  if (found > kBucketMost) {
+    split_bucket<P, bits>(buckets, sums, bucket, owned, found, sizes);
+    return;
+  }
+  if (threadIdx.x == 0)
+    begin = static_cast<uint32>(atomicAdd(buckets.cursors, static_cast<uint64>(found)));
+  room.order(found);
+  for (uint32 i = threadIdx.x; i < found; i += kBucketThreads)
+    buckets.list[begin + i] = room.items[i];
+  // A list of the usual length for its bucket delays nobody.
+  const uint32 usual = 3 * found / max(owned, 1);
+  const uint32 longest = max(kLongList, min(usual, chunk));
+  bool has_long = false;
+  for (int i = threadIdx.x; i < owned; i += kBucketThreads) {
+    buckets.places[first_place + i] = PlaceList{begin + room.first[i], room.count(i)};
+    has_long |= room.count(i) > longest;
+  }
+  if (!__syncthreads_or(has_long)) return;
+  const int64 width = sizes.width();
+  for (int start = 0; start < owned; start += kBucketThreads) {
+    const int i = start + threadIdx.x;
+    const uint32 count = i < owned ? room.count(i) : 0;
+    const bool is_long = count > longest;
+    const uint32 needed = is_long ? ceil_div(count, chunk) : 0;
+    // Lists and chunks of a bucket are few enough to be counted in one word.
+    uint32 total;
+    const uint32 before = exclusive_in_block<kBucketThreads>(is_long << 16 | needed, total);
+    if (threadIdx.x == 0) taken = buckets.take(total >> 16, total & 0xffff);
+    __syncthreads();
+    if (is_long) {
+      const uint32 slot = taken.slot + (before >> 16);
+      buckets.places[first_place + i] = PlaceList{slot, count | kSummed};
+      for (uint32 c = 0; c < needed; ++c)
+        buckets.parts[taken.part + (before & 0xffff) + c] = ListPart{
+            slot, begin + room.first[i] + c * chunk, min(chunk, count - c * chunk)};
+    }
+    for (int64 at = threadIdx.x; at < (total >> 16) * width; at += kBucketThreads)
+      sums[taken.slot * width + at] = widen(P::start());
+    __syncthreads();
+  }
+}
+
+// Sum the ordered entries of a unit: each group of lanes as many, so that all take equally long. A
+// place's entries may go on from one group to the next, and only what a group begins with can be the
+// same place for many groups.
+template <class P, int bits, int lanes, int vector>
+__device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, kUnitMost>& room,
+                                         Accumulate<typename P::Data>* sums, uint32 count,
+                                         uint32 first_slot, const typename P::Data* updates,
+                                         const Sizes<P>& sizes, int64 tile, int64 tiles) {
+  const uint32 teams = kUnitThreads / lanes, team = threadIdx.x / lanes;
+  for (uint32 turn = 0; turn < count; turn += teams * kUnitRange) {
+    const uint32 begin = turn + team * kUnitRange, end = min(begin + kUnitRange, count);
+    Chunk head{kNone, 0, nullptr};
+    if (begin < end) {
+      // The last place that begins at or before this entry.
+      uint32 place = 0;
+      for (uint32 step = (1 << bits) / 2; step > 0; step /= 2)
+        if (room.first[place + step] <= begin) place += step;
+      uint32 at = min(end, room.first[place + 1]);
+      head = Chunk{first_slot + place, at - begin, room.items + begin};
+      while (at < end) {
+        do ++place;
+        while (room.first[place + 1] <= at);
+        const uint32 stop = min(end, room.first[place + 1]);
+        add_list<P, lanes, vector>(sums, Chunk{first_slot + place, stop - at, room.items + at},
+                                   updates, sizes, tile, tiles);
+        at = stop;
+      }
+    }
+    add_chunks<P, lanes, vector>(sums, head, updates, sizes, tile, tiles);
+  }
+}
+
+// Chunks of long lists, a group of lanes for each, and units of buckets that no block listed.
+template <class P, int bits, int lanes, int vector>
+__device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, kUnitMost>& room,
+                                          Accumulate<typename P::Data>* sums,
+                                          const Buckets& buckets,
+                                          const typename P::Data* updates, const Sizes<P>& sizes,
+                                          int64 tiles) {
+  const uint32 parts = static_cast<uint32>(buckets.cursors[1]);
+  const uint32 teams = kUnitThreads / lanes, team = threadIdx.x / lanes;
+  // Units come first: they take longest.
+  const int64 units = static_cast<int64>(buckets.cursors[2]);
+  const int64 turns = units + ceil_div(parts, teams);
+  for (int64 work = blockIdx.x; work < turns * tiles; work += gridDim.x) {
+    const int64 turn = work / tiles, tile = work - turn * tiles;
+    if (turn >= units) {
+      const int64 wanted = (turn - units) * teams + team;
+      Chunk found{kNone, 0, nullptr};
+      if (wanted < parts) {
+        const ListPart part = buckets.parts[wanted];
+        found = Chunk{part.slot, part.length, buckets.list + part.begin};
+      }
+      add_chunks<P, lanes, vector>(sums, found, updates, sizes, tile, tiles);
+      continue;
+    }
+    const Unit unit = buckets.units[turn];
+    const uint32 count = min(room.gather(buckets, unit.bucket, unit.tile, unit.skip, false),
+                             static_cast<uint32>(kUnitMost));
+    room.order(count);
+    // What the part of the first columns says holds for all.
+    PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
+    for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
+      if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
+    sum_unit<P, bits, lanes, vector>(room, sums, count, unit.slot, updates, sizes, tile, tiles);
+    // Before the room is filled again.
+    __syncthreads();
+  }
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,77 @@
+"""``bucketed`` where its buckets are too large for one block, hold long lists, or are empty."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+import tvm
+from cuda_on_cpu import status
+
+from tvm_scatter import strategy_for
+from tvm_scatter.emission import Signature
+from tvm_scatter.extent import Extent
+from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.strategy import Branch, Selection
+from tvm_scatter.targets import parse_target
+from tvm_scatter.tuning.kernel import compile_selections
+
+pytestmark = pytest.mark.skipif(not status(), reason="no simulated device")
+
+ROWS, WIDTH, UPDATES = 700, 3, 20_000
+#: One place to a bucket, a bucket that fits mostly, and all places in one.
+KNOBS = (
+    {"bucket_bits": 0, "per_thread": 8},
+    {"bucket_bits": 7, "per_thread": 1},
+    {"bucket_bits": 10, "per_thread": 4},
+)
+RANDOM = np.random.default_rng(0)
+INDICES = {
+    "uniform": RANDOM.integers(-1, ROWS + 1, UPDATES),
+    "zipf": np.minimum(RANDOM.zipf(1.3, UPDATES) - 1, ROWS - 1),
+    "half on one": np.where(np.arange(UPDATES) % 2, ROWS // 3, RANDOM.integers(0, ROWS, UPDATES)),
+    "all on one": np.full(UPDATES, ROWS - 1),
+    "ascending": np.sort(RANDOM.integers(0, ROWS, UPDATES)),
+    "dropped": np.full(UPDATES, ROWS),
+}
+
+
+@cache
+def kernels():
+    """The mean of rows by each of the knobs, which needs sums and counts alike."""
+    problem = ScatterProblem(
+        batch=Extent(1),
+        extents=(Extent(ROWS),),
+        slice=Extent(WIDTH),
+        count=Extent(UPDATES),
+        data_dtype="float32",
+        index_dtype="int64",
+        reduction="mean",
+        wrap_negative=False,
+        bounds="drop",
+    )
+    signature = Signature("test", (ROWS * WIDTH,), ((UPDATES,),), (UPDATES * WIDTH,))
+    target = parse_target("sm_90")
+    bucketed = strategy_for("cuda").implementations["bucketed"]
+    chosen = [{**bucketed.config(problem, target), **knobs} for knobs in KNOBS]
+    selections = [Selection((Branch(bucketed, config),), "forced", "") for config in chosen]
+    return compile_selections(problem, signature, selections, target)
+
+
+@pytest.mark.parametrize("distribution", INDICES)
+def test_any_skew(distribution: str) -> None:
+    index = INDICES[distribution]
+    data = RANDOM.integers(-8, 8, (ROWS, WIDTH)).astype("float32")
+    updates = RANDOM.integers(-8, 8, (UPDATES, WIDTH)).astype("float32")
+    kept = (index >= 0) & (index < ROWS)
+    expected = data.astype("float64")
+    np.add.at(expected, index[kept], updates[kept])
+    expected /= 1 + np.bincount(index[kept], minlength=ROWS)[:, None]
+    device = tvm.cuda(0)
+    arrays = (data.ravel(), index, updates.ravel(), np.full(data.size, 7, "float32"))
+    for kernel in kernels():
+        *operands, out = (tvm.runtime.tensor(array, device) for array in arrays)
+        workspace = RANDOM.integers(0, 255, kernel.workspace_bytes).astype("uint8")
+        kernel.function(*operands, out, tvm.runtime.tensor(workspace, device))
+        np.testing.assert_allclose(out.numpy().reshape(ROWS, WIDTH), expected, rtol=1e-5)
