@@ -14,6 +14,7 @@ from tvm_scatter.strategies.cuda.listed_rows import (
     LONG_LIST,
     ListedRows,
     chunk_entries,
+    lanes_and_parts,
 )
 from tvm_scatter.strategies.cuda.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.target import shared_memory_limit
@@ -22,7 +23,7 @@ from tvm_scatter.strategy import Config, Implementation
 # As in device/bucketed.cuh.
 _TILE_THREADS = 512
 _BUCKET_THREADS, _BUCKET_MOST = 256, 4096
-_UNIT_THREADS, _UNIT_MOST = 256, 2048
+_UNIT_THREADS = 256
 _MOST_BUCKETS = 2048
 _MOST_BITS = 11
 #: Updates that a bucket should have: few enough that an uneven share still fits one block.
@@ -33,6 +34,9 @@ _ENOUGH_TILES = 256
 _PER_THREAD = (16, 8, 4, 2, 1)
 #: Bytes of the sums of one bucket, which one block begins.
 _SUM_BYTES = 1 << 18
+#: Updates of a unit of a larger bucket: few where there is little work to share out.
+_UNIT_ITEMS = (1024, 512, 256)
+_ENOUGH_UNITS = 1024
 #: Blocks that look for chunks and units: how many there are is known on the device only.
 _SUM_BLOCKS = 528
 #: Updates are counted in 31 bits.
@@ -56,9 +60,7 @@ class Bucketed(Implementation):
 
     name = "bucketed"
     accumulates_wide = True
-    summary = (
-        "many rows into up to four million places, whether they repeat, are skewed, or neither"
-    )
+    summary = "a million rows of 128 bytes, whether destinations repeat, are skewed, or neither"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduction == "update":
@@ -68,7 +70,8 @@ class Bucketed(Implementation):
         if problem.items.constant >= _LIMIT:
             return f"it counts fewer than {_LIMIT} updates, not {problem.items}"
         if not self.knobs(problem, target)["bucket_bits"]:
-            return f"{problem.destinations} places are more than {_MOST_BUCKETS << _MOST_BITS}"
+            most = _MOST_BUCKETS << _MOST_BITS
+            return f"it takes at most {most} places, not {problem.destinations}"
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
@@ -129,10 +132,14 @@ class _Plan:
         self.tiles = max(ceil_div(items, self.tile_items), 1)
         large = items // (_BUCKET_MOST + 1)
         long_lists = items // (LONG_LIST + 1)
-        self.units = items // _UNIT_MOST + large
-        slots = min(places, max(large << self.bits, long_lists))
+        _, parts = lanes_and_parts(problem, sizes)
+        enough = (unit for unit in _UNIT_ITEMS if unit * _ENOUGH_UNITS <= items * parts)
+        self.unit_items = next(enough, _UNIT_ITEMS[-1])
+        self.units = items // self.unit_items + large
+        # An update takes a share of a slot: one in a large bucket of its many, one in a long list.
+        slots = min(places, max((items << self.bits) // (_BUCKET_MOST + 1), long_lists))
         layout = self.layout = sorting.Layout()
-        layout.add("cursors", 3 * 8)
+        layout.add("cursors", 4 * 8)
         layout.add("runs", (self.buckets + 1) * self.tiles * 2)
         layout.add("entries", items * 4)
         layout.add("places", places * 8)
@@ -144,7 +151,7 @@ class _Plan:
     def declarations(self) -> tuple[str, sorting.Arguments]:
         """C++ declarations of ``buckets`` and of the ``sums`` of slots, and their arguments."""
         text = "".join(self.layout.pointer(name, kind) for name, kind in _FIELDS.items())
-        numbers = f"{self.tiles}, {self.tile_items}"
+        numbers = f"{self.tiles}, {self.tile_items}, {self.unit_items}"
         text += f"  const Buckets buckets{{{', '.join(_FIELDS)}, {numbers}}};\n"
         text += "  using Wide = Accumulate<Data>;\n" + self.layout.pointer("sums", "Wide")
         text += "  (void)buckets, (void)sums;\n"
@@ -181,7 +188,7 @@ def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
     text, arguments = plan.declarations()
     items = operands.sizes.items
     if items > LONG_LIST:
-        room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, kUnitMost> room;\n"
+        room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, {plan.unit_items}> room;\n"
         rows = ListedRows(operands, "bucketed", text + room, arguments)
         parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
         rows.step(

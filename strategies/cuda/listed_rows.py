@@ -28,6 +28,14 @@ def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
     return at_most(at_least(even, LEAST_CHUNK), _MOST_CHUNK)
 
 
+def lanes_and_parts(problem: ScatterProblem, sizes: Sizes) -> tuple[int, Any]:
+    """Threads that share a row, and the parts of its columns that they take one of."""
+    vector = widest_vector(problem)
+    lanes = sorting.lanes_in_warp(problem, vector)
+    # The device divides by it, even where a symbolic width turns out to be nothing.
+    return lanes, at_least(ceil_div(sizes.width, lanes * vector), 1)
+
+
 class ListedRows:
     """The steps of a reduction of listed rows; each is a template over lanes and vectors.
 
@@ -48,9 +56,7 @@ class ListedRows:
         self._operands = operands
         self._header = header
         self._vector = widest_vector(operands.problem)
-        self.lanes = sorting.lanes_in_warp(operands.problem, self._vector)
-        # The device divides by it, even where a symbolic width turns out to be nothing.
-        self.tiles = at_least(ceil_div(sizes.width, self.lanes * self._vector), 1)
+        self.lanes, self.tiles = lanes_and_parts(operands.problem, sizes)
         self._arguments = {
             **arguments,
             "chunk": ("long long", chunk_entries(operands.problem, sizes)),

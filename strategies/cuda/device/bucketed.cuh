@@ -17,10 +17,8 @@ constexpr int kTileThreads = 512;
 constexpr int kMostBuckets = 2048;
 // Threads of a block that orders a bucket, and the most entries it takes.
 constexpr int kBucketThreads = 256, kBucketMost = 4096;
-// The same for a unit of a larger bucket, by the block that sums it.
-constexpr int kUnitThreads = 256, kUnitMost = 2048;
-// Ordered entries of a unit that a group of lanes sums, whatever places they are of.
-constexpr uint32 kUnitRange = 64;
+// Threads of a block that orders and sums a unit of a larger bucket.
+constexpr int kUnitThreads = 256;
 // In the count of a place whose sum is made in a slot.
 constexpr uint32 kSummed = 1u << 31;
 
@@ -40,7 +38,7 @@ struct Taken {
 };
 
 struct Buckets {
-  uint64* cursors;  // entries listed; slots (high half) and parts (low half); units
+  uint64* cursors;  // entries listed; slots (high half) and parts (low half); units; turns taken
   unsigned short* runs;  // [bucket][tile]: where the run begins; after the last bucket, where it ends
   uint32* entries;  // tile after tile: which item of the tile (high bits), and its place in the bucket
   PlaceList* places;
@@ -49,6 +47,7 @@ struct Buckets {
   Unit* units;
   // `tile_items` is a power of two, and numbers of entries take 31 bits.
   uint32 tiles, tile_items;
+  uint32 unit_items;
 
   __device__ __forceinline__ unsigned short* runs_of(uint32 bucket) const {
     return runs + static_cast<int64>(bucket) * tiles;
@@ -102,7 +101,7 @@ __device__ __forceinline__ void order_tile(const Buckets& buckets, const Indices
   constexpr int kTile = kTileThreads * per_thread;
   uint32* const ordered = reinterpret_cast<uint32*>(shared);
   uint32* const first = ordered + kTile;  // of each bucket, and of the updates that are dropped
-  if (blockIdx.x == 0 && threadIdx.x < 3) buckets.cursors[threadIdx.x] = 0;
+  if (blockIdx.x == 0 && threadIdx.x < 4) buckets.cursors[threadIdx.x] = 0;
   for (int b = threadIdx.x; b <= count; b += kTileThreads) first[b] = 0;
   __syncthreads();
   const int64 begin = static_cast<int64>(blockIdx.x) * kTile;
@@ -224,7 +223,7 @@ __device__ __forceinline__ void split_bucket(const Buckets& buckets,
   if (threadIdx.x == 0) {
     slot = buckets.take(owned, 0).slot;
     unit = static_cast<uint32>(
-        atomicAdd(buckets.cursors + 2, static_cast<uint64>(ceil_div<uint32>(found, kUnitMost))));
+        atomicAdd(buckets.cursors + 2, static_cast<uint64>(ceil_div(found, buckets.unit_items))));
   }
   __syncthreads();
   PlaceList* const places = buckets.places + (static_cast<int64>(bucket) << bits);
@@ -239,9 +238,9 @@ __device__ __forceinline__ void split_bucket(const Buckets& buckets,
     const uint32 length = tile < buckets.tiles ? runs[buckets.tiles + tile] - runs[tile] : 0;
     uint32 total;
     const uint32 before = carry + exclusive_in_block<kBucketThreads>(length, total);
-    for (uint32 u = ceil_div<uint32>(before, kUnitMost); u * kUnitMost < before + length; ++u)
-      buckets.units[unit + u] =
-          Unit{bucket, tile, u * kUnitMost - before, slot};
+    const uint32 step = buckets.unit_items;
+    for (uint32 u = ceil_div(before, step); u * step < before + length; ++u)
+      buckets.units[unit + u] = Unit{bucket, tile, u * step - before, slot};
     carry += total;
   }
 }
@@ -287,6 +286,7 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
     // Lists and chunks of a bucket are few enough to be counted in one word.
     uint32 total;
     const uint32 before = exclusive_in_block<kBucketThreads>(is_long << 16 | needed, total);
+    if (total == 0) continue;
     if (threadIdx.x == 0) taken = buckets.take(total >> 16, total & 0xffff);
     __syncthreads();
     if (is_long) {
@@ -302,72 +302,91 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
   }
 }
 
-// Sum the ordered entries of a unit: each group of lanes as many, so that all take equally long. A
-// place's entries may go on from one group to the next, and only what a group begins with can be the
-// same place for many groups.
-template <class P, int bits, int lanes, int vector>
-__device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, kUnitMost>& room,
+// Sum the ordered entries of a unit: each group of lanes as many, so that all take equally long,
+// whatever places they are of. Only the place that a group begins with can be that of many groups.
+template <class P, int bits, int lanes, int vector, int most>
+__device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, most>& room,
                                          Accumulate<typename P::Data>* sums, uint32 count,
                                          uint32 first_slot, const typename P::Data* updates,
                                          const Sizes<P>& sizes, int64 tile, int64 tiles) {
-  const uint32 teams = kUnitThreads / lanes, team = threadIdx.x / lanes;
-  for (uint32 turn = 0; turn < count; turn += teams * kUnitRange) {
-    const uint32 begin = turn + team * kUnitRange, end = min(begin + kUnitRange, count);
-    Chunk head{kNone, 0, nullptr};
-    if (begin < end) {
-      // The last place that begins at or before this entry.
-      uint32 place = 0;
-      for (uint32 step = (1 << bits) / 2; step > 0; step /= 2)
-        if (room.first[place + step] <= begin) place += step;
-      uint32 at = min(end, room.first[place + 1]);
-      head = Chunk{first_slot + place, at - begin, room.items + begin};
-      while (at < end) {
-        do ++place;
-        while (room.first[place + 1] <= at);
-        const uint32 stop = min(end, room.first[place + 1]);
-        add_list<P, lanes, vector>(sums, Chunk{first_slot + place, stop - at, room.items + at},
-                                   updates, sizes, tile, tiles);
-        at = stop;
+  using Offset = typename P::Offset;
+  using Wide = Accumulate<typename P::Data>;
+  using R = typename P::Reduction;
+  constexpr uint32 range = most * lanes / kUnitThreads;
+  const uint32 begin = threadIdx.x / lanes * range, end = min(begin + range, count);
+  const uint32 length = begin < end ? end - begin : 0;
+  // The last place that begins at or before the first entry.
+  uint32 first_place = 0;
+  for (uint32 step = (1 << bits) / 2; step > 0; step /= 2)
+    if (room.first[first_place + step] <= begin) first_place += step;
+  const Offset width = sizes.width();
+  for_each_column<P, lanes, vector>(sizes, tile, tiles, [&](Offset column) {
+    const auto start = splat<Wide, vector>(widen(P::start()));
+    auto head = start, sum = start;
+    uint32 place = first_place;
+    auto put_by = [&] {
+      if (place == first_place) {
+        head = sum;
+      } else {
+        atomic_combine_vector<R, Wide, vector>(
+            sums + static_cast<int64>(first_slot + place) * width + column, sum);
       }
+    };
+    if (column < width && length) {
+      uint32 next = room.first[place + 1] - begin;
+      const ListedUpdates<P, uint32, vector> rows{updates, room.items + begin, sizes, column};
+      for_each_row(length, rows, [&](uint32 at, const auto& row) {
+        if (at == next) {
+          put_by();
+          do next = room.first[++place + 1] - begin;
+          while (next <= at);
+          sum = start;
+        }
+        sum = combine_vectors<R>(sum, widen(row));
+      });
+      put_by();
     }
-    add_chunks<P, lanes, vector>(sums, head, updates, sizes, tile, tiles);
-  }
+    add_sums<P, lanes, vector>(sums, length ? first_slot + first_place : kNone, head, column, width);
+  });
 }
 
-// Chunks of long lists, a group of lanes for each, and units of buckets that no block listed.
-template <class P, int bits, int lanes, int vector>
-__device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, kUnitMost>& room,
+// Chunks of long lists, a group of lanes for each, and units of buckets that no block listed: turns
+// that blocks take one after another, because no two take equally long.
+template <class P, int bits, int lanes, int vector, int most>
+__device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& room,
                                           Accumulate<typename P::Data>* sums,
                                           const Buckets& buckets,
                                           const typename P::Data* updates, const Sizes<P>& sizes,
                                           int64 tiles) {
+  __shared__ uint64 next;
   const uint32 parts = static_cast<uint32>(buckets.cursors[1]);
   const uint32 teams = kUnitThreads / lanes, team = threadIdx.x / lanes;
-  // Units come first: they take longest.
-  const int64 units = static_cast<int64>(buckets.cursors[2]);
-  const int64 turns = units + ceil_div(parts, teams);
-  for (int64 work = blockIdx.x; work < turns * tiles; work += gridDim.x) {
+  const int64 shares = ceil_div(parts, teams);
+  const int64 turns = (shares + static_cast<int64>(buckets.cursors[2])) * tiles;
+  for (int64 work = blockIdx.x; work < turns; work = gridDim.x + static_cast<int64>(next)) {
     const int64 turn = work / tiles, tile = work - turn * tiles;
-    if (turn >= units) {
-      const int64 wanted = (turn - units) * teams + team;
+    if (turn < shares) {
+      const int64 wanted = turn * teams + team;
       Chunk found{kNone, 0, nullptr};
       if (wanted < parts) {
         const ListPart part = buckets.parts[wanted];
         found = Chunk{part.slot, part.length, buckets.list + part.begin};
       }
       add_chunks<P, lanes, vector>(sums, found, updates, sizes, tile, tiles);
-      continue;
+    } else {
+      const Unit unit = buckets.units[turn - shares];
+      const uint32 count = min(room.gather(buckets, unit.bucket, unit.tile, unit.skip, false),
+                               static_cast<uint32>(most));
+      room.order(count);
+      // What the part of the first columns says holds for all.
+      PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
+      for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
+        if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
+      sum_unit<P, bits, lanes, vector>(room, sums, count, unit.slot, updates, sizes, tile, tiles);
     }
-    const Unit unit = buckets.units[turn];
-    const uint32 count = min(room.gather(buckets, unit.bucket, unit.tile, unit.skip, false),
-                             static_cast<uint32>(kUnitMost));
-    room.order(count);
-    // What the part of the first columns says holds for all.
-    PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
-    for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
-      if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
-    sum_unit<P, bits, lanes, vector>(room, sums, count, unit.slot, updates, sizes, tile, tiles);
-    // Before the room is filled again.
+    // All have read the number of the last turn and what is in the room.
+    __syncthreads();
+    if (threadIdx.x == 0) next = atomicAdd(buckets.cursors + 3, 1ull);
     __syncthreads();
   }
 }

@@ -23,60 +23,57 @@ struct Listed {
   bool summed;
 };
 
-// The sum of a chunk by one group of lanes, combined into its slot.
+// For whole blocks: combine the sum of each group of lanes into a slot, if it has one. Groups side by
+// side that have the same one combine their sums before they meet other blocks' there, where atomics
+// queue.
 template <class P, int lanes, int vector>
-__device__ __forceinline__ void add_list(Accumulate<typename P::Data>* sums, const Chunk& chunk,
-                                         const typename P::Data* updates, const Sizes<P>& sizes,
-                                         int64 tile, int64 tiles) {
-  using Offset = typename P::Offset;
-  using Wide = Accumulate<typename P::Data>;
-  using R = typename P::Reduction;
-  const Offset lane = threadIdx.x % lanes;
-  for (Offset column = (static_cast<Offset>(tile) * lanes + lane) * vector; column < sizes.width();
-       column += static_cast<Offset>(tiles) * lanes * vector) {
-    auto sum = splat<Wide, vector>(widen(P::start()));
-    combine_run<R>(sum, chunk.length,
-                   ListedUpdates<P, uint32, vector>{updates, chunk.items, sizes, column});
-    atomic_combine_vector<R, Wide, vector>(
-        sums + static_cast<int64>(chunk.slot) * sizes.width() + column, sum);
-  }
-}
-
-// For whole blocks: a chunk for each group of lanes, in the `tile`-th of `tiles` parts of the columns;
-// no chunk has `kNone` for a slot. Groups whose chunks are of one slot stand side by side, and combine
-// them before they meet other blocks' at its sum, where atomics queue.
-template <class P, int lanes, int vector>
-__device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, const Chunk& chunk,
-                                           const typename P::Data* updates, const Sizes<P>& sizes,
-                                           int64 tile, int64 tiles) {
-  using Offset = typename P::Offset;
+__device__ __forceinline__ void add_sums(Accumulate<typename P::Data>* sums, uint32 slot,
+                                         Vector<Accumulate<typename P::Data>, vector> sum,
+                                         typename P::Offset column, typename P::Offset width) {
   using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
   __shared__ Vector<Wide, vector> held[kMostReduceThreads];
   __shared__ uint32 slot_of[kMostReduceThreads / lanes];
   const uint32 teams = blockDim.x / lanes, team = threadIdx.x / lanes;
-  const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
-  const Offset width = sizes.width();
-  if (lane == 0) slot_of[team] = chunk.slot;
-  // The same turns for the whole block, whichever columns its threads have.
-  for (Offset base = static_cast<Offset>(tile) * lanes * vector; base < width;
-       base += static_cast<Offset>(tiles) * lanes * vector) {
-    const Offset column = base + lane;
-    auto sum = splat<Wide, vector>(widen(P::start()));
-    if (column < width)
-      combine_run<R>(sum, chunk.length,
-                     ListedUpdates<P, uint32, vector>{updates, chunk.items, sizes, column});
-    held[threadIdx.x] = sum;
-    __syncthreads();
-    const bool leads = chunk.slot != kNone && (team == 0 || slot_of[team - 1] != chunk.slot);
-    if (leads && column < width) {
-      for (uint32 other = team + 1; other < teams && slot_of[other] == chunk.slot; ++other)
-        sum = combine_vectors<R>(sum, held[threadIdx.x + (other - team) * lanes]);
-      atomic_combine_vector<R, Wide, vector>(
-          sums + static_cast<int64>(chunk.slot) * width + column, sum);
-    }
-    __syncthreads();
+  held[threadIdx.x] = sum;
+  if (threadIdx.x % lanes == 0) slot_of[team] = slot;
+  __syncthreads();
+  const bool leads = slot != kNone && (team == 0 || slot_of[team - 1] != slot);
+  if (leads && column < width) {
+    for (uint32 other = team + 1; other < teams && slot_of[other] == slot; ++other)
+      sum = combine_vectors<R>(sum, held[threadIdx.x + (other - team) * lanes]);
+    atomic_combine_vector<R, Wide, vector>(sums + static_cast<int64>(slot) * width + column, sum);
   }
+  __syncthreads();
+}
+
+// For whole blocks: `visit(column)` with the column of each thread, in the `tile`-th of `tiles` parts
+// of them. The same turns for the whole block, so some columns may be beyond the width.
+template <class P, int lanes, int vector, class Visit>
+__device__ __forceinline__ void for_each_column(const Sizes<P>& sizes, int64 tile, int64 tiles,
+                                                Visit visit) {
+  using Offset = typename P::Offset;
+  const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
+  for (Offset base = static_cast<Offset>(tile) * lanes * vector; base < sizes.width();
+       base += static_cast<Offset>(tiles) * lanes * vector)
+    visit(base + lane);
+}
+
+// For whole blocks: a chunk for each group of lanes; no chunk has `kNone` for a slot.
+template <class P, int lanes, int vector>
+__device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, const Chunk& chunk,
+                                           const typename P::Data* updates, const Sizes<P>& sizes,
+                                           int64 tile, int64 tiles) {
+  using Offset = typename P::Offset;
+  const Offset width = sizes.width();
+  for_each_column<P, lanes, vector>(sizes, tile, tiles, [&](Offset column) {
+    auto sum = splat<Accumulate<typename P::Data>, vector>(widen(P::start()));
+    if (column < width)
+      combine_run<typename P::Reduction>(
+          sum, chunk.length,
+          ListedUpdates<P, uint32, vector>{updates, chunk.items, sizes, column});
+    add_sums<P, lanes, vector>(sums, chunk.slot, sum, column, width);
+  });
 }
 
 // A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`

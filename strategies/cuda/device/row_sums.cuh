@@ -14,12 +14,11 @@ __device__ __forceinline__ Vector<Wide, vector> combine_vectors(
   return result;
 }
 
-// Combine `count` vectors into `sum`, in order, with several loads in flight: `rows.item(i)` names the
-// i-th and `rows.read(item)` reads it. Vectors are held as they are stored, so that 16-bit types take
-// half the registers; the next items are read while the vectors of these are on their way.
-template <class R, int vector, class Rows, class Wide>
-__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 count,
-                                            const Rows& rows) {
+// Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th and
+// `rows.read(item)` reads it. Vectors are held as they are stored, so that 16-bit types take half the
+// registers; the next items are read while the vectors of these are on their way.
+template <class Rows, class Visit>
+__device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Visit visit) {
   // More would take registers, and with them threads, away.
   constexpr uint32 in_flight = 4;
   decltype(rows.item(0u)) item[in_flight];
@@ -29,7 +28,6 @@ __device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 co
     for (uint32 u = 0; u < in_flight; ++u)
       if (start + u < count) item[u] = rows.item(start + u);
   };
-  auto combine = [&](uint32 u) { sum = combine_vectors<R>(sum, widen(held[u])); };
   find(0);
   uint32 start = 0;
   for (; start + in_flight <= count; start += in_flight) {
@@ -37,14 +35,23 @@ __device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 co
     for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
     find(start + in_flight);
 #pragma unroll
-    for (uint32 u = 0; u < in_flight; ++u) combine(u);
+    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, held[u]);
   }
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
     if (start + u < count) held[u] = rows.read(item[u]);
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (start + u < count) combine(u);
+    if (start + u < count) visit(start + u, held[u]);
+}
+
+// Combine `count` vectors into `sum`, in order.
+template <class R, int vector, class Rows, class Wide>
+__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 count,
+                                            const Rows& rows) {
+  for_each_row(count, rows, [&](uint32, const auto& row) {
+    sum = combine_vectors<R>(sum, widen(row));
+  });
 }
 
 // The updates of a list of items, in one column of vectors.
