@@ -392,6 +392,38 @@ def test_a_run_begins_where_a_rival_is_near_the_best() -> None:
     assert agenda.in_order(tasks, known, ()) == [3, 0, 1, 2]
 
 
+def test_of_an_implementation_that_comes_late_a_few_are_measured() -> None:
+    posed = problem(1000, 128, 5000)
+    space = list(candidates(posed, CUDA))
+    named = ("grouped", "sequential")
+    late = agenda.late(posed, space, named, seed=3)
+    assert late == agenda.late(posed, space, named, seed=3)
+    assert len(set(late)) == len(late) and set(late) <= set(space)
+    for name in named:
+        offered = [candidate for candidate in space if candidate.implementation == name]
+        chosen = [candidate for candidate in late if candidate.implementation == name]
+        assert chosen[0] == offered[0] and len(chosen) == min(4, len(offered))
+
+
+def test_a_tree_undoes_splits_that_are_not_worth_a_region() -> None:
+    extents = [10, 50, 200, 900, 2000, 9000, 40_000, 100_000]
+    losses = np.array([[1.0, 1.1] if extent < 1000 else [1.02, 1.0] for extent in extents])
+    examples = Examples([problem(extent, 1, 100) for extent in extents], ["a", "b"], losses)
+    assert len(decision_tree.grow(examples, regions=8, fewest=1, gain=0)) > 1
+    (region,) = decision_tree.grow(examples, regions=8, fewest=1, gain=0, price=0.2)
+    assert region.conditions == () and len(region.members) == len(extents)
+
+
+def test_values_that_no_problem_of_a_region_has_belong_to_one_of_its_parts() -> None:
+    posed = [(10, "add")] * 2 + [(10, "max")] + [(9000, "add")] * 3 + [(9000, "min")] * 3
+    losses = np.array([[1.0, 9.0] if each == (10, "add") else [9.0, 1.0] for each in posed])
+    problems = [problem(extent, 1, 100, reduction) for extent, reduction in posed]
+    regions = decision_tree.grow(Examples(problems, ["a", "b"], losses), 4, fewest=1, gain=0.1)
+    assert len(regions) == 3
+    low = [dict(region.only)["reduction"] for region in regions if region.only]
+    assert frozenset.union(*low) == {"add", "max", "min"}
+
+
 def test_a_tree_finds_a_threshold() -> None:
     extents = (10, 50, 200, 900, 2000, 9000, 40_000)
     losses = np.array([[1.0 + 4 * (extent > 1000), 2.0, np.nan] for extent in extents])

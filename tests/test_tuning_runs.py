@@ -94,7 +94,7 @@ def test_a_log_is_completed_by_one_implementation(tmp_path: Path) -> None:
     kept, measured = tune([Task(old), Task(new)], LLVM, tmp_path, completed, resume=True)
     assert {r.implementation for r in kept.ranked} == {before[1].implementation, lacking}
     mine = [c for c in candidates(old, LLVM) if c.implementation == lacking]
-    assert kept.tried == kept.space == len(mine) == len(kept.ranked) - 1
+    assert kept.tried == kept.space == min(len(mine), 4) == len(kept.ranked) - 1
     # Of a problem without records everything is measured.
     assert len(measured.ranked) == space(new)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Collection, Mapping, Sequence
 
 from tvm_scatter.errors import ScatterError
@@ -12,6 +13,8 @@ from tvm_scatter.tuning.tasks import Task
 
 #: An implementation that takes at most so many times the best is near it.
 _NEAR = 1.5
+#: Candidates of an implementation that comes late to a log, besides its default.
+_MORE = 3
 
 Known = Mapping[ScatterProblem, Sequence[tuple[Decision, float]]]
 
@@ -31,9 +34,24 @@ def need_names(asked: Collection[str], names: Collection[str]) -> None:
             )
 
 
-def of(space: Sequence[Candidate], implementations: Collection[str]) -> list[Candidate]:
-    """The candidates of some implementations; all where none is named."""
-    return [c for c in space if not implementations or c.implementation in implementations]
+def late(
+    problem: ScatterProblem,
+    space: Sequence[Candidate],
+    implementations: Collection[str],
+    seed: int,
+) -> list[Candidate]:
+    """A few candidates of each of some implementations, their defaults first.
+
+    They are measured in one round: what compiles takes longer than what measures, and hundreds of
+    problems together tell which knobs matter.
+    """
+    generator = random.Random(f"{problem} {seed}")
+    found = []
+    for name in implementations:
+        offered = [candidate for candidate in space if candidate.implementation == name]
+        others = offered[1:]
+        found += offered[:1] + generator.sample(others, min(_MORE, len(others)))
+    return found
 
 
 def in_order(tasks: Sequence[Task], known: Known, rivals: Collection[str]) -> list[int]:

@@ -56,7 +56,9 @@ class CostModel:
         self._rows.append(row)
         self._times.append(float(np.log(microseconds)))
 
-    def predict(self, rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any] | None:
+    def predict(
+        self, rows: Sequence[np.ndarray[Any, Any]] | np.ndarray[Any, Any]
+    ) -> np.ndarray[Any, Any] | None:
         """Logarithms of microseconds, or ``None`` as long as too little is known."""
         if len(self._rows) < _FEWEST:
             return None
@@ -64,5 +66,5 @@ class CostModel:
             self._trained_on = len(self._rows)
             known = xgboost.DMatrix(np.stack(self._rows), np.array(self._times))
             self._booster = xgboost.train(self._parameters, known, self._rounds)
-        predicted: np.ndarray[Any, Any] = self._booster.predict(xgboost.DMatrix(np.stack(rows)))
+        predicted: np.ndarray[Any, Any] = self._booster.predict(xgboost.DMatrix(np.asarray(rows)))
         return predicted

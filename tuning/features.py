@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -11,7 +12,7 @@ from tvm.target import Target
 
 from tvm_scatter.defaults import EXTENT_FEATURES, feature
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.reductions import FLOATS, REDUCTIONS
+from tvm_scatter.reductions import FLOATS, REDUCTIONS, item_bytes
 from tvm_scatter.tuning.candidates import Candidate, need_strategy
 
 _FLAGS = (
@@ -24,27 +25,75 @@ _FLAGS = (
     "unique",
     "deterministic",
     "in_place",
+    "needs_order",
+    "only_stores",
 )
 #: Knobs of all implementations together: columns are by position, not by name, so that a new
 #: implementation changes no other's columns.
 _KNOBS = 6
+_ACCESS_BYTES = 16
+_INDEX_BYTES = 8
+#: Terms of a sum over destinations that are added one by one.
+_TERMS = 4096
 
 
 def features(
     problem: ScatterProblem, candidate: Candidate, distribution: str, target: Target
 ) -> np.ndarray[Any, Any]:
     """A float32 row for a candidate: sizes and knobs as logarithms, the rest as they are."""
-    names = list(need_strategy(target).implementations)
+    return rows(problem, [candidate], [distribution], target)[0]
+
+
+def rows(
+    problem: ScatterProblem,
+    candidates: Sequence[Candidate],
+    distributions: Sequence[str],
+    target: Target,
+) -> np.ndarray[Any, Any]:
+    """A row for each candidate and, within it, each distribution."""
+    names = tuple(need_strategy(target).implementations)
+    posed = _of_problem(problem)
+    heads = [
+        np.array([*posed, math.log2(hottest_share(name, problem.extent.constant))], np.float32)
+        for name in distributions
+    ]
+    return np.stack(
+        [np.concatenate([head, _of_candidate(c, names)]) for c in candidates for head in heads]
+    )
+
+
+def _of_problem(problem: ScatterProblem) -> list[float]:
     row = [_log(feature(name, problem)) for name in EXTENT_FEATURES]
     row += [_log(feature(name, problem)) for name in ("itemsize", "multiplicity", "collision")]
     row += [float(problem.data_dtype in FLOATS), float(len(problem.extents))]
     row += [float(problem.reduction == name) for name in REDUCTIONS]
     row += [float(getattr(problem, flag)) for flag in _FLAGS]
-    row.append(math.log2(hottest_share(distribution, problem.extent.constant)))
-    row += [float(candidate.implementation == name) for name in names]
+    if not problem.is_static:
+        return row + [math.nan] * 4
+    size = item_bytes(problem.data_dtype)
+    width = problem.width.constant * size
+    # What a thread can move at once, and whether an output fits where bytes are counted.
+    return [
+        *row,
+        _log(moved_bytes(problem)),
+        _log(width),
+        _log(min(width & -width, _ACCESS_BYTES)),
+        _log(problem.slab.constant * size),
+    ]
+
+
+def moved_bytes(problem: ScatterProblem) -> int:
+    """Bytes of a static problem that must move, each read or written once."""
+    copied = 0 if problem.in_place else 2 * problem.data_size.constant
+    elements = copied + problem.update_size.constant
+    return elements * item_bytes(problem.data_dtype) + problem.items.constant * _INDEX_BYTES
+
+
+@cache
+def _of_candidate(candidate: Candidate, names: tuple[str, ...]) -> np.ndarray[Any, Any]:
+    row = [float(candidate.implementation == name) for name in names]
     knobs = [_log(value) for _, value in candidate.config][:_KNOBS]
-    row += knobs + [math.nan] * (_KNOBS - len(knobs))
-    return np.array(row, np.float32)
+    return np.array(row + knobs + [math.nan] * (_KNOBS - len(knobs)), np.float32)
 
 
 def _log(value: int | None) -> float:
@@ -61,8 +110,28 @@ def hottest_share(distribution: str, extent: int) -> float:
         return 0.5 + 0.5 * least
     if distribution.startswith("zipf("):
         exponent = float(distribution[len("zipf(") : -1])
-        return float(1.0 / np.sum(1.0 / np.arange(1, extent + 1, dtype=np.float64) ** exponent))
+        return 1.0 / _sum_of_powers(extent, exponent)
     if distribution.endswith(".npy"):
         recorded = np.load(distribution, allow_pickle=False).reshape(-1)
         return float(np.unique(recorded, return_counts=True)[1].max() / max(recorded.size, 1))
     return least
+
+
+def _sum_of_powers(count: int, exponent: float) -> float:
+    """The sum of ``n ** -exponent`` for n from 1 to ``count``."""
+    first = min(count, _TERMS)
+    total = _first_powers(first, exponent)
+    if count > first:
+        # The integral, and half of what it leaves at its ends (Euler and Maclaurin).
+        ends = [float(n) ** -exponent for n in (first, count)]
+        if exponent == 1.0:
+            total += math.log(count / first)
+        else:
+            total += (count * ends[1] - first * ends[0]) / (1.0 - exponent)
+        total += (ends[1] - ends[0]) / 2.0
+    return total
+
+
+@cache
+def _first_powers(count: int, exponent: float) -> float:
+    return float(np.sum(np.arange(1, count + 1, dtype=np.float64) ** -exponent))

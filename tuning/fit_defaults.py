@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
@@ -25,14 +25,18 @@ from tvm_scatter.defaults import Rule
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, default_candidate
-from tvm_scatter.tuning.database import read_database
+from tvm_scatter.tuning.database import Database, read_database
 from tvm_scatter.tuning.grid import drawn
-from tvm_scatter.tuning.predicted import learn, predicted
-from tvm_scatter.tuning.rules import fit
+from tvm_scatter.tuning.predicted import Judge
+from tvm_scatter.tuning.rules import fit, fit_symbolic
 from tvm_scatter.tuning.times import Times, measured_in_bench, measured_in_log
 
 #: Measured problems that all predicted ones together weigh as much as.
-_WEIGHT = 600.0
+_WEIGHT = 2400.0
+#: Seeds of the problems that a model judges for the fit, and of those that the fit is judged by.
+_FITTED, _JUDGED = 31, 37
+#: So many of the latter.
+_JUDGES = 3000
 
 
 @dataclass(frozen=True)
@@ -47,6 +51,8 @@ class Regret:
         Those for which the default choice was measured.
     unknown : int
         Those for which it was not.
+    beyond : dict of float to int
+        How many take more than so many times the best.
     """
 
     mean: float
@@ -54,9 +60,12 @@ class Regret:
     problems: int
     unknown: int
     worst_problem: str
+    beyond: dict[float, int]
 
     def __str__(self) -> str:
         text = f"{self.mean:.3f}x the best in the geometric mean of {self.problems} problems"
+        for ratio, count in self.beyond.items():
+            text += f", beyond {ratio:g}x {count}"
         text += f", {self.worst:.2f}x at worst ({self.worst_problem})"
         return text + (f"; {self.unknown} choices not measured" if self.unknown else "")
 
@@ -79,11 +88,21 @@ def regret(times: Times, choice: Callable[[ScatterProblem], Candidate]) -> Regre
     worst = max(losses, key=losses.__getitem__)
     mean = geometric_mean(losses.values())
     unknown = len(times.best) - len(losses)
-    return Regret(mean, losses[worst], len(losses), unknown, worst)
+    beyond = {ratio: sum(loss > ratio for loss in losses.values()) for ratio in (1.5, 2.0)}
+    return Regret(mean, losses[worst], len(losses), unknown, worst, beyond)
 
 
-def as_json(rules: Sequence[Rule], comment: str, costs: dict[str, str]) -> str:
+def as_json(
+    rules: Sequence[Rule], symbolic: Sequence[Rule], comment: str, costs: dict[str, str]
+) -> str:
     """Rules as a file of :mod:`tvm_scatter.defaults`, a rule to a line."""
+    head = f'  "comment": {json.dumps(comment)},\n  "regret": {json.dumps(costs)},\n'
+    lists = {"symbolic": symbolic, "rules": rules}
+    body = ",\n".join(f'  "{name}": [\n{_lines(each)}\n  ]' for name, each in lists.items())
+    return "{\n" + head + body + "\n}\n"
+
+
+def _lines(rules: Sequence[Rule]) -> str:
     lines = []
     for rule in rules:
         plain: dict[str, Any] = {"implementation": rule.implementation}
@@ -95,8 +114,33 @@ def as_json(rules: Sequence[Rule], comment: str, costs: dict[str, str]) -> str:
             plain["config"] = dict(rule.config)
         plain["because"] = rule.because
         lines.append("    " + json.dumps(plain))
-    head = f'  "comment": {json.dumps(comment)},\n  "regret": {json.dumps(costs)},\n'
-    return "{\n" + head + '  "rules": [\n' + ",\n".join(lines) + "\n  ]\n}\n"
+    return ",\n".join(lines)
+
+
+def _fit_to_predicted(
+    log: Database, known: Times, count: int, unseen: Collection[ScatterProblem]
+) -> tuple[list[Rule], list[Rule], Times]:
+    """Rules for measured problems and predicted ones, and others to judge them by.
+
+    The models that judge are not those that the rules are fitted to.
+    """
+
+    def plain(problem: ScatterProblem) -> Iterable[Candidate]:
+        return known.plain(problem).values()
+
+    teacher, other = Judge(log, known.best), Judge(log, known.best, seed=1)
+    asked = [problem for problem in drawn(_FITTED, count) if problem not in unseen]
+    guessed = teacher.times(asked, plain, _WEIGHT / len(asked))
+    unmeasured = teacher.times(known.best, plain)
+    fitted = known.with_more(unmeasured).with_more(guessed)
+    rules = fit(fitted, teacher)
+    more = [problem for problem in drawn(_JUDGED, _JUDGES) if problem not in guessed.best]
+
+    def judged(problem: ScatterProblem) -> Iterable[Candidate]:
+        chosen = [default_candidate(problem, known.target, each) for each in (rules, None)]
+        return dict.fromkeys([*plain(problem), *chosen])
+
+    return rules, fit_symbolic(fitted), other.times(more, judged)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -104,36 +148,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.fit_defaults")
     parser.add_argument("log", metavar="LOG", help="a directory of tvm-scatter tune")
     parser.add_argument("--bench", metavar="FILE", help="figures of tvm-scatter bench --all --json")
-    parser.add_argument("--held-out", metavar="LOG", help="other problems, to judge by")
+    parser.add_argument(
+        "--held-out", metavar="LOG", action="append", default=[],
+        help="other problems, to judge by; may be repeated",
+    )  # fmt: skip
     parser.add_argument("--hold-out", type=int, default=60, metavar="N", help="else: some of LOG")
     parser.add_argument(
-        "--predicted", type=int, default=9000, metavar="N", help="problems that a model judges"
+        "--predicted", type=int, default=50_000, metavar="N", help="problems that a model judges"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rules go")
     parsed = parser.parse_args(arguments)
     try:
         log = read_database(Path(parsed.log))
-        whole = measured_in_log(log)
-        if parsed.held_out:
-            known, held_out = whole, measured_in_log(read_database(Path(parsed.held_out)))
-        else:
-            known, held_out = whole.split(parsed.hold_out)
+        known = measured_in_log(log)
+        held_out = {path: measured_in_log(read_database(Path(path))) for path in parsed.held_out}
+        if not held_out:
+            known, held_out["held out"] = known.split(parsed.hold_out)
         if parsed.bench:
-            known = known.with_more(measured_in_bench(Path(parsed.bench), whole.target))
-        fitted = known
+            known = known.with_more(measured_in_bench(Path(parsed.bench), known.target))
+        judged = {"fitted": known, **held_out}
         if parsed.predicted:
-            model = learn(log)
-            asked = drawn(31, parsed.predicted)
-            guessed = predicted(model, whole.target, asked, _WEIGHT / len(asked))
-            unmeasured = predicted(model, whole.target, known.best)
-            fitted = known.with_more(unmeasured).with_more(guessed)
-        rules = fit(fitted)
+            unseen = {problem for times in held_out.values() for problem in times.best}
+            rules, symbolic, judged["predicted"] = _fit_to_predicted(
+                log, known, parsed.predicted, unseen
+            )
+        else:
+            rules, symbolic = fit(known), fit_symbolic(known)
         costs = {}
-        for name, times in {"fitted": known, "held out": held_out}.items():
-            found = regret(times, lambda p: default_candidate(p, whole.target, rules))
+        for name, times in judged.items():
+            found = regret(times, lambda p: default_candidate(p, known.target, rules))
             costs[name] = str(found)
             print(f"{name}: {found}")
-            before = regret(times, lambda p: default_candidate(p, whole.target))
+            before = regret(times, lambda p: default_candidate(p, known.target))
             print(f"{name}, rules in force: {before}")
     except ScatterError as error:
         sys.stderr.write(f"{error}\n")
@@ -143,8 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "Tried in order, the first that holds decides. Fitted to measurements by "
             "python -m tvm_scatter.tuning.fit_defaults."
         )
-        Path(parsed.output).write_text(as_json(rules, comment, costs), encoding="utf-8")
-        print(f"{len(rules)} rules in {parsed.output}")
+        Path(parsed.output).write_text(as_json(rules, symbolic, comment, costs), encoding="utf-8")
+        print(f"{len(rules)} rules and {len(symbolic)} for symbolic sizes in {parsed.output}")
     return 0
 
 

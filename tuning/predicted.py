@@ -7,62 +7,113 @@ that were not measured.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import groupby
-from statistics import fmean
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 from tvm.target import Target
 
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.records import typical
-from tvm_scatter.tuning.candidates import Candidate, candidates
+from tvm_scatter.tuning.candidates import Candidate
 from tvm_scatter.tuning.cost_model import CostModel
 from tvm_scatter.tuning.database import Database
-from tvm_scatter.tuning.features import features
+from tvm_scatter.tuning.features import features, moved_bytes, rows
 from tvm_scatter.tuning.times import Times
 from tvm_scatter.tuning.tune import DISTRIBUTIONS
 
-#: More and deeper trees than a search can wait for.
-_TREES = {"max_depth": 8, "eta": 0.04, "colsample_bytree": 0.5, "nthread": 1}
-_ROUNDS = 1000
+#: Deeper trees than a search can wait for, ...
+_TREES = {"max_depth": 8, "eta": 0.08, "colsample_bytree": 0.5, "subsample": 0.8, "nthread": 1}
+_ROUNDS = 500
+#: ... and several models, whose mean strays less than each of them.
+_MODELS = 4
+#: A model learns how many times a floor a candidate takes: the microseconds of a launch or two, ...
+_LAUNCHES = 4.0
+#: ... and the bytes that must move, of which so many take one.
+_BYTES = 3.5e6
+#: Rows that a model is asked for at once.
+_CHUNK = 200_000
+
+#: Which candidates of a problem are asked for.
+Space = Callable[[ScatterProblem], Iterable[Candidate]]
 
 
-def learn(database: Database) -> CostModel:
-    """A model of all times of a log."""
-    target = database.target()
-    model = CostModel(_ROUNDS, **_TREES)
-    for problem, decision, seconds in database.records():
-        if problem.is_static:
-            candidate = Candidate.of(decision.implementation, decision.config)
-            row = features(problem, candidate, decision.circumstances["distribution"], target)
-            model.add(row, typical(seconds))
-    return model
-
-
-def predicted(
-    model: CostModel, target: Target, problems: Iterable[ScatterProblem], weight: float = 1.0
-) -> Times:
-    """The times of every candidate of static problems, as a model expects them.
+class Judge:
+    """What a log tells of problems that it does not hold.
 
     Parameters
     ----------
-    weight : float
-        How much such a problem counts, against one that was measured.
+    database : Database
+        Its times are learned.
+    problems : collection of ScatterProblem
+        Those of these, which are static.
+    seed : int
+        Judges of different seeds differ by what the log does not tell.
     """
-    asked = [
-        (problem, candidate, distribution)
-        for problem in problems
-        for candidate in candidates(problem, target)
-        for distribution in (("permutation",) if problem.unique else DISTRIBUTIONS)
-    ]
-    logarithms = model.predict([features(*each, target) for each in asked])
-    times = Times(target)
-    if logarithms is None:
+
+    def __init__(
+        self, database: Database, problems: Collection[ScatterProblem], seed: int = 0
+    ) -> None:
+        self.target: Target = database.target()
+        #: Implementations that the log holds times of; nothing is known of others.
+        self.known: set[str] = set()
+        self._models = [
+            CostModel(_ROUNDS, **_TREES, seed=_MODELS * seed + i) for i in range(_MODELS)
+        ]
+        for problem, decision, seconds in database.records():
+            if problem in problems:
+                candidate = Candidate.of(decision.implementation, decision.config)
+                self.known.add(candidate.implementation)
+                distribution = decision.circumstances["distribution"]
+                row = features(problem, candidate, distribution, self.target)
+                for model in self._models:
+                    model.add(row, typical(seconds) / _floor(problem))
+
+    def times(self, problems: Iterable[ScatterProblem], space: Space, weight: float = 1.0) -> Times:
+        """The times of candidates of static problems, as the models expect them.
+
+        Parameters
+        ----------
+        weight : float
+            How much such a problem counts, against one that was measured.
+        """
+        times = Times(self.target)
+        asked: list[tuple[ScatterProblem, list[Candidate], np.ndarray]] = []
+        waiting = 0
+        for problem in problems:
+            offered = [c for c in space(problem) if c.implementation in self.known]
+            if offered:
+                described = rows(problem, offered, _distributions(problem), self.target)
+                asked.append((problem, offered, described))
+                waiting += len(described)
+            if waiting >= _CHUNK:
+                self._answer(asked, times)
+                asked, waiting = [], 0
+        self._answer(asked, times)
+        times.weight.update(dict.fromkeys(times.best, weight))
         return times
-    known = zip(asked, map(float, logarithms), strict=True)
-    for (problem, candidate), entries in groupby(known, key=lambda entry: entry[0][:2]):
-        mean = fmean(logarithm for _, logarithm in entries)
-        times.best.setdefault(problem, {})[candidate] = float(np.exp(mean))
-        times.weight[problem] = weight
-    return times
+
+    def _answer(
+        self, asked: Sequence[tuple[ScatterProblem, list[Candidate], np.ndarray]], times: Times
+    ) -> None:
+        if not asked:
+            return
+        described = np.concatenate([part for _, _, part in asked])
+        answers = [model.predict(described) for model in self._models]
+        known = [answer for answer in answers if answer is not None]
+        if not known:
+            return
+        mean, begin = np.mean(known, axis=0), 0
+        for problem, offered, part in asked:
+            ratios = np.exp(mean[begin : begin + len(part)].reshape(len(offered), -1).mean(axis=1))
+            begin += len(part)
+            expected = (ratios * _floor(problem)).tolist()
+            times.best[problem] = dict(zip(offered, expected, strict=True))
+
+
+def _distributions(problem: ScatterProblem) -> tuple[str, ...]:
+    return ("permutation",) if problem.unique else DISTRIBUTIONS
+
+
+def _floor(problem: ScatterProblem) -> float:
+    """Microseconds that no candidate of a static problem can be much faster than."""
+    return _LAUNCHES + moved_bytes(problem) / _BYTES

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from statistics import geometric_mean
 from typing import Any
 
 import numpy as np
 
-from tvm_scatter.defaults import Rule
+from tvm_scatter.defaults import EXTENT_FEATURES, Rule
+from tvm_scatter.extent import Extent
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.tuning.candidates import need_strategy
+from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy
 from tvm_scatter.tuning.decision_tree import Examples, Region, grow, order
+from tvm_scatter.tuning.predicted import Judge
 from tvm_scatter.tuning.times import Times
 
-_REGIONS = 400
-_FEWEST = 0.4
-_GAIN = 0.05
+#: The tree is grown until nothing is gained, and then pruned to regions that are worth a line.
+_REGIONS = 4000
+_FEWEST = 0.05
+_GAIN = 0.01
+_PRICE = 0.2
+#: Rules for symbolic sizes are branches at run time.
+_SYMBOLIC_REGIONS = 32
 #: What an implementation that applies is taken to cost where it was not measured: the tuner passes
 #: over those that must take many times the best.
 _NOT_MEASURED = 8.0
@@ -24,23 +31,68 @@ _NOT_MEASURED = 8.0
 _KNOBS_GAIN = 0.95
 #: ... and were measured for so many of the problems.
 _COVERED = 0.6
+#: Problems of a region for which a judge is asked what other knobs cost.
+_ASKED = 12
 
 
-def fit(times: Times) -> list[Rule]:
-    """Rules, tried in order, that choose well for measured problems."""
+def fit(times: Times, judge: Judge | None = None) -> list[Rule]:
+    """Rules, tried in order, that choose well for measured problems.
+
+    Parameters
+    ----------
+    judge : Judge, optional
+        What knobs cost where they were not measured.
+    """
+    examples = _examples(times)
+    rules = []
+    for region in grow(examples, _REGIONS, _FEWEST, _GAIN, _PRICE):
+        rules += _rules(region, examples, times, judge)
+    return rules + _last(examples)
+
+
+def fit_symbolic(times: Times) -> list[Rule]:
+    """Few rules, of what takes sizes that are not known before the run time, for such sizes.
+
+    Every one of them may become a branch of what is compiled.
+    """
+    examples = _examples(times)
+    names = [_takes_symbolic(problem, times) for problem in examples.problems]
+    takes = np.array([[name in each for name in examples.names] for each in names])
+    losses = np.where(takes, examples.losses, np.nan)
+    losses /= np.nanmin(losses, axis=1, keepdims=True)
+    sizes = (*EXTENT_FEATURES, "itemsize", "collision")
+    coarse = Examples(examples.problems, examples.names, losses, examples.weights, sizes)
+    rules = []
+    for region in grow(coarse, _SYMBOLIC_REGIONS, _FEWEST, _GAIN, _PRICE):
+        for rule in _rules(region, coarse, times, None):
+            rules.append(replace(rule, config={}))
+    return rules + _last(coarse)
+
+
+def _examples(times: Times) -> Examples:
     problems = list(times.best)
     names = list(need_strategy(times.target).implementations)
     weights = np.array([times.weight.get(problem, 1.0) for problem in problems])
-    examples = Examples(problems, names, _losses(times, problems, names), weights)
-    rules = []
-    for region in grow(examples, _REGIONS, _FEWEST, _GAIN):
-        rules += _rules(region, examples, times)
-    # Where no region's choice applies, what is the best in the mean over all problems; last, for
-    # problems unlike any that was measured, the order of the table.
-    mean = order(Region(np.arange(len(problems))), examples)
-    rules += [Rule(name, because="the best in the mean over all problems") for name in mean]
-    rest = [name for name in names if name not in mean]
-    return rules + [Rule(name, because="nothing like it was measured") for name in rest]
+    return Examples(problems, names, _losses(times, problems, names), weights)
+
+
+def _last(examples: Examples) -> list[Rule]:
+    """Where no region's choice applies, what is the best in the mean over all problems.
+
+    At the end, for problems unlike any that was measured, the order of the table.
+    """
+    mean = order(Region(np.arange(len(examples.problems))), examples)
+    rest = [name for name in examples.names if name not in mean]
+    return [Rule(name, because="the best in the mean over all problems") for name in mean] + [
+        Rule(name, because="nothing like it was measured") for name in rest
+    ]
+
+
+def _takes_symbolic(problem: ScatterProblem, times: Times) -> Collection[str]:
+    """What applies to a problem where how many updates and places there are is not known."""
+    unknown = tuple(Extent(1, (f"m{i}",)) for i in range(len(problem.extents)))
+    symbolic = replace(problem, count=Extent(1, ("n",)), extents=unknown)
+    return need_strategy(times.target).applicable(symbolic, times.target)
 
 
 def _losses(
@@ -63,7 +115,7 @@ def _losses(
     return losses
 
 
-def _rules(region: Region, examples: Examples, times: Times) -> list[Rule]:
+def _rules(region: Region, examples: Examples, times: Times, judge: Judge | None) -> list[Rule]:
     rules, left = [], region.members
     only = {name: examples.values(name, set(texts)) for name, texts in region.only}
     for name in order(region, examples):
@@ -72,7 +124,7 @@ def _rules(region: Region, examples: Examples, times: Times) -> list[Rule]:
         mine, left = left[takes], left[~takes]
         problems = [examples.problems[i] for i in mine]
         because = _because(name, problems, times)
-        config = _knobs(name, problems, times)
+        config = _knobs(name, *_with_knobs(name, problems, times, judge))
         rules.append(Rule(name, region.conditions, only, config, because))
     return rules
 
@@ -89,6 +141,21 @@ def _because(name: str, problems: Sequence[ScatterProblem], times: Times) -> str
     mean = geometric_mean(losses)
     count = f"{len(losses)} problems measured or predicted there"
     return f"{mean:.2f}x the fastest in the mean of {count}"
+
+
+def _with_knobs(
+    name: str, problems: Sequence[ScatterProblem], times: Times, judge: Judge | None
+) -> tuple[Sequence[ScatterProblem], Times]:
+    """Some problems, and times of all knobs of an implementation as a judge expects them."""
+    if judge is None:
+        return problems, times
+    some = problems[:: -(-len(problems) // _ASKED)]
+
+    def space(problem: ScatterProblem) -> list[Candidate]:
+        return [c for c in candidates(problem, times.target) if c.implementation == name]
+
+    part = Times(times.target, {problem: times.best[problem] for problem in some})
+    return some, part.with_more(judge.times(some, space))
 
 
 def _knobs(name: str, problems: Sequence[ScatterProblem], times: Times) -> dict[str, int]:

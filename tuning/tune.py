@@ -65,8 +65,8 @@ class Settings:
     builders : int, optional
         Processes that compile; by default one for each core on a GPU's machine, one on a CPU.
     implementations : tuple of str
-        Measure candidates of these only, where there are records of a task already: a log that is
-        older than an implementation is completed so.
+        Measure a few candidates of these only, where there are records of a task already: a log
+        that is older than an implementation is completed so.
     rivals : tuple of str
         Begin with tasks without records and those in which one of these is near the best.
     """
@@ -251,8 +251,9 @@ class _Run:
         """Tune a task: rounds until its trials, its space or the time are used up."""
         problem, target = task.problem, self.target
         space = list(candidates(problem, target))
-        if self._done(problem):
-            space = agenda.of(space, self.settings.implementations)
+        if self.settings.implementations and self._done(problem):
+            named, seed = self.settings.implementations, self.settings.seed
+            space = agenda.late(problem, space, named, seed)
         defaults = default_candidates(task, target)
         space.sort(key=lambda candidate: candidate not in defaults)
         result = Result(task, len(space))

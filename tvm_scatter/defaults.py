@@ -55,9 +55,14 @@ class Rule:
 
 
 @cache
-def default_rules(target_kind: str) -> tuple[Rule, ...]:
-    """The rules for a target kind, in the order in which they are tried."""
+def default_rules(target_kind: str, symbolic: bool = False) -> tuple[Rule, ...]:
+    """The rules for a target kind, in the order in which they are tried.
+
+    Where symbolic sizes decide, every rule may become a branch at run time: a file may hold fewer
+    and coarser ones for them.
+    """
     path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"
+    found = json.loads(path.read_text(encoding="utf-8"))
     return tuple(
         Rule(
             implementation=rule["implementation"],
@@ -66,7 +71,7 @@ def default_rules(target_kind: str) -> tuple[Rule, ...]:
             config=rule.get("config", {}),
             because=rule.get("because", ""),
         )
-        for rule in json.loads(path.read_text(encoding="utf-8"))["rules"]
+        for rule in (found.get("symbolic") if symbolic else None) or found["rules"]
     )
 
 

@@ -293,7 +293,9 @@ class OpStrategy:
 
         applicable = self.applicable(problem, target)
         branches: list[Branch] = []
-        for rule in default_rules(self.target_kind) if rules is None else rules:
+        if rules is None:
+            rules = default_rules(self.target_kind, not problem.is_static)
+        for rule in rules:
             implementation = applicable.get(rule.implementation)
             if implementation is None:
                 continue

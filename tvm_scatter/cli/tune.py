@@ -44,7 +44,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--resume", action="store_true", help="go on with the records in DIR")
     command.add_argument(
         "--implementation", action="append", default=[], metavar="NAME",
-        help="of scatters that have records, measure only this one; may be repeated",
+        help="of scatters that have records, measure a few of this one only; may be repeated",
     )  # fmt: skip
     command.add_argument(
         "--rival", action="append", default=[], metavar="NAME",
