@@ -60,7 +60,7 @@ class Bucketed(Implementation):
 
     name = "bucketed"
     accumulates_wide = True
-    summary = "a million rows of 128 bytes, whether destinations repeat, are skewed, or neither"
+    summary = "many rows into fewer places, whether destinations are skewed or not"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduction == "update":

@@ -46,7 +46,7 @@ class Grouped(Implementation):
 
     name = "grouped"
     accumulates_wide = True
-    summary = "rows of 64 bytes and more, whether destinations repeat, are skewed, or neither"
+    summary = "rows into as many places as there are updates or more; sizes known at run time only"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduction == "update":
