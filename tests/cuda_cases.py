@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -155,17 +155,29 @@ class Generated:
 
 def generate(names: Iterable[str], target: tvm.target.Target) -> Generated:
     """Generate CUDA for the named cases under the options in force, all in one source."""
+    return in_one_source(lowered(names, target), target)
+
+
+def lowered(names: Iterable[str], target: tvm.target.Target) -> dict[str, tvm.tirx.PrimFunc]:
+    """The functions for the named cases under the options in force."""
     with target:
         mod = relax.transform.LegalizeOps()(module(names))
-    functions = {
-        name: function.with_attr("global_symbol", name.name_hint)
+    return {
+        name.name_hint: function
         for name, function in mod.functions.items()
         if isinstance(function, tvm.tirx.PrimFunc)
     }
+
+
+def in_one_source(
+    functions: Mapping[str, tvm.tirx.PrimFunc], target: tvm.target.Target
+) -> Generated:
+    """Generate CUDA for functions, under the names that they are given here."""
+    named = {name: each.with_attr("global_symbol", name) for name, each in functions.items()}
     with no_compiler():
-        built = tvm.compile(tvm.IRModule(functions), target=target)
+        built = tvm.compile(tvm.IRModule(named), target=target)
     imports = [module for module in built.mod.imports if module.kind == "cuda"]
     return Generated(
-        functions=[name.name_hint for name in functions],
+        functions=list(named),
         source="\n".join(module.inspect_source() for module in imports),
     )

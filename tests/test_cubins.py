@@ -16,6 +16,8 @@ from cuda_cases import (
     accepted,
     cuda_target,
     generate,
+    in_one_source,
+    lowered,
 )
 from tvm.support import nvcc
 
@@ -60,6 +62,22 @@ def test_compiles(chosen, arch):
 def test_every_case_compiles(chosen):
     generated = generated_for(chosen, CASES, "sm_90")
     assert compiled(generated.source, "sm_90", "cubin").startswith(b"\x7fELF")
+
+
+def test_all_implementations_in_one_source():
+    """A model may use any two of them, and what they include meets in one source."""
+    target = cuda_target("sm_90")
+    functions = {}
+    for chosen in IMPLEMENTATIONS:
+        name = accepted(REPRESENTATIVE, chosen, target)[0]
+        with tvm_scatter.options(implementation=chosen):
+            for own, function in lowered([name], target).items():
+                functions[f"{chosen}_{own}"] = function
+    generated = in_one_source(functions, target)
+    assert len(generated.functions) >= len(IMPLEMENTATIONS)
+    cubin = compiled(generated.source, "sm_90", "cubin")
+    for name in kernels(generated.source):
+        assert name.encode() in cubin
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_100"])

@@ -14,7 +14,6 @@
 namespace tvm_scatter {
 
 constexpr int kTileThreads = 512;
-constexpr int kMostBuckets = 2048;
 // Threads of a block that orders a bucket, and the most entries it takes.
 constexpr int kBucketThreads = 256, kBucketMost = 4096;
 // Threads of a block that orders and sums a unit of a larger bucket.
