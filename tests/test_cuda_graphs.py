@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 
 import numpy as np
@@ -198,6 +199,8 @@ def test_what_no_graph_can_hold_is_refused(changes):
     vm = machine(layers(1), inputs(0), **changes)
     with pytest.raises(ScatterError, match=r"'main' cannot be captured.*bounds='raise'"):
         graphed(vm, "main", inputs(0))
+    # Or the next that asks, such as PyTorch after a launch, would take it for its own error.
+    assert ctypes.CDLL("libcudart.so.13").cudaGetLastError() == 0
     result = vm["main"](*on_gpu(inputs(1)))
     np.testing.assert_array_equal(result.numpy(), expected(1, *inputs(1)))
 

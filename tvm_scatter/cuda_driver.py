@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from .errors import ScatterError
@@ -76,9 +77,23 @@ def captured(stream: int, work: Callable[[], None]) -> Graph:
         work()
     except BaseException:
         _library().cuStreamEndCapture(_Handle(stream), _by_reference(graph))
+        _forget_runtime_errors()
         raise
     _call("cuStreamEndCapture", _Handle(stream), _by_reference(graph))
     return Graph(graph)
+
+
+def _forget_runtime_errors() -> None:
+    """Clear what CUDA's runtime keeps of a call that failed.
+
+    Whoever asks it next, as PyTorch does after each launch, would take the error for its own.
+    """
+    try:
+        mapped = Path("/proc/self/maps").read_text(encoding="utf-8").split()
+    except OSError:
+        return
+    for path in {word for word in mapped if "/libcudart.so" in word}:
+        ctypes.CDLL(path).cudaGetLastError()
 
 
 @cache
