@@ -7,6 +7,7 @@ import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -465,12 +466,18 @@ def test_rules_are_fitted_and_judged() -> None:
         times.split(9)
 
 
+@cache
+def shipped_times() -> Times:
+    """What the shipped log has measured; reading it takes seconds."""
+    return measured_in_log(read_database(shipped_log()))
+
+
 def test_the_rules_in_force_are_the_fitted_ones() -> None:
     """The file was made by the command that its comment names, and says what it costs."""
     path = Path(str(resources.files("tvm_scatter.strategies") / "defaults" / "cuda.json"))
     rules = json.loads(path.read_text())
     assert "fit_defaults" in rules["comment"]
-    times = measured_in_log(read_database(shipped_log()))
+    times = shipped_times()
     judged = regret(times, lambda posed: default_candidate(posed, times.target))
     assert judged.problems >= 200
     assert judged.mean < 1.10
@@ -502,7 +509,7 @@ def shipped_log() -> Path:
 
 
 def test_the_shipped_log_is_found_for_its_architecture() -> None:
-    times = measured_in_log(read_database(shipped_log()))
+    times = shipped_times()
     strategy = need_strategy(CUDA)
     posed = next(p for p in times.best if p.update_size.constant > 100_000)
     selection = strategy.select(posed, CUDA)
