@@ -79,16 +79,8 @@ __device__ __forceinline__ uint32 count_in_turn(uint32* counts, uint32 bin) {
 // `counts` becomes where each of them begins, and in `counts[bins]` where the last one ends.
 template <int threads>
 __device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
-  uint32 carry = 0;
-  for (int start = 0; start < bins; start += threads) {
-    const int bin = start + threadIdx.x;
-    const uint32 count = bin < bins ? counts[bin] : 0;
-    uint32 total;
-    const uint32 before = exclusive_in_block<threads>(count, total);
-    if (bin < bins) counts[bin] = carry + before;
-    carry += total;
-  }
-  if (threadIdx.x == 0) counts[bins] = carry;
+  const uint32 all = scan_in_block<threads>(counts, bins);
+  if (threadIdx.x == 0) counts[bins] = all;
   __syncthreads();
 }
 

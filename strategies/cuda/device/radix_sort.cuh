@@ -48,16 +48,8 @@ __device__ __forceinline__ void count_digits(uint32* counts, const Key* keys, in
 // One block for each digit: its counts become their exclusive sums over tiles, its total goes aside.
 __device__ __forceinline__ void scan_counts(uint32* counts, uint32* totals, int64 tiles) {
   uint32* const row = counts + static_cast<int64>(blockIdx.x) * tiles;
-  uint32 carry = 0;
-  for (int64 first = 0; first < tiles; first += kSortThreads) {
-    const int64 at = first + threadIdx.x;
-    const uint32 value = at < tiles ? row[at] : 0;
-    uint32 total;
-    const uint32 before = exclusive_in_block<kSortThreads>(value, total);
-    if (at < tiles) row[at] = carry + before;
-    carry += total;
-  }
-  if (threadIdx.x == 0) totals[blockIdx.x] = carry;
+  const uint32 all = scan_in_block<kSortThreads>(row, tiles);
+  if (threadIdx.x == 0) totals[blockIdx.x] = all;
 }
 
 // Move every pair of a tile to its rank. The first pass has no items yet: they are in their own order.
