@@ -14,6 +14,7 @@ from tvm_scatter.strategies.cuda.listed_rows import (
     LONG_LIST,
     ListedRows,
     chunk_entries,
+    declare_lists,
     lanes_and_parts,
 )
 from tvm_scatter.strategies.cuda.source import accumulate_bytes
@@ -24,6 +25,7 @@ from tvm_scatter.strategy import Config, Implementation
 _TILE_THREADS = 512
 _BUCKET_THREADS, _BUCKET_MOST = 256, 4096
 _UNIT_THREADS = 256
+#: Counters of a tile's buckets, and of a bucket's places, that shared memory has room for.
 _MOST_BUCKETS = 2048
 _MOST_BITS = 11
 #: Updates that a bucket should have: few enough that an uneven share still fits one block.
@@ -150,12 +152,8 @@ class _Plan:
 
     def declarations(self) -> tuple[str, sorting.Arguments]:
         """C++ declarations of ``buckets`` and of the ``sums`` of slots, and their arguments."""
-        text = "".join(self.layout.pointer(name, kind) for name, kind in _FIELDS.items())
-        numbers = f"{self.tiles}, {self.tile_items}, {self.unit_items}"
-        text += f"  const Buckets buckets{{{', '.join(_FIELDS)}, {numbers}}};\n"
-        text += "  using Wide = Accumulate<Data>;\n" + self.layout.pointer("sums", "Wide")
-        text += "  (void)buckets, (void)sums;\n"
-        return text, self.layout.arguments(*_FIELDS, "sums")
+        numbers = (self.tiles, self.tile_items, self.unit_items)
+        return declare_lists(self.layout, "Buckets", "buckets", _FIELDS, *numbers)
 
 
 def _list_updates(operands: Operands, plan: _Plan) -> None:

@@ -18,6 +18,7 @@ from tvm_scatter.strategies.cuda.listed_rows import (
     LONG_LIST,
     ListedRows,
     chunk_entries,
+    declare_lists,
 )
 from tvm_scatter.strategies.cuda.source import accumulate_bytes
 from tvm_scatter.strategy import Config, Implementation
@@ -89,12 +90,7 @@ def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
 
 
 def _groups(layout: sorting.Layout) -> tuple[str, sorting.Arguments]:
-    """C++ declarations of ``groups`` and of the ``sums`` of long lists, and their arguments."""
-    text = "".join(layout.pointer(name, kind) for name, kind in _FIELDS.items())
-    text += f"  const Groups groups{{{', '.join(_FIELDS)}}};\n"
-    text += "  using Wide = Accumulate<Data>;\n" + layout.pointer("sums", "Wide")
-    text += "  (void)groups, (void)sums;\n"
-    return text, layout.arguments(*_FIELDS, "sums")
+    return declare_lists(layout, "Groups", "groups", _FIELDS)
 
 
 def _list_updates(operands: Operands, layout: sorting.Layout) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tvm_scatter.emission import Operands
@@ -34,6 +35,25 @@ def lanes_and_parts(problem: ScatterProblem, sizes: Sizes) -> tuple[int, Any]:
     lanes = sorting.lanes_in_warp(problem, vector)
     # The device divides by it, even where a symbolic width turns out to be nothing.
     return lanes, at_least(ceil_div(sizes.width, lanes * vector), 1)
+
+
+def declare_lists(
+    layout: sorting.Layout, kind: str, name: str, fields: Mapping[str, str], *numbers: int
+) -> tuple[str, sorting.Arguments]:
+    """C++ declarations of lists and of the ``sums`` of long ones, and what these need.
+
+    Parameters
+    ----------
+    kind, name : str
+        The lists' type, an aggregate, and what they are called.
+    fields : mapping of name to C++ type
+        Regions of the layout that the lists point to, in order; ``numbers`` follow them.
+    """
+    text = "".join(layout.pointer(field, of) for field, of in fields.items())
+    text += f"  const {kind} {name}{{{', '.join((*fields, *map(str, numbers)))}}};\n"
+    text += "  using Wide = Accumulate<Data>;\n" + layout.pointer("sums", "Wide")
+    text += f"  (void){name}, (void)sums;\n"
+    return text, layout.arguments(*fields, "sums")
 
 
 class ListedRows:

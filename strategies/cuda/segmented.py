@@ -6,9 +6,10 @@ from typing import Any
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, at_least, ceil_div
+from tvm_scatter.sizes import Sizes, ceil_div
 from tvm_scatter.strategies.cuda import sorting, stages
 from tvm_scatter.strategies.cuda.launch import launch
+from tvm_scatter.strategies.cuda.listed_rows import lanes_and_parts
 from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
 from tvm_scatter.strategies.cuda.source import accumulate_bytes
 from tvm_scatter.strategy import Config, Implementation
@@ -80,9 +81,7 @@ def _find_segments(operands: Operands, layout: sorting.Layout) -> None:
 def _emit(operands: Operands, layout: sorting.Layout, call: str, rows: Any, threads: int) -> None:
     """Launch a templated call in its vector form, or element by element for unaligned tensors."""
     vector = widest_vector(operands.problem)
-    lanes = sorting.lanes_in_warp(operands.problem, vector)
-    # The device divides by it, even where a symbolic width turns out to be nothing.
-    tiles = at_least(ceil_div(operands.sizes.width, lanes * vector), 1)
+    lanes, tiles = lanes_and_parts(operands.problem, operands.sizes)
     text, arguments = sorting.sorted_lists(operands, layout)
     text += "  using Wide = Accumulate<Data>;\n"
     for name in ("begins", "ends"):
