@@ -230,7 +230,9 @@ class ProblemRunner:
         selection = strategy.select(problem, target, options)
         signature = signature_of(problem)
         make_notes = partial(notes_in, strategy.device_check) if notes else None
-        function = build_prim_func(problem, signature, selection, target, notes=make_notes)
+        function = build_prim_func(
+            problem, signature, selection, target, tokens=int(notes), notes=make_notes
+        )
         if notes:
             host = tvm.device(DLDeviceType.kDLCUDAHost)
             self._notes[name] = tvm.runtime.tensor(np.zeros(NOTED.size, "int64"), device=host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -33,9 +34,9 @@ from tvm_scatter.bounds import STATUS
 from tvm_scatter.device_check import CheckKind
 from tvm_scatter.extent import Extent
 from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.passes import ReuseBuffers
 from tvm_scatter.reference import scatter_reference, violations
 from tvm_scatter.strategies.cuda.check import CHECK
-from tvm_scatter.strategies.cuda.source import problem_struct
 
 DATA = np.arange(12, dtype="float32").reshape(4, 3)
 
@@ -299,21 +300,26 @@ def test_the_host_waits_for_every_answer(waiting: Any, bad: bool) -> None:
         answering.result()
 
 
-def test_what_runs_beside_its_check_drops() -> None:
-    """A kernel for a new tensor meets bad indices; one that overwrites its data never does."""
-    problem = ScatterProblem(
-        batch=Extent(),
-        extents=(Extent(4),),
-        slice=Extent(),
-        count=Extent(3),
-        data_dtype="float32",
-        index_dtype="int64",
-        bounds="raise",
-    )
-    for in_place, same in ((False, "drop"), (True, "trust")):
-        checked = replace(problem, in_place=in_place)
-        alike = replace(checked, bounds=same)
-        assert problem_struct(checked, "int") == problem_struct(alike, "int")
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_runs_beside_its_check_drops(in_place: bool, own: bool) -> None:
+    """A kernel that writes what a caller may see meets no bad index; any other does."""
+    index, updates = np.zeros(3, "int64"), np.ones((3, 3), "float32")
+
+    builder = relax.BlockBuilder()
+
+    def build(data: Any, index: Any, updates: Any) -> Any:
+        data = builder.emit(relax.op.negative(data)) if own else data
+        return index_put(data, [index], updates, reduction="add")
+
+    relax_function(builder, "main", build, (DATA, index, updates))
+    donate = ["p0"] if in_place and not own else []
+    with tvm_scatter.options(bounds="raise", in_place=in_place), target_of("cuda"):
+        mod = ReuseBuffers(donate)(builder.get()) if in_place else builder.get()
+        mod = relax.transform.LegalizeOps()(mod)
+    (scatter,) = [func for name, func in mod.functions.items() if "scatter" in name.name_hint]
+    checks = re.findall(r"bool check = (\w+);", scatter.script(show_meta=True))
+    assert checks and set(checks) == {"false" if donate else "true"}
 
 
 @pytest.mark.parametrize(

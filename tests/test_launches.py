@@ -75,18 +75,15 @@ def test_nothing_waits_between_launches(forced) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noted_bytes", "checks"), [(1 << 60, 4), (0, 3)], ids=["checked", "noted"]
+    ("noted_bytes", "checks"), [(1 << 60, 4), (0, 0)], ids=["checked", "noted"]
 )
 def test_raise_watches_and_asks_nothing_to_wait(monkeypatch, noted_bytes, checks) -> None:
-    """The host reads the check's answers where the GPU writes them: no copy, no synchronisation.
-
-    Of a chain the first scatter makes a new tensor, which the others overwrite.
-    """
+    """The host reads the check's answers where the GPU writes them: no copy, no synchronisation."""
     monkeypatch.setattr(device_check, "_NOTED_BYTES", noted_bytes)
     parameters, build, arguments = chain(4)
     call = compiled(parameters, build, bulk=False, bounds="raise")
     once, often = (events(lambda: call(*arguments), runs) for runs in (1, 10))
-    assert sum("check_indices" in name for name in often) >= 10 * checks
+    assert sum("check_indices" in name for name in often) == 10 * checks
     assert waits(often) == waits(once)
 
 

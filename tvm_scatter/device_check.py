@@ -38,6 +38,9 @@ from .reductions import item_bytes
 _NOTED_BYTES = 32 << 20
 
 
+#: Marks a wait that may come later in a function, with any tensor of the device to return.
+CAN_WAIT = "tvm_scatter.can_wait"
+
 #: What a scatter leaves that notes bad indices: one answer, good, and where a bad entry would begin
 #: a word other than zero if it has met one.
 NOTED = Answers(1)
@@ -49,10 +52,10 @@ class CheckKind(Enum):
     Attributes
     ----------
     BEFORE
-        A launch before the scatter, which overwrites its data and waits for the answers.
+        A launch before the scatter, which overwrites a caller's data and waits for the answers.
     BESIDE
-        The same launch, but the scatter makes a new tensor, which nobody has seen yet: it follows
-        at once and passes over what the check will report.
+        The same launch, but the scatter writes what nobody has seen yet: it follows at once and
+        passes over what the check will report.
     NOTED
         The scatter itself notes that it has passed over an index, and the check is launched only
         then, to tell which. Indices are not read once more, but the host waits for the scatter, or
@@ -64,9 +67,15 @@ class CheckKind(Enum):
     NOTED = "noted"
 
     @staticmethod
-    def of(problem: ScatterProblem) -> CheckKind:
-        """The kind of check that a problem gets."""
-        if problem.in_place:
+    def of(problem: ScatterProblem, temporary: bool = False) -> CheckKind:
+        """The kind of check that a problem gets.
+
+        Parameters
+        ----------
+        temporary : bool
+            Whether its data is no caller's, so that overwriting it in vain does no harm.
+        """
+        if problem.in_place and not temporary:
             return CheckKind.BEFORE
         if problem.is_static and problem.index_size.constant >= _NOTED_BYTES // item_bytes(
             problem.index_dtype
@@ -75,9 +84,9 @@ class CheckKind(Enum):
         return CheckKind.BESIDE
 
     @property
-    def drops(self) -> bool:
-        """Whether the scatter meets bad indices."""
-        return self is not CheckKind.BEFORE
+    def bounds(self) -> str:
+        """The policy of the scatter itself: whether it meets bad indices."""
+        return "trust" if self is CheckKind.BEFORE else "drop"
 
 
 @dataclass(frozen=True)
@@ -113,12 +122,12 @@ def check_beside(
     device_check: DeviceCheck,
     compute: Callable[[relax.Expr], relax.Expr],
 ) -> relax.Expr:
-    """Emit a check whose answers are awaited only when a new tensor is being computed.
+    """Emit a check whose answers are awaited only when the scatter has been launched.
 
     Parameters
     ----------
     compute : callable
-        Emits what computes the tensor, given a token of the check's launch.
+        Emits what computes the result, given a token of the check's launch.
 
     Returns
     -------
@@ -127,7 +136,8 @@ def check_beside(
     """
     answers = Answers(_parts(lowered, device_check))
     memory = _launch(bb, lowered, device_check, answers)
-    return _wait(bb, lowered, answers, [bb.emit(compute(memory)), memory], returned=0)
+    arguments = [bb.emit(compute(memory)), memory]
+    return _wait(bb, lowered, answers, arguments, returned=0, can_wait=True)
 
 
 def check_noted(
@@ -152,7 +162,9 @@ def check_noted(
     answers = Answers(_parts(lowered, device_check))
     memory = page_locked(bb, NOTED.size)
     result = bb.emit(compute(memory, partial(notes_in, device_check)))
-    arguments = [*check_arguments(lowered), result, memory, page_locked(bb, answers.size)]
+    # What stands for the data has its shape, and is there still if the data was overwritten.
+    _, *indices = check_arguments(lowered)
+    arguments = [result, *indices, result, memory, page_locked(bb, answers.size)]
     with check_function(lowered) as (builder, parameters):
         handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]
         operands = check_operands(parameters, parameters.buffers(), lowered)
@@ -213,12 +225,18 @@ def _wait(
     answers: Answers,
     arguments: list[relax.Expr],
     returned: int,
+    can_wait: bool = False,
 ) -> relax.Expr:
-    """Emit the wait for the answers: the arguments are a tensor of the device and the memory."""
+    """Emit the wait for the answers: the arguments are a tensor of the device and the memory.
+
+    It can itself be put off if it returns a tensor that nobody is to have before the answers.
+    """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_name("raise_if_bad_index")
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
+            if can_wait:
+                T.func_attr({CAN_WAIT: True})
             tensor, memory = T.arg("tensor", T.handle()), T.arg("memory", T.handle())
             with T.sblock("root"):
                 T.reads()

@@ -142,18 +142,18 @@ def build_prim_func(
     Parameters
     ----------
     tokens : int
-        How many more, unused arguments the function takes in front of the output, so that what
-        computes them is ordered before it.
+        How many more arguments the function takes in front of the output, so that what computes
+        them is ordered before it.
     scatters : int
         How many scatters of the problem it computes, each with operands of its own.
     notes : callable, optional
-        What makes notes of a further argument, a tensor that is taken as a bare handle.
+        What makes notes of the last token, a tensor that is taken as a bare handle. The others
+        are not used.
 
     Returns
     -------
     func : tvm.tirx.PrimFunc
-        Takes data, indices and updates of each scatter, tokens, [the tensor for notes], out of
-        each, [workspace of each];
+        Takes data, indices and updates of each scatter, tokens, out of each, [workspace of each];
         where the problem is in place, data is the output.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
@@ -169,9 +169,7 @@ def build_prim_func(
                 for i, shape in enumerate(signature.indices):
                     parameters.add(f"index{i}{suffix}", shape, problem.index_dtype)
                 parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
-            for i in range(tokens):
-                T.arg(f"token{i}", T.handle())
-            noted = T.arg("noted", T.handle()) if notes else None
+            handles = [T.arg(f"token{i}", T.handle()) for i in range(tokens)]
             if not problem.in_place:
                 for suffix in suffixes:
                     parameters.add(f"out{suffix}", signature.data, problem.data_dtype)
@@ -201,7 +199,7 @@ def build_prim_func(
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                notes_here = notes(noted) if notes else None
+                notes_here = notes(handles[-1]) if notes else None
                 for each in _together(operands, target):
                     each = replace(each, notes=notes_here)
                     _emit_branches(each, list(selection.branches))

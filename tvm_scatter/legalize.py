@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tvm
@@ -118,7 +119,8 @@ def emit_call(
     def noted(memory: relax.Expr, notes: Callable[[Any], Notes]) -> relax.Expr:
         return scatter(memory, notes=notes)
 
-    kind = CheckKind.of(problem)
+    kind = CheckKind.of(problem, lowered.temporary)
+    lowered = replace(lowered, problem=replace(problem, bounds=kind.bounds))
     if kind is CheckKind.NOTED:
         return check_noted(bb, lowered, device_check, noted)
     if kind is CheckKind.BESIDE:
@@ -150,7 +152,7 @@ def emit_together(
         signature,
         selection,
         target,
-        tokens=len(tokens) - (notes is not None),
+        tokens=len(tokens),
         scatters=count,
         notes=notes,
     )

@@ -13,7 +13,7 @@ from .assign import as_index_put
 from .emission import Signature
 from .errors import ScatterError
 from .extent import Extent
-from .ops import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
+from .ops import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND, TEMPORARY
 from .options import Options
 from .problem import ScatterProblem
 from .reductions import canonical_reduction, check_dtypes
@@ -49,7 +49,8 @@ class Lowered:
     """A call in the form in which it is selected and emitted.
 
     ``data``, ``indices`` and ``updates`` are the Relax expressions behind ``signature``;
-    ``symbols`` gives the expression behind each symbolic size.
+    ``symbols`` gives the expression behind each symbolic size. ``temporary`` says that the data is
+    no caller's: nobody sees it if the call fails.
     """
 
     problem: ScatterProblem
@@ -59,6 +60,7 @@ class Lowered:
     updates: Any
     check: IndexCheck
     symbols: dict[str, Any]
+    temporary: bool = False
 
 
 def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kind: str) -> Lowered:
@@ -340,7 +342,16 @@ class _Lowering:
             indices=tuple(self.shape(index) for index in indices),
             updates=self.shape(updates),
         )
-        return Lowered(problem, signature, self.data, indices, updates, check, self.symbols.values)
+        return Lowered(
+            problem=problem,
+            signature=signature,
+            data=self.data,
+            indices=indices,
+            updates=updates,
+            check=check,
+            symbols=self.symbols.values,
+            temporary=bool(self.attr(TEMPORARY, False)),
+        )
 
     def _same_dtype(self, indices: Sequence[Any]) -> list[Any]:
         if len({_dtype(index) for index in indices}) == 1:

@@ -22,6 +22,8 @@ NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND, ASSIGN)
 CHOOSE = "relax.tvm_scatter.choose"
 #: Several scatters of one shape that are computed together.
 BATCH = "relax.tvm_scatter.batch"
+#: An attribute of a scatter in place, whose data is no caller's: nobody sees it if the call fails.
+TEMPORARY = "temporary"
 
 #: (source, first position in it, first position in the data, length), along one axis.
 Run = tuple[int, int, int, int]

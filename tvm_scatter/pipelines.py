@@ -17,6 +17,7 @@ from tvm.target import Target
 
 from .options import checked, current_options, options
 from .passes import passes
+from .passes.raise_together import RaiseTogether
 
 #: Pipelines by name that begin with legalization; the first is what ``tvm.compile`` takes on CPUs.
 _NAMED = ("default", "default_build", "zero")
@@ -86,7 +87,7 @@ def uninstall_pipelines() -> None:
 def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
     """The passes that the options in force ask for, then TVM's."""
     wanted = current_options()
-    mod = tvm.transform.Sequential(passes(wanted))(mod)
+    mod = tvm.transform.Sequential([*passes(wanted), RaiseTogether()])(mod)
     target = Target.current(allow_none=True)
     if not wanted.captures or target is None or target.kind.name != "cuda":
         return stock(mod)

@@ -9,7 +9,6 @@ from importlib import resources
 
 import numpy as np
 
-from tvm_scatter.device_check import CheckKind
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.reductions import identity, item_bytes, numpy_dtype
 
@@ -97,8 +96,6 @@ def problem_struct(problem: ScatterProblem, offset: str, notes: bool = False) ->
         literal = f"static_cast<tvm_scatter::Bits<Data>>({int.from_bytes(bits, 'little')}ull)"
         start = f"tvm_scatter::bit_cast<Data>({literal})"
 
-    drops = problem.bounds == "drop" or (problem.bounds == "raise" and CheckKind.of(problem).drops)
-
     def flag(value: bool) -> str:
         return "true" if value else "false"
 
@@ -114,7 +111,7 @@ def problem_struct(problem: ScatterProblem, offset: str, notes: bool = False) ->
   static constexpr bool update_count = {flag(problem.update_count)};
   static constexpr bool update_slice = {flag(problem.update_slice)};
   static constexpr bool wrap = {flag(problem.wrap_negative)};
-  static constexpr bool check = {flag(drops)};
+  static constexpr bool check = {flag(problem.bounds != "trust")};
   static constexpr bool notes = {flag(notes)};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};

@@ -16,7 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.legalize import STOCK_OPERATORS, strategy_of
 from tvm_scatter.lower import operator_name
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.ops import TEMPORARY, index_put, scatter_elements, scatter_nd
 from tvm_scatter.separate import check_separate
 
 from .fold_broadcast_index import is_ours_to_change
@@ -106,6 +106,7 @@ class _Rewriter(PyExprMutator):
             )
         attrs = {str(name): value for name, value in call.attrs.items()}
         attrs["in_place"] = True
+        attrs[TEMPORARY] = not overwrite.donated
         operands = [data, *call.args[1:]]
         if overwrite.earlier:
             operands.append(relax.Tuple(list(overwrite.earlier)))
