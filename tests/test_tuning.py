@@ -27,7 +27,7 @@ from tvm_scatter.extent import Extent
 from tvm_scatter.records import Decision, decode, ranking, records_in, schedule, workload
 from tvm_scatter.reference import scatter_reference
 from tvm_scatter.shipped import database_for
-from tvm_scatter.tuning import agenda, decision_tree
+from tvm_scatter.tuning import agenda, decision_tree, mended_tree
 from tvm_scatter.tuning.candidates import (
     Candidate,
     candidates,
@@ -37,9 +37,9 @@ from tvm_scatter.tuning.candidates import (
 )
 from tvm_scatter.tuning.cost_model import CostModel
 from tvm_scatter.tuning.database import read_database
-from tvm_scatter.tuning.decision_tree import Examples
+from tvm_scatter.tuning.decision_tree import Examples, Node, Split
 from tvm_scatter.tuning.distributions import DISTRIBUTIONS
-from tvm_scatter.tuning.features import features, hottest_share
+from tvm_scatter.tuning.features import features, hottest_share, more_bytes, moved_bytes
 from tvm_scatter.tuning.fit_defaults import regret
 from tvm_scatter.tuning.grid import grid, problem
 from tvm_scatter.tuning.hook import ArgumentAllocator
@@ -370,11 +370,29 @@ def test_grids() -> None:
     assert not {task.problem for task in shipped} & {task.problem for task in held_out}
     reductions = {task.problem.reduction for task in shipped}
     assert reductions == {"update", "add", "mul", "min", "max", "mean"}
-    with pytest.raises(ScatterError, match=r"unknown grid 'all'; there is: .*, random:SEED\."):
+    with pytest.raises(
+        ScatterError, match=r"unknown grid 'all'; there is: .*, random:SEED:PERCENT\."
+    ):
         grid("all")
     more = grid("random:7")
     assert len(more) == 100 and more == grid("random:7")
     assert not {task.problem for task in more} & {task.problem for task in shipped + held_out}
+    assert sum(task.problem.in_place for task in more) < 40
+    assert all(task.problem.in_place for task in grid("random:7:100"))
+    for name in ("random:7:101", "random:7:", "random:7:-1"):
+        with pytest.raises(ScatterError, match="unknown grid"):
+            grid(name)
+
+
+def test_few_updates_in_place_are_known_to_move_little_by_what_leaves_the_rest_alone() -> None:
+    posed = problem(1 << 20, 1, 10, in_place=True)
+    names = ("parallel_injective", "row_resident", "partitioned")
+    more = {name: more_bytes(posed, name) for name in names}
+    assert more == {"parallel_injective": 0, "row_resident": 8 << 20, "partitioned": 8 << 20}
+    # What is no longer in place is copied, whatever scatters.
+    copied = replace(posed, in_place=False)
+    assert [more_bytes(copied, name) for name in names] == [0, 0, 0]
+    assert moved_bytes(copied) - moved_bytes(posed) == 8 << 20
 
 
 def test_a_run_begins_where_a_rival_is_near_the_best() -> None:
@@ -410,8 +428,8 @@ def test_a_tree_undoes_splits_that_are_not_worth_a_region() -> None:
     extents = [10, 50, 200, 900, 2000, 9000, 40_000, 100_000]
     losses = np.array([[1.0, 1.1] if extent < 1000 else [1.02, 1.0] for extent in extents])
     examples = Examples([problem(extent, 1, 100) for extent in extents], ["a", "b"], losses)
-    assert len(decision_tree.grow(examples, regions=8, fewest=1, gain=0)) > 1
-    (region,) = decision_tree.grow(examples, regions=8, fewest=1, gain=0, price=0.2)
+    assert len(mended_tree.grow(examples, regions=8, fewest=1, gain=0)) > 1
+    (region,) = mended_tree.grow(examples, regions=8, fewest=1, gain=0, price=0.2)
     assert region.conditions == () and len(region.members) == len(extents)
 
 
@@ -419,7 +437,7 @@ def test_values_that_no_problem_of_a_region_has_belong_to_one_of_its_parts() -> 
     posed = [(10, "add")] * 2 + [(10, "max")] + [(9000, "add")] * 3 + [(9000, "min")] * 3
     losses = np.array([[1.0, 9.0] if each == (10, "add") else [9.0, 1.0] for each in posed])
     problems = [problem(extent, 1, 100, reduction) for extent, reduction in posed]
-    regions = decision_tree.grow(Examples(problems, ["a", "b"], losses), 4, fewest=1, gain=0.1)
+    regions = mended_tree.grow(Examples(problems, ["a", "b"], losses), 4, fewest=1, gain=0.1)
     assert len(regions) == 3
     low = [dict(region.only)["reduction"] for region in regions if region.only]
     assert frozenset.union(*low) == {"add", "max", "min"}
@@ -430,9 +448,9 @@ def test_a_tree_finds_a_threshold() -> None:
     losses = np.array([[1.0 + 4 * (extent > 1000), 2.0, np.nan] for extent in extents])
     problems = [problem(extent, 1, 100) for extent in extents]
     examples = Examples(problems, ["small", "large", "never"], losses)
-    low, high = decision_tree.grow(examples, regions=4, fewest=2, gain=0.1)
-    assert decision_tree.order(low, examples) == ["small"]
-    assert decision_tree.order(high, examples) == ["large"]
+    low, high = mended_tree.grow(examples, regions=4, fewest=2, gain=0.1)
+    assert decision_tree.order(low.members, examples) == [0]
+    assert decision_tree.order(high.members, examples) == [1]
     ((name, sign, limit),) = low.conditions
     assert (name, sign) in (("extent", "<="), ("slab", "<="), ("data_size", "<="))
     assert 900 <= limit < 2000
@@ -442,8 +460,22 @@ def test_what_does_not_apply_everywhere_is_followed_by_what_does() -> None:
     problems = [problem(n, 1, 100, deterministic=n > 3) for n in range(1, 7)]
     losses = np.array([[1.0 if n <= 3 else np.nan, 3.0] for n in range(1, 7)])
     examples = Examples(problems, ["atomic", "ordered"], losses)
-    (region,) = decision_tree.grow(examples, regions=1, fewest=2, gain=0.1)
-    assert decision_tree.order(region, examples) == ["atomic", "ordered"]
+    (region,) = mended_tree.grow(examples, regions=1, fewest=2, gain=0.1)
+    assert decision_tree.order(region.members, examples) == [0, 1]
+
+
+def test_a_split_is_mended_to_suit_its_halves() -> None:
+    extents = (10, 50, 200, 900, 2000, 9000, 40_000)
+    losses = np.array([[1.0, 5.0] if extent < 1000 else [5.0, 1.0] for extent in extents])
+    examples = Examples([problem(extent, 1, 100) for extent in extents], ["a", "b"], losses)
+    badly = int(examples.numbers["extent"][5])
+    root = Node(Split("extent", badly), (Node(), Node()))
+    everything = np.arange(len(extents))
+    # The first half's choice suits two of six the less, but these are better off in the second.
+    mended_tree.mend(root, everything, examples)
+    assert root.split is not None and root.halves is not None
+    assert [half.choices for half in root.halves] == [[0], [1]]
+    assert list(root.split.inside(examples, everything)) == [extent < 1000 for extent in extents]
 
 
 def test_rules_are_fitted_and_judged() -> None:

@@ -1,15 +1,15 @@
-"""A small decision tree over problems, grown where a split saves the most time, then pruned.
+"""A small decision tree over problems, grown where a split saves the most time.
 
 Cost-sensitive: what counts is not how often the choice is the best one but how much slower it is.
 What a region costs is made of sums over its problems, so that all splits by one feature are judged
-by running sums over its limits.
+by running sums over its limits. A tree that was grown so is mended (``mended_tree``), and grown on.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
@@ -83,11 +83,11 @@ class Examples:
             name: np.searchsorted(_LIMITS, [feature(name, problem) or 0 for problem in problems])
             for name in numbers
         }
-        self.fields = {
-            name: np.array([str(getattr(problem, name)) for problem in self.problems])
-            for name in FIELDS
-        }
-        self.texts = {name: frozenset(texts.tolist()) for name, texts in self.fields.items()}
+        self.texts, self.fields = dict[str, list[str]](), dict[str, Array]()
+        for name in FIELDS:
+            texts = [str(getattr(problem, name)) for problem in self.problems]
+            found, self.fields[name] = np.unique(texts, return_inverse=True)
+            self.texts[name] = found.tolist()
         self.sums = _addends(self.penalty, self.weights, _NEITHER)
 
     def values(self, name: str, texts: Set[str]) -> tuple[Any, ...]:
@@ -115,70 +115,103 @@ class Region:
     only: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
+@dataclass(frozen=True)
+class Split:
+    """By a number, at the place of a limit, or by whether a field has one of its texts."""
+
+    name: str
+    place: int
+
+    def inside(self, examples: Examples, members: Array) -> Array:
+        """Which of some problems are in the first half."""
+        found: Array
+        if self.name in examples.numbers:
+            found = examples.numbers[self.name][members] <= self.place
+        else:
+            found = examples.fields[self.name][members] == self.place
+        return found
+
+    def halves(self, region: Region, examples: Examples) -> tuple[Region, Region]:
+        """A region's two parts."""
+        inside, name = self.inside(examples, region.members), self.name
+        first, second = region.members[inside], region.members[~inside]
+        if name in examples.numbers:
+            limit = int(_LIMITS[self.place])
+            lower = _half(region, first, name, "<=", limit)
+            return lower, _half(region, second, name, ">=", limit + 1)
+        text = examples.texts[name][self.place]
+        # Values that no member has go to the larger part of the world, too.
+        rest = dict(region.only).get(name, frozenset(examples.texts[name])) - {text}
+        return _named(region, first, name, {text}), _named(region, second, name, rest)
+
+
 @dataclass(eq=False)
-class _Node:
-    region: Region
-    cost: float
-    halves: tuple[_Node, _Node] | None = None
+class Node:
+    """A region that is divided, or a leaf.
+
+    Attributes
+    ----------
+    choices : list of int
+        Of a leaf: implementations, each for what those before it do not apply to.
+    """
+
+    split: Split | None = None
+    halves: tuple[Node, Node] | None = None
+    choices: list[int] = field(default_factory=list)
 
 
-def order(region: Region, examples: Examples) -> list[str]:
-    """What to choose in a region: the best, then the best where that does not apply, and so on."""
-    left, found = region.members, list[str]()
+def order(members: Array, examples: Examples) -> list[int]:
+    """What to choose for some problems: the best, the best where that does not apply, and so on."""
+    left, found = members, list[int]()
     while left.size:
         sums = _addends(examples.penalty[left], examples.weights[left], _NEITHER_IN_THE_END)
         best = int(_costs(sums.sum(axis=0)).argmin())
-        found.append(examples.names[best])
+        found.append(best)
         left = left[~np.isfinite(examples.penalty[left, best])]
     return found
 
 
-def grow(
-    examples: Examples, regions: int, fewest: float, gain: float, price: float = 0.0
-) -> list[Region]:
-    """Divide problems into regions, best split first.
+def divide(root: Node, examples: Examples, regions: int, fewest: float, gain: float) -> None:
+    """Divide the leaves of a tree, best split first.
 
     Parameters
     ----------
     regions : int
-        How many at most.
+        How many leaves at most.
     fewest : float
-        Weight of the problems that a region holds at least.
+        Weight of the problems that a leaf holds at least.
     gain : float
         What a split must save at least, in weighted logarithms of ratios.
-    price : float
-        What each region more must save in the end: splits are undone where those below them do not.
     """
     tie = count()
-    queue: list[tuple[float, int, _Node, tuple[Region, Region] | None]] = []
+    queue: list[tuple[float, int, Node, Array, Split | None]] = []
 
-    def push(region: Region) -> _Node:
-        node = _Node(region, _cost(region, examples))
-        best, halves = min(
-            _splits(region, examples, fewest),
-            key=lambda split: split[0],
-            default=(node.cost, None),
-        )
-        heapq.heappush(queue, (best - node.cost, next(tie), node, halves))
-        return node
+    def push(node: Node, members: Array) -> None:
+        if node.split is not None and node.halves is not None:
+            inside = node.split.inside(examples, members)
+            push(node.halves[0], members[inside])
+            push(node.halves[1], members[~inside])
+            return
+        cost = float(_costs(examples.sums[members].sum(axis=0)).min()) if members.size else 0.0
+        splits = _splits(members, examples, fewest) if members.size else iter(())
+        best, split = min(splits, key=lambda found: found[0], default=(cost, None))
+        heapq.heappush(queue, (best - cost, next(tie), node, members, split))
 
-    root = push(Region(np.arange(len(examples.problems))))
-    while len(queue) < regions and queue[0][3] is not None and -queue[0][0] >= gain:
-        _, _, node, halves = heapq.heappop(queue)
-        assert halves is not None
-        node.halves = push(halves[0]), push(halves[1])
-    return _pruned(root, price)[1]
+    push(root, np.arange(len(examples.problems)))
+    while len(queue) < regions and queue[0][4] is not None and -queue[0][0] >= gain:
+        _, _, node, members, split = heapq.heappop(queue)
+        assert split is not None
+        node.split, node.halves = split, (Node(), Node())
+        push(node, members)
 
 
-def _pruned(node: _Node, price: float) -> tuple[float, list[Region]]:
-    """What a node costs with its regions, and these, where they are worth their price."""
-    if node.halves is None:
-        return node.cost, [node.region]
-    costs, regions = zip(*(_pruned(half, price) for half in node.halves), strict=True)
-    every = [region for half in regions for region in half]
-    if sum(costs) + price * (len(every) - 1) >= node.cost:
-        return node.cost, [node.region]
-    return sum(costs), every
+def leaves(node: Node, region: Region, examples: Examples) -> Iterator[Region]:
+    """The regions of a tree."""
+    if node.split is None or node.halves is None:
+        yield region
+        return
+    for half, part in zip(node.halves, node.split.halves(region, examples), strict=True):
+        yield from leaves(half, part, examples)
 
 
 def _addends(penalty: Array, weights: Array, neither: float) -> Array:
@@ -211,45 +244,23 @@ def _costs(sums: Array) -> Array:
     return costs
 
 
-def _cost(region: Region, examples: Examples) -> float:
-    return float(_costs(examples.sums[region.members].sum(axis=0)).min())
-
-
-def _splits(
-    region: Region, examples: Examples, fewest: float
-) -> Iterator[tuple[float, tuple[Region, Region]]]:
-    """The best split by each feature."""
-    members = region.members
+def _splits(members: Array, examples: Examples, fewest: float) -> Iterator[tuple[float, Split]]:
+    """The best split by each feature, and what its halves cost."""
     sums = examples.sums[members]
     whole = sums.sum(axis=0)
-
-    def judged(inside: Array) -> tuple[float, int]:
-        outside = whole - inside
-        costs = _costs(inside).min(axis=-1) + _costs(outside).min(axis=-1)
-        costs[np.minimum(inside[:, 0], outside[:, 0]) < fewest - _ROUNDING] = np.inf
-        return float(costs.min()), int(costs.argmin())
-
-    for name, every in examples.numbers.items():
+    for name, every in (*examples.numbers.items(), *examples.fields.items()):
         places = every[members]
         low, high = int(places.min()), int(places.max())
         if low == high:
             continue
-        cost, best = judged(_by_group(places - low, high - low + 1, sums).cumsum(axis=0)[:-1])
-        if cost < np.inf:
-            inside, limit = places <= low + best, int(_LIMITS[low + best])
-            lower = _half(region, members[inside], name, "<=", limit)
-            yield cost, (lower, _half(region, members[~inside], name, ">=", limit + 1))
-    for name in FIELDS:
-        texts, groups = np.unique(examples.fields[name][members], return_inverse=True)
-        if len(texts) == 1:
-            continue
-        cost, best = judged(_by_group(groups, len(texts), sums))
-        if cost < np.inf:
-            inside, text = groups == best, str(texts[best])
-            # Values that no member has go to the larger part of the world, too.
-            rest = dict(region.only).get(name, examples.texts[name]) - {text}
-            one = _named(region, members[inside], name, {text})
-            yield cost, (one, _named(region, members[~inside], name, rest))
+        inside = _by_group(places - low, high - low + 1, sums)
+        if name in examples.numbers:
+            inside = inside.cumsum(axis=0)[:-1]
+        outside = whole - inside
+        costs = _costs(inside).min(axis=-1) + _costs(outside).min(axis=-1)
+        costs[np.minimum(inside[:, 0], outside[:, 0]) < fewest - _ROUNDING] = np.inf
+        if costs.min() < np.inf:
+            yield float(costs.min()), Split(name, low + int(costs.argmin()))
 
 
 def _by_group(groups: Array, count: int, sums: Array) -> Array:

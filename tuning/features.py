@@ -33,6 +33,13 @@ _FLAGS = (
 _KNOBS = 6
 _ACCESS_BYTES = 16
 _INDEX_BYTES = 8
+#: What reads and writes the whole output, in place as well.
+_MOVES_ALL = ("row_resident", "partitioned")
+#: What keeps a list for each place, and about so many bytes of it go to memory or come from there.
+_KEEPS_LISTS = ("grouped", "segmented", "bucketed")
+_LIST_BYTES = 16
+#: Fewer updates than this of a place are as good as none.
+_HARDLY = 1e-3
 #: Terms of a sum over destinations that are added one by one.
 _TERMS = 4096
 
@@ -53,10 +60,7 @@ def rows(
     """A row for each candidate and, within it, each distribution."""
     names = tuple(need_strategy(target).implementations)
     posed = _of_problem(problem)
-    heads = [
-        np.array([*posed, math.log2(hottest_share(name, problem.extent.constant))], np.float32)
-        for name in distributions
-    ]
+    heads = [np.array([*posed, *_repeats(problem, name)], np.float32) for name in distributions]
     return np.stack(
         [np.concatenate([head, _of_candidate(c, names)]) for c in candidates for head in heads]
     )
@@ -69,7 +73,7 @@ def _of_problem(problem: ScatterProblem) -> list[float]:
     row += [float(problem.reduction == name) for name in REDUCTIONS]
     row += [float(getattr(problem, flag)) for flag in _FLAGS]
     if not problem.is_static:
-        return row + [math.nan] * 4
+        return row + [math.nan] * 5
     size = item_bytes(problem.data_dtype)
     width = problem.width.constant * size
     # What a thread can move at once, and whether an output fits where bytes are counted.
@@ -79,7 +83,18 @@ def _of_problem(problem: ScatterProblem) -> list[float]:
         _log(width),
         _log(min(width & -width, _ACCESS_BYTES)),
         _log(problem.slab.constant * size),
+        math.log2(max(problem.items.constant, 1) / max(problem.destinations.constant, 1)),
     ]
+
+
+def _repeats(problem: ScatterProblem, distribution: str) -> list[float]:
+    """The hottest place's share of the updates, and how many updates that is."""
+    share = hottest_share(distribution, problem.extent.constant)
+    if not problem.is_static:
+        return [math.log2(share), math.nan]
+    lines = problem.batch.constant if problem.index_batch else 1
+    updates = share * problem.items.constant / max(lines, 1)
+    return [math.log2(share), math.log2(_HARDLY + updates)]
 
 
 def moved_bytes(problem: ScatterProblem) -> int:
@@ -87,6 +102,15 @@ def moved_bytes(problem: ScatterProblem) -> int:
     copied = 0 if problem.in_place else 2 * problem.data_size.constant
     elements = copied + problem.update_size.constant
     return elements * item_bytes(problem.data_dtype) + problem.items.constant * _INDEX_BYTES
+
+
+def more_bytes(problem: ScatterProblem, implementation: str) -> int:
+    """Bytes besides these that an implementation moves for a static problem, about."""
+    if implementation in _KEEPS_LISTS:
+        return problem.destinations.constant * _LIST_BYTES
+    if implementation in _MOVES_ALL and problem.in_place:
+        return 2 * problem.data_size.constant * item_bytes(problem.data_dtype)
+    return 0
 
 
 @cache

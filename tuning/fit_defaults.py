@@ -37,6 +37,8 @@ _WEIGHT = 2400.0
 _FITTED, _JUDGED = 31, 37
 #: So many of the latter.
 _JUDGES = 3000
+#: The share of either that is in place: there the choices differ most.
+_IN_PLACE = 0.5
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,13 @@ def _fit_to_predicted(
         return known.plain(problem).values()
 
     teacher, other = Judge(log, known.best), Judge(log, known.best, seed=1)
-    asked = [problem for problem in drawn(_FITTED, count) if problem not in unseen]
+    asked = [problem for problem in drawn(_FITTED, count, _IN_PLACE) if problem not in unseen]
     guessed = teacher.times(asked, plain, _WEIGHT / len(asked))
     unmeasured = teacher.times(known.best, plain)
     fitted = known.with_more(unmeasured).with_more(guessed)
     rules = fit(fitted, teacher)
-    more = [problem for problem in drawn(_JUDGED, _JUDGES) if problem not in guessed.best]
+    more = drawn(_JUDGED, _JUDGES, _IN_PLACE)
+    more = [problem for problem in more if problem not in guessed.best]
 
     def judged(problem: ScatterProblem) -> Iterable[Candidate]:
         chosen = [default_candidate(problem, known.target, each) for each in (rules, None)]

@@ -25,6 +25,12 @@ _DRAWN = 100
 #: Problems of no special sizes in the shipped grid: regular ones alone leave a rule without
 #: neighbours for most sizes.
 _DENSE = 320
+#: And those of them whose output is large and in place, where moving all of it for few updates is
+#: what a choice can lose most by.
+_LARGE_IN_PLACE = 128
+_LARGE = _M >> 2
+#: The share of random problems that is in place, where nobody asks for another one.
+_IN_PLACE = 0.2
 #: A run goes over a grid so many times, each from small to large: one that is stopped has problems
 #: of every size.
 _PASSES = 4
@@ -37,7 +43,8 @@ def grid(name: str) -> list[Task]:
     ----------
     name : str
         ``shipped`` holds the benchmark's problems as well. ``held-out`` and ``random:SEED`` hold
-        problems of no special sizes, none of which is in a grid before.
+        problems of no special sizes, none of which is in a grid before; a fifth of them is in
+        place, of ``random:SEED:PERCENT`` so many in a hundred.
 
     Raises
     ------
@@ -48,11 +55,15 @@ def grid(name: str) -> list[Task]:
         "shipped": _shipped,
         "held-out": _held_out,
     }
-    seed = re.fullmatch(r"random:(\d+)", name)
+    seed = re.fullmatch(r"random:(\d+)(?::(\d\d?|100))?", name)
     if seed is None and name not in grids:
-        there = ", ".join((*grids, "random:SEED"))
+        there = ", ".join((*grids, "random:SEED", "random:SEED:PERCENT"))
         raise ScatterError(f"unknown grid {name!r}; there is: {there}.")
-    found = grids[name]() if seed is None else drawn(int(seed[1]), _DRAWN)
+    if seed is None:
+        found = grids[name]()
+    else:
+        share = _IN_PLACE if seed[2] is None else int(seed[2]) / 100
+        found = iter(drawn(int(seed[1]), _DRAWN, share))
     problems = sorted(dict.fromkeys(found), key=lambda posed: posed.elements)
     return [Task(problem) for i in range(_PASSES) for problem in problems[i::_PASSES]]
 
@@ -92,6 +103,8 @@ def _shipped() -> Iterator[ScatterProblem]:
     yield from filter(_fits, _in_place())
     yield from _few_rows()
     yield from islice(_random(2027), _DENSE)
+    large = (posed for posed in _random(2032, 1.0) if posed.data_size.constant >= _LARGE)
+    yield from islice(large, _LARGE_IN_PLACE)
     yield from (workload.problem() for workload in WORKLOADS)
 
 
@@ -172,13 +185,19 @@ def _held_out() -> Iterator[ScatterProblem]:
         yield from islice((posed for posed in _random(seed) if posed not in shipped), count)
 
 
-def drawn(seed: int, count: int) -> list[ScatterProblem]:
-    """Problems of no special sizes that neither ``shipped`` nor ``held-out`` holds."""
+def drawn(seed: int, count: int, in_place: float = _IN_PLACE) -> list[ScatterProblem]:
+    """Problems of no special sizes that neither ``shipped`` nor ``held-out`` holds.
+
+    Parameters
+    ----------
+    in_place : float
+        The share of them that is in place.
+    """
     known = {*_shipped(), *_held_out()}
-    return list(islice((posed for posed in _random(seed) if posed not in known), count))
+    return list(islice((posed for posed in _random(seed, in_place) if posed not in known), count))
 
 
-def _random(seed: int) -> Iterator[ScatterProblem]:
+def _random(seed: int, in_place: float = _IN_PLACE) -> Iterator[ScatterProblem]:
     generator = random.Random(seed)
 
     def size(low: int, high: int) -> int:
@@ -189,7 +208,7 @@ def _random(seed: int) -> Iterator[ScatterProblem]:
         reduction = generator.choice(["add", "add", "add", "update", "max", "mean", "min", "mul"])
         batch = generator.choice([1, 1, 1, size(2, 1024)])
         width = generator.choice([1, 1, size(2, 64), 8 * size(1, 256)])
-        flags: dict[str, Any] = {"in_place": generator.random() < 0.2}
+        flags: dict[str, Any] = {"in_place": generator.random() < in_place}
         flags["deterministic"] = generator.random() < 0.15
         flags["unique"] = generator.random() < 0.1
         extent, count = size(8, 16 * _M), size(1, 16 * _M)

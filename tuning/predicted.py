@@ -17,7 +17,7 @@ from tvm_scatter.records import typical
 from tvm_scatter.tuning.candidates import Candidate
 from tvm_scatter.tuning.cost_model import CostModel
 from tvm_scatter.tuning.database import Database
-from tvm_scatter.tuning.features import features, moved_bytes, rows
+from tvm_scatter.tuning.features import features, more_bytes, moved_bytes, rows
 from tvm_scatter.tuning.times import Times
 from tvm_scatter.tuning.tune import DISTRIBUTIONS
 
@@ -28,7 +28,8 @@ _ROUNDS = 500
 _MODELS = 4
 #: A model learns how many times a floor a candidate takes: the microseconds of a launch or two, ...
 _LAUNCHES = 4.0
-#: ... and the bytes that must move, of which so many take one.
+#: ... and the bytes that must move or that its implementation moves besides, of which so many take
+#: one: what a log has few times of, such as few updates in a large output, is told by them.
 _BYTES = 3.5e6
 #: Rows that a model is asked for at once.
 _CHUNK = 200_000
@@ -66,7 +67,7 @@ class Judge:
                 distribution = decision.circumstances["distribution"]
                 row = features(problem, candidate, distribution, self.target)
                 for model in self._models:
-                    model.add(row, typical(seconds) / _floor(problem))
+                    model.add(row, typical(seconds) / _floor(problem, candidate))
 
     def times(self, problems: Iterable[ScatterProblem], space: Space, weight: float = 1.0) -> Times:
         """The times of candidates of static problems, as the models expect them.
@@ -106,14 +107,17 @@ class Judge:
         for problem, offered, part in asked:
             ratios = np.exp(mean[begin : begin + len(part)].reshape(len(offered), -1).mean(axis=1))
             begin += len(part)
-            expected = (ratios * _floor(problem)).tolist()
-            times.best[problem] = dict(zip(offered, expected, strict=True))
+            times.best[problem] = {
+                candidate: float(ratio) * _floor(problem, candidate)
+                for candidate, ratio in zip(offered, ratios, strict=True)
+            }
 
 
 def _distributions(problem: ScatterProblem) -> tuple[str, ...]:
     return ("permutation",) if problem.unique else DISTRIBUTIONS
 
 
-def _floor(problem: ScatterProblem) -> float:
-    """Microseconds that no candidate of a static problem can be much faster than."""
-    return _LAUNCHES + moved_bytes(problem) / _BYTES
+def _floor(problem: ScatterProblem, candidate: Candidate) -> float:
+    """Microseconds that a candidate cannot be much faster than for a static problem."""
+    moved = moved_bytes(problem) + more_bytes(problem, candidate.implementation)
+    return _LAUNCHES + moved / _BYTES

@@ -13,7 +13,8 @@ from tvm_scatter.defaults import EXTENT_FEATURES, Rule
 from tvm_scatter.extent import Extent
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy
-from tvm_scatter.tuning.decision_tree import Examples, Region, grow, order
+from tvm_scatter.tuning.decision_tree import Examples, Region, order
+from tvm_scatter.tuning.mended_tree import grow
 from tvm_scatter.tuning.predicted import Judge
 from tvm_scatter.tuning.times import Times
 
@@ -81,7 +82,7 @@ def _last(examples: Examples) -> list[Rule]:
 
     At the end, for problems unlike any that was measured, the order of the table.
     """
-    mean = order(Region(np.arange(len(examples.problems))), examples)
+    mean = [examples.names[i] for i in order(np.arange(len(examples.problems)), examples)]
     rest = [name for name in examples.names if name not in mean]
     return [Rule(name, because="the best in the mean over all problems") for name in mean] + [
         Rule(name, because="nothing like it was measured") for name in rest
@@ -118,8 +119,8 @@ def _losses(
 def _rules(region: Region, examples: Examples, times: Times, judge: Judge | None) -> list[Rule]:
     rules, left = [], region.members
     only = {name: examples.values(name, set(texts)) for name, texts in region.only}
-    for name in order(region, examples):
-        column = examples.names.index(name)
+    for column in order(region.members, examples):
+        name = examples.names[column]
         takes = np.isfinite(examples.penalty[left, column])
         mine, left = left[takes], left[~takes]
         problems = [examples.problems[i] for i in mine]
