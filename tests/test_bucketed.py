@@ -27,9 +27,15 @@ KNOBS = (
     {"bucket_bits": 10, "per_thread": 4},
 )
 RANDOM = np.random.default_rng(0)
+
+
+def zipf(updates: int) -> np.ndarray:
+    return np.minimum(RANDOM.zipf(1.3, updates) - 1, ROWS - 1)
+
+
 INDICES = {
     "uniform": RANDOM.integers(-1, ROWS + 1, UPDATES),
-    "zipf": np.minimum(RANDOM.zipf(1.3, UPDATES) - 1, ROWS - 1),
+    "zipf": zipf(UPDATES),
     "half on one": np.where(np.arange(UPDATES) % 2, ROWS // 3, RANDOM.integers(0, ROWS, UPDATES)),
     "all on one": np.full(UPDATES, ROWS - 1),
     "ascending": np.sort(RANDOM.integers(0, ROWS, UPDATES)),
@@ -38,20 +44,20 @@ INDICES = {
 
 
 @cache
-def kernels():
+def kernels(updates: int):
     """The mean of rows by each of the knobs, which needs sums and counts alike."""
     problem = ScatterProblem(
         batch=Extent(1),
         extents=(Extent(ROWS),),
         slice=Extent(WIDTH),
-        count=Extent(UPDATES),
+        count=Extent(updates),
         data_dtype="float32",
         index_dtype="int64",
         reduction="mean",
         wrap_negative=False,
         bounds="drop",
     )
-    signature = Signature("test", (ROWS * WIDTH,), ((UPDATES,),), (UPDATES * WIDTH,))
+    signature = Signature("test", (ROWS * WIDTH,), ((updates,),), (updates * WIDTH,))
     target = parse_target("sm_90")
     bucketed = strategy_for("cuda").implementations["bucketed"]
     chosen = [{**bucketed.config(problem, target), **knobs} for knobs in KNOBS]
@@ -59,19 +65,28 @@ def kernels():
     return compile_selections(problem, signature, selections, target)
 
 
-@pytest.mark.parametrize("distribution", INDICES)
-def test_any_skew(distribution: str) -> None:
-    index = INDICES[distribution]
+def check(index: np.ndarray, kernel) -> None:
     data = RANDOM.integers(-8, 8, (ROWS, WIDTH)).astype("float32")
-    updates = RANDOM.integers(-8, 8, (UPDATES, WIDTH)).astype("float32")
+    updates = RANDOM.integers(-8, 8, (len(index), WIDTH)).astype("float32")
     kept = (index >= 0) & (index < ROWS)
     expected = data.astype("float64")
     np.add.at(expected, index[kept], updates[kept])
     expected /= 1 + np.bincount(index[kept], minlength=ROWS)[:, None]
-    device = tvm.cuda(0)
     arrays = (data.ravel(), index, updates.ravel(), np.full(data.size, 7, "float32"))
-    for kernel in kernels():
-        *operands, out = (tvm.runtime.tensor(array, device) for array in arrays)
-        workspace = RANDOM.integers(0, 255, kernel.workspace_bytes).astype("uint8")
-        kernel.function(*operands, out, tvm.runtime.tensor(workspace, device))
-        np.testing.assert_allclose(out.numpy().reshape(ROWS, WIDTH), expected, rtol=1e-5)
+    *operands, out = (tvm.runtime.tensor(array, tvm.cuda(0)) for array in arrays)
+    workspace = RANDOM.integers(0, 255, kernel.workspace_bytes).astype("uint8")
+    kernel.function(*operands, out, tvm.runtime.tensor(workspace, tvm.cuda(0)))
+    np.testing.assert_allclose(out.numpy().reshape(ROWS, WIDTH), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("distribution", INDICES)
+def test_any_skew(distribution: str) -> None:
+    for kernel in kernels(UPDATES):
+        check(INDICES[distribution], kernel)
+
+
+def test_more_tiles_than_threads() -> None:
+    """A bucket's runs are looked at in several rounds."""
+    updates = 140_000
+    small_tiles = kernels(updates)[1]
+    check(zipf(updates), small_tiles)

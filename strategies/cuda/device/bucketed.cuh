@@ -130,14 +130,15 @@ struct EntryRoom {
   uint32 origins[threads];    // where its entries stand, less those before it
   uint32 first[kPlaces + 1];  // of each place among the ordered items
 
-  // Gather the first `most` entries of a bucket from `skip` after the beginning of a tile's run on.
-  // Returns how many there are; some number beyond `most` if they need not be `counted`.
+  // Gather entries of a bucket, from `skip` after the beginning of a tile's run on: the first `most`,
+  // or only if all of them fit, the `whole` bucket. Returns how many there are; for the first `most`,
+  // some number beyond it if there are more.
   __device__ __forceinline__ uint32 gather(const Buckets& buckets, uint32 bucket, uint32 first_tile,
-                                           uint32 skip, bool counted) {
+                                           uint32 skip, bool whole) {
     const unsigned short* const runs = buckets.runs_of(bucket);
     uint32 found = 0;
     for (uint32 start = first_tile; start < buckets.tiles; start += threads) {
-      if (!counted && found >= most) break;
+      if (!whole && found >= most) break;
       const uint32 tile = start + threadIdx.x;
       uint32 begin = 0, length = 0, total;
       if (tile < buckets.tiles) {
@@ -149,21 +150,24 @@ struct EntryRoom {
       before[threadIdx.x] = earlier;
       origins[threadIdx.x] = tile * buckets.tile_items + begin - earlier;
       __syncthreads();
-      const uint32 wanted = found < most ? min(total, most - found) : 0;
+      const uint32 left = found < most ? most - found : 0;
+      const uint32 wanted = whole && total > left ? 0 : min(total, left);
       uint32 reach = 1;
       while (reach < threads && reach < buckets.tiles - start) reach *= 2;
       constexpr int in_flight = 4;
       for (uint32 base = threadIdx.x; base < wanted; base += threads * in_flight) {
         uint32 from[in_flight], entry[in_flight];
+        // The last run that begins at or before each entry, side by side because every step waits.
+        uint32 run[in_flight] = {};
+        for (uint32 step = reach / 2; step > 0; step /= 2)
+#pragma unroll
+          for (int u = 0; u < in_flight; ++u)
+            if (before[run[u] + step] <= base + u * threads) run[u] += step;
 #pragma unroll
         for (int u = 0; u < in_flight; ++u) {
           const uint32 at = base + u * threads;
           if (at >= wanted) continue;
-          // The last run that begins at or before this entry.
-          uint32 run = 0;
-          for (uint32 step = reach / 2; step > 0; step /= 2)
-            if (before[run + step] <= at) run += step;
-          from[u] = origins[run] + at;
+          from[u] = origins[run[u]] + at;
           entry[u] = buckets.entries[from[u]];
         }
 #pragma unroll
@@ -301,7 +305,6 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
                                          uint32 first_slot, const typename P::Data* updates,
                                          const Sizes<P>& sizes, int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
-  using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
   constexpr uint32 range = most * lanes / kUnitThreads;
   const uint32 begin = threadIdx.x / lanes * range, end = min(begin + range, count);
@@ -311,21 +314,21 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
   for (uint32 step = (1 << bits) / 2; step > 0; step /= 2)
     if (room.first[first_place + step] <= begin) first_place += step;
   const Offset width = sizes.width();
+  auto* const held = held_sums<P, vector>();
   for_each_column<P, lanes, vector>(sizes, tile, tiles, [&](Offset column) {
-    const auto start = splat<Wide, vector>(widen(P::start()));
-    auto head = start, sum = start;
+    const auto start = splat<Accumulate<typename P::Data>, vector>(widen(P::start()));
+    auto sum = start;
     uint32 place = first_place;
     auto put_by = [&] {
       if (place == first_place) {
-        head = sum;
+        held[threadIdx.x] = sum;
       } else {
-        atomic_combine_vector<R, Wide, vector>(
-            sums + static_cast<int64>(first_slot + place) * width + column, sum);
+        atomic_combine_vector<R>(sums + static_cast<int64>(first_slot + place) * width + column, sum);
       }
     };
     if (column < width && length) {
       uint32 next = room.first[place + 1] - begin;
-      const ListedUpdates<P, uint32, vector> rows{updates, room.items + begin, sizes, column};
+      const RowUpdates<P, vector> rows{updates, room.items + begin, sizes, column};
       for_each_row(length, rows, [&](uint32 at, const auto& row) {
         if (at == next) {
           put_by();
@@ -337,7 +340,7 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
       });
       put_by();
     }
-    add_sums<P, lanes, vector>(sums, length ? first_slot + first_place : kNone, head, column, width);
+    add_sums<P, lanes, vector>(sums, length ? first_slot + first_place : kNone, held, column, width);
   });
 }
 

@@ -23,26 +23,36 @@ struct Listed {
   bool summed;
 };
 
-// For whole blocks: combine the sum of each group of lanes into a slot, if it has one. Groups side by
-// side that have the same one combine their sums before they meet other blocks' there, where atomics
-// queue.
+template <class P, int vector>
+using RowUpdates = ListedUpdates<P, uint32, vector, true>;
+template <class P, int vector>
+using Sum = Vector<Accumulate<typename P::Data>, vector>;
+
+// In shared memory: a sum of each thread of the block.
+template <class P, int vector>
+__device__ __forceinline__ Sum<P, vector>* held_sums() {
+  __shared__ Sum<P, vector> held[kMostReduceThreads];
+  return held;
+}
+
+// For whole blocks: combine the sum that each group of lanes holds into a slot, if it has one. Groups
+// side by side that have the same one combine their sums before they meet other blocks' there, where
+// atomics queue.
 template <class P, int lanes, int vector>
 __device__ __forceinline__ void add_sums(Accumulate<typename P::Data>* sums, uint32 slot,
-                                         Vector<Accumulate<typename P::Data>, vector> sum,
-                                         typename P::Offset column, typename P::Offset width) {
-  using Wide = Accumulate<typename P::Data>;
+                                         const Sum<P, vector>* held, typename P::Offset column,
+                                         typename P::Offset width) {
   using R = typename P::Reduction;
-  __shared__ Vector<Wide, vector> held[kMostReduceThreads];
   __shared__ uint32 slot_of[kMostReduceThreads / lanes];
   const uint32 teams = blockDim.x / lanes, team = threadIdx.x / lanes;
-  held[threadIdx.x] = sum;
   if (threadIdx.x % lanes == 0) slot_of[team] = slot;
   __syncthreads();
   const bool leads = slot != kNone && (team == 0 || slot_of[team - 1] != slot);
   if (leads && column < width) {
+    auto sum = held[threadIdx.x];
     for (uint32 other = team + 1; other < teams && slot_of[other] == slot; ++other)
       sum = combine_vectors<R>(sum, held[threadIdx.x + (other - team) * lanes]);
-    atomic_combine_vector<R, Wide, vector>(sums + static_cast<int64>(slot) * width + column, sum);
+    atomic_combine_vector<R>(sums + static_cast<int64>(slot) * width + column, sum);
   }
   __syncthreads();
 }
@@ -66,13 +76,14 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, c
                                            int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
   const Offset width = sizes.width();
+  auto* const held = held_sums<P, vector>();
   for_each_column<P, lanes, vector>(sizes, tile, tiles, [&](Offset column) {
     auto sum = splat<Accumulate<typename P::Data>, vector>(widen(P::start()));
     if (column < width)
       combine_run<typename P::Reduction>(
-          sum, chunk.length,
-          ListedUpdates<P, uint32, vector>{updates, chunk.items, sizes, column});
-    add_sums<P, lanes, vector>(sums, chunk.slot, sum, column, width);
+          sum, chunk.length, RowUpdates<P, vector>{updates, chunk.items, sizes, column});
+    held[threadIdx.x] = sum;
+    add_sums<P, lanes, vector>(sums, chunk.slot, held, column, width);
   });
 }
 
@@ -104,7 +115,7 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
       } else {
         combine_run<typename P::Reduction>(
             sum, listed.count,
-            ListedUpdates<P, uint32, vector>{updates, lists.list + listed.at, sizes, column});
+            RowUpdates<P, vector>{updates, lists.list + listed.at, sizes, column});
       }
       result = result_of<P, vector, mean>(result, sum, listed.count);
     }

@@ -54,8 +54,9 @@ __device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 co
   });
 }
 
-// The updates of a list of items, in one column of vectors.
-template <class P, class Key, int vector>
+// The updates of a list of items, in one column of vectors. `once` says that they are read nowhere
+// else, so that they give way first in the caches.
+template <class P, class Key, int vector, bool once = false>
 struct ListedUpdates {
   using Data = typename P::Data;
   using Offset = typename P::Offset;
@@ -69,7 +70,10 @@ struct ListedUpdates {
   }
   __device__ __forceinline__ Vector<Data, vector> read(Offset update) const {
     if constexpr (P::update_slice) {
-      return load<Data, vector>(updates + update + (P::index_slice ? 0 : column));
+      const Data* const from = updates + update + (P::index_slice ? 0 : column);
+      // Shorter accesses share what the memory delivers with others.
+      constexpr bool alone = P::update_batch && P::update_count && sizeof(Data) * vector == 16;
+      return once && alone ? load_once<Data, vector>(from) : load<Data, vector>(from);
     } else {
       return splat<Data, vector>(updates[update]);
     }
