@@ -157,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("--hold-out", type=int, default=60, metavar="N", help="else: some of LOG")
     parser.add_argument(
-        "--predicted", type=int, default=50_000, metavar="N", help="problems that a model judges"
+        "--predicted", type=int, default=100_000, metavar="N", help="problems that a model judges"
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rules go")
     parsed = parser.parse_args(arguments)

@@ -24,7 +24,7 @@ from tvm_scatter.tuning.decision_tree import (
 #: Times that a tree is grown, mended and pruned.
 _ROUNDS = 3
 #: Times that all splits are mended in between.
-_PASSES = 6
+_PASSES = 4
 #: What a problem costs to which none of a leaf's choices applies.
 _NONE = 20.0
 
