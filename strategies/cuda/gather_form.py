@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm_scatter.emission import Operands
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div
+from tvm_scatter.sizes import Sizes, at_least, ceil_div
 from tvm_scatter.strategies.cuda import stages
 from tvm_scatter.strategies.cuda.launch import launch
 from tvm_scatter.strategies.cuda.parallel_injective import lanes_for, widest_vector
@@ -72,7 +72,8 @@ def _by_span(operands: Operands, unroll: int, function: str, tensors: str, rows:
     """Launch a device routine that has one block for each span of columns of each of ``rows``."""
     problem, sizes = operands.problem, operands.sizes
     vector = widest_vector(problem)
-    spans = ceil_div(sizes.slice, _THREADS * vector * unroll)
+    # The device divides by it, even where a symbolic width turns out to be nothing.
+    spans = at_least(ceil_div(sizes.slice, _THREADS * vector * unroll), 1)
 
     def call(width: int, turns: int) -> str:
         return (
