@@ -100,6 +100,7 @@ __device__ __forceinline__ void gather_by_search(typename P::Data* out,
   if (threadIdx.x == 0) winner = kNoUpdate;
   const Offset place = blockIdx.x / spans;
   const Offset span = blockIdx.x - place * spans;
+  if (place >= sizes.batch * sizes.extent()) return;
   const Offset batch = place / sizes.extent();
   const Offset wanted = place - batch * sizes.extent();
   __syncthreads();
