@@ -34,7 +34,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """Declare the command's own arguments."""
     command.add_argument("model", metavar="MODEL.pt2", nargs="?", help="its scatters are tuned")
     command.add_argument(
-        "--grid", metavar="NAME", help="instead of a model: shipped, held-out or random:SEED"
+        "--grid",
+        metavar="NAME",
+        help="instead of a model: shipped, held-out or random:SEED[:PERCENT]",
     )
     command.add_argument("--work-dir", metavar="DIR", required=True, help="where records are kept")
     command.add_argument("--trials", type=int, default=64, help="candidates for each scatter")
