@@ -2,7 +2,8 @@
 
 Until then a scatter passes over bad indices, so nothing that a caller can see may be written, and
 nothing may run whose effects are not known. The pass legalizes scatters ahead of LegalizeOps,
-because only then it is known where the host waits.
+because only then it is known where the host waits. A scatter that notes bad indices itself waits
+where it is: what a check would need to say more is many bytes, and would have to be kept.
 """
 
 from __future__ import annotations
