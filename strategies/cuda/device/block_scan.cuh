@@ -35,19 +35,27 @@ __device__ __forceinline__ uint32 exclusive_in_block(uint32 value, uint32& total
   return before + inclusive - value;
 }
 
-// For one block: values become the sums of those before them. Returns the sum of all.
-template <int threads, class Size>
-__device__ __forceinline__ uint32 scan_in_block(uint32* values, Size size) {
+// For one block: values become the sums of those before them, and `visit(at, value)` follows for each
+// with what it was. Returns the sum of all.
+template <int threads, class Size, class Visit>
+__device__ __forceinline__ uint32 scan_in_block(uint32* values, Size size, Visit visit) {
   uint32 carry = 0;
   for (Size first = 0; first < size; first += threads) {
     const Size at = first + threadIdx.x;
     const uint32 value = at < size ? values[at] : 0;
     uint32 total;
     const uint32 before = exclusive_in_block<threads>(value, total);
-    if (at < size) values[at] = carry + before;
+    if (at < size) {
+      values[at] = carry + before;
+      visit(at, value);
+    }
     carry += total;
   }
   return carry;
+}
+template <int threads, class Size>
+__device__ __forceinline__ uint32 scan_in_block(uint32* values, Size size) {
+  return scan_in_block<threads>(values, size, [](Size, uint32) {});
 }
 
 }  // namespace tvm_scatter

@@ -100,7 +100,8 @@ __device__ __forceinline__ void gather_by_search(typename P::Data* out,
   if (threadIdx.x == 0) winner = kNoUpdate;
   const Offset place = blockIdx.x / spans;
   const Offset span = blockIdx.x - place * spans;
-  if (place >= sizes.batch * sizes.extent()) return;
+  // The block that is launched where there are no places.
+  if (sizes.batch * sizes.extent() == 0) return;
   const Offset batch = place / sizes.extent();
   const Offset wanted = place - batch * sizes.extent();
   __syncthreads();

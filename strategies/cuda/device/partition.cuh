@@ -92,18 +92,9 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
   for (int i = 0; i < per_thread; ++i)
     if (place[i] < sizes.destinations()) rank[i] = atomicAdd(&first[place[i] >> bucket_bits], 1u);
   __syncthreads();
-  uint32 carry = 0;
-  for (int start = 0; start < buckets; start += kPartitionThreads) {
-    const int b = start + threadIdx.x;
-    const uint32 count = b < buckets ? first[b] : 0;
-    uint32 total;
-    const uint32 before = exclusive_in_block<kPartitionThreads>(count, total);
-    if (b < buckets) {
-      first[b] = carry + before;
-      moved[b] = (count ? atomicAdd(cursors + b, count) : 0) - first[b];
-    }
-    carry += total;
-  }
+  const uint32 kept = scan_in_block<kPartitionThreads>(first, buckets, [=](int bucket, uint32 count) {
+    moved[bucket] = (count ? atomicAdd(cursors + bucket, count) : 0) - first[bucket];
+  });
   __syncthreads();
 #pragma unroll
   for (int i = 0; i < per_thread; ++i) {
@@ -113,7 +104,7 @@ __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename
     values[to] = value[i];
   }
   __syncthreads();
-  for (uint32 at = threadIdx.x; at < carry; at += kPartitionThreads) {
+  for (uint32 at = threadIdx.x; at < kept; at += kPartitionThreads) {
     const uint32 to = moved[places[at] >> bucket_bits] + at;
     places_to[to] = static_cast<unsigned short>(places[at] & ((1u << bucket_bits) - 1));
     values_to[to] = values[at];
