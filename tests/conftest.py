@@ -14,7 +14,7 @@ os.environ.setdefault("TVM_BIND_THREADS", "0")
 # Before anything imports TVM: afterwards the real driver could be loaded already.
 enable()
 
-from tvm_scatter import strategy_for  # noqa: E402
+from tvm_scatter import device_check, strategy_for  # noqa: E402
 
 DEVICES = ("llvm", "cuda", pytest.param("gpu", marks=pytest.mark.gpu))
 
@@ -64,3 +64,11 @@ def device(request: pytest.FixtureRequest) -> str:
     if request.param == "cuda" and not status():
         pytest.skip(status().reason)
     return "llvm" if request.param == "llvm" else "cuda"
+
+
+@pytest.fixture(params=["checked", "noted"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Who finds bad indices on a GPU if not in advance: a kernel of its own, or the scatter."""
+    least = 0 if request.param == "noted" else 1 << 60
+    monkeypatch.setattr(device_check, "_NOTED_BYTES", least)
+    return str(request.param)

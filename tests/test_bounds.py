@@ -57,14 +57,6 @@ def elements(data: Any, index: Any, updates: Any) -> Any:
     return scatter_elements(data, index, updates, axis=0, reduction="add")
 
 
-@pytest.fixture(params=["checked", "noted"])
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Who finds bad indices for a new tensor on a GPU: a kernel of its own, or the scatter."""
-    least = 0 if request.param == "noted" else 1 << 60
-    monkeypatch.setattr(device_check, "_NOTED_BYTES", least)
-    return str(request.param)
-
-
 @pytest.mark.usefixtures("kind")
 def test_raise_names_everything_and_the_next_call_works(device: str) -> None:
     good = np.array([[0, 3, 1], [3, 2, 0]])
@@ -306,12 +298,11 @@ def test_what_runs_beside_its_check_drops(in_place: bool, own: bool) -> None:
     """A kernel that writes what a caller may see meets no bad index; any other does."""
     index, updates = np.zeros(3, "int64"), np.ones((3, 3), "float32")
 
-    builder = relax.BlockBuilder()
-
     def build(data: Any, index: Any, updates: Any) -> Any:
         data = builder.emit(relax.op.negative(data)) if own else data
         return index_put(data, [index], updates, reduction="add")
 
+    builder = relax.BlockBuilder()
     relax_function(builder, "main", build, (DATA, index, updates))
     donate = ["p0"] if in_place and not own else []
     with tvm_scatter.options(bounds="raise", in_place=in_place), target_of("cuda"):

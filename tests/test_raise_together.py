@@ -9,13 +9,12 @@ import programs
 import pytest
 import tvm
 from cuda_on_cpu import record, status
-from harness import device_of, target_of
+from harness import compile_all, device_of, target_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import device_check
 from tvm_scatter.ops import index_put
 
 DATA = np.arange(24, dtype="float32").reshape(6, 4)
@@ -25,27 +24,19 @@ GOOD = np.array([0, 5, 2])
 
 def machine(function: Any, device: str, **options: Any) -> Any:
     """A function of data, two indices and updates, compiled under ``raise``."""
-    builder = relax.BlockBuilder()
-    shapes = {"x": DATA, "left": GOOD, "right": GOOD, "updates": UPDATES}
-    parameters = [
-        relax.Var(name, relax.TensorType(array.shape, str(array.dtype)))
-        for name, array in shapes.items()
-    ]
-    with builder.function("main", parameters):
-        with builder.dataflow():
-            output = builder.emit_output(function(builder.emit, *parameters))
-        builder.emit_func_output(output)
-    target = target_of(device)
-    pipeline = tvm_scatter.pipeline(target, bounds="raise", **options)
-    executable = tvm.compile(builder.get(), target, relax_pipeline=pipeline)
-    return relax.VirtualMachine(executable, device_of(device))["main"]
+    calls = {"main": (function, (DATA, GOOD, GOOD, UPDATES))}
+    return compile_all(calls, device, bounds="raise", **options)["main"]
+
+
+def emit(expression: Any) -> Any:
+    return relax.BlockBuilder.current().emit(expression)
 
 
 def tensors(device: str, *arrays: Any) -> list[Any]:
     return [tvm.runtime.tensor(array, device=device_of(device)) for array in arrays]
 
 
-def two(emit: Any, x: Any, left: Any, right: Any, updates: Any) -> Any:
+def two(x: Any, left: Any, right: Any, updates: Any) -> Any:
     """One scatter after the other, the second into what the first one made."""
     first = emit(index_put(x, [left], updates, [0], "add"))
     doubled = emit(relax.op.multiply(first, relax.const(2.0)))
@@ -58,12 +49,6 @@ def expected(x: Any, left: Any, right: Any) -> Any:
     out *= 2
     np.add.at(out, right, 1)
     return out
-
-
-@pytest.fixture(params=["checked", "noted"])
-def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    least = 0 if request.param == "noted" else 1 << 60
-    monkeypatch.setattr(device_check, "_NOTED_BYTES", least)
 
 
 @pytest.mark.usefixtures("kind")
@@ -99,11 +84,11 @@ def test_all_is_launched_before_the_host_waits() -> None:
 def test_a_callers_tensor_is_not_written_after_a_bad_index(device: str) -> None:
     """Where one is overwritten later in the function, the host waits before."""
 
-    def function(emit: Any, x: Any, left: Any, right: Any, updates: Any) -> Any:
-        sums = emit(two(emit, x, left, right, updates))
+    def function(x: Any, left: Any, right: Any, updates: Any) -> Any:
+        sums = emit(two(x, left, right, updates))
         return relax.Tuple([sums, emit(index_put(x, [left], updates, [0], "max"))])
 
-    call = machine(function, device, donate=["x"])
+    call = machine(function, device, donate=["p0"])
     good, bad = tensors(device, DATA, GOOD, GOOD, UPDATES), np.array([0, 9, 2])
     for left, right in ((bad, GOOD), (GOOD, bad)):
         arguments = [good[0], *tensors(device, left, right, UPDATES)]

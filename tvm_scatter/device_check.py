@@ -163,7 +163,7 @@ def check_noted(
     memory = page_locked(bb, NOTED.size)
     result = bb.emit(compute(memory, partial(notes_in, device_check)))
     # What stands for the data has its shape, and is there still if the data was overwritten.
-    _, *indices = check_arguments(lowered)
+    indices = lowered.check.indices
     arguments = [result, *indices, result, memory, page_locked(bb, answers.size)]
     with check_function(lowered) as (builder, parameters):
         handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import tvm
@@ -106,26 +107,29 @@ def emit_call(
     if nothing_to_do(problem):
         return lowered.data
 
-    def scatter(*tokens: relax.Expr, notes: Callable[[Any], Notes] | None = None) -> relax.Expr:
+    def scatter(
+        posed: Lowered, *tokens: relax.Expr, notes: Callable[[Any], Notes] | None = None
+    ) -> relax.Expr:
         waits = [*earlier, *tokens]
-        return emit_together(bb, [lowered], strategy, target, waits, notes)[0]
+        return emit_together(bb, [posed], strategy, target, waits, notes)[0]
 
     if problem.bounds != "raise":
-        return scatter()
+        return scatter(lowered)
     device_check = strategy.device_check
     if device_check is None:
-        return scatter(check_on_host(bb, lowered))
-
-    def noted(memory: relax.Expr, notes: Callable[[Any], Notes]) -> relax.Expr:
-        return scatter(memory, notes=notes)
-
+        return scatter(lowered, check_on_host(bb, lowered))
     kind = CheckKind.of(problem, lowered.temporary)
-    lowered = replace(lowered, problem=replace(problem, bounds=kind.bounds))
+    checked = replace(lowered, problem=replace(problem, bounds=kind.bounds))
     if kind is CheckKind.NOTED:
-        return check_noted(bb, lowered, device_check, noted)
+        return check_noted(
+            bb,
+            lowered,
+            device_check,
+            lambda memory, notes: scatter(checked, memory, notes=notes),
+        )
     if kind is CheckKind.BESIDE:
-        return check_beside(bb, lowered, device_check, scatter)
-    return scatter(check_before(bb, lowered, device_check))
+        return check_beside(bb, lowered, device_check, partial(scatter, checked))
+    return scatter(checked, check_before(bb, lowered, device_check))
 
 
 def emit_together(

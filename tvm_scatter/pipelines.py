@@ -16,8 +16,7 @@ from tvm.relax import pipeline as tvm_pipelines
 from tvm.target import Target
 
 from .options import checked, current_options, options
-from .passes import passes
-from .passes.raise_together import RaiseTogether
+from .passes import RaiseTogether, passes
 
 #: Pipelines by name that begin with legalization; the first is what ``tvm.compile`` takes on CPUs.
 _NAMED = ("default", "default_build", "zero")

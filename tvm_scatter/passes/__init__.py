@@ -11,6 +11,7 @@ from tvm_scatter.options import Options
 from .batch_scatters import BatchScatters
 from .bulk_scatters import BulkScatters
 from .fold_broadcast_index import FoldBroadcastIndex
+from .raise_together import RaiseTogether
 from .reuse_buffers import ReuseBuffers
 
 #: In the order in which they run: the option that switches a pass, and what makes it.
@@ -34,6 +35,7 @@ __all__ = [
     "BatchScatters",
     "BulkScatters",
     "FoldBroadcastIndex",
+    "RaiseTogether",
     "ReuseBuffers",
     "passes",
 ]

@@ -18,11 +18,12 @@ def may_write(value: Any) -> bool:
         return False
     if not isinstance(value.op, tvm.ir.Op):
         return True
-    if value.op.name in _IN_PLACE or _asks_for_in_place(value):
+    if value.op.name in _IN_PLACE or asks_for(value, "in_place"):
         return True
     return not bool(value.op.get_attr("FPurity"))
 
 
-def _asks_for_in_place(call: relax.Call) -> bool:
+def asks_for(call: relax.Call, name: str) -> bool:
+    """Whether a call of an operator of this package has an attribute, and it is true."""
     attrs = call.attrs
-    return isinstance(attrs, tvm.ir.DictAttrs) and "in_place" in attrs and bool(attrs["in_place"])
+    return isinstance(attrs, tvm.ir.DictAttrs) and name in attrs and bool(attrs[name])

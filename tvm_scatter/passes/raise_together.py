@@ -22,7 +22,7 @@ from tvm_scatter.ops import NAMES, TEMPORARY
 from tvm_scatter.options import current_options
 from tvm_scatter.strategy import strategy_for
 
-from .effects import may_write
+from .effects import asks_for, may_write
 from .fold_broadcast_index import is_ours_to_change, is_scatter, with_changes
 
 #: They are pure by their caller's word, which may mean less than that nothing changes.
@@ -83,8 +83,8 @@ def _can_wait(function: relax.Function) -> bool:
 
 
 def _has_effects(value: Any) -> bool:
-    if is_scatter(value) and isinstance(value.attrs, tvm.ir.DictAttrs):
-        return may_write(value) and not bool(dict(value.attrs).get(TEMPORARY, False))
+    if is_scatter(value):
+        return may_write(value) and not asks_for(value, TEMPORARY)
     unknown = isinstance(value, relax.Call) and getattr(value.op, "name", None) in _UNKNOWN
     return unknown or may_write(value)
 
