@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import tvm
@@ -29,17 +27,15 @@ from tvm_scatter.options import options
 from tvm_scatter.quiet import quiet
 from tvm_scatter.targets import gpu_target, host_target
 from tvm_scatter.tuning.bench import make_tensors
-from tvm_scatter.tuning.compile_once import message_passing
+from tvm_scatter.tuning.compile_once import LAYERS, SIZES, message_passing
 from tvm_scatter.tuning.machine import describe
-from tvm_scatter.tuning.timing import time_on_cpu, time_on_gpu
+from tvm_scatter.tuning.timing import time_on_cpu, time_on_gpu, time_to_result
 from tvm_scatter.tuning.workloads import SCALE, WORKLOADS, Workload
 
 POLICIES = ("trust", "drop", "raise")
-#: Nodes, edges and features.
-NETWORKS = {"12 layers, 32 nodes": (32, 64, 64), "12 layers, 200 000 nodes": (200_000, 400_000, 64)}
-_CALLS = 50
 
-#: Microseconds by policy.
+#: Of a compiled call, and microseconds, by policy.
+Calls = dict[str, Callable[[], Any]]
 Times = dict[str, float]
 
 
@@ -61,16 +57,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for workload in wanted:
         if SCALE[parsed.device] > 1:
             workload = workload.scaled(SCALE[parsed.device])
-        device, wait = cost(workload, parsed.device)
-        in_place, _ = cost(workload, parsed.device, donate=True)
-        lines.append(_line(workload.name, device, in_place, wait))
+        new, in_place = (calls(workload, parsed.device, donate) for donate in (False, True))
+        lines.append(_line(workload.name, new, parsed.device, in_place))
         print(lines[-1], flush=True)
-    if parsed.device == "cuda":
-        for name, size in NETWORKS.items():
-            if parsed.filter in name:
-                device, wait = network_cost(*size)
-                lines.append(_line(name, device, {}, wait))
-                print(lines[-1], flush=True)
+    for nodes, edges, features in SIZES.values() if parsed.device == "cuda" else ():
+        name = f"{LAYERS} layers, {nodes} nodes"
+        if parsed.filter in name:
+            lines.append(_line(name, network_calls(nodes, edges, features), "cuda"))
+            print(lines[-1], flush=True)
     facts = describe("cuda" if parsed.device == "cuda" else "llvm")
     lines += ["", "Microseconds on " + ", ".join(f"{k} {v}" for k, v in facts.items()) + "."]
     if parsed.markdown:
@@ -78,7 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _line(name: str, *groups: Times) -> str:
+def _line(name: str, new: Calls, device: str, in_place: Calls | None = None) -> str:
+    where = _where(device)
+    until_known = {policy: time_to_result(call, where) for policy, call in new.items()}
+    groups = (cost(new, device), cost(in_place, device) if in_place else {}, until_known)
     cells = [
         f"{times[policy]:.1f}{_over(times, policy)}" if times else ""
         for times in groups
@@ -87,8 +84,14 @@ def _line(name: str, *groups: Times) -> str:
     return f"| {name} | " + " | ".join(cells) + " |"
 
 
-def cost(workload: Workload, device: str, donate: bool = False) -> tuple[Times, Times]:
-    """Microseconds of a call under each policy: on the device, and until the host has the result.
+def cost(compiled: Calls, device: str) -> Times:
+    """Microseconds of calls on the device."""
+    timing = time_on_gpu if device == "cuda" else time_on_cpu
+    return {policy: timing(call).device for policy, call in compiled.items()}
+
+
+def calls(workload: Workload, device: str, donate: bool = False) -> Calls:
+    """A call of a workload under each policy.
 
     Parameters
     ----------
@@ -106,43 +109,31 @@ def cost(workload: Workload, device: str, donate: bool = False) -> tuple[Times, 
         raise ScatterError("bounds_cost: install tvm_scatter[torch].") from missing
     index = index.reshape(_shapes(workload)[2])
     operands = [tvm.runtime.from_dlpack(tensor) for tensor in (data, index, updates)]
-    return _under_each_policy(_module(workload), operands, device, ("data",) if donate else ())
+    return _compiled(_module(workload), operands, device, ("data",) if donate else ())
 
 
-def network_cost(nodes: int, edges: int, features: int) -> tuple[Times, Times]:
-    """The same for a message-passing network of twelve layers, on a GPU."""
+def network_calls(nodes: int, edges: int, features: int) -> Calls:
+    """A call of a message-passing network on a GPU under each policy."""
     module, inputs = message_passing(nodes, edges, features)
     operands = [tvm.runtime.tensor(array, tvm.cuda(0)) for array in inputs(0)]
-    return _under_each_policy(module, operands, "cuda")
+    return _compiled(module, operands, "cuda")
 
 
-def _under_each_policy(
+def _compiled(
     module: tvm.IRModule, operands: Sequence[Any], device: str, donate: tuple[str, ...] = ()
-) -> tuple[Times, Times]:
-    on_gpu = device == "cuda"
-    target = gpu_target() if on_gpu else host_target()
-    where = tvm.cuda(0) if on_gpu else tvm.cpu()
-    on_device, until_known = {}, {}
+) -> Calls:
+    target = gpu_target() if device == "cuda" else host_target()
+    found: Calls = {}
     for policy in POLICIES:
         with options(bounds=policy, donate=donate), quiet():
             executable = tvm.compile(module, target=target)
-        call = partial(relax.VirtualMachine(executable, where)["main"], *operands)
-        timing = time_on_gpu if on_gpu else time_on_cpu
-        on_device[policy] = timing(call).device
-        until_known[policy] = _until_known(call, where)
-    return on_device, until_known
+        machine = relax.VirtualMachine(executable, _where(device))
+        found[policy] = partial(machine["main"], *operands)
+    return found
 
 
-def _until_known(call: Callable[[], Any], device: Any) -> float:
-    """The median time of a call and of waiting for it; caches are as the last call left them."""
-    times = []
-    for _ in range(_CALLS):
-        device.sync()
-        begin = time.perf_counter()
-        call()
-        device.sync()
-        times.append(1e6 * (time.perf_counter() - begin))
-    return median(times)
+def _where(device: str) -> Any:
+    return tvm.cuda(0) if device == "cuda" else tvm.cpu()
 
 
 def _shapes(workload: Workload) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

@@ -13,8 +13,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,15 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.kernel_cache import settings
 from tvm_scatter.quiet import quiet
 from tvm_scatter.targets import gpu_target
+from tvm_scatter.tuning.timing import time_to_result
 
 _CALLBACK = "tvm_callback_cuda_compile"
 _MODEL = "GraphSAGE mean"
 _PROCESSES = 16
-_LAYERS = 12
+LAYERS = 12
 _REPLAYS = 1000
 #: Nodes, edges and features: a molecule, and a graph that fills the GPU.
-_SIZES = {"small": (32, 64, 64), "large": (200_000, 400_000, 64)}
+SIZES = {"small": (32, 64, 64), "large": (200_000, 400_000, 64)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,7 +147,7 @@ def _finish(child: subprocess.Popen[str]) -> dict[str, Any]:
 
 def latencies() -> dict[str, Any]:
     """Microseconds of one call of a message-passing network, several ways."""
-    return {name: _latency(*size) for name, size in _SIZES.items()}
+    return {name: _latency(*size) for name, size in SIZES.items()}
 
 
 def _latency(nodes: int, edges: int, width: int) -> dict[str, Any]:
@@ -157,14 +158,15 @@ def _latency(nodes: int, edges: int, width: int) -> dict[str, Any]:
     call = graphed(plain, "main", tensors)
     out = call(*tensors)
     few = nodes > 10_000
+    microseconds = partial(time_to_result, device=device, calls=30 if few else 1000)
     times = {
-        "calls": _microseconds(lambda: plain["main"](*tensors), few),
-        "TVM's own graphs": _microseconds(lambda: tvms["main"](*tensors), few),
-        "graphed": _microseconds(lambda: call(*tensors), few),
-        "graphed, given outputs": _microseconds(lambda: call(*tensors, out=out), few),
-        "graphed, inputs and outputs in place": _microseconds(call.replay, few),
+        "calls": microseconds(lambda: plain["main"](*tensors)),
+        "TVM's own graphs": microseconds(lambda: tvms["main"](*tensors)),
+        "graphed": microseconds(lambda: call(*tensors)),
+        "graphed, given outputs": microseconds(lambda: call(*tensors, out=out)),
+        "graphed, inputs and outputs in place": microseconds(call.replay),
     }
-    found = {"nodes": nodes, "edges": edges, "features": width, "scatters": _LAYERS, "times": times}
+    found = {"nodes": nodes, "edges": edges, "features": width, "scatters": LAYERS, "times": times}
     if not few:
         found |= {"replays": _REPLAYS, "equal": _equal_replays(module, inputs)}
     return found
@@ -181,7 +183,7 @@ def message_passing(
     class Network(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(_LAYERS))
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(width, width) for _ in range(LAYERS))
 
         def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
             for layer in self.layers:
@@ -202,21 +204,6 @@ def message_passing(
 def _virtual_machine(module: tvm.IRModule, **changes: Any) -> relax.VirtualMachine:
     with options(**changes), quiet():
         return relax.VirtualMachine(tvm.compile(module, target=gpu_target()), tvm.cuda(0))
-
-
-def _microseconds(call: Callable[[], Any], few: bool) -> float:
-    """The median wall time of a call and of waiting for it."""
-    device = tvm.cuda(0)
-    times: list[float] = []
-    for _ in range(5):
-        call()
-    device.sync()
-    for _ in range(30 if few else 1000):
-        start = time.perf_counter()
-        call()
-        device.sync()
-        times.append(1e6 * (time.perf_counter() - start))
-    return median(times)
 
 
 def _equal_replays(module: tvm.IRModule, inputs: Callable[[int], list[np.ndarray]]) -> int:
@@ -276,7 +263,7 @@ def markdown(figures: dict[str, Any]) -> str:
         )
         lines.append(f"| {way} | {' | '.join(cells)} |")
     replays = [case for case in cases if "replays" in case]
-    lines += ["", f"{_LAYERS} layers with a scatter each."]
+    lines += ["", f"{LAYERS} layers with a scatter each."]
     lines += [
         f"{case['equal']} of {case['replays']} replays, each with new inputs, equal a call in "
         "every bit."

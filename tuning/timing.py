@@ -12,6 +12,8 @@ import numpy as np
 _FLUSH_BYTES = 1 << 30
 #: Microseconds beyond which one call is enough: what varies is small against it.
 _LONG = 2.5e5
+#: Calls that nobody times, where a call is not made to find its operands in no cache.
+_WARM_UP = 5
 
 
 @dataclass(frozen=True)
@@ -101,3 +103,20 @@ def copy_bandwidth(device: str) -> float:
     target = torch.empty_like(source)
     timing = time_on_gpu if device == "cuda" else time_on_cpu
     return 2 * size / timing(lambda: target.copy_(source)).device
+
+
+def time_to_result(call: Callable[[], Any], device: Any, calls: int = 50) -> float:
+    """The median microseconds of a call and of waiting for it.
+
+    Caches are as the call before left them.
+    """
+    times = []
+    for _ in range(_WARM_UP):
+        call()
+    device.sync()
+    for _ in range(calls):
+        begin = time.perf_counter()
+        call()
+        device.sync()
+        times.append(1e6 * (time.perf_counter() - begin))
+    return float(np.median(times))
