@@ -159,6 +159,13 @@ class Node:
     halves: tuple[Node, Node] | None = None
     choices: list[int] = field(default_factory=list)
 
+    def parts(self, examples: Examples, members: Array) -> list[tuple[Node, Array]]:
+        """The halves, each with those of some problems that are in it; none of a leaf."""
+        if self.split is None or self.halves is None:
+            return []
+        inside = self.split.inside(examples, members)
+        return list(zip(self.halves, (members[inside], members[~inside]), strict=True))
+
 
 def order(members: Array, examples: Examples) -> list[int]:
     """What to choose for some problems: the best, the best where that does not apply, and so on."""
@@ -187,10 +194,10 @@ def divide(root: Node, examples: Examples, regions: int, fewest: float, gain: fl
     queue: list[tuple[float, int, Node, Array, Split | None]] = []
 
     def push(node: Node, members: Array) -> None:
-        if node.split is not None and node.halves is not None:
-            inside = node.split.inside(examples, members)
-            push(node.halves[0], members[inside])
-            push(node.halves[1], members[~inside])
+        parts = node.parts(examples, members)
+        if parts:
+            for half, part in parts:
+                push(half, part)
             return
         cost = float(_costs(examples.sums[members].sum(axis=0)).min()) if members.size else 0.0
         splits = _splits(members, examples, fewest) if members.size else iter(())

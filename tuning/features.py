@@ -13,6 +13,7 @@ from tvm.target import Target
 from tvm_scatter.defaults import EXTENT_FEATURES, feature
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.reductions import FLOATS, REDUCTIONS, item_bytes
+from tvm_scatter.strategy import Implementation
 from tvm_scatter.tuning.candidates import Candidate, need_strategy
 
 _FLAGS = (
@@ -33,11 +34,6 @@ _FLAGS = (
 _KNOBS = 6
 _ACCESS_BYTES = 16
 _INDEX_BYTES = 8
-#: What reads and writes the whole output, in place as well.
-_MOVES_ALL = ("row_resident", "partitioned")
-#: What keeps a list for each place, and about so many bytes of it go to memory or come from there.
-_KEEPS_LISTS = ("grouped", "segmented", "bucketed")
-_LIST_BYTES = 16
 #: Fewer updates than this of a place are as good as none.
 _HARDLY = 1e-3
 #: Terms of a sum over destinations that are added one by one.
@@ -104,13 +100,12 @@ def moved_bytes(problem: ScatterProblem) -> int:
     return elements * item_bytes(problem.data_dtype) + problem.items.constant * _INDEX_BYTES
 
 
-def more_bytes(problem: ScatterProblem, implementation: str) -> int:
+def more_bytes(problem: ScatterProblem, implementation: Implementation) -> int:
     """Bytes besides these that an implementation moves for a static problem, about."""
-    if implementation in _KEEPS_LISTS:
-        return problem.destinations.constant * _LIST_BYTES
-    if implementation in _MOVES_ALL and problem.in_place:
-        return 2 * problem.data_size.constant * item_bytes(problem.data_dtype)
-    return 0
+    lists = problem.destinations.constant * implementation.list_bytes
+    if not (implementation.rewrites_output and problem.in_place):
+        return lists
+    return lists + 2 * problem.data_size.constant * item_bytes(problem.data_dtype)
 
 
 @cache

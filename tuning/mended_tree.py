@@ -57,25 +57,22 @@ def grow(
 
 
 def _choose(node: Node, members: Array, examples: Examples) -> None:
-    if node.split is None or node.halves is None:
-        if members.size:
-            node.choices = order(members, examples)
-        return
-    inside = node.split.inside(examples, members)
-    for half, part in zip(node.halves, (members[inside], members[~inside]), strict=True):
+    parts = node.parts(examples, members)
+    for half, part in parts:
         _choose(half, part, examples)
+    if not parts and members.size:
+        node.choices = order(members, examples)
 
 
 def mend(node: Node, members: Array, examples: Examples) -> None:
     """Choose for the leaves of a tree, then each split anew, from the last to the first."""
-    if node.split is None or node.halves is None:
-        _choose(node, members, examples)
-        return
-    inside = node.split.inside(examples, members)
-    for half, part in zip(node.halves, (members[inside], members[~inside]), strict=True):
+    parts = node.parts(examples, members)
+    for half, part in parts:
         mend(half, part, examples)
-    if members.size:
-        first, second = (_costs(half, members, examples) for half in node.halves)
+    if not parts:
+        _choose(node, members, examples)
+    elif members.size:
+        first, second = (_costs(half, members, examples) for half, _ in parts)
         node.split = _best_split(members, first - second, examples) or node.split
 
 
@@ -115,15 +112,13 @@ def _pruned(
     leaf = Node()
     _choose(leaf, members, examples)
     ways = [(leaf, float(_costs(leaf, members, examples).sum()), 1)]
-    if node.split is not None and node.halves is not None:
-        inside = node.split.inside(examples, members)
-        parts = (members[inside], members[~inside])
-        for half, part in zip(node.halves, parts, strict=True):
+    parts = node.parts(examples, members)
+    if parts:
+        for half, part in parts:
             if len(part) == len(members):
                 return _pruned(half, members, examples, price)
         (first, cost, some), (second, more, others) = (
-            _pruned(half, part, examples, price)
-            for half, part in zip(node.halves, parts, strict=True)
+            _pruned(half, part, examples, price) for half, part in parts
         )
         ways.append((Node(node.split, (first, second)), cost + more, some + others))
     return min(ways, key=lambda way: way[1] + price * way[2])

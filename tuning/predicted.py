@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.records import typical
-from tvm_scatter.tuning.candidates import Candidate
+from tvm_scatter.tuning.candidates import Candidate, need_strategy
 from tvm_scatter.tuning.cost_model import CostModel
 from tvm_scatter.tuning.database import Database
 from tvm_scatter.tuning.features import features, more_bytes, moved_bytes, rows
@@ -55,19 +55,21 @@ class Judge:
         self, database: Database, problems: Collection[ScatterProblem], seed: int = 0
     ) -> None:
         self.target: Target = database.target()
+        self._implementations = need_strategy(self.target).implementations
         #: Implementations that the log holds times of; nothing is known of others.
         self.known: set[str] = set()
         self._models = [
             CostModel(_ROUNDS, **_TREES, seed=_MODELS * seed + i) for i in range(_MODELS)
         ]
         for problem, decision, seconds in database.records():
-            if problem in problems:
+            # A log can be older than the removal of an implementation.
+            if problem in problems and decision.implementation in self._implementations:
                 candidate = Candidate.of(decision.implementation, decision.config)
                 self.known.add(candidate.implementation)
                 distribution = decision.circumstances["distribution"]
                 row = features(problem, candidate, distribution, self.target)
                 for model in self._models:
-                    model.add(row, typical(seconds) / _floor(problem, candidate))
+                    model.add(row, typical(seconds) / self._floor(problem, candidate))
 
     def times(self, problems: Iterable[ScatterProblem], space: Space, weight: float = 1.0) -> Times:
         """The times of candidates of static problems, as the models expect them.
@@ -108,16 +110,16 @@ class Judge:
             ratios = np.exp(mean[begin : begin + len(part)].reshape(len(offered), -1).mean(axis=1))
             begin += len(part)
             times.best[problem] = {
-                candidate: float(ratio) * _floor(problem, candidate)
+                candidate: float(ratio) * self._floor(problem, candidate)
                 for candidate, ratio in zip(offered, ratios, strict=True)
             }
+
+    def _floor(self, problem: ScatterProblem, candidate: Candidate) -> float:
+        """Microseconds that a candidate cannot be much faster than for a static problem."""
+        implementation = self._implementations[candidate.implementation]
+        moved = moved_bytes(problem) + more_bytes(problem, implementation)
+        return _LAUNCHES + moved / _BYTES
 
 
 def _distributions(problem: ScatterProblem) -> tuple[str, ...]:
     return ("permutation",) if problem.unique else DISTRIBUTIONS
-
-
-def _floor(problem: ScatterProblem, candidate: Candidate) -> float:
-    """Microseconds that a candidate cannot be much faster than for a static problem."""
-    moved = moved_bytes(problem) + more_bytes(problem, candidate.implementation)
-    return _LAUNCHES + moved / _BYTES

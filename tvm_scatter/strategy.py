@@ -36,6 +36,11 @@ class Implementation(ABC):
     accumulates_wide : bool
         Whether sums of 16-bit floats are made in 32 bits and rounded once
         (:func:`~tvm_scatter.reductions.sum_error_bound`); otherwise after every addition.
+    rewrites_output : bool
+        Whether it reads and writes the whole output where the problem is in place as well.
+    list_bytes : int
+        About so many bytes for each destination go to memory or come from there, besides what any
+        implementation must move.
     summary : str
         One line for people: when it wins.
     """
@@ -44,6 +49,8 @@ class Implementation(ABC):
     deterministic: bool = False
     accumulates_wide: bool = False
     capturable: bool = True
+    rewrites_output: bool = False
+    list_bytes: int = 0
     summary: str = ""
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

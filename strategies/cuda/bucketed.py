@@ -61,6 +61,7 @@ class Bucketed(Implementation):
     """
 
     name = "bucketed"
+    list_bytes = 16
     accumulates_wide = True
     summary = "many rows into fewer places, whether destinations are skewed or not"
 

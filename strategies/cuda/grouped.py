@@ -46,6 +46,7 @@ class Grouped(Implementation):
     """
 
     name = "grouped"
+    list_bytes = 16
     accumulates_wide = True
     summary = "rows into as many places as there are updates or more; sizes known at run time only"
 

@@ -32,6 +32,7 @@ class Partitioned(Implementation):
     """One pass that buckets the updates by the high bits of their destination, one that reduces."""
 
     name = "partitioned"
+    rewrites_output = True
     summary = "many scattered single-element reductions into an output larger than the L2 cache"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

@@ -24,6 +24,7 @@ class RowResident(Implementation):
     """One block for each batch (or tile of it), which reduces in shared memory."""
 
     name = "row_resident"
+    rewrites_output = True
     accumulates_wide = True
     summary = "many batches of short rows, with many updates each"
 

@@ -23,6 +23,7 @@ class Segmented(Implementation):
     """Stable sort, then a balanced reduction in gather form, split in a fixed order."""
 
     name = "segmented"
+    list_bytes = 16
     accumulates_wide = True
     deterministic = True
     summary = "rows with repeated or skewed destinations, where sums must be reproducible"
