@@ -209,6 +209,7 @@ class ProblemRunner:
         self._guards: list[Any] = []
         self._module: Any = None
         self._notes: dict[str, Any] = {}
+        self._counters: dict[str, Any] = {}
 
     def add(
         self,
@@ -231,11 +232,13 @@ class ProblemRunner:
         signature = signature_of(problem)
         make_notes = partial(notes_in, strategy.device_check) if notes else None
         function = build_prim_func(
-            problem, signature, selection, target, tokens=int(notes), notes=make_notes
+            problem, signature, selection, target, tokens=2 * int(notes), notes=make_notes
         )
         if notes:
             host = tvm.device(DLDeviceType.kDLCUDAHost)
             self._notes[name] = tvm.runtime.tensor(np.zeros(NOTED.size, "int64"), device=host)
+            on = device_of(self.device)
+            self._counters[name] = tvm.runtime.tensor(np.zeros(1, "int32"), device=on)
         self._functions[name] = function.with_attr("global_symbol", name)
         self._problems[name] = (problem, selection)
         self.set_sizes(name, sizes or {})
@@ -276,7 +279,7 @@ class ProblemRunner:
             for array, shape in zip((data, *indices, updates), shapes, strict=True)
         ]
         if name in self._notes:
-            arguments.append(self._notes[name])
+            arguments += [self._counters[name], self._notes[name]]
         if in_place:
             result = arguments[0] = self._guarded(shapes[0], data, on)
         else:
@@ -298,9 +301,10 @@ class ProblemRunner:
         device_of(self.device).sync()
         words = self._notes[name].numpy()
         assert words[NOTED.first_answer] == words[0], "the host was not told"
+        assert self._counters[name].numpy() == 0, "blocks have not counted to the end"
         zeros = np.zeros(NOTED.size, "int64")
         self._notes[name].copyfrom(zeros)
-        return bool(words[NOTED.first_entry])
+        return bool(words[NOTED.note])
 
     def _guarded(self, shape: Sequence[int], value: np.ndarray[Any, Any], on: Any) -> Any:
         """A tensor with guard bytes on both sides."""

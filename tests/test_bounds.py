@@ -29,7 +29,7 @@ from tvm import relax
 
 import tvm_scatter
 from tvm_scatter import ScatterProblem, device_check, strategy_for
-from tvm_scatter.answers import Answers
+from tvm_scatter.answers import Findings
 from tvm_scatter.bounds import STATUS
 from tvm_scatter.device_check import CheckKind
 from tvm_scatter.extent import Extent
@@ -268,9 +268,10 @@ def test_the_host_waits_for_every_answer(waiting: Any, bad: bool) -> None:
     """The simulated device has always answered before; here answers come late, one by one."""
     wait, parts = waiting
     assert parts > 2
-    answers = Answers(parts)
+    answers = Findings(parts)
     memory = aligned_zeros(answers.size)
     call = memory[0] = 5
+    memory[2] = parts
     memory[answers.first_answer : answers.first_entry] = -4, 4, *([0] * (parts - 2))
     done = []
 

@@ -50,12 +50,15 @@ def time_on_gpu(call: Callable[[], Any], repeats: int = 20, seconds: float = 1.0
     import torch
 
     flush = torch.empty(_FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    # Events are created when they are first recorded, which must not be timed where a call waits.
+    start.record()
     call()
+    stop.record()
     torch.cuda.synchronize()
     samples: list[float] = []
     begin = time.perf_counter()
     while len(samples) < repeats and (len(samples) < 3 or time.perf_counter() - begin < seconds):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         flush.zero_()
         start.record()
         call()
@@ -103,6 +106,22 @@ def copy_bandwidth(device: str) -> float:
     target = torch.empty_like(source)
     timing = time_on_gpu if device == "cuda" else time_on_cpu
     return 2 * size / timing(lambda: target.copy_(source)).device
+
+
+def time_in_a_row(call: Callable[[], Any], device: Any, calls: int = 50, rounds: int = 9) -> float:
+    """The median microseconds of one of many calls that follow each other.
+
+    Nothing waits but what a call itself waits for, until all are done. Caches are as the call
+    before left them.
+    """
+    times = []
+    for _ in range(rounds + 1):
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        device.sync()
+        times.append(1e6 * (time.perf_counter() - begin) / calls)
+    return float(np.median(times[1:]))
 
 
 def time_to_result(call: Callable[[], Any], device: Any, calls: int = 50) -> float:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from .bounds import STATUS
 from .host_stream import HostStream
-from .page_locked import words_of
+from .kept_memory import words_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 #: How often the host looks for an answer before it waits for the stream, which tells it if the GPU
 #: will never give one.
@@ -19,12 +22,18 @@ _TURNS = 1 << 15
 
 @dataclass(frozen=True)
 class Answers:
-    """Where a check leaves what it finds.
+    """Where parts of a launch say that they are done.
 
-    Word 0 is the number of the call, which tells its answers from those of earlier calls, and word
-    1 is the host's own. A word for each part is the number of the call if the part has no bad
-    entry, and its negative if it has. Then the first bad entry of each part follows, as
-    :data:`~tvm_scatter.bounds.STATUS` has it.
+    Word 0 is the number of the call, which tells its answers from those of earlier calls, word 1 is
+    the host's own, and word 2 says how many parts answer this call. Then comes a word for each part
+    that there may be: the number of the call if all is well, and its negative if not.
+
+    Attributes
+    ----------
+    parts : int
+        How many parts there may be.
+    words : buffer or None
+        int64 words that the host and the GPU see.
     """
 
     parts: int
@@ -33,30 +42,20 @@ class Answers:
     @property
     def size(self) -> int:
         """How many words there are."""
-        return self.first_entry + self.parts * len(STATUS)
+        return self.first_answer + self.parts
 
     @property
     def first_answer(self) -> int:
         """The word with the answer of the first part."""
-        return 2
+        return 3
 
-    @property
-    def first_entry(self) -> int:
-        """The word at which the bad entry of the first part begins."""
-        return self.first_answer + self.parts
-
-    def of(self, tensor: Any) -> Answers:
+    def of(self, tensor: Any) -> Self:
         """These answers, in a tensor that a PrimFunc takes as a bare handle."""
-        return Answers(self.parts, words_of(tensor, self.size))
+        return replace(self, words=words_of(tensor, self.size))
 
     def answer(self, part: Any) -> Any:
         """The answer of a part."""
         return self.words[part + self.first_answer]
-
-    def entry(self, part: Any) -> list[Any]:
-        """The bad entry of a part."""
-        begin = part * len(STATUS) + self.first_entry
-        return [self.words[begin + j] for j in range(len(STATUS))]
 
     def next_call(self) -> Any:
         """Count a call; its number."""
@@ -64,10 +63,9 @@ class Answers:
         T.buffer_store(self.words, call, [0])
         return call
 
-    def all_good(self) -> None:
-        """Give every answer oneself: there was nothing to look for."""
-        with T.serial(self.parts) as part:
-            T.buffer_store(self.words, self.words[0], [part + self.first_answer])
+    def expect(self, parts: int) -> None:
+        """Say how many parts answer this call: none if there is nothing to look for."""
+        T.buffer_store(self.words, tirx.IntImm("int64", parts), [2])
 
     def await_all(self, stream: HostStream) -> None:
         """Wait for all answers.
@@ -78,7 +76,7 @@ class Answers:
         good = T.bind(self.words[0])
         bad = T.bind(0 - good)
         T.buffer_store(self.words, tirx.IntImm("int64", 0), [1])
-        with T.serial(self.parts) as part:
+        with T.serial(T.bind(self.words[2])) as part:
             with T.While(tirx.all(self.answer(part) != good, self.answer(part) != bad)):
                 # A call that the compiler cannot look into, so that memory is read anew.
                 T.evaluate(T.call_extern("int32", "sched_yield"))
@@ -88,11 +86,33 @@ class Answers:
                         T.buffer_store(self.words, tirx.IntImm("int64", 0), [1])
                         stream.synchronize()
 
+
+@dataclass(frozen=True)
+class Findings(Answers):
+    """Answers of a check. The first bad entry of each part follows, as STATUS has it.
+
+    STATUS is :data:`~tvm_scatter.bounds.STATUS`. Only the entries of bad parts mean anything.
+    """
+
+    @property
+    def size(self) -> int:
+        return self.first_entry + self.parts * len(STATUS)
+
+    @property
+    def first_entry(self) -> int:
+        """The word at which the bad entry of the first part begins."""
+        return self.first_answer + self.parts
+
+    def entry(self, part: Any) -> list[Any]:
+        """The bad entry of a part."""
+        begin = part * len(STATUS) + self.first_entry
+        return [self.words[begin + j] for j in range(len(STATUS))]
+
     def first_bad(self) -> Any:
         """The first bad entry of all parts, in a buffer: its position is -1 if there is none."""
         status = T.alloc_buffer((len(STATUS),), "int64", scope="global")
         T.buffer_store(status, tirx.IntImm("int64", -1), [0])
-        with T.serial(self.parts) as part:
+        with T.serial(T.bind(self.words[2])) as part:
             entry = self.entry(part)
             earlier = tirx.any(status[0] < 0, entry[0] < status[0])
             with T.If(tirx.all(self.answer(part) != self.words[0], earlier)):
@@ -100,3 +120,19 @@ class Answers:
                     for j, word in enumerate(entry):
                         T.buffer_store(status, word, [j])
         return status
+
+
+@dataclass(frozen=True)
+class Noted(Answers):
+    """The answer of a scatter that notes it has passed over an index, in a word behind it."""
+
+    parts: int = 1
+
+    @property
+    def size(self) -> int:
+        return self.note + 1
+
+    @property
+    def note(self) -> int:
+        """The word that is other than zero once an index was passed over."""
+        return self.first_answer + self.parts

@@ -17,7 +17,7 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from .answers import Answers
+from .answers import Answers, Findings, Noted
 from .bounds import (
     CHECK_NAME,
     CheckOperands,
@@ -28,8 +28,8 @@ from .bounds import (
 )
 from .emission import PRIM_FUNC_ATTRS, Notes
 from .host_stream import HostStream
+from .kept_memory import counter, data_of, device_id_of, page_locked
 from .lower import Lowered
-from .page_locked import device_id_of, page_locked
 from .problem import ScatterProblem
 from .reductions import item_bytes
 
@@ -41,9 +41,8 @@ _NOTED_BYTES = 32 << 20
 #: Marks a wait that may come later in a function, with any tensor of the device to return.
 CAN_WAIT = "tvm_scatter.can_wait"
 
-#: What a scatter leaves that notes bad indices: one answer, good, and where a bad entry would begin
-#: a word other than zero if it has met one.
-NOTED = Answers(1)
+#: Where a scatter notes bad indices.
+NOTED = Noted()
 
 
 class CheckKind(Enum):
@@ -98,22 +97,22 @@ class DeviceCheck:
     parts : callable
         In how many parts it checks a number of entries, which is symbolic or an ``int``.
     emit : callable
-        Adds the launch. It is given the operands, the answers to fill, and the number of the call.
+        Adds the launch. It is given the operands, the findings to fill, and the number of the call.
     tell : callable
         Adds a launch that gives the only answer, good, once all that was launched before is done.
-        It is given the answer and the number of the call.
+        It is given the answers and the number of the call.
     """
 
     parts: Callable[[Any], int]
-    emit: Callable[[CheckOperands, Answers, Any], None]
+    emit: Callable[[CheckOperands, Findings, Any], None]
     tell: Callable[[Answers, Any], None]
 
 
 def check_before(bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck) -> relax.Expr:
     """Emit a check that is over before what takes its result, a token, begins."""
-    answers = Answers(_parts(lowered, device_check))
-    memory = _launch(bb, lowered, device_check, answers)
-    return _wait(bb, lowered, answers, [lowered.data, memory], returned=1)
+    findings = Findings(_parts(lowered, device_check))
+    memory = _launch(bb, lowered, device_check, findings)
+    return _wait(bb, lowered, findings, [lowered.data, memory], returned=1)
 
 
 def check_beside(
@@ -134,64 +133,65 @@ def check_beside(
     result : relax.Expr
         The tensor; the host has it only if all indices are good.
     """
-    answers = Answers(_parts(lowered, device_check))
-    memory = _launch(bb, lowered, device_check, answers)
+    findings = Findings(_parts(lowered, device_check))
+    memory = _launch(bb, lowered, device_check, findings)
     arguments = [bb.emit(compute(memory)), memory]
-    return _wait(bb, lowered, answers, arguments, returned=0, can_wait=True)
+    return _wait(bb, lowered, findings, arguments, returned=0, can_wait=True)
 
 
 def check_noted(
     bb: relax.BlockBuilder,
     lowered: Lowered,
     device_check: DeviceCheck,
-    compute: Callable[[relax.Expr, Callable[[Any], Notes]], relax.Expr],
+    compute: Callable[..., relax.Expr],
 ) -> relax.Expr:
     """Emit a check that is launched only if the scatter has noted a bad index.
 
     Parameters
     ----------
     compute : callable
-        Emits what computes the tensor, given memory for its notes, and what makes notes of that in
-        a PrimFunc which takes it as a bare handle.
+        Emits what computes the tensor, given what makes notes of two tensors that a PrimFunc takes
+        as bare handles, and these tensors.
 
     Returns
     -------
     result : relax.Expr
         The tensor; the host has it only if all indices are good.
     """
-    answers = Answers(_parts(lowered, device_check))
+    findings = Findings(_parts(lowered, device_check))
     memory = page_locked(bb, NOTED.size)
-    result = bb.emit(compute(memory, partial(notes_in, device_check)))
+    result = bb.emit(compute(partial(notes_in, device_check), counter(bb), memory))
     # What stands for the data has its shape, and is there still if the data was overwritten.
     indices = lowered.check.indices
-    arguments = [result, *indices, result, memory, page_locked(bb, answers.size)]
+    arguments = [result, *indices, result, memory, page_locked(bb, findings.size)]
     with check_function(lowered) as (builder, parameters):
         handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]
         operands = check_operands(parameters, parameters.buffers(), lowered)
         with T.sblock("root"):
             T.reads()
             T.writes()
-            noted, found = NOTED.of(handles[1]), answers.of(handles[2])
+            noted, found = NOTED.of(handles[1]), findings.of(handles[2])
             noted.await_all(HostStream(device_id_of(handles[0])))
             call = found.next_call()
-            with T.If(noted.words[NOTED.first_entry] != 0):
+            with T.If(noted.words[noted.note] != 0):
                 with T.Then():
-                    T.buffer_store(noted.words, tirx.IntImm("int64", 0), [NOTED.first_entry])
                     device_check.emit(operands, found, call)
                 with T.Else():
-                    found.all_good()
+                    found.expect(0)
     func = bb.add_func(builder.get(), "check_if_noted")
     last = len(arguments) - 1
     found_type = arguments[last].ty
     checked = bb.emit(relax.op.call_tir_inplace(func, arguments, last, found_type))
-    return _wait(bb, lowered, answers, [result, checked], returned=0)
+    return _wait(bb, lowered, findings, [result, checked], returned=0)
 
 
-def notes_in(device_check: DeviceCheck, memory: Any) -> Notes:
-    """Notes in memory that a PrimFunc takes as a bare handle, as :data:`NOTED` has it."""
+def notes_in(device_check: DeviceCheck, counter: Any, memory: Any) -> Notes:
+    """Notes in memory of the device and of the host, which a PrimFunc takes as bare handles."""
     here = NOTED.of(memory)
     call = here.next_call()
-    return Notes(here.words, here.first_entry, lambda: device_check.tell(here, call))
+    here.expect(1)
+    T.buffer_store(here.words, tirx.IntImm("int64", 0), [here.note])
+    return Notes(here, call, data_of(counter), partial(device_check.tell, here, call))
 
 
 def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:
@@ -202,7 +202,7 @@ def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:
 
 
 def _launch(
-    bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck, answers: Answers
+    bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck, findings: Findings
 ) -> relax.Expr:
     """Emit the launch of a check; the result is the memory for its answers."""
     with check_function(lowered) as (builder, parameters):
@@ -211,10 +211,10 @@ def _launch(
         with T.sblock("root"):
             T.reads()
             T.writes()
-            here = answers.of(memory)
+            here = findings.of(memory)
             device_check.emit(operands, here, here.next_call())
     func = bb.add_func(builder.get(), CHECK_NAME)
-    arguments = [*check_arguments(lowered), page_locked(bb, answers.size)]
+    arguments = [*check_arguments(lowered), page_locked(bb, findings.size)]
     last = len(arguments) - 1
     return bb.emit(relax.op.call_tir_inplace(func, arguments, last, arguments[last].ty))
 
@@ -222,7 +222,7 @@ def _launch(
 def _wait(
     bb: relax.BlockBuilder,
     lowered: Lowered,
-    answers: Answers,
+    findings: Findings,
     arguments: list[relax.Expr],
     returned: int,
     can_wait: bool = False,
@@ -241,7 +241,7 @@ def _wait(
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                stream, here = HostStream(device_id_of(tensor)), answers.of(memory)
+                stream, here = HostStream(device_id_of(tensor)), findings.of(memory)
                 here.await_all(stream)
                 first_bad = here.first_bad()
                 with T.If(first_bad[0] >= 0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
@@ -16,6 +16,9 @@ from .extent import Extent
 from .problem import ScatterProblem
 from .sizes import Sizes, at_least
 from .strategy import Branch, Selection
+
+if TYPE_CHECKING:
+    from .answers import Noted
 
 Dim = int | str
 
@@ -52,18 +55,21 @@ class Notes:
 
     Attributes
     ----------
-    words : buffer
-        int64 words that the host reads.
-    at : int
-        Which of them is stored to, something other than zero.
+    noted : Noted
+        Where the note is left, and where it is said to be final.
+    call : expression
+        The number of the call, which says so.
+    counter : handle
+        A number on the GPU by which blocks of one launch count themselves, from zero to zero.
     tell : callable
-        Adds what tells the host that this word is final.
+        Adds a launch that says so.
     final : bool
-        Whether that was added.
+        Whether something that says so was added.
     """
 
-    words: Any
-    at: int
+    noted: Noted
+    call: Any
+    counter: Any
     tell: Callable[[], None]
     final: bool = False
 
@@ -113,14 +119,20 @@ class Operands:
         """Whether what resolves an index has to note that it is passed over."""
         return self.notes is not None and not self.notes.final
 
-    def indices_are_seen(self) -> None:
+    def indices_are_seen(self, told: bool = False) -> None:
         """Say that the launches so far have resolved every index: those that follow note none.
 
         An implementation says so where much follows, which the host then need not wait for.
+
+        Parameters
+        ----------
+        told : bool
+            Whether the last launch itself tells the host.
         """
         if self.noting:
             assert self.notes is not None
-            self.notes.tell()
+            if not told:
+                self.notes.tell()
             self.notes.final = True
 
 
@@ -135,7 +147,7 @@ def build_prim_func(
     target: Any,
     tokens: int = 0,
     scatters: int = 1,
-    notes: Callable[[Any], Notes] | None = None,
+    notes: Callable[[Any, Any], Notes] | None = None,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
@@ -147,7 +159,7 @@ def build_prim_func(
     scatters : int
         How many scatters of the problem it computes, each with operands of its own.
     notes : callable, optional
-        What makes notes of the last token, a tensor that is taken as a bare handle. The others
+        What makes notes of the last two tokens, tensors that are taken as bare handles. The others
         are not used.
 
     Returns
@@ -199,7 +211,7 @@ def build_prim_func(
             with T.sblock("root"):
                 T.reads()
                 T.writes()
-                notes_here = notes(handles[-1]) if notes else None
+                notes_here = notes(*handles[-2:]) if notes else None
                 for each in _together(operands, target):
                     each = replace(each, notes=notes_here)
                     _emit_branches(each, list(selection.branches))

@@ -108,7 +108,7 @@ def emit_call(
         return lowered.data
 
     def scatter(
-        posed: Lowered, *tokens: relax.Expr, notes: Callable[[Any], Notes] | None = None
+        posed: Lowered, *tokens: relax.Expr, notes: Callable[[Any, Any], Notes] | None = None
     ) -> relax.Expr:
         waits = [*earlier, *tokens]
         return emit_together(bb, [posed], strategy, target, waits, notes)[0]
@@ -125,7 +125,7 @@ def emit_call(
             bb,
             lowered,
             device_check,
-            lambda memory, notes: scatter(checked, memory, notes=notes),
+            lambda notes, *memory: scatter(checked, *memory, notes=notes),
         )
     if kind is CheckKind.BESIDE:
         return check_beside(bb, lowered, device_check, partial(scatter, checked))
@@ -138,14 +138,14 @@ def emit_together(
     strategy: OpStrategy,
     target: Target,
     tokens: Sequence[relax.Expr],
-    notes: Callable[[Any], Notes] | None = None,
+    notes: Callable[[Any, Any], Notes] | None = None,
 ) -> list[relax.Expr]:
     """Emit one call for lowered scatters of one problem; the results are the new tensors.
 
     Parameters
     ----------
     notes : callable, optional
-        What makes notes of the last token, which is memory for them.
+        What makes notes of the last two tokens, which are memory for them.
     """
     problem, signature, count = lowered[0].problem, lowered[0].signature, len(lowered)
     selection = strategy.select(problem, target)

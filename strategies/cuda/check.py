@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.answers import Answers
+from tvm_scatter.answers import Answers, Findings
 from tvm_scatter.bounds import STATUS, CheckOperands
 from tvm_scatter.device_check import DeviceCheck
 from tvm_scatter.sizes import at_least, at_most, ceil_div
@@ -24,9 +24,9 @@ def _blocks(entries: Any) -> int:
     return at_most(at_least(ceil_div(entries, _THREADS * _ENTRIES_OF_THREAD), 1), _MOST_BLOCKS)
 
 
-def _check_indices(operands: CheckOperands, answers: Answers, call: Any) -> None:
-    """Add the launch that fills the answers."""
-    parameters, values = ["void* words", "long long call"], [answers.words.data, call]
+def _check_indices(operands: CheckOperands, findings: Findings, call: Any) -> None:
+    """Add the launch that fills the findings."""
+    parameters, values = ["void* words", "long long call"], [findings.words.data, call]
     wrap = "true" if operands.check.wrap_negative else "false"
     lines = ["  BadIndex first{-1, 0, 0, 0};"]
     for component, (which, stride, offset) in enumerate(operands.components):
@@ -47,25 +47,26 @@ def _check_indices(operands: CheckOperands, answers: Answers, call: Any) -> None
             f"{offset}, extent{component}, {component});"
         )
     lines += [
-        f"  int64* const answers = static_cast<int64*>(words) + {answers.first_answer};",
-        f"  int64* const entries = static_cast<int64*>(words) + {answers.first_entry};",
+        f"  int64* const answers = static_cast<int64*>(words) + {findings.first_answer};",
+        f"  int64* const entries = static_cast<int64*>(words) + {findings.first_entry};",
         f"  int64* const entry = entries + blockIdx.x * {len(STATUS)};",
         "  leave_answer(first, answers + blockIdx.x, call, -call, [&] {",
         *(f"    entry[{j}] = first.{name};" for j, name in enumerate(STATUS)),
         "  });",
     ]
     name, source = routine(("check",), (), parameters, "\n".join(lines))
-    run_routine(name, source, values, answers.parts, _THREADS)
+    findings.expect(findings.parts)
+    run_routine(name, source, values, findings.parts, _THREADS)
 
 
-def _tell(answer: Answers, call: Any) -> None:
+def _tell(answers: Answers, call: Any) -> None:
     """Add the launch that answers; what was launched before is over when it begins."""
     body = (
         "  __threadfence_system();\n"
-        f"  static_cast<volatile int64*>(words)[{answer.first_answer}] = call;"
+        f"  static_cast<volatile int64*>(words)[{answers.first_answer}] = call;"
     )
     name, source = routine(("check",), (), ["void* words", "long long call"], body)
-    run_routine(name, source, [answer.words.data, call], 1, 1)
+    run_routine(name, source, [answers.words.data, call], 1, 1)
 
 
 CHECK = DeviceCheck(_blocks, _check_indices, _tell)

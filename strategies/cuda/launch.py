@@ -26,6 +26,7 @@ def launch(
     threads: int,
     arguments: Mapping[str, tuple[str, Any]] | None = None,
     shared_bytes: Any = 0,
+    answers: bool = False,
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -44,19 +45,22 @@ def launch(
         Further parameters of the body.
     shared_bytes : int or expression
         Dynamic shared memory of each block.
+    answers : bool
+        Whether the body calls ``indices_are_seen`` where P has ``answers``, so that no launch has
+        to tell the host.
     """
+    answers = answers and operands.noting
+    every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, answers
     if operands.problem.is_static:
-        offset = "int" if _largest(operands) < _NARROW_LIMIT else "long long"
-        _launch(operands, headers, body, blocks, threads, arguments or {}, shared_bytes, offset)
-        return
-    narrow = _largest(operands) < tirx.IntImm("int64", _NARROW_LIMIT)
-    with T.If(narrow):
-        with T.Then():
-            _launch(operands, headers, body, blocks, threads, arguments or {}, shared_bytes, "int")
-        with T.Else():
-            _launch(
-                operands, headers, body, blocks, threads, arguments or {}, shared_bytes, "long long"
-            )
+        _launch(*every, "int" if _largest(operands) < _NARROW_LIMIT else "long long")
+    else:
+        with T.If(_largest(operands) < tirx.IntImm("int64", _NARROW_LIMIT)):
+            with T.Then():
+                _launch(*every, "int")
+            with T.Else():
+                _launch(*every, "long long")
+    if answers:
+        operands.indices_are_seen(told=True)
 
 
 def _largest(operands: Operands) -> Any:
@@ -75,11 +79,12 @@ def _launch(
     threads: int,
     arguments: Mapping[str, tuple[str, Any]],
     shared_bytes: Any,
+    answers: bool,
     offset: str,
 ) -> None:
     problem, sizes = operands.problem, operands.sizes
     notes = operands.notes if operands.noting else None
-    struct, text = problem_struct(problem, offset, notes is not None)
+    struct, text = problem_struct(problem, offset, notes is not None, answers)
     scatters = [_tensors(each) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
@@ -88,10 +93,12 @@ def _launch(
     parameters, lines = _pointers(pointers, len(scatters))
     parameters += [f"long long {name}" for name in numbers]
     parameters += [f"{kind} {name}" for name, (kind, _) in arguments.items()]
-    note = "nullptr"
+    telling = ""
     if notes:
-        parameters.append("void* noted_pointer")
-        note = f"static_cast<int64*>(noted_pointer) + {notes.at}"
+        parameters += ["void* noted_pointer", "long long call", "void* counter_pointer"]
+        words = "static_cast<int64*>(noted_pointer)"
+        telling = f", {words} + {notes.noted.note}, {words} + {notes.noted.first_answer}, call, "
+        telling += "static_cast<uint32*>(counter_pointer)"
     has_shared = not (isinstance(shared_bytes, int) and shared_bytes == 0)
     if has_shared:
         parameters.append("void* shared_pointer")
@@ -110,7 +117,7 @@ def _launch(
         "  char* const workspace = "
         + ("static_cast<char*>(workspace_pointer);" if "workspace" in pointers else "nullptr;"),
         "  const Sizes<P> sizes{Offset(batch), Offset(count), Offset(slice), "
-        f"{{{extent_list}}}, {note}}};",
+        f"{{{extent_list}}}{telling}}};",
         f"  const Indices<P> indices{{{{{index_list}}}}};",
         "  (void)out, (void)updates, (void)data, (void)workspace, (void)sizes, (void)indices;",
     ]
@@ -122,7 +129,7 @@ def _launch(
     values = [tensors[name].data for name in pointers for tensors in scatters]
     values += list(numbers.values()) + [value for _, value in arguments.values()]
     if notes:
-        values.append(notes.words.data)
+        values += [notes.noted.words.data, notes.call, notes.counter]
     run_routine(
         name, source, values, blocks, threads, shared_bytes if has_shared else None, len(scatters)
     )

@@ -18,6 +18,8 @@ _MOST_TILES = 8
 _MANY_BLOCKS = 64
 _LIGHT_BYTES = 32 << 10
 _LIGHT_COUNT = 4096
+#: What part of the blocks is the last, whose indices others look at before them.
+_AHEAD = 6
 
 
 class RowResident(Implementation):
@@ -57,14 +59,16 @@ class RowResident(Implementation):
         tile = ceil_div(ceil_div(slab, tiles), 16) * 16
         tiles = ceil_div(slab, tile)
         source = "out" if operands.data is None else "data"
+        blocks = sizes.batch * tiles
         launch(
             operands,
             ("resident",),
             f"  resident<P, {config['unroll']}>(out, {source}, updates, indices, sizes, shared, "
-            f"{tile}, Offset({tiles}));",
-            blocks=sizes.batch * tiles,
+            f"{tile}, Offset({tiles}), gridDim.x / {_AHEAD});",
+            blocks=blocks,
             threads=config["threads"],
             shared_bytes=tile * element,
+            answers=True,
         )
 
 

@@ -85,8 +85,15 @@ def reduce_by_blocks(
     partials += "  Wide* const partials = reinterpret_cast<Wide*>(workspace);\n"
 
     def reduce(base: str) -> None:
-        launch(operands, ("bins",), partials + fill, blocks, threads, shared_bytes=shared_bytes)
-        operands.indices_are_seen()
+        launch(
+            operands,
+            ("bins",),
+            partials + fill,
+            blocks,
+            threads,
+            shared_bytes=shared_bytes,
+            answers=True,
+        )
         launch(
             operands,
             ("bins",),

@@ -77,7 +77,9 @@ def headers(names: tuple[str, ...]) -> str:
     return "\n".join(texts.values()) + "\n"
 
 
-def problem_struct(problem: ScatterProblem, offset: str, notes: bool = False) -> tuple[str, str]:
+def problem_struct(
+    problem: ScatterProblem, offset: str, notes: bool = False, answers: bool = False
+) -> tuple[str, str]:
     """The struct that describes a problem to the templates: its name and its text.
 
     Parameters
@@ -86,6 +88,8 @@ def problem_struct(problem: ScatterProblem, offset: str, notes: bool = False) ->
         The C++ type of index arithmetic: ``int`` or ``long long``.
     notes : bool
         Whether the host is told where an index is passed over.
+    answers : bool
+        Whether blocks tell the host that they have seen their indices.
     """
     data = data_type(problem)
     if problem.reduction == "update":
@@ -113,6 +117,7 @@ def problem_struct(problem: ScatterProblem, offset: str, notes: bool = False) ->
   static constexpr bool wrap = {flag(problem.wrap_negative)};
   static constexpr bool check = {flag(problem.bounds != "trust")};
   static constexpr bool notes = {flag(notes)};
+  static constexpr bool answers = {flag(answers)};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};
   static __device__ __forceinline__ Data start() {{ return {start}; }}

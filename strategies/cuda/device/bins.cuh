@@ -12,48 +12,54 @@ template <class P>
 constexpr bool is_flat =
     P::components == 1 && P::update_count && (!P::index_slice || P::update_slice);
 
-// Calls `visit(bin, value)` for every `threads`-th pack of updates from the `thread`-th one on, with
-// `unroll` updates read before any is visited. A pack of neighbours is one access where memory is
-// aligned to it; who visits what, and in what order, does not depend on that. Where what is read
-// gives way first in the caches (`once`), many warps gain and one warp to a block loses.
+// What part of the updates is the last.
+constexpr int kAhead = 6;
+
+// Calls `visit(bin, value)` for every `threads`-th pack of the updates in [from, to) from the
+// `thread`-th one on, with `unroll` updates read before any is visited. A pack of neighbours is one
+// access where memory is aligned to it; who visits what, and in what order, does not depend on that.
+// Where what is read gives way first in the caches (`once`), many warps gain and one warp to a block
+// loses. Looking `ahead`, it only reads the indices, which stay there, and visits nothing.
 template <class P, int unroll, int pack, bool once, class Visit>
 __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
-                                              int thread, int threads, Visit visit) {
+                                              typename P::Offset from, typename P::Offset to,
+                                              int thread, int threads, bool ahead, Visit visit) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   using Index = typename P::Index;
   const Offset width = sizes.width();
-  const Offset total = sizes.items() * width;
   const Offset step = static_cast<Offset>(threads) * pack;
   const bool whole = pack > 1 && aligned<Index, pack>(indices.of[0]) && aligned<Data, pack>(updates);
   constexpr int turns = unroll / pack;
-  for (Offset first = static_cast<Offset>(thread) * pack; first < total; first += step * turns) {
+  for (Offset first = from + static_cast<Offset>(thread) * pack; first < to;
+       first += step * turns) {
     RawIndex<P> raw[turns][pack];
     Data value[turns][pack];
     int bin[turns][pack];
 #pragma unroll
     for (int t = 0; t < turns; ++t) {
       const Offset begin = first + t * step;
-      if (whole && begin + pack <= total) {
-        const auto some = once ? load_once<Index, pack>(indices.of[0] + begin)
-                               : load<Index, pack>(indices.of[0] + begin);
-        const auto values =
-            once ? load_once<Data, pack>(updates + begin) : load<Data, pack>(updates + begin);
+      if (whole && begin + pack <= to) {
+        const auto some = once && !ahead ? load_once<Index, pack>(indices.of[0] + begin)
+                                         : load<Index, pack>(indices.of[0] + begin);
 #pragma unroll
-        for (int i = 0; i < pack; ++i) {
-          raw[t][i].of[0] = some.at[i];
-          value[t][i] = values.at[i];
-        }
+        for (int i = 0; i < pack; ++i) raw[t][i].of[0] = some.at[i];
+        if (ahead) continue;
+        const auto values = once ? load_once<Data, pack>(updates + begin)
+                                 : load<Data, pack>(updates + begin);
+#pragma unroll
+        for (int i = 0; i < pack; ++i) value[t][i] = values.at[i];
         continue;
       }
 #pragma unroll
       for (int i = 0; i < pack; ++i) {
         const Offset at = begin + i;
-        if (at >= total) continue;
+        if (at >= to) continue;
         const Offset index = width == 1 ? at : at / width;
         const Item<P> item(sizes, index);
         raw[t][i] = read_index(indices, item.index);
+        if (ahead) continue;
         value[t][i] = updates[P::update_slice && !P::index_slice ? item.update + at - index * width
                                                                  : item.update];
       }
@@ -64,7 +70,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
       for (int i = 0; i < pack; ++i) {
         const Offset at = first + t * step + i;
         bin[t][i] = -1;
-        if (at >= total) continue;
+        if (at >= to) continue;
         const Offset index = width == 1 ? at : at / width;
         Offset destination;
         if (resolve(sizes, raw[t][i], destination))
@@ -72,6 +78,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
                                        index * width);
       }
     }
+    if (ahead) continue;
 #pragma unroll
     for (int t = 0; t < turns; ++t) {
 #pragma unroll
@@ -81,16 +88,52 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
   }
 }
 
+// All packs. If the host is to hear of the indices, those of the last packs are looked at before any
+// of these is visited: while they are, the answer is on its way.
+template <class P, int unroll, int pack, bool once, class Visit>
+__device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
+                                              const Indices<P>& indices, const Sizes<P>& sizes,
+                                              int thread, int threads, Visit visit) {
+  using Offset = typename P::Offset;
+  const Offset total = sizes.items() * sizes.width();
+  if constexpr (P::answers) {
+    __shared__ uint32 warps_seen;
+    if (threadIdx.x == 0) warps_seen = 0;
+    __syncthreads();
+    const Offset turn = static_cast<Offset>(threads) * unroll;
+    const Offset head = total / turn * (kAhead - 1) / kAhead * turn;
+    // A loop, because three copies of what it does take more registers than there are.
+    enum { first, ahead, last };
+#pragma unroll 1
+    for (int part = first; part <= last; ++part) {
+      Sizes<P> here = sizes;
+      if (part == last) here.note = nullptr;
+      for_each_pack<P, unroll, pack, once>(updates, indices, here, part == first ? Offset(0) : head,
+                                           part == first ? head : total, thread, threads,
+                                           part == ahead, visit);
+      if (part != ahead) continue;
+      // No barrier: a warp goes on at once, and the last one of the block speaks for it.
+      __syncwarp();
+      if (threadIdx.x % kWarp != 0) continue;
+      if (atomicAdd(&warps_seen, 1u) == blockDim.x / kWarp - 1)
+        indices_are_seen(sizes, static_cast<uint32>(gridDim.x));
+    }
+  } else {
+    for_each_pack<P, unroll, pack, once>(updates, indices, sizes, Offset(0), total, thread, threads,
+                                         false, visit);
+  }
+}
+
 template <class P, int unroll, bool once, class Visit>
 __device__ __forceinline__ void for_each_update(const typename P::Data* updates,
                                                 const Indices<P>& indices, const Sizes<P>& sizes,
                                                 int thread, int threads, Visit visit) {
   constexpr int pack = 16 / sizeof(typename P::Index) < 4 ? 16 / sizeof(typename P::Index) : 4;
   if (is_flat<P> && sizes.batch == 1 && sizes.width() == 1) {
-    for_each_pack<P, unroll, is_flat<P> ? pack : 1, once>(updates, indices, sizes, thread, threads,
-                                                          visit);
+    for_all_packs<P, unroll, is_flat<P> ? pack : 1, once>(updates, indices, sizes, thread, threads,
+                                                         visit);
   } else {
-    for_each_pack<P, unroll, 1, once>(updates, indices, sizes, thread, threads, visit);
+    for_all_packs<P, unroll, 1, once>(updates, indices, sizes, thread, threads, visit);
   }
 }
 

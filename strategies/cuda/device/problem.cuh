@@ -8,6 +8,7 @@
 //   update_batch, _count, _slice   what the updates vary over
 //   wrap, check                    negative indices wrap; out-of-bounds updates are dropped
 //   notes                          and the host is told of them
+//   answers                        and blocks tell it that they have seen their indices
 //   include_self, unique
 //   start()                        the identity of the reduction
 #ifndef TVM_SCATTER_PROBLEM
@@ -21,7 +22,10 @@ struct Sizes {
   using Offset = typename P::Offset;
   Offset batch, count, slice;
   Offset extents[P::components];
-  volatile int64* note;  // a word of the host, or null
+  volatile int64* note = nullptr;  // words of the host; no note where others have noted already
+  volatile int64* answer = nullptr;
+  int64 call = 0;  // what the answer is
+  uint32* blocks_seen = nullptr;
 
   __device__ __forceinline__ Offset extent() const {
     Offset product = 1;
@@ -109,12 +113,25 @@ __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>
     const Wide extent = sizes.extents[j];
     if (P::wrap && index < 0) index += extent;
     if (P::check && (index < 0 || index >= extent)) {
-      if constexpr (P::notes) *sizes.note = 1;
+      if constexpr (P::notes) {
+        if (sizes.note) *sizes.note = 1;
+        // Here, so that blocks without a bad index need not wait for what they have written.
+        if (P::answers) __threadfence_system();
+      }
       return false;
     }
     destination = destination * static_cast<Offset>(extent) + static_cast<Offset>(index);
   }
   return true;
+}
+
+// For one thread of each of so many blocks, when its block has noted all that it will. The last of
+// them tells the host, and leaves the counter as it was.
+template <class P>
+__device__ __forceinline__ void indices_are_seen(const Sizes<P>& sizes, uint32 blocks) {
+  if (atomicInc(sizes.blocks_seen, blocks - 1) != blocks - 1) return;
+  __threadfence_system();
+  *sizes.answer = sizes.call;
 }
 
 // Both steps, for a kernel with one item in flight.

@@ -6,13 +6,36 @@
 
 namespace tvm_scatter {
 
+// Looks at `total` indices for the host to hear of them; `entry_at` says where they are.
+template <class P, int unroll, class EntryAt>
+__device__ __forceinline__ void look_at_indices(const Indices<P>& indices, const Sizes<P>& sizes,
+                                                typename P::Offset total, EntryAt entry_at) {
+  using Offset = typename P::Offset;
+  for (Offset start = threadIdx.x; start < total; start += blockDim.x * unroll) {
+    RawIndex<P> raw[unroll];
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      const Offset at = start + u * static_cast<Offset>(blockDim.x);
+      if (at < total) raw[u] = read_index(indices, entry_at(at));
+    }
+#pragma unroll
+    for (int u = 0; u < unroll; ++u) {
+      Offset destination;
+      if (start + u * static_cast<Offset>(blockDim.x) < total) resolve(sizes, raw[u], destination);
+    }
+  }
+}
+
 // A block holds `tile` elements of one batch's slab of extent x slice; a slab that is larger is cut
-// into tiles, and every block of it looks at all indices of the batch.
+// into tiles, and every block of it looks at all indices of the batch. If the host is to hear of the
+// indices, those of the last `ahead` blocks are looked at by as many blocks before them: while the
+// last ones run, the answer is on its way.
 template <class P, int unroll>
 __device__ __forceinline__ void resident(typename P::Data* out, const typename P::Data* data,
                                          const typename P::Data* updates,
-                                         const Indices<P>& indices, const Sizes<P>& sizes,
-                                         char* shared, int tile, typename P::Offset tiles) {
+                                         const Indices<P>& indices, Sizes<P> sizes, char* shared,
+                                         int tile, typename P::Offset tiles,
+                                         typename P::Offset ahead) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
@@ -20,6 +43,8 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   Wide* const held = reinterpret_cast<Wide*>(shared);
   const Offset batch = blockIdx.x / tiles;
   if (batch >= sizes.batch) return;  // one block is launched even for no batch at all
+  const Offset blocks = gridDim.x, other = blockIdx.x + ahead;
+  if (P::answers && other >= blocks) sizes.note = nullptr;
   const Offset slab = sizes.extent() * sizes.slice;
   const Offset begin = (blockIdx.x - batch * tiles) * tile;
   const int owned = static_cast<int>(min(static_cast<Offset>(tile), slab - begin));
@@ -40,11 +65,12 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   __syncthreads();
 
   const Offset total = sizes.count * sizes.slice;
-  auto item_at = [&](Offset at) {
+  auto item_of = [&](Offset batch, Offset at) {
     const Offset k = sizes.slice == 1 ? at : at / sizes.slice;
     const Offset row = batch * sizes.count + k;
     return Item<P>(sizes, P::index_slice ? row * sizes.slice + at - k * sizes.slice : row);
   };
+  auto item_at = [&](Offset at) { return item_of(batch, at); };
   auto column_at = [&](Offset at) { return sizes.slice == 1 ? 0 : at % sizes.slice; };
   // Where an update goes in `held`; negative if it is dropped or for another block.
   auto place_at = [&](Offset at, const RawIndex<P>& raw) -> Offset {
@@ -80,7 +106,16 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
       if (place >= 0) atomic_combine<R, Wide>(held + place, widen(value[u]));
     }
   }
+  if constexpr (P::answers) {
+    if (other < blocks && other >= blocks - ahead)
+      look_at_indices<P, unroll>(indices, sizes, total,
+                                 [&](Offset at) { return item_of(other / tiles, at).index; });
+  }
   __syncthreads();
+  if constexpr (P::answers) {
+    if (other < blocks && threadIdx.x == 0)
+      indices_are_seen(sizes, static_cast<uint32>(blocks - ahead));
+  }
   if (whole) {
     for (int i = threadIdx.x * vector; i < owned; i += blockDim.x * vector) {
       Vector<Data, vector> value;
