@@ -19,12 +19,14 @@ constexpr int kAhead = 6;
 // `thread`-th one on, with `unroll` updates read before any is visited. A pack of neighbours is one
 // access where memory is aligned to it; who visits what, and in what order, does not depend on that.
 // Where what is read gives way first in the caches (`once`), many warps gain and one warp to a block
-// loses. Looking `ahead`, it only reads the indices, which stay there, and visits nothing.
+// loses. Looking `ahead`, it only reads the indices, which stay there, and visits nothing; afterwards
+// the host has been `told` of them.
 template <class P, int unroll, int pack, bool once, class Visit>
 __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
                                               typename P::Offset from, typename P::Offset to,
-                                              int thread, int threads, bool ahead, Visit visit) {
+                                              int thread, int threads, bool ahead, bool told,
+                                              Visit visit) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   using Index = typename P::Index;
@@ -73,7 +75,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
         if (at >= to) continue;
         const Offset index = width == 1 ? at : at / width;
         Offset destination;
-        if (resolve(sizes, raw[t][i], destination))
+        if (resolve(sizes, raw[t][i], destination, told))
           bin[t][i] = static_cast<int>(Item<P>(sizes, index).place(sizes, destination) * width + at -
                                        index * width);
       }
@@ -106,11 +108,9 @@ __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
     enum { first, ahead, last };
 #pragma unroll 1
     for (int part = first; part <= last; ++part) {
-      Sizes<P> here = sizes;
-      if (part == last) here.note = nullptr;
-      for_each_pack<P, unroll, pack, once>(updates, indices, here, part == first ? Offset(0) : head,
+      for_each_pack<P, unroll, pack, once>(updates, indices, sizes, part == first ? Offset(0) : head,
                                            part == first ? head : total, thread, threads,
-                                           part == ahead, visit);
+                                           part == ahead, part == last, visit);
       if (part != ahead) continue;
       // No barrier: a warp goes on at once, and the last one of the block speaks for it.
       __syncwarp();
@@ -120,7 +120,7 @@ __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
     }
   } else {
     for_each_pack<P, unroll, pack, once>(updates, indices, sizes, Offset(0), total, thread, threads,
-                                         false, visit);
+                                         false, false, visit);
   }
 }
 

@@ -22,7 +22,7 @@ struct Sizes {
   using Offset = typename P::Offset;
   Offset batch, count, slice;
   Offset extents[P::components];
-  volatile int64* note = nullptr;  // words of the host; no note where others have noted already
+  volatile int64* note = nullptr;  // words of the host
   volatile int64* answer = nullptr;
   int64 call = 0;  // what the answer is
   uint32* blocks_seen = nullptr;
@@ -99,10 +99,11 @@ __device__ __forceinline__ RawIndex<P> read_index(const Indices<P>& indices,
   return raw;
 }
 
-// The destination that an index names; false if it is out of bounds.
+// The destination that an index names; false if it is out of bounds, which is noted if nobody has
+// done so (`told`).
 template <class P>
 __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>& raw,
-                                        typename P::Offset& destination) {
+                                        typename P::Offset& destination, bool told = false) {
   using Offset = typename P::Offset;
   constexpr bool narrow_index = sizeof(typename P::Index) < 4 || same<typename P::Index, int>;
   using Wide = typename If<narrow_index && sizeof(Offset) == 4, int, int64>::type;
@@ -113,10 +114,10 @@ __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>
     const Wide extent = sizes.extents[j];
     if (P::wrap && index < 0) index += extent;
     if (P::check && (index < 0 || index >= extent)) {
-      if constexpr (P::notes) {
-        if (sizes.note) *sizes.note = 1;
+      if (P::notes && !told) {
+        *sizes.note = 1;
         // Here, so that blocks without a bad index need not wait for what they have written.
-        if (P::answers) __threadfence_system();
+        if constexpr (P::answers) __threadfence_system();
       }
       return false;
     }
