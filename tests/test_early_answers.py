@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda_on_cpu import record, status
-from harness import ProblemRunner, compile_all, device_of
+from harness import ProblemRunner, compile_all, device_of, target_of
 from tvm.runtime import tensor
 
 from tvm_scatter import ScatterProblem
 from tvm_scatter.extent import Extent
 from tvm_scatter.ops import index_put, scatter_elements
 from tvm_scatter.reference import scatter_reference
+from tvm_scatter.strategies.cuda.target import shared_memory_limit
+
+#: Places that take all the shared memory a block has.
+FULL = shared_memory_limit(target_of("cuda")) // 4
 
 
 def problem(batch: int, extent: int, count: int) -> ScatterProblem:
@@ -35,10 +39,12 @@ def problem(batch: int, extent: int, count: int) -> ScatterProblem:
     [
         ("shared_bins", problem(1, 16, 290_000), {"blocks": 132, "threads": 256, "unroll": 4}),
         ("lane_bins", problem(1, 16, 410_001), {"unroll": 8}),
+        ("shared_bins", problem(1, FULL, 3_000), {}),
         ("row_resident", problem(30, 40, 70), {"threads": 256}),
+        ("row_resident", problem(6, FULL, 70), {}),
         ("row_resident", problem(5, 40, 70), {"threads": 256}),
     ],
-    ids=["shared_bins", "lane_bins", "row_resident", "row_resident, few"],
+    ids=["shared_bins", "lane_bins", "full bins", "row_resident", "full rows", "few rows"],
 )
 def test_no_bad_index_is_missed(
     device: str, name: str, posed: ScatterProblem, knobs: dict[str, int]

@@ -218,3 +218,13 @@ def test_every_implementation_is_the_default_for_some_problem(kind: str) -> None
     target = parse_target("sm_90") if kind == "cuda" else LLVM
     for name, problem in DEFAULTS[kind].items():
         assert table.default(problem, target).implementation.name == name
+
+
+@pytest.mark.parametrize(("arch", "fits"), [("sm_75", False), ("sm_90", True)])
+def test_a_kernels_own_shared_memory_counts(arch: str, fits: bool) -> None:
+    """To order doubles takes all the 64 KB of a block on Turing, and leaves none for the scan."""
+    strategy = strategy_for("cuda")
+    assert strategy is not None
+    many = replace(PROBLEM, extents=(Extent(1 << 23),), slice=Extent(), data_dtype="float64")
+    refusal = strategy.refusal(strategy.implementations["partitioned"], many, parse_target(arch))
+    assert refusal is None if fits else "too little shared memory" in str(refusal)

@@ -17,6 +17,8 @@ from tvm_scatter.strategy import Config, Implementation
 # As in device/partition.cuh.
 _THREADS = 1024
 _HOT_PLACES = 64
+#: Shared memory of a scan in a block, a sum for each warp, besides what is asked for.
+_SCAN_BYTES = _THREADS // 32 * 4
 _MOST_BUCKETS = 2048
 _ENOUGH_BUCKETS = 128
 #: Updates that a thread moves into buckets together with its block, the more the better.
@@ -115,7 +117,7 @@ def _order_bytes(problem: ScatterProblem, per_thread: int, buckets: int) -> int:
 
 
 def _per_thread(problem: ScatterProblem, target: Any) -> int | None:
-    limit = shared_memory_limit(target)
+    limit = shared_memory_limit(target) - _SCAN_BYTES
     fitting = (n for n in _PER_THREAD if _order_bytes(problem, n, _MOST_BUCKETS) <= limit)
     return next(fitting, None)
 

@@ -59,13 +59,12 @@ class RowResident(Implementation):
         tile = ceil_div(ceil_div(slab, tiles), 16) * 16
         tiles = ceil_div(slab, tile)
         source = "out" if operands.data is None else "data"
-        blocks = sizes.batch * tiles
         launch(
             operands,
             ("resident",),
             f"  resident<P, {config['unroll']}>(out, {source}, updates, indices, sizes, shared, "
             f"{tile}, Offset({tiles}), gridDim.x / {_AHEAD});",
-            blocks=blocks,
+            blocks=sizes.batch * tiles,
             threads=config["threads"],
             shared_bytes=tile * element,
             answers=True,

@@ -17,6 +17,8 @@ _MERGE_THREADS = 256
 #: Shared memory of one block with several copies: two blocks and more fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
 _MANY_ITEMS = 1 << 20
+#: Of what stands in front of the bins in shared memory where blocks tell the host of bad indices.
+_COUNTER_BYTES = 16
 
 
 class SharedBins(Implementation):
@@ -85,15 +87,18 @@ def reduce_by_blocks(
     partials += "  Wide* const partials = reinterpret_cast<Wide*>(workspace);\n"
 
     def reduce(base: str) -> None:
+        with_counter = shared_bytes + _COUNTER_BYTES
+        answers = operands.noting and with_counter <= shared_memory_limit(operands.target)
         launch(
             operands,
             ("bins",),
             partials + fill,
             blocks,
             threads,
-            shared_bytes=shared_bytes,
-            answers=True,
+            shared_bytes=with_counter if answers else shared_bytes,
+            answers=answers,
         )
+        operands.indices_are_seen()
         launch(
             operands,
             ("bins",),

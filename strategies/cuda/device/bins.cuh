@@ -15,6 +15,11 @@ constexpr bool is_flat =
 // What part of the updates is the last.
 constexpr int kAhead = 6;
 
+// Where the bins begin in shared memory: behind the number of warps that have seen their indices,
+// which is there if the host is to hear of that.
+template <class P>
+constexpr int bins_begin = P::answers ? 16 : 0;
+
 // Calls `visit(bin, value)` for every `threads`-th pack of the updates in [from, to) from the
 // `thread`-th one on, with `unroll` updates read before any is visited. A pack of neighbours is one
 // access where memory is aligned to it; who visits what, and in what order, does not depend on that.
@@ -95,12 +100,12 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
 template <class P, int unroll, int pack, bool once, class Visit>
 __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
-                                              int thread, int threads, Visit visit) {
+                                              int thread, int threads, char* shared, Visit visit) {
   using Offset = typename P::Offset;
   const Offset total = sizes.items() * sizes.width();
   if constexpr (P::answers) {
-    __shared__ uint32 warps_seen;
-    if (threadIdx.x == 0) warps_seen = 0;
+    uint32* const warps_seen = reinterpret_cast<uint32*>(shared);
+    if (threadIdx.x == 0) *warps_seen = 0;
     __syncthreads();
     const Offset turn = static_cast<Offset>(threads) * unroll;
     const Offset head = total / turn * (kAhead - 1) / kAhead * turn;
@@ -115,7 +120,7 @@ __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
       // No barrier: a warp goes on at once, and the last one of the block speaks for it.
       __syncwarp();
       if (threadIdx.x % kWarp != 0) continue;
-      if (atomicAdd(&warps_seen, 1u) == blockDim.x / kWarp - 1)
+      if (atomicAdd(warps_seen, 1u) == blockDim.x / kWarp - 1)
         indices_are_seen(sizes, static_cast<uint32>(gridDim.x));
     }
   } else {
@@ -127,13 +132,14 @@ __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
 template <class P, int unroll, bool once, class Visit>
 __device__ __forceinline__ void for_each_update(const typename P::Data* updates,
                                                 const Indices<P>& indices, const Sizes<P>& sizes,
-                                                int thread, int threads, Visit visit) {
+                                                int thread, int threads, char* shared,
+                                                Visit visit) {
   constexpr int pack = 16 / sizeof(typename P::Index) < 4 ? 16 / sizeof(typename P::Index) : 4;
   if (is_flat<P> && sizes.batch == 1 && sizes.width() == 1) {
     for_all_packs<P, unroll, is_flat<P> ? pack : 1, once>(updates, indices, sizes, thread, threads,
-                                                         visit);
+                                                         shared, visit);
   } else {
-    for_all_packs<P, unroll, 1, once>(updates, indices, sizes, thread, threads, visit);
+    for_all_packs<P, unroll, 1, once>(updates, indices, sizes, thread, threads, shared, visit);
   }
 }
 
@@ -162,13 +168,14 @@ __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials
                                           const Indices<P>& indices, const Sizes<P>& sizes,
                                           char* shared) {
   using Wide = Accumulate<typename P::Data>;
-  Wide* const bins = reinterpret_cast<Wide*>(shared);
+  Wide* const bins = reinterpret_cast<Wide*>(shared + bins_begin<P>);
   const int size = static_cast<int>(sizes.data_size());
   for (int i = threadIdx.x; i < size * copies; i += blockDim.x) bins[i] = widen(P::start());
   __syncthreads();
   const int copy = threadIdx.x % copies;
   for_each_update<P, unroll, true>(
       updates, indices, sizes, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x,
+      shared,
       [&](int bin, typename P::Data value) {
         atomic_combine<typename P::Reduction, Wide>(bins + bin * copies + copy, widen(value));
       });
@@ -185,12 +192,12 @@ __device__ __forceinline__ void fill_lane_bins(Accumulate<typename P::Data>* par
                                                const Indices<P>& indices, const Sizes<P>& sizes,
                                                char* shared) {
   using Wide = Accumulate<typename P::Data>;
-  Wide* const bins = reinterpret_cast<Wide*>(shared);
+  Wide* const bins = reinterpret_cast<Wide*>(shared + bins_begin<P>);
   const int size = static_cast<int>(sizes.data_size());
   const int lane = threadIdx.x;
   for (int i = 0; i < size; ++i) bins[i * kWarp + lane] = widen(P::start());
   for_each_update<P, unroll, false>(
-      updates, indices, sizes, blockIdx.x * kWarp + lane, gridDim.x * kWarp,
+      updates, indices, sizes, blockIdx.x * kWarp + lane, gridDim.x * kWarp, shared,
       [&](int bin, typename P::Data value) {
         Wide* const mine = bins + bin * kWarp + lane;
         *mine = P::Reduction::combine(*mine, widen(value));
