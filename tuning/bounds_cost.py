@@ -95,7 +95,7 @@ def cost(
     rounds: dict[str, list[float]] = {policy: [] for policy in compiled}
     for _ in range(_ROUNDS):
         for policy, call in compiled.items():
-            rounds[policy].append(timing(call, _where(device)))
+            rounds[policy].append(timing(call, _where(device).sync))
     return {policy: float(np.median(times)) for policy, times in rounds.items()}
 
 

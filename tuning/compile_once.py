@@ -158,7 +158,7 @@ def _latency(nodes: int, edges: int, width: int) -> dict[str, Any]:
     call = graphed(plain, "main", tensors)
     out = call(*tensors)
     few = nodes > 10_000
-    microseconds = partial(time_to_result, device=device, calls=30 if few else 1000)
+    microseconds = partial(time_to_result, synchronize=device.sync, calls=30 if few else 1000)
     times = {
         "calls": microseconds(lambda: plain["main"](*tensors)),
         "TVM's own graphs": microseconds(lambda: tvms["main"](*tensors)),

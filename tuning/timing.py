@@ -36,9 +36,9 @@ class Timing:
     wall: float
 
 
-def _summary(samples: list[float], wall: list[float]) -> Timing:
+def _summary(samples: list[float], wall: float | None = None) -> Timing:
     low, middle, high = np.percentile(samples, [25, 50, 75])
-    return Timing(float(middle), float(high - low), float(np.median(wall)))
+    return Timing(float(middle), float(high - low), float(middle) if wall is None else wall)
 
 
 def time_on_gpu(call: Callable[[], Any], repeats: int = 20, seconds: float = 1.0) -> Timing:
@@ -66,15 +66,9 @@ def time_on_gpu(call: Callable[[], Any], repeats: int = 20, seconds: float = 1.0
         torch.cuda.synchronize()
         samples.append(1000 * start.elapsed_time(stop))
         if samples[0] > _LONG:
-            return _summary(samples, samples)
-    wall = []
+            return _summary(samples)
     calls = max(1, min(20, int(2e5 / max(samples[-1], 1.0))))
-    for _ in range(3):
-        begin = time.perf_counter()
-        for _ in range(calls):
-            call()
-        torch.cuda.synchronize()
-        wall.append(1e6 * (time.perf_counter() - begin) / calls)
+    wall = time_in_a_row(call, torch.cuda.synchronize, calls, rounds=3)
     return _summary(samples, wall)
 
 
@@ -92,8 +86,8 @@ def time_on_cpu(call: Callable[[], Any], repeats: int = 20, seconds: float = 0.5
         call()
         samples.append(1e6 * (time.perf_counter() - start))
         if samples[0] > 4e6 * seconds:
-            return _summary(samples, samples)
-    return _summary(samples[1:], samples[1:])
+            return _summary(samples)
+    return _summary(samples[1:])
 
 
 def copy_bandwidth(device: str) -> float:
@@ -108,23 +102,27 @@ def copy_bandwidth(device: str) -> float:
     return 2 * size / timing(lambda: target.copy_(source)).device
 
 
-def time_in_a_row(call: Callable[[], Any], device: Any, calls: int = 50, rounds: int = 9) -> float:
+def time_in_a_row(
+    call: Callable[[], Any], synchronize: Callable[[], Any], calls: int = 50, rounds: int = 9
+) -> float:
     """The median microseconds of one of many calls that follow each other.
 
     Nothing waits but what a call itself waits for, until all are done. Caches are as the call
     before left them.
     """
     times = []
-    for _ in range(rounds + 1):
+    for _ in range(rounds):
         begin = time.perf_counter()
         for _ in range(calls):
             call()
-        device.sync()
+        synchronize()
         times.append(1e6 * (time.perf_counter() - begin) / calls)
-    return float(np.median(times[1:]))
+    return float(np.median(times))
 
 
-def time_to_result(call: Callable[[], Any], device: Any, calls: int = 50) -> float:
+def time_to_result(
+    call: Callable[[], Any], synchronize: Callable[[], Any], calls: int = 50
+) -> float:
     """The median microseconds of a call and of waiting for it.
 
     Caches are as the call before left them.
@@ -132,10 +130,10 @@ def time_to_result(call: Callable[[], Any], device: Any, calls: int = 50) -> flo
     times = []
     for _ in range(_WARM_UP):
         call()
-    device.sync()
+    synchronize()
     for _ in range(calls):
         begin = time.perf_counter()
         call()
-        device.sync()
+        synchronize()
         times.append(1e6 * (time.perf_counter() - begin))
     return float(np.median(times))

@@ -101,7 +101,7 @@ class Findings(Answers):
     @property
     def first_entry(self) -> int:
         """The word at which the bad entry of the first part begins."""
-        return self.first_answer + self.parts
+        return super().size
 
     def entry(self, part: Any) -> list[Any]:
         """The bad entry of a part."""
@@ -135,4 +135,4 @@ class Noted(Answers):
     @property
     def note(self) -> int:
         """The word that is other than zero once an index was passed over."""
-        return self.first_answer + self.parts
+        return super().size

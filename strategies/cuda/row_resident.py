@@ -18,8 +18,6 @@ _MOST_TILES = 8
 _MANY_BLOCKS = 64
 _LIGHT_BYTES = 32 << 10
 _LIGHT_COUNT = 4096
-#: What part of the blocks is the last, whose indices others look at before them.
-_AHEAD = 6
 
 
 class RowResident(Implementation):
@@ -63,7 +61,7 @@ class RowResident(Implementation):
             operands,
             ("resident",),
             f"  resident<P, {config['unroll']}>(out, {source}, updates, indices, sizes, shared, "
-            f"{tile}, Offset({tiles}), gridDim.x / {_AHEAD});",
+            f"{tile}, Offset({tiles}));",
             blocks=sizes.batch * tiles,
             threads=config["threads"],
             shared_bytes=tile * element,

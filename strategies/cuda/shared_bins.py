@@ -17,7 +17,7 @@ _MERGE_THREADS = 256
 #: Shared memory of one block with several copies: two blocks and more fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
 _MANY_ITEMS = 1 << 20
-#: Of what stands in front of the bins in shared memory where blocks tell the host of bad indices.
+#: As in device/bins.cuh, where a counter stands in front of the bins if blocks tell the host.
 _COUNTER_BYTES = 16
 
 

@@ -12,11 +12,8 @@ template <class P>
 constexpr bool is_flat =
     P::components == 1 && P::update_count && (!P::index_slice || P::update_slice);
 
-// What part of the updates is the last.
-constexpr int kAhead = 6;
-
 // Where the bins begin in shared memory: behind the number of warps that have seen their indices,
-// which is there if the host is to hear of that.
+// which is there if the host is to hear of that; shared_bins.py makes room for it.
 template <class P>
 constexpr int bins_begin = P::answers ? 16 : 0;
 
@@ -95,8 +92,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
   }
 }
 
-// All packs. If the host is to hear of the indices, those of the last packs are looked at before any
-// of these is visited: while they are, the answer is on its way.
+// All packs; the indices of the last are looked at before any of these is visited.
 template <class P, int unroll, int pack, bool once, class Visit>
 __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,

@@ -126,6 +126,10 @@ __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>
   return true;
 }
 
+// What part of a scatter's work is the last, whose indices are looked at before it begins if the host
+// is to hear of them: while it is done, the answer is on its way.
+constexpr int kAhead = 6;
+
 // For one thread of each of so many blocks, when its block has noted all that it will. The last of
 // them tells the host, and leaves the counter as it was.
 template <class P>

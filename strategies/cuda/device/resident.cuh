@@ -27,15 +27,13 @@ __device__ __forceinline__ void look_at_indices(const Indices<P>& indices, const
 }
 
 // A block holds `tile` elements of one batch's slab of extent x slice; a slab that is larger is cut
-// into tiles, and every block of it looks at all indices of the batch. If the host is to hear of the
-// indices, those of the last `ahead` blocks are looked at by as many blocks before them: while the
-// last ones run, the answer is on its way.
+// into tiles, and every block of it looks at all indices of the batch. Those of the last blocks are
+// looked at by as many blocks before them.
 template <class P, int unroll>
 __device__ __forceinline__ void resident(typename P::Data* out, const typename P::Data* data,
                                          const typename P::Data* updates,
                                          const Indices<P>& indices, const Sizes<P>& sizes,
-                                         char* shared, int tile, typename P::Offset tiles,
-                                         typename P::Offset ahead) {
+                                         char* shared, int tile, typename P::Offset tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
@@ -43,7 +41,7 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   Wide* const held = reinterpret_cast<Wide*>(shared);
   const Offset batch = blockIdx.x / tiles;
   if (batch >= sizes.batch) return;  // one block is launched even for no batch at all
-  const Offset blocks = gridDim.x, other = blockIdx.x + ahead;
+  const Offset blocks = gridDim.x, ahead = gridDim.x / kAhead, other = blockIdx.x + ahead;
   const bool told = P::answers && other >= blocks;
   const Offset slab = sizes.extent() * sizes.slice;
   const Offset begin = (blockIdx.x - batch * tiles) * tile;
