@@ -85,7 +85,6 @@ def check_function(lowered: Lowered) -> Iterator[tuple[IRBuilder, Parameters]]:
     """A check under construction, with the parameters that take its arguments declared."""
     check = lowered.check
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        T.func_name(CHECK_NAME)
         T.func_attr(PRIM_FUNC_ATTRS)
         parameters = Parameters()
         parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)

@@ -46,7 +46,9 @@ def _choose(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
     # Rows are found by division: 64 bits would cost more than the copy.
     narrow = max(prod(map(int, tensor.shape)) for tensor in (*tensors, output)) < _INT32_ELEMENTS
     func = te.create_prim_func([*tensors, output], "int32" if narrow else "int64")
-    return _scheduled(func.with_attr("tirx.is_scheduled", True), shape[2], str(result.dtype))
+    scheduled = _scheduled(func.with_attr("tirx.is_scheduled", True), shape[2], str(result.dtype))
+    # The module that it is added to names it: two of one name cannot be compiled.
+    return scheduled.without_attr("global_symbol")
 
 
 def _winner_of(source: te.Tensor, winners: te.Tensor, begin: int) -> Any:

@@ -233,7 +233,6 @@ def _wait(
     """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_name("raise_if_bad_index")
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
             if can_wait:
                 T.func_attr({CAN_WAIT: True})

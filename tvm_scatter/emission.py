@@ -166,13 +166,12 @@ def build_prim_func(
     -------
     func : tvm.tirx.PrimFunc
         Takes data, indices and updates of each scatter, tokens, out of each, [workspace of each];
-        where the problem is in place, data is the output.
+        where the problem is in place, data is the output. The module that it is added to names it.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
     has_workspace = workspace_bytes is not None
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_name(function_name(problem, selection))
             T.func_attr(PRIM_FUNC_ATTRS)
             parameters = Parameters()
             suffixes = ["", *(f"_{each}" for each in range(1, scatters))]

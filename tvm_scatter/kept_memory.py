@@ -89,7 +89,6 @@ def _zero() -> tirx.PrimFunc:
     """A kernel that makes a number zero."""
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_name("zero")
             T.func_attr(PRIM_FUNC_ATTRS)
             number = T.match_buffer(T.arg("number", T.handle()), (1,), "int32")
             with T.sblock("root"):

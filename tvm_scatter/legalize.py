@@ -16,7 +16,7 @@ from .assign import assign_kernel, in_one_kernel
 from .bounds import check_on_host
 from .choose import choose_kernel
 from .device_check import CheckKind, check_before, check_beside, check_noted
-from .emission import Notes, build_prim_func, workspace_size
+from .emission import Notes, build_prim_func, function_name, workspace_size
 from .fallback import legalize_as_stock
 from .lower import Lowered, lower
 from .ops import ASSIGN, BATCH, CHOOSE
@@ -162,7 +162,7 @@ def emit_together(
     )
     types: Any = [relax.TensorType(each.data.ty.shape, problem.data_dtype) for each in lowered]
     workspace = workspace_size(problem, selection, lowered[0].symbols)
-    global_var = bb.add_func(func, str(func.attrs["global_symbol"]))
+    global_var = bb.add_func(func, function_name(problem, selection))
     if workspace is not None:
         types += [relax.TensorType((workspace,), "uint8")] * count
     types_out = types if len(types) > 1 else types[0]

@@ -53,7 +53,6 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
     table = SymbolTable()
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_name("check_separate")
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.noalias": False})
             parameters = Parameters()
             shapes = [table.shape("donate", each) for each in (tensor, *others)]
@@ -76,8 +75,7 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
                                 f"{getattr(other, 'name', 'of a tuple')}; pass a copy of one."
                             )
                             raise_error("ValueError", [text])
-    # A name of its own would clash with that of another such function.
-    return builder.get().without_attr("global_symbol")
+    return builder.get()
 
 
 def _range(buffer: Any, elements: Any, tensor: Any) -> tuple[Any, Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax
 from tvm.ir import Op
 from tvm.relax.binding_rewrite import DataflowBlockRewrite
 from tvm.target import Target
@@ -64,13 +64,7 @@ def _raises_on_device() -> bool:
 
 def _with_legal_scatters(mod: tvm.IRModule) -> tvm.IRModule:
     others = [name for name in Op.list_op_names() if name not in (*STOCK_OPERATORS, *NAMES)]
-    legal = relax.transform.LegalizeOps(skip_ops=others)(mod)
-    known = {name.name_hint for name in mod.functions}
-    for name, function in legal.functions.items():
-        # New functions may call themselves alike: the module has a name of its own for each.
-        if name.name_hint not in known and isinstance(function, tirx.PrimFunc):
-            legal.update_func(name, function.without_attr("global_symbol"))
-    return legal
+    return relax.transform.LegalizeOps(skip_ops=others)(mod)
 
 
 def _can_wait(function: relax.Function) -> bool:
