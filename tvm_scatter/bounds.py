@@ -17,7 +17,7 @@ from tvm.tirx.script import builder as T
 
 from .emission import PRIM_FUNC_ATTRS, Parameters
 from .host_text import raise_error
-from .lower import IndexCheck, Lowered
+from .index_check import IndexCheck
 from .sizes import at_least, at_most, ceil_div
 
 #: What a check says of a bad entry: its flat position in its index tensor, which component it
@@ -58,46 +58,44 @@ class CheckOperands:
         return [(j, 1, 0) for j in range(count)]
 
 
-def check_on_host(bb: relax.BlockBuilder, lowered: Lowered) -> relax.Expr:
+def check_on_host(bb: relax.BlockBuilder, check: IndexCheck) -> relax.Expr:
     """Emit a check that is over before what takes its result, a token, begins."""
-    with check_function(lowered) as (builder, parameters):
+    with check_function(check) as (builder, parameters):
         parameters.add("status", (len(STATUS),), "int64")
         *buffers, status = parameters.buffers()
         with T.sblock("root"):
             T.reads()
             T.writes()
-            _find_first(check_operands(parameters, buffers, lowered), status)
+            _find_first(check_operands(parameters, buffers, check), status)
             with T.If(status[0] >= 0):
                 with T.Then():
-                    raise_for(lowered, status)
+                    raise_for(check, status)
     func = bb.add_func(builder.get(), CHECK_NAME)
     status_type = relax.TensorType((len(STATUS),), "int64")
-    return bb.emit(relax.op.call_tir(func, check_arguments(lowered), status_type))
+    return bb.emit(relax.op.call_tir(func, check_arguments(check), status_type))
 
 
-def check_arguments(lowered: Lowered) -> list[relax.Expr]:
+def check_arguments(check: IndexCheck) -> list[relax.Expr]:
     """What a check is called with. The data is passed only for its shape, which has the extents."""
-    return [lowered.data, *lowered.check.indices]
+    return [check.data, *check.indices]
 
 
 @contextmanager
-def check_function(lowered: Lowered) -> Iterator[tuple[IRBuilder, Parameters]]:
+def check_function(check: IndexCheck) -> Iterator[tuple[IRBuilder, Parameters]]:
     """A check under construction, with the parameters that take its arguments declared."""
-    check = lowered.check
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_attr(PRIM_FUNC_ATTRS)
         parameters = Parameters()
-        parameters.add("data", lowered.signature.data, lowered.problem.data_dtype)
+        parameters.add("data", check.data_shape, check.data_dtype)
         for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
             parameters.add(f"index{i}", shape, dtype)
         yield builder, parameters
 
 
 def check_operands(
-    parameters: Parameters, buffers: Sequence[Any], lowered: Lowered
+    parameters: Parameters, buffers: Sequence[Any], check: IndexCheck
 ) -> CheckOperands:
     """What a check works on, once its parameters are declared."""
-    check = lowered.check
     return CheckOperands(
         check=check,
         indices=buffers[1:],
@@ -171,14 +169,13 @@ def _scan_chunk(
                         T.buffer_store(first_bad, tirx.min(first_bad[c], at), [c])
 
 
-def raise_for(lowered: Lowered, status: Any) -> None:
+def raise_for(check: IndexCheck, status: Any) -> None:
     """Add statements that raise the error for a bad entry: a buffer as :data:`STATUS` says."""
-    check = lowered.check
     lowest = ["[-", status[3], ", "] if check.wrap_negative else ["[0, "]
     raise_error(
         "IndexError",
         [
-            f"{lowered.signature.operator}: index ",
+            f"{check.operator}: index ",
             status[2],
             *_position(check, status),
             " is out of bounds for an axis of extent ",

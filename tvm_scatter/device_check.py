@@ -28,8 +28,8 @@ from .bounds import (
 )
 from .emission import PRIM_FUNC_ATTRS, Notes
 from .host_stream import HostStream
+from .index_check import IndexCheck
 from .kept_memory import counter, data_of, device_id_of, page_locked
-from .lower import Lowered
 from .problem import ScatterProblem
 from .reductions import item_bytes
 
@@ -108,16 +108,18 @@ class DeviceCheck:
     tell: Callable[[Answers, Any], None]
 
 
-def check_before(bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck) -> relax.Expr:
+def check_before(
+    bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck
+) -> relax.Expr:
     """Emit a check that is over before what takes its result, a token, begins."""
-    findings = Findings(_parts(lowered, device_check))
-    memory = _launch(bb, lowered, device_check, findings)
-    return _wait(bb, lowered, findings, [lowered.data, memory], returned=1)
+    findings = Findings(_parts(check, device_check))
+    memory = _launch(bb, check, device_check, findings)
+    return _wait(bb, check, findings, [check.data, memory], returned=1)
 
 
 def check_beside(
     bb: relax.BlockBuilder,
-    lowered: Lowered,
+    check: IndexCheck,
     device_check: DeviceCheck,
     compute: Callable[[relax.Expr], relax.Expr],
 ) -> relax.Expr:
@@ -133,15 +135,15 @@ def check_beside(
     result : relax.Expr
         The tensor; the host has it only if all indices are good.
     """
-    findings = Findings(_parts(lowered, device_check))
-    memory = _launch(bb, lowered, device_check, findings)
+    findings = Findings(_parts(check, device_check))
+    memory = _launch(bb, check, device_check, findings)
     arguments = [bb.emit(compute(memory)), memory]
-    return _wait(bb, lowered, findings, arguments, returned=0, can_wait=True)
+    return _wait(bb, check, findings, arguments, returned=0, can_wait=True)
 
 
 def check_noted(
     bb: relax.BlockBuilder,
-    lowered: Lowered,
+    check: IndexCheck,
     device_check: DeviceCheck,
     compute: Callable[..., relax.Expr],
 ) -> relax.Expr:
@@ -158,15 +160,15 @@ def check_noted(
     result : relax.Expr
         The tensor; the host has it only if all indices are good.
     """
-    findings = Findings(_parts(lowered, device_check))
+    findings = Findings(_parts(check, device_check))
     memory = page_locked(bb, NOTED.size)
     result = bb.emit(compute(partial(notes_in, device_check), counter(bb), memory))
     # What stands for the data has its shape, and is there still if the data was overwritten.
-    indices = lowered.check.indices
+    indices = check.indices
     arguments = [result, *indices, result, memory, page_locked(bb, findings.size)]
-    with check_function(lowered) as (builder, parameters):
+    with check_function(check) as (builder, parameters):
         handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]
-        operands = check_operands(parameters, parameters.buffers(), lowered)
+        operands = check_operands(parameters, parameters.buffers(), check)
         with T.sblock("root"):
             T.reads()
             T.writes()
@@ -182,7 +184,7 @@ def check_noted(
     last = len(arguments) - 1
     found_type = arguments[last].ty
     checked = bb.emit(relax.op.call_tir_inplace(func, arguments, last, found_type))
-    return _wait(bb, lowered, findings, [result, checked], returned=0)
+    return _wait(bb, check, findings, [result, checked], returned=0)
 
 
 def notes_in(device_check: DeviceCheck, counter: Any, memory: Any) -> Notes:
@@ -194,34 +196,33 @@ def notes_in(device_check: DeviceCheck, counter: Any, memory: Any) -> Notes:
     return Notes(here, call, data_of(counter), partial(device_check.tell, here, call))
 
 
-def _parts(lowered: Lowered, device_check: DeviceCheck) -> int:
-    check = lowered.check
+def _parts(check: IndexCheck, device_check: DeviceCheck) -> int:
     shapes = [shape[:-1] if check.interleaved else shape for shape in check.shapes]
     known = all(isinstance(dim, int) for shape in shapes for dim in shape)
     return device_check.parts(max(map(prod, shapes)) if known else None)
 
 
 def _launch(
-    bb: relax.BlockBuilder, lowered: Lowered, device_check: DeviceCheck, findings: Findings
+    bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck, findings: Findings
 ) -> relax.Expr:
     """Emit the launch of a check; the result is the memory for its answers."""
-    with check_function(lowered) as (builder, parameters):
+    with check_function(check) as (builder, parameters):
         memory = T.arg("memory", T.handle())
-        operands = check_operands(parameters, parameters.buffers(), lowered)
+        operands = check_operands(parameters, parameters.buffers(), check)
         with T.sblock("root"):
             T.reads()
             T.writes()
             here = findings.of(memory)
             device_check.emit(operands, here, here.next_call())
     func = bb.add_func(builder.get(), CHECK_NAME)
-    arguments = [*check_arguments(lowered), page_locked(bb, findings.size)]
+    arguments = [*check_arguments(check), page_locked(bb, findings.size)]
     last = len(arguments) - 1
     return bb.emit(relax.op.call_tir_inplace(func, arguments, last, arguments[last].ty))
 
 
 def _wait(
     bb: relax.BlockBuilder,
-    lowered: Lowered,
+    check: IndexCheck,
     findings: Findings,
     arguments: list[relax.Expr],
     returned: int,
@@ -247,6 +248,6 @@ def _wait(
                     with T.Then():
                         # So that nothing runs on.
                         stream.synchronize()
-                        raise_for(lowered, first_bad)
+                        raise_for(check, first_bad)
     func = bb.add_func(builder.get(), "raise_if_bad_index")
     return bb.emit(relax.op.call_tir_inplace(func, arguments, returned, arguments[returned].ty))

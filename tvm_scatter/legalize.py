@@ -117,19 +117,19 @@ def emit_call(
         return scatter(lowered)
     device_check = strategy.device_check
     if device_check is None:
-        return scatter(lowered, check_on_host(bb, lowered))
+        return scatter(lowered, check_on_host(bb, lowered.check))
     kind = CheckKind.of(problem, lowered.temporary)
     checked = replace(lowered, problem=replace(problem, bounds=kind.bounds))
     if kind is CheckKind.NOTED:
         return check_noted(
             bb,
-            lowered,
+            lowered.check,
             device_check,
             lambda notes, *memory: scatter(checked, *memory, notes=notes),
         )
     if kind is CheckKind.BESIDE:
-        return check_beside(bb, lowered, device_check, partial(scatter, checked))
-    return scatter(checked, check_before(bb, lowered, device_check))
+        return check_beside(bb, lowered.check, device_check, partial(scatter, checked))
+    return scatter(checked, check_before(bb, lowered.check, device_check))
 
 
 def emit_together(

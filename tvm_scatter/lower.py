@@ -13,35 +13,12 @@ from .assign import as_index_put
 from .emission import Signature
 from .errors import ScatterError
 from .extent import Extent
+from .index_check import IndexCheck
 from .ops import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND, TEMPORARY
 from .options import Options
 from .problem import ScatterProblem
 from .reductions import canonical_reduction, check_dtypes
 from .shapes import Dim, SymbolTable, broadcast, expressions
-
-
-@dataclass(frozen=True)
-class IndexCheck:
-    """Index tensors to be checked against extents before anything is written.
-
-    Attributes
-    ----------
-    indices : list of relax.Expr
-        As the operator was given them.
-    shapes : tuple
-        Their shapes.
-    extents : tuple of Dim
-        The extent that each component addresses.
-    interleaved : bool
-        Whether the last axis of the single index tensor runs over the components.
-    """
-
-    indices: Sequence[Any]
-    shapes: tuple[tuple[Dim, ...], ...]
-    extents: tuple[Dim, ...]
-    interleaved: bool
-    wrap_negative: bool
-    index_dtypes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -325,6 +302,10 @@ class _Lowering:
         self, indices: Sequence[Any], extents: Sequence[Dim], interleaved: bool, wrap: bool
     ) -> IndexCheck:
         return IndexCheck(
+            operator=self.operator,
+            data=self.data,
+            data_shape=self.shape(self.data),
+            data_dtype=self.data_dtype,
             indices=list(indices),
             shapes=tuple(self.shape(index) for index in indices),
             extents=tuple(extents),
