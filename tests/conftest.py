@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
+import worker_threads
 from cuda_on_cpu import enable, real_gpu, status
 from tally import summary, tally  # noqa: F401
 
-# TVM would bind its main thread to the first core, and that of every test process to the same one.
-os.environ.setdefault("TVM_BIND_THREADS", "0")
 # Before anything imports TVM: afterwards the real driver could be loaded already.
 enable()
+worker_threads.enable()
 
 from tvm_scatter import device_check, strategy_for  # noqa: E402
 

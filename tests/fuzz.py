@@ -73,9 +73,7 @@ def supervise(device: str, seed: int, seconds: float) -> int:
 
 def work(device: str, seed: int, seconds: float, running: Path) -> int:
     """Modules of random cases until the time is up."""
-    from cuda_on_cpu import enable
-
-    enable()
+    prepare()
     from fuzzing import check_all, draw_cases
 
     end = time.monotonic() + seconds
@@ -91,9 +89,7 @@ def work(device: str, seed: int, seconds: float, running: Path) -> int:
 
 def replay(path: Path) -> int:
     """Run the cases of a file and say what becomes of them."""
-    from cuda_on_cpu import enable
-
-    enable()
+    prepare()
     from fuzzing import FuzzCase, check_all
 
     cases = [FuzzCase.from_json(line) for line in path.read_text().splitlines() if line]
@@ -102,6 +98,15 @@ def replay(path: Path) -> int:
         print(f"FAILED {case.to_json()}\n{error}\n")
     print(f"{len(cases)} cases, {len(failures)} failed")
     return len(failures)
+
+
+def prepare() -> None:
+    """Set up this process as the tests do theirs."""
+    import worker_threads
+    from cuda_on_cpu import enable
+
+    enable()
+    worker_threads.enable()
 
 
 def save(text: str, why: str) -> str:

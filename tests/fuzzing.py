@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
 from harness import ORDERS, ProblemRunner, assert_same, in_order, target_of
 from random_problems import SPREADS, draw_operands, draw_problem, explains
+from worker_threads import divided_work
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.legalize import nothing_to_do
@@ -32,6 +34,8 @@ class FuzzCase:
         In which threads and blocks of a simulated device run.
     notes : bool
         Whether the host is told of bad indices.
+    divided : bool
+        Whether CPU code divides the work among threads however little it is.
     """
 
     device: str
@@ -43,6 +47,7 @@ class FuzzCase:
     spread: str
     order: str = "forward"
     notes: bool = False
+    divided: bool = False
 
     @staticmethod
     def draw(random: Random, device: str, target: Any) -> FuzzCase:
@@ -67,6 +72,7 @@ class FuzzCase:
             spread=random.choice(SPREADS),
             order=random.choice(ORDERS) if device == "cuda" else "forward",
             notes=device == "cuda" and problem.bounds == "drop" and problem.is_static,
+            divided=device == "llvm" and random.random() < 0.5,
         )
 
     def to_json(self) -> str:
@@ -81,7 +87,8 @@ class FuzzCase:
     def add_to(self, runner: ProblemRunner, name: str) -> None:
         """Add the function that computes the problem."""
         problem = ScatterProblem.from_json(self.problem)
-        runner.add(name, problem, self.implementation, self.knobs, self.sizes, self.notes)
+        with divided_work() if self.divided else nullcontext():
+            runner.add(name, problem, self.implementation, self.knobs, self.sizes, self.notes)
 
     def check(self, runner: ProblemRunner, name: str) -> None:
         """Run the function and compare with the reference."""
