@@ -9,11 +9,13 @@ import json
 import os
 import pickle
 import shutil
-import zipfile
+import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
+from model_files import changed
+from tvm.support import cc
 
 import tvm_scatter
 from tvm_scatter import ScatterError, ScatterProblem
@@ -115,49 +117,84 @@ def test_a_planted_cache_entry_is_not_used(tmp_path: Path) -> None:
     assert not marked.exists()
 
 
-def planted(folder: Path, where: str, marked: Path) -> tuple[Path, Path]:
-    """A model file as PyTorch wrote it, and the same with a pickle planted in it."""
-    import torch
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    """A model file as PyTorch wrote it."""
+    torch = pytest.importorskip("torch")
 
     class Add(torch.nn.Module):
         def forward(self, x):
             return x + 1
 
-    good, bad = folder / "good.pt2", folder / "bad.pt2"
-    torch.export.save(torch.export.export(Add(), (torch.ones(2),)), good)
-    pickled = pickle.dumps(Marked(marked))
-    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w") as target:
-        root = source.namelist()[0].split("/")[0]
-        for name in source.namelist():
-            content = source.read(name)
-            if where == "inputs" and "sample_inputs" in name:
-                buffer = io.BytesIO()
-                torch.save(Marked(marked), buffer)
-                content = buffer.getvalue()
-            if where == "constants" and name.endswith("constants_config.json"):
-                entry = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True}
-                content = json.dumps({"config": {"x": {**entry, "tensor_meta": None}}}).encode()
-            target.writestr(name, content)
-        if where == "constants":
-            target.writestr(f"{root}/data/constants/opaque_obj_0", pickled)
-    return good, bad
+    path = tmp_path_factory.mktemp("models") / "good.pt2"
+    torch.export.save(torch.export.export(Add(), (torch.ones(2),)), path)
+    return path
+
+
+def native_library(folder: Path, marked: Path) -> bytes:
+    """A library that makes a folder when it is loaded."""
+    source, library = folder / "library.c", folder / "library.so"
+    source.write_text(
+        "#include <sys/stat.h>\n"
+        f'__attribute__((constructor)) static void load(void) {{ mkdir("{marked}", 0700); }}\n'
+    )
+    compiler = cc.get_cc()
+    if compiler is None:
+        pytest.skip("no compiler")
+    subprocess.run([compiler, "-shared", "-fPIC", "-o", library, "-x", "c", source], check=True)
+    return library.read_bytes()
+
+
+def plant(where: str, good: Path, folder: Path, marked: Path) -> Path:
+    """The model file with something in it that makes a folder when it is executed."""
+    import torch
+
+    bad = folder / "bad.pt2"
+    if where == "inputs":
+        buffer = io.BytesIO()
+        torch.save(Marked(marked), buffer)
+        return changed(good, bad, {"data/sample_inputs/model.pt": lambda _: buffer.getvalue()})
+    if where == "constants":
+        entry = {"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True}
+        config = json.dumps({"config": {"x": {**entry, "tensor_meta": None}}}).encode()
+        return changed(
+            good,
+            bad,
+            {"data/constants/model_constants_config.json": lambda _: config},
+            **{"data/constants/opaque_obj_0": pickle.dumps(Marked(marked))},
+        )
+    name = "data/aotinductor/model/x.wrapper"
+    return changed(
+        good,
+        bad,
+        {},
+        **{
+            f"{name}.so": native_library(folder, marked),
+            f"{name}_metadata.json": json.dumps({"AOTI_DEVICE_KEY": "cpu"}).encode(),
+        },
+    )
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("where", ["inputs", "constants"])
-def test_a_planted_model_is_not_executed(tmp_path: Path, where: str) -> None:
-    torch = pytest.importorskip("torch")
+@pytest.mark.parametrize("where", ["inputs", "constants", "library"])
+def test_a_planted_model_is_not_executed(model: Path, tmp_path: Path, where: str) -> None:
+    import torch
+
     marked = tmp_path / "executed"
-    good, bad = planted(tmp_path, where, marked)
+    bad = plant(where, model, tmp_path, marked)
     with contextlib.suppress(Exception):
         torch.export.load(bad)
     if not marked.exists():
         pytest.skip("this PyTorch does not execute it either")
     marked.rmdir()
-    with pytest.raises(ScatterError, match="model"):
+    # Example inputs are not needed, so they are not looked at.
+    with (
+        contextlib.nullcontext()
+        if where == "inputs"
+        else pytest.raises(ScatterError, match=bad.name)
+    ):
         load(str(bad))
     assert not marked.exists()
-    assert load(str(good))["main"] is not None
 
 
 def test_a_recorded_index_is_not_unpickled(tmp_path: Path) -> None:

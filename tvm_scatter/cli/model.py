@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -18,8 +17,9 @@ from tvm_scatter.options import Options, options
 from tvm_scatter.quiet import quiet
 from tvm_scatter.strategy import strategy_for
 
-#: What the name of a pickled Python object in a model file contains.
-_PYTHON_OBJECT = "opaque_obj"
+from .archive import RefusedError
+from .model_file import readable
+
 #: With it PyTorch reads no pickle that holds more than tensors.
 _WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
@@ -36,13 +36,17 @@ def load(path: str) -> tvm.IRModule:
     if not file.is_file():
         what = "it is a folder, not a model" if file.is_dir() else "there is no such file"
         raise ScatterError(f"{path}: {what}.")
-    if not zipfile.is_zipfile(file):
-        raise ScatterError(f"{path} is no model; it must be a file written by torch.export.save.")
     torch = import_torch()
-    _refuse_objects(torch, file)
     try:
-        with quiet(), _tensors_only():
-            program = torch.export.load(file)
+        with quiet(), _tensors_only(), readable(file) as checked:
+            program = torch.export.load(checked)
+    except RefusedError as refusal:
+        raise ScatterError(
+            f"{path}: the model {refusal}; it must hold a program and tensors only, as "
+            "torch.export.save writes them."
+        ) from refusal
+    except OSError as error:
+        raise ScatterError(f"{path}: the model cannot be read: {error}.") from error
     except Exception as error:  # whatever PyTorch makes of a foreign file
         raise ScatterError(
             f"{path} is no model that PyTorch {torch.__version__} can read; it must be a file "
@@ -52,19 +56,6 @@ def load(path: str) -> tvm.IRModule:
     if mod is None:
         raise ScatterError(f"{path}: TVM cannot import it: {complaint}")
     return mod
-
-
-def _refuse_objects(torch: Any, file: Path) -> None:
-    """PyTorch unpickles these whatever it is told, and unpickling runs what the file says."""
-    try:
-        names = torch._C.PyTorchFileReader(str(file)).get_all_records()
-    except RuntimeError:  # of another format, which holds none
-        return
-    if any(_PYTHON_OBJECT in name for name in names):
-        raise ScatterError(
-            f"{file}: the model holds Python objects, which are not read; it must hold tensors "
-            "only."
-        )
 
 
 @contextmanager
