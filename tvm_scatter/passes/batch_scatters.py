@@ -23,6 +23,7 @@ from tvm_scatter.options import current_options
 
 from .broadcast_source import static_shape
 from .chains import LAUNCH_BYTES
+from .created import is_created
 from .effects import may_write
 from .fold_broadcast_index import is_scatter, with_changes
 from .independent import independent, order, overwritten, predecessors
@@ -31,7 +32,6 @@ from .notes import note
 from .overwritable import delayable
 from .reuse_buffers import as_ours
 from .steps import Step, Steps
-from .storage import is_created
 
 #: Bytes that a small scatter moves at most. Twelve of 17 MB gain a sixth; more was not measured.
 _SMALL_BYTES = 20 << 20

@@ -20,6 +20,7 @@ from tvm_scatter.ops import assign, choose, index_put
 
 from .broadcast_source import static_shape
 from .chains import Chain, Form, cheapest_form
+from .created import fill_value
 from .definitions import Definitions
 from .effects import may_write
 from .fold_broadcast_index import is_scatter, with_changes
@@ -28,7 +29,6 @@ from .links import Link, RowLink, link_of
 from .nested_writes import flatten_nested_writes
 from .notes import note
 from .overwritable import donated_parameters, overwrites
-from .storage import fill_value
 
 #: A function has an argument for each link; a longer chain becomes several.
 _MOST_LINKS = 128

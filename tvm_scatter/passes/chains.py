@@ -17,9 +17,9 @@ from tvm_scatter.ops import Run
 from tvm_scatter.options import current_options
 
 from .broadcast_source import static_shape
+from .created import fill_value, is_created
 from .known_values import numbers
 from .links import Link, RowLink
-from .storage import fill_value, is_created
 
 #: What a launch costs, in bytes that could have been moved instead.
 LAUNCH_BYTES = 8 << 20

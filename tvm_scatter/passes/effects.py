@@ -7,7 +7,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-_IN_PLACE = ("relax.call_tir_inplace", "relax.call_inplace_packed")
+CALL_TIR_INPLACE = "relax.call_tir_inplace"
+_IN_PLACE = (CALL_TIR_INPLACE, "relax.call_inplace_packed")
 
 
 def may_write(value: Any) -> bool:

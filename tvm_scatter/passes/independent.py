@@ -10,10 +10,11 @@ from tvm import relax
 
 from tvm_scatter.batch import is_batch, scatters_of
 
-from .effects import may_write
+from .effects import CALL_TIR_INPLACE, may_write
 from .fold_broadcast_index import is_scatter
+from .sharing import overwritten_operands
 from .steps import Step, Steps
-from .storage import CALL_TIR_INPLACE, Storage, overwritten_operands
+from .storage import Storage
 
 
 def overwritten(function: relax.Function, steps: Steps) -> list[frozenset[Any]]:

@@ -12,37 +12,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_scatter.batch import is_batch, scatters_of
-from tvm_scatter.ops import CHOOSE
-
 from .broadcast_source import static_shape
-from .effects import may_write
-from .fold_broadcast_index import is_scatter
+from .created import CREATION
 from .known_values import numbers
+from .sharing import is_tensor, leaves, shared_operands
 from .steps import Step
 
 #: Elements up to which TVM evaluates a tensor without inputs at compile time and keeps it.
 _FOLDED_ELEMENTS = 1024
-CREATION = frozenset(
-    f"relax.{name}"
-    for name in ("arange", "eye", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
-)
-#: Operators that write a new tensor even where their result has the shape of an operand. What only
-#: moves elements is not here: TVM may find that it moves none, and make a view of it.
-_FRESH = frozenset(
-    f"relax.{name}"
-    for name in (
-        *("cos", "erf", "exp", "log", "matmul", "negative", "rsqrt", "sigmoid", "sin", "sqrt"),
-        *("square", "tanh", "where", "nn.attention", "nn.conv1d", "nn.conv2d", "nn.gelu"),
-        *("nn.layer_norm", "nn.relu", "nn.rms_norm", "nn.silu", "nn.softmax"),
-    )
-)
-#: The same, unless one operand is a number that changes nothing.
-_ARITHMETIC = frozenset(
-    f"relax.{name}" for name in ("add", "divide", "maximum", "minimum", "multiply", "subtract")
-)
-CALL_TIR_INPLACE = "relax.call_tir_inplace"
-_WRITES_ARGUMENTS = (CALL_TIR_INPLACE, "relax.call_inplace_packed")
 
 
 class Storage:
@@ -110,24 +87,9 @@ class Storage:
             self.join(var, read)
 
     def _add_call(self, var: Any, call: relax.Call) -> None:
-        operands = list(_leaves(call.args))
-        variables = [leaf for leaf in operands if isinstance(leaf, relax.Var)]
-        known = isinstance(call.op, tvm.ir.Op)
-        name = call.op.name if known else ""
-        if name.startswith("relax.call_tir") and name not in _WRITES_ARGUMENTS:
-            shared = [leaf for leaf in operands if _may_be_view(var, leaf)]
-        elif name == CALL_TIR_INPLACE:
-            shared = overwritten_operands(call)
-        elif is_batch(call):
-            shared = [each.args[0] for each in scatters_of(call) if may_write(each)]
-        elif is_scatter(call):
-            shared = [call.args[0]] if _may_do_nothing(call) else []
-        elif known and call.op.has_attr("FLegalize") and name not in _WRITES_ARGUMENTS:
-            fresh = name in (CHOOSE, *_FRESH, *CREATION) or _computes(call)
-            shared = [] if fresh else [leaf for leaf in operands if _may_be_view(var, leaf)]
-        else:
-            # Somebody else's code may return what it was given, or keep what it returns.
-            shared = variables
+        shared = shared_operands(var, call, self._folded)
+        if shared is None:
+            shared = [leaf for leaf in leaves(call.args) if isinstance(leaf, relax.Var)]
             self._foreign.add(var)
         for leaf in shared:
             if isinstance(leaf, relax.Var):
@@ -141,7 +103,7 @@ class Storage:
             return True
         if not isinstance(value, relax.Call):
             return isinstance(value, relax.Var) and value in self._folded
-        tensors = [leaf for leaf in _leaves(value.args) if _is_tensor(leaf)]
+        tensors = [leaf for leaf in leaves(value.args) if is_tensor(leaf)]
         name = value.op.name if isinstance(value.op, tvm.ir.Op) else ""
         if not tensors or name in CREATION:
             size = _elements(value)
@@ -151,98 +113,12 @@ class Storage:
         )
 
 
-def overwritten_operands(call: relax.Call) -> list[Any]:
-    """What a call of a function that is in place overwrites: its results are these tensors."""
-    places = (int(place) for place in call.attrs.inplace_indices)
-    return [call.args[1].fields[place] for place in places if place >= 0]
-
-
-def is_created(value: Any) -> bool:
-    """Whether an expression makes a tensor from nothing but numbers."""
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in CREATION
-
-
-def fill_value(value: Any) -> Any:
-    """The scalar that all elements of a new tensor equal, or ``None`` if they may differ."""
-    name = value.op.name if is_created(value) else ""
-    if name in ("relax.full", "relax.full_like"):
-        # The fill may be of another type than the tensor.
-        fill = value.args[1]
-        return fill if str(fill.ty.dtype) == str(value.ty.dtype) else None
-    for start, number in (("relax.zeros", 0), ("relax.ones", 1)):
-        if name.startswith(start):
-            return relax.const(number, str(value.ty.dtype))
-    return None
-
-
-def _leaves(values: Iterable[Any]) -> Iterable[Any]:
-    for value in values:
-        if isinstance(value, relax.Tuple):
-            yield from _leaves(value.fields)
-        else:
-            yield value
-
-
 def _holds_constant(value: Any) -> bool:
     return isinstance(value, relax.Tuple) and any(
-        isinstance(leaf, tvm.ir.GenericConst) for leaf in _leaves([value])
+        isinstance(leaf, tvm.ir.GenericConst) for leaf in leaves([value])
     )
-
-
-def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, relax.Var | tvm.ir.GenericConst)
 
 
 def _elements(tensor: Any) -> int | None:
     static = numbers(static_shape(tensor))
     return None if static is None else int(np.prod(static, dtype=np.int64))
-
-
-def _may_be_view(result: Any, operand: Any) -> bool:
-    """Whether TVM might find that a result is an operand in another shape."""
-    if not _is_tensor(operand):
-        return False
-    results = _tensor_types(result.ty)
-    operands = _tensor_types(operand.ty)
-    if results is None or operands is None:
-        return True
-    return any(_same_content(left, right) for left in results for right in operands)
-
-
-def _tensor_types(type_: Any) -> list[Any] | None:
-    if isinstance(type_, relax.TensorType):
-        return [type_]
-    if not isinstance(type_, relax.TupleType):
-        return None
-    fields = [_tensor_types(field) for field in type_.fields]
-    return [each for field in fields for each in (field or [type_])]
-
-
-def _same_content(left: Any, right: Any) -> bool:
-    if not isinstance(left, relax.TensorType) or not isinstance(right, relax.TensorType):
-        return True
-    if str(left.dtype) != str(right.dtype):
-        return False
-    sizes = [numbers(getattr(each.shape, "values", None)) for each in (left, right)]
-    if sizes[0] is None or sizes[1] is None:
-        return True
-    return bool(np.prod(sizes[0], dtype=np.int64) == np.prod(sizes[1], dtype=np.int64))
-
-
-def _may_do_nothing(call: relax.Call) -> bool:
-    """Whether a scatter may be lowered to its data: where there is nothing to write."""
-    shapes = [static_shape(leaf) or [] for leaf in _leaves(call.args)]
-    return any(numbers([size]) == (0,) for shape in shapes for size in shape)
-
-
-def _computes(call: relax.Call) -> bool:
-    """Whether an arithmetic operator changes its operands for certain."""
-    if call.op.name not in _ARITHMETIC:
-        return False
-    constants = [leaf for leaf in call.args if isinstance(leaf, tvm.ir.GenericConst)]
-    return not any(_is_neutral(constant) for constant in constants)
-
-
-def _is_neutral(constant: Any) -> bool:
-    value = np.asarray(constant.value.numpy())
-    return value.size == 1 and (value.item() in (0, 1) or not np.isfinite(value.item()))

@@ -1,0 +1,30 @@
+"""Tensors that are made from nothing but numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+CREATION = frozenset(
+    f"relax.{name}"
+    for name in ("arange", "eye", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
+)
+
+
+def is_created(value: Any) -> bool:
+    """Whether an expression makes a tensor from nothing but numbers."""
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in CREATION
+
+
+def fill_value(value: Any) -> Any:
+    """The scalar that all elements of a new tensor equal, or ``None`` if they may differ."""
+    name = value.op.name if is_created(value) else ""
+    if name in ("relax.full", "relax.full_like"):
+        # The fill may be of another type than the tensor.
+        fill = value.args[1]
+        return fill if str(fill.ty.dtype) == str(value.ty.dtype) else None
+    for start, number in (("relax.zeros", 0), ("relax.ones", 1)):
+        if name.startswith(start):
+            return relax.const(number, str(value.ty.dtype))
+    return None
