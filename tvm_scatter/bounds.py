@@ -19,6 +19,7 @@ from .emission import PRIM_FUNC_ATTRS, Parameters
 from .host_text import raise_error
 from .index_check import IndexCheck
 from .sizes import at_least, at_most, ceil_div
+from .wrapping import wrapping_add, wrapping_sub
 
 #: What a check says of a bad entry: its flat position in its index tensor, which component it
 #: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
@@ -149,18 +150,17 @@ def _scan_chunk(
     length = T.bind(tirx.max(tirx.min(entries - start, tirx.Cast("int64", chunk)), 0))
     T.buffer_store(first_bad, entries, [c])
     # Almost always all are good, and then one bit says so: the sign of all distances to both ends.
-    # Unsigned arithmetic wraps around; without a branch the loop vectorises.
-    lowest = extent if operands.check.wrap_negative else 0
-    distances = T.alloc_buffer((1,), "uint64", scope="local")
-    T.buffer_store(distances, tirx.const(0, "uint64"), [0])
+    # Distances that wrap around have it too; without a branch the loop vectorises.
+    below_zero = extent if operands.check.wrap_negative else 0
+    distances = T.alloc_buffer((1,), "int64", scope="local")
+    T.buffer_store(distances, tirx.IntImm("int64", 0), [0])
     with T.serial(length) as j:
-        value = tirx.Cast("uint64", entry(start + j))
-        below = value + tirx.Cast("uint64", lowest)
-        above = tirx.Cast("uint64", extent - 1) - value
-        both = tirx.bitwise_or(below, above)
+        index = entry(start + j)
+        to_lowest = wrapping_add(index, below_zero, "int64")
+        to_highest = wrapping_sub(extent - 1, index, "int64")
+        both = tirx.bitwise_or(to_lowest, to_highest)
         T.buffer_store(distances, tirx.bitwise_or(distances[0], both), [0])
-    # Reinterpreted: TVM takes a cast from an unsigned type to be never negative.
-    with T.If(T.reinterpret("int64", distances[0]) < 0):
+    with T.If(distances[0] < 0):
         with T.Then():
             with T.serial(length) as j:
                 at = start + j
