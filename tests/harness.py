@@ -263,8 +263,12 @@ class ProblemRunner:
         indices: Sequence[np.ndarray[Any, Any]],
         updates: np.ndarray[Any, Any],
         in_place: bool = False,
+        shift: int = 0,
     ) -> np.ndarray[Any, Any]:
-        """Run one of the problems; compiles all of them at the first call."""
+        """Run one of the problems; compiles all of them at the first call.
+
+        With ``shift`` every tensor is that many of its elements away from where one is allocated.
+        """
         if self._module is None:
             self.compile()
         self._guards.clear()
@@ -275,15 +279,17 @@ class ProblemRunner:
             for shape in (signature.data, *signature.indices, signature.updates)
         ]
         arguments = [
-            tvm.runtime.tensor(array.reshape(shape), device=on)
+            self._guarded(shape, array, on, shift)
+            if shift
+            else tvm.runtime.tensor(array.reshape(shape), device=on)
             for array, shape in zip((data, *indices, updates), shapes, strict=True)
         ]
         if name in self._notes:
             arguments += [self._counters[name], self._notes[name]]
         if in_place:
-            result = arguments[0] = self._guarded(shapes[0], data, on)
+            result = arguments[0] = self._guarded(shapes[0], data, on, shift)
         else:
-            result = self._guarded(shapes[0], np.zeros_like(data), on)
+            result = self._guarded(shapes[0], np.zeros_like(data), on, shift)
             arguments.append(result)
         size = self._sizes[name]
         if size is not None:
@@ -306,18 +312,22 @@ class ProblemRunner:
         self._notes[name].copyfrom(zeros)
         return bool(words[NOTED.note])
 
-    def _guarded(self, shape: Sequence[int], value: np.ndarray[Any, Any], on: Any) -> Any:
+    def _guarded(
+        self, shape: Sequence[int], value: np.ndarray[Any, Any], on: Any, shift: int = 0
+    ) -> Any:
         """A tensor with guard bytes on both sides."""
         content = value.reshape(-1).view(np.uint8) if value.size else np.zeros(0, np.uint8)
-        guard = np.full(GUARD_BYTES, GUARD, np.uint8)
-        buffer = tvm.runtime.tensor(np.concatenate([guard, content, guard]), device=on)
-        self._guards.append(buffer)
-        return _at_its_address(buffer._create_view(tuple(shape), str(value.dtype), GUARD_BYTES))
+        before = GUARD_BYTES + shift * value.itemsize
+        guards = (np.full(size, GUARD, np.uint8) for size in (before, GUARD_BYTES))
+        buffer = tvm.runtime.tensor(np.concatenate([next(guards), content, *guards]), device=on)
+        self._guards.append((buffer, before))
+        view = buffer._create_view(tuple(shape), str(value.dtype), before)
+        return at_its_address(view)
 
     def _check_guards(self) -> None:
-        for buffer in self._guards:
+        for buffer, before in self._guards:
             content = buffer.numpy()
-            written = np.count_nonzero(content[:GUARD_BYTES] != GUARD)
+            written = np.count_nonzero(content[:before] != GUARD)
             written += np.count_nonzero(content[-GUARD_BYTES:] != GUARD)
             assert not written, f"{written} bytes written outside the output"
         self._guards.clear()
@@ -336,11 +346,11 @@ class _DLTensor(ctypes.Structure):
     )
 
 
-def _at_its_address(view: Any) -> Any:
+def at_its_address(view: Any) -> Any:
     """A view with its offset moved into the address: compiled functions take no byte offset."""
     fields = _DLTensor.from_address(view.__chandle__())
-    assert (fields.ndim, fields.byte_offset) == (len(view.shape), GUARD_BYTES)
-    fields.data += GUARD_BYTES
+    assert fields.ndim == len(view.shape)
+    fields.data += fields.byte_offset
     fields.byte_offset = 0
     return view
 

@@ -14,6 +14,7 @@ from tvm.tirx.script import builder as T
 from .defaults import compare
 from .extent import Extent
 from .problem import ScatterProblem
+from .reductions import item_bytes
 from .sizes import Sizes, at_least
 from .strategy import Branch, Selection
 
@@ -250,6 +251,8 @@ class Parameters:
                 handle,
                 tuple(self.symbols[dim] if isinstance(dim, str) else dim for dim in shape),
                 dtype,
+                # TVM would take a caller's tensor for aligned to 64 bytes, and a view need not be.
+                align=item_bytes(dtype),
             )
             for handle, shape, dtype in self._declared
         ]

@@ -46,6 +46,8 @@ REDUCTIONS = {
         Reduction("mean", ()),
     )
 }
+#: Those whose result is one of the values combined.
+EXTREMES = ("min", "max")
 _BY_ALIAS = {
     alias: reduction.name for reduction in REDUCTIONS.values() for alias in reduction.aliases
 }
@@ -72,10 +74,11 @@ def identity(reduction: str, dtype: str) -> float | int:
     ``mean`` starts from the identity of its sum. ``update`` has none.
     """
     if reduction in ("add", "mean"):
-        return 0
+        # 0 + -0 is 0, but -0 + x is x for every x.
+        return -0.0 if dtype in FLOATS else 0
     if reduction == "mul":
         return 1
-    if reduction not in ("min", "max"):
+    if reduction not in EXTREMES:
         raise ScatterError(f"scatter: reduction {reduction!r} has no identity.")
     if dtype in FLOATS:
         return float("inf") if reduction == "min" else float("-inf")
@@ -85,15 +88,32 @@ def identity(reduction: str, dtype: str) -> float | int:
     return int(limits.max if reduction == "min" else limits.min)
 
 
+def last_in_order(reduction: str, dtype: str) -> int:
+    """The bits of the NaN that a minimum or a maximum with a NaN among its updates is.
+
+    Minimum and maximum of floats are those of IEEE 754's total order, in which -0 comes before +0,
+    so that they do not depend on the order of the updates. Every NaN of an update counts as the
+    value at the end of that order: all bits set, for ``max`` without the sign. A NaN that stands at
+    the destination and is included stays as it is.
+
+    Returns
+    -------
+    bits : int
+        As a signed integer of the width of the type.
+    """
+    return -1 if reduction == "min" else int(2 ** (8 * item_bytes(dtype) - 1) - 1)
+
+
 def is_order_free(reduction: str, dtype: str) -> bool:
     """Whether every order of the updates gives the same bits.
 
-    Minimum and maximum are exact, integer sums and products wrap around; sums and products of
-    floating-point numbers round differently in every order.
+    Minimum and maximum are exact and follow a total order (:func:`last_in_order`), integer sums and
+    products wrap around; sums and products of floating-point numbers round differently in every
+    order.
     """
     if REDUCTIONS[reduction].order_matters:
         return False
-    return reduction in ("min", "max") or dtype not in FLOATS
+    return reduction in EXTREMES or dtype not in FLOATS
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:

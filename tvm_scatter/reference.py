@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .problem import ScatterProblem
-from .reductions import FLOATS, identity
+from .reductions import EXTREMES, FLOATS, identity, last_in_order
 from .sizes import Sizes
 
 Array = np.ndarray[Any, Any]
@@ -35,7 +35,8 @@ def scatter_reference(
     -------
     out : numpy.ndarray
         A new array of the shape and type of ``data``. Sums and products of half types are formed in
-        single precision and rounded once. The last of several updates wins.
+        single precision and rounded once. The last of several updates wins. Minima and maxima of
+        floats have the bits that :func:`~tvm_scatter.reductions.last_in_order` says.
     """
     sizes = Sizes.of(problem)
     dtype = problem.data_dtype
@@ -56,10 +57,14 @@ def scatter_reference(
         out[touched] = values[last[touched]]
         return out.reshape(data.shape)
 
-    wide = np.float32 if dtype in _HALF else out.dtype
-    total = out.astype(wide)
     touched = np.zeros(out.size, bool)
     touched[at] = True
+    if problem.reduction in EXTREMES and dtype in FLOATS:
+        _extremes(problem, out, touched, at, values)
+        return out.reshape(data.shape)
+
+    wide = np.float32 if dtype in _HALF else out.dtype
+    total = out.astype(wide)
     if not problem.include_self:
         total[touched] = np.asarray(identity(problem.reduction, dtype), wide)
     with np.errstate(all="ignore"):
@@ -147,6 +152,31 @@ def _accumulate(reduction: str, dtype: str, total: Array, at: Array, values: Arr
             "max": np.maximum,
         }[reduction]
     operation.at(total, at, values)
+
+
+def _extremes(
+    problem: ScatterProblem, out: Array, touched: Array, at: Array, values: Array
+) -> None:
+    """Minima or maxima of floats in IEEE 754's total order, computed as integers, into ``out``."""
+    signed = f"i{out.itemsize}"
+    last = last_in_order(problem.reduction, problem.data_dtype)
+    # A signaling NaN is no error here.
+    with np.errstate(invalid="ignore"):
+        is_nan, kept = np.isnan(values), np.isnan(out) & problem.include_self
+    keys = _in_order(np.where(is_nan, np.array(last, signed), values.view(signed)))
+    total = _in_order(out.view(signed))
+    if not problem.include_self:
+        start = np.array(identity(problem.reduction, problem.data_dtype), out.dtype)
+        total[touched] = _in_order(start.view(signed))
+    extreme: Any = np.minimum if problem.reduction == "min" else np.maximum
+    extreme.at(total, at, keys)
+    written = touched & ~kept
+    out.view(signed)[written] = _in_order(total)[written]
+
+
+def _in_order(bits: Array) -> Array:
+    """The bits of floats as integers in their total order, and back again."""
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
 def _divide(total: Array, count: Array, dtype: str) -> Array:

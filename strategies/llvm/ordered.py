@@ -161,7 +161,9 @@ def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
 
     def apply(at: Any, update: Any) -> None:
         value = operands.updates[update]
-        if not (starts_empty and problem.unique):
+        if starts_empty and problem.unique:
+            value = values.alone(problem.reduction, problem.data_dtype, value)
+        else:
             value = values.combine(problem.reduction, problem.data_dtype, operands.out[at], value)
             if problem.reduction == "mean" and problem.unique:
                 value = values.mean(problem.data_dtype, value, tirx.IntImm("int32", 2))

@@ -81,16 +81,24 @@ class PrivateBins(Implementation):
 
         def join(start: Any, length: Any) -> None:
             total = T.alloc_buffer((1,), dtype, scope="local")
+            untouched = T.alloc_buffer((1,), "bool", scope="local")
             source = operands.out if operands.data is None else operands.data
+            nothing = values.start_value(problem.reduction, dtype)
             with loops.serial(length) as i:
                 at = T.bind(start + i)
                 T.buffer_store(total, values.convert(source[at], dtype), [0])
+                T.buffer_store(untouched, tirx.const(True, "bool"), [0])
                 with loops.serial(chunks) as c:
                     part = bins[c * size + at]
+                    same = tirx.all(untouched[0], values.same_bits(part, nothing))
+                    T.buffer_store(untouched, same, [0])
                     T.buffer_store(
                         total, values.combine(problem.reduction, dtype, total[0], part), [0]
                     )
-                T.buffer_store(operands.out, values.convert(total[0], problem.data_dtype), [at])
+                old = source[at]
+                value = values.stored(problem.reduction, problem.data_dtype, total[0], old)
+                # Arithmetic with nothing may change the bits of a NaN.
+                T.buffer_store(operands.out, tirx.Select(untouched[0], old, value), [at])
 
         loops.for_each_chunk(items, chunk, items * width, fill)
         loops.for_each_chunk(size, _JOIN_TASK, chunks * size, join)

@@ -207,9 +207,9 @@ class Segments:
         if self.problem.reduction == "mean":
             count = count + 1 if self.problem.include_self else count
             total = values.mean(self.dtype, total, count)
-        dtype = self.problem.data_dtype
-        value = total if dtype == self.dtype else tirx.Cast(dtype, total)
-        T.buffer_store(self._operands.out, value, [at])
+        problem, out = self.problem, self._operands.out
+        old = out[at] if problem.include_self else None
+        T.buffer_store(out, values.stored(problem.reduction, problem.data_dtype, total, old), [at])
 
     def _combine(self, total: Any, value: Any) -> Any:
         return values.combine(self.problem.reduction, self.dtype, total, value)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from tvm import tirx
 
-from tvm_scatter.reductions import FLOATS, identity
+from tvm_scatter.reductions import (
+    EXTREMES,
+    FLOATS,
+    identity,
+    item_bytes,
+    last_in_order,
+    numpy_dtype,
+)
 
 _HALF = ("float16", "bfloat16")
 _UNSIGNED = {"int32": "uint32", "int64": "uint64"}
@@ -23,7 +31,10 @@ def start_value(reduction: str, dtype: str) -> Any:
 
 
 def combine(reduction: str, dtype: str, old: Any, update: Any) -> Any:
-    """``old`` combined with ``update``; minimum and maximum keep a NaN, integers wrap around."""
+    """``old`` combined with ``update``; integers wrap around.
+
+    Minimum and maximum of floats follow :func:`~tvm_scatter.reductions.last_in_order`.
+    """
     if reduction == "update":
         return update
     if dtype == "bool":
@@ -36,15 +47,73 @@ def combine(reduction: str, dtype: str, old: Any, update: Any) -> Any:
         return convert(left * right if reduction == "mul" else left + right, dtype)
     if dtype not in FLOATS:
         return tirx.min(old, update) if reduction == "min" else tirx.max(old, update)
-    better = old < update if reduction == "min" else old > update
-    return tirx.Select(tirx.any(better, is_nan(old)), old, update)
+    bits, update_bits = _bits(old), _one_nan(reduction, update)
+    left, right = _ordered(bits), _ordered(update_bits)
+    better = left <= right if reduction == "min" else left >= right
+    kept = tirx.any(better, _is_nan(bits, dtype))
+    return tirx.reinterpret(dtype, tirx.Select(kept, bits, update_bits))
 
 
-def is_nan(value: Any) -> Any:
-    """Whether a floating-point value is a NaN; TVM simplifies ``value != value`` to false."""
-    if str(value.ty.dtype) in _HALF:
-        value = tirx.Cast("float32", value)
-    return tirx.isnan(value)
+def alone(reduction: str, dtype: str, update: Any) -> Any:
+    """The result of a single update that is combined with nothing."""
+    if reduction not in EXTREMES or dtype not in FLOATS:
+        return update
+    return tirx.reinterpret(dtype, _one_nan(reduction, update))
+
+
+def stored(reduction: str, dtype: str, total: Any, old: Any = None) -> Any:
+    """An accumulated value in the type of the data, with ``old`` what it includes.
+
+    Conversions keep of a NaN what they please.
+    """
+    value = convert(total, dtype)
+    if reduction not in EXTREMES or str(total.ty.dtype) == dtype:
+        return value
+    last = tirx.reinterpret(dtype, _last(reduction, dtype))
+    value = tirx.Select(tirx.isnan(total), last, value)
+    return value if old is None else tirx.Select(_is_nan(_bits(old), dtype), old, value)
+
+
+def same_bits(left: Any, right: Any) -> Any:
+    """Whether two values of one type have equal bits."""
+    return _bits(left) == _bits(right)
+
+
+def _bits(value: Any) -> Any:
+    """The bits of a value as a signed integer."""
+    dtype = str(value.ty.dtype)
+    return tirx.reinterpret(_bits_dtype(dtype), value) if dtype in FLOATS else value
+
+
+def _bits_dtype(dtype: str) -> str:
+    return f"int{8 * item_bytes(dtype)}"
+
+
+def _is_nan(bits: Any, dtype: str) -> Any:
+    """Whether bits are those of a NaN."""
+    integer = _bits_dtype(dtype)
+    infinity = np.array(np.inf, numpy_dtype(dtype)).view(integer).item()
+    magnitude = tirx.bitwise_and(bits, tirx.const(int(np.iinfo(integer).max), integer))
+    return magnitude > tirx.const(infinity, integer)
+
+
+def _one_nan(reduction: str, value: Any) -> Any:
+    """The bits of a value; of every NaN those at the end of the total order."""
+    dtype = str(value.ty.dtype)
+    bits = _bits(value)
+    return tirx.Select(_is_nan(bits, dtype), _last(reduction, dtype), bits)
+
+
+def _last(reduction: str, dtype: str) -> Any:
+    return tirx.const(last_in_order(reduction, dtype), _bits_dtype(dtype))
+
+
+def _ordered(bits: Any) -> Any:
+    """The bits of a float as an integer that IEEE 754's total order orders: -0 before +0."""
+    dtype = str(bits.ty.dtype)
+    sign = tirx.shift_right(bits, tirx.const(np.iinfo(dtype).bits - 1, dtype))
+    magnitude = tirx.const(int(np.iinfo(dtype).max), dtype)
+    return tirx.bitwise_xor(bits, tirx.bitwise_and(sign, magnitude))
 
 
 def mean(dtype: str, total: Any, count: Any) -> Any:

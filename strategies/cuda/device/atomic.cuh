@@ -39,15 +39,16 @@ __device__ __forceinline__ void atomic_by_swap(T* at, T update) {
 }
 
 // Minimum and maximum of floats by integer atomics: as integers, positive floats are ordered as
-// they are, and negative ones in reverse. The order of the two integer types is chosen so that the
-// NaN written wins over every number; a NaN or better value that stands there already is kept by
-// the look first, which also spares most of the traffic to a contended destination.
-template <class R, class T, class Signed, class Unsigned>
-__device__ __forceinline__ void atomic_extreme_of_float(T* at, T update, T nan) {
+// they are, and negative ones in reverse. So -0 comes before +0, and the NaN written is at the end of
+// that order. A NaN that stands there already is kept by the look first, which also spares most of
+// the traffic to a contended destination.
+template <class R, class T>
+__device__ __forceinline__ void atomic_extreme_of_float(T* at, T update) {
+  using Signed = SignedBits<T>;
+  using Unsigned = Bits<T>;
   const T seen = *const_cast<volatile T*>(at);
-  if (R::keeps(seen, update)) return;
-  if (update != update) update = nan;
-  const Signed bits = bit_cast<Signed>(update);
+  if (bit_cast<Unsigned>(combine_stored<R>(seen, update)) == bit_cast<Unsigned>(seen)) return;
+  const Signed bits = bit_cast<Signed>(one_nan<R>(update));
   if constexpr (same<R, Max>) {
     if (bits >= 0) {
       atomicMax(reinterpret_cast<Signed*>(at), bits);
@@ -78,12 +79,8 @@ __device__ __forceinline__ void atomic_combine(T* at, T update) {
     atomicAdd(at, update);
   } else if constexpr (same<R, Add> && sizeof(T) == 8) {
     atomicAdd(reinterpret_cast<uint64*>(at), static_cast<uint64>(update));
-  } else if constexpr ((same<R, Min> || same<R, Max>) && same<T, float>) {
-    const float nan = bit_cast<float>(same<R, Max> ? 0x7fffffffu : 0xffffffffu);
-    atomic_extreme_of_float<R, float, int, uint32>(at, update, nan);
-  } else if constexpr ((same<R, Min> || same<R, Max>) && same<T, double>) {
-    const double nan = bit_cast<double>(same<R, Max> ? 0x7fffffffffffffffull : ~0ull);
-    atomic_extreme_of_float<R, double, int64, uint64>(at, update, nan);
+  } else if constexpr (is_float_extreme<R, T> && !is_half<T>) {
+    atomic_extreme_of_float<R>(at, update);
   } else if constexpr (same<R, Min> && !is_float<T> && sizeof(T) >= 4) {
     if (*const_cast<volatile T*>(at) > update) atomicMin(at, update);
   } else if constexpr (same<R, Max> && !is_float<T> && sizeof(T) >= 4) {
@@ -111,7 +108,7 @@ __device__ __forceinline__ void atomic_combine_vector(T* at, const Vector<T, cou
     }
     return;
   }
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900 && !defined(TVM_SCATTER_NO_PTX)
   if constexpr (same<R, Add> && same<T, float> && count == 4) {
     asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(
                      __cvta_generic_to_global(at)),

@@ -218,7 +218,9 @@ __device__ __forceinline__ void merge_bins(typename P::Data* out, const typename
   for (int row = lane; row < rows; row += kWarp)
     sum = R::combine(sum, partials[static_cast<int64>(bin) * rows + row]);
   sum = combine_lanes<R>(sum);
-  if (lane == 0) out[bin] = narrow<Data>(R::combine(widen(base[bin]), sum));
+  if (lane != 0) return;
+  // Arithmetic with nothing may change the bits of a NaN, or of a denormal.
+  out[bin] = is_start<P>(sum) ? base[bin] : combine_into<R>(base[bin], sum);
 }
 
 }  // namespace tvm_scatter

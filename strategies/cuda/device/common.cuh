@@ -64,6 +64,23 @@ struct BitsOf<8> {
 template <class T>
 using Bits = typename BitsOf<sizeof(T)>::type;
 
+template <int bytes>
+struct SignedBitsOf;
+template <>
+struct SignedBitsOf<2> {
+  using type = short;
+};
+template <>
+struct SignedBitsOf<4> {
+  using type = int;
+};
+template <>
+struct SignedBitsOf<8> {
+  using type = int64;
+};
+template <class T>
+using SignedBits = typename SignedBitsOf<sizeof(T)>::type;
+
 template <class To, class From>
 __device__ __forceinline__ To bit_cast(const From& from) {
   static_assert(sizeof(To) == sizeof(From), "bit_cast needs types of one size");
@@ -107,6 +124,28 @@ __device__ __forceinline__ T narrow(Accumulate<T> value) {
   } else {
     return value;
   }
+}
+
+// The same for what may stay as it is: conversions make one NaN of all, these keep its bits.
+template <class T>
+__device__ __forceinline__ Accumulate<T> widen_bits(T value) {
+  const Accumulate<T> wide = widen(value);
+  if constexpr (same<T, __half>) {
+    const uint32 bits = bit_cast<unsigned short>(value);
+    if (wide != wide)
+      return bit_cast<float>((bits & 0x8000u) << 16 | 0x7f800000u | (bits & 0x3ffu) << 13);
+  }
+  return wide;
+}
+template <class T>
+__device__ __forceinline__ T narrow_bits(Accumulate<T> value) {
+  if constexpr (is_half<T>) {
+    const uint32 bits = bit_cast<uint32>(value);
+    const uint32 of_half = (bits >> 16 & 0x8000u) | 0x7c00u | (bits >> 13 & 0x3ffu);
+    if (value != value)
+      return bit_cast<T>(static_cast<unsigned short>(same<T, __half> ? of_half : bits >> 16));
+  }
+  return narrow<T>(value);
 }
 
 // `count` elements that are loaded and stored as one access.

@@ -193,7 +193,7 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
   const int owned =
       static_cast<int>(min(1ll << bucket_bits, static_cast<int64>(sizes.destinations()) - first));
   for (int i = threadIdx.x; i < owned; i += blockDim.x)
-    held[i] = widen(alone ? data[first + i] : P::start());
+    held[i] = widen_bits(alone ? data[first + i] : P::start());
   __syncthreads();
   const uint32 begin = begins[bucket] + (blockIdx.x - first_units[bucket]) * unit;
   const uint32 end = min(begin + unit, begins[bucket + 1]);
@@ -235,8 +235,8 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
   __syncthreads();
   for (int i = threadIdx.x; i < owned; i += blockDim.x) {
     if (alone) {
-      out[first + i] = narrow<Data>(held[i]);
-    } else if (bit_cast<Bits<Wide>>(held[i]) != bit_cast<Bits<Wide>>(widen(P::start()))) {
+      out[first + i] = narrow_bits<Data>(held[i]);
+    } else if (!is_start<P>(held[i])) {
       atomic_combine<R, Data>(out + first + i, narrow<Data>(held[i]));
     }
   }

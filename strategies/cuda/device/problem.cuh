@@ -45,6 +45,13 @@ struct Sizes {
   __device__ __forceinline__ Offset data_size() const { return batch * extent() * slice; }
 };
 
+// Whether an accumulated value is what it was before anything was combined into it.
+template <class P>
+__device__ __forceinline__ bool is_start(Accumulate<typename P::Data> value) {
+  using Word = Bits<Accumulate<typename P::Data>>;
+  return bit_cast<Word>(value) == bit_cast<Word>(widen(P::start()));
+}
+
 template <class P>
 struct Indices {
   const typename P::Index* of[P::interleaved ? 1 : P::components];

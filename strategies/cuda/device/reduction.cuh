@@ -42,45 +42,106 @@ struct Mul {
   }
 };
 
-// A NaN on either side is kept, as PyTorch and NumPy do.
+// Minimum and maximum of floats are those of IEEE 754's total order, in which -0 comes before +0; a
+// NaN wins over every number. So they do not depend on the order of the updates.
+
+// A value as one that is ordered so: floats as integers, because under fast math a comparison of
+// floats takes denormals for zeros.
+template <class T>
+__device__ __forceinline__ auto ordered(T value) {
+  if constexpr (same<T, Boolean>) {
+    return value.value;
+  } else if constexpr (is_float<T>) {
+    const auto bits = bit_cast<SignedBits<T>>(value);
+    constexpr auto magnitude = static_cast<SignedBits<T>>(static_cast<Bits<T>>(~Bits<T>(0)) >> 1);
+    return static_cast<SignedBits<T>>(bits < 0 ? bits ^ magnitude : bits);
+  } else {
+    return value;
+  }
+}
+
+template <class T>
+__device__ __forceinline__ bool is_nan(T value) {
+  if constexpr (is_half<T>) {
+    constexpr int infinity = same<T, __half> ? 0x7c00 : 0x7f80;
+    return (bit_cast<Bits<T>>(value) & 0x7fff) > infinity;
+  } else if constexpr (is_float<T>) {
+    return value != value;
+  } else {
+    return false;
+  }
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(TVM_SCATTER_NO_PTX)
+#define TVM_SCATTER_EXTREME(OP)                                        \
+  if constexpr (same<T, float>) {                                      \
+    float result;                                                      \
+    asm(OP ".NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(old), "f"(update)); \
+    return result;                                                     \
+  }
+#else
+#define TVM_SCATTER_EXTREME(OP)
+#endif
+
 struct Min {
   template <class T>
-  static __device__ __forceinline__ bool keeps(T old, T update) {
-    if constexpr (same<T, Boolean>) {
-      return old.value <= update.value;
-    } else if constexpr (is_half<T>) {
-      return keeps(widen(old), widen(update));
-    } else {
-      return old <= update || old != old;
-    }
-  }
-  template <class T>
   static __device__ __forceinline__ T combine(T old, T update) {
-    return keeps(old, update) ? old : update;
+    TVM_SCATTER_EXTREME("min")
+    if (is_nan(old)) return old;
+    return is_nan(update) || ordered(update) < ordered(old) ? update : old;
   }
 };
 
 struct Max {
   template <class T>
-  static __device__ __forceinline__ bool keeps(T old, T update) {
-    if constexpr (same<T, Boolean>) {
-      return old.value >= update.value;
-    } else if constexpr (is_half<T>) {
-      return keeps(widen(old), widen(update));
-    } else {
-      return old >= update || old != old;
-    }
-  }
-  template <class T>
   static __device__ __forceinline__ T combine(T old, T update) {
-    return keeps(old, update) ? old : update;
+    TVM_SCATTER_EXTREME("max")
+    if (is_nan(old)) return old;
+    return is_nan(update) || ordered(update) > ordered(old) ? update : old;
   }
 };
+#undef TVM_SCATTER_EXTREME
 
-// Combine two stored values, 16-bit floats through 32 bits.
+template <class R, class T>
+constexpr bool is_float_extreme = is_float<T> && (same<R, Min> || same<R, Max>);
+
+// Every NaN becomes the one at the end of the total order.
+template <class R, class T>
+__device__ __forceinline__ T one_nan(T value) {
+  constexpr auto last = static_cast<Bits<T>>(~Bits<T>(0));
+  if (!is_nan(value)) return value;
+  return bit_cast<T>(same<R, Min> ? last : static_cast<Bits<T>>(last >> 1));
+}
+
+// A value as it was accumulated becomes one as it is stored.
+template <class R, class T>
+__device__ __forceinline__ T stored(Accumulate<T> value) {
+  if constexpr (is_float_extreme<R, T>) {
+    return one_nan<R>(narrow<T>(value));
+  } else {
+    return narrow<T>(value);
+  }
+}
+
+// Combine two stored values, 16-bit floats through 32 bits. A NaN that stands there already is kept as
+// it is by minimum and maximum.
 template <class R, class T>
 __device__ __forceinline__ T combine_stored(T old, T update) {
-  return narrow<T>(R::combine(widen(old), widen(update)));
+  if constexpr (is_float_extreme<R, T>) {
+    return is_nan(old) ? old : one_nan<R>(R::combine(old, update));
+  } else {
+    return narrow<T>(R::combine(widen(old), widen(update)));
+  }
+}
+
+// Combine a stored value and an accumulated one.
+template <class R, class T>
+__device__ __forceinline__ T combine_into(T old, Accumulate<T> value) {
+  if constexpr (is_float_extreme<R, T>) {
+    return combine_stored<R>(old, narrow<T>(value));
+  } else {
+    return narrow<T>(R::combine(widen(old), value));
+  }
 }
 
 // The values of all lanes of a warp combined, in the first lane.

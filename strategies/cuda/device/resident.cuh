@@ -55,10 +55,10 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
     for (int i = threadIdx.x * vector; i < owned; i += blockDim.x * vector) {
       const auto value = load<Data, vector>(from + i);
 #pragma unroll
-      for (int j = 0; j < vector; ++j) held[i + j] = widen(value.at[j]);
+      for (int j = 0; j < vector; ++j) held[i + j] = widen_bits(value.at[j]);
     }
   } else {
-    for (int i = threadIdx.x; i < owned; i += blockDim.x) held[i] = widen(from[i]);
+    for (int i = threadIdx.x; i < owned; i += blockDim.x) held[i] = widen_bits(from[i]);
   }
   __syncthreads();
 
@@ -118,11 +118,11 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
     for (int i = threadIdx.x * vector; i < owned; i += blockDim.x * vector) {
       Vector<Data, vector> value;
 #pragma unroll
-      for (int j = 0; j < vector; ++j) value.at[j] = narrow<Data>(held[i + j]);
+      for (int j = 0; j < vector; ++j) value.at[j] = narrow_bits<Data>(held[i + j]);
       store<Data, vector>(to + i, value);
     }
   } else {
-    for (int i = threadIdx.x; i < owned; i += blockDim.x) to[i] = narrow<Data>(held[i]);
+    for (int i = threadIdx.x; i < owned; i += blockDim.x) to[i] = narrow_bits<Data>(held[i]);
   }
 }
 

@@ -98,14 +98,20 @@ template <class P, int vector, bool mean>
 __device__ __forceinline__ Vector<typename P::Data, vector> result_of(
     const Vector<typename P::Data, vector>& old,
     const Vector<Accumulate<typename P::Data>, vector>& sum, uint32 count) {
-  using Wide = Accumulate<typename P::Data>;
-  Vector<typename P::Data, vector> result;
+  using Data = typename P::Data;
+  using R = typename P::Reduction;
+  Vector<Data, vector> result;
 #pragma unroll
   for (int i = 0; i < vector; ++i) {
-    Wide value = sum.at[i];
-    if constexpr (P::include_self) value = P::Reduction::combine(widen(old.at[i]), value);
-    if constexpr (mean) value = divide<Wide>(value, count + (P::include_self ? 1u : 0u));
-    result.at[i] = narrow<typename P::Data>(value);
+    if constexpr (mean) {
+      Accumulate<Data> value = sum.at[i];
+      if constexpr (P::include_self) value = R::combine(widen(old.at[i]), value);
+      value = divide<Accumulate<Data>>(value, count + (P::include_self ? 1u : 0u));
+      result.at[i] = narrow<Data>(value);
+    } else {
+      result.at[i] = P::include_self ? combine_into<R>(old.at[i], sum.at[i])
+                                     : stored<R, Data>(sum.at[i]);
+    }
   }
   return result;
 }

@@ -119,11 +119,9 @@ __device__ __forceinline__ void reduce_segments(typename P::Data* out,
         } else {
           Data* const at_out = out + static_cast<Offset>(key) * width + column;
 #pragma unroll
-          for (int i = 0; i < vector; ++i) {
-            const Wide result =
-                P::include_self ? R::combine(widen(at_out[i]), sum.at[i]) : sum.at[i];
-            at_out[i] = narrow<Data>(result);
-          }
+          for (int i = 0; i < vector; ++i)
+            at_out[i] = P::include_self ? combine_into<R>(at_out[i], sum.at[i])
+                                        : stored<R, Data>(sum.at[i]);
         }
       }
       any = false;

@@ -1,0 +1,79 @@
+"""Tensors that do not begin where one is allocated: views into others, or what a caller passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from harness import ProblemRunner, assert_same, compile_all, device_of
+from random_problems import draw_operands
+from tally import Tally
+
+from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.extent import Extent
+from tvm_scatter.ops import index_put
+from tvm_scatter.reference import scatter_reference
+
+
+def _problem(extent: int, width: int, count: int, **fields: Any) -> ScatterProblem:
+    return ScatterProblem(
+        batch=Extent(),
+        extents=(Extent(extent),),
+        slice=Extent(width),
+        count=Extent(count),
+        **{"data_dtype": "float32", "index_dtype": "int32", "reduction": "add", **fields},
+    )
+
+
+PROBLEMS = {
+    "rows_add": _problem(40, 16, 200),
+    "rows_update": _problem(40, 64, 30, reduction="update", deterministic=True),
+    "rows_mean": _problem(40, 16, 200, reduction="mean"),
+    "rows_half": _problem(40, 32, 200, data_dtype="float16"),
+    "long_rows": _problem(5, 1024, 7, reduction="update", deterministic=True),
+    "rows_unique": _problem(300, 16, 200, unique=True),
+    "rows_in_place": _problem(40, 16, 200, in_place=True),
+    "single_add": _problem(300, 1, 2000),
+    "single_int8": _problem(300, 1, 2000, data_dtype="int8", index_dtype="int64"),
+    "single_update": _problem(300, 1, 2000, reduction="update", deterministic=True),
+    "large_copy": _problem(3000, 32, 2),
+}
+
+
+def test_tensors_aligned_to_their_elements_only(
+    device: str, implementation: str, tally: Tally
+) -> None:
+    strategy = strategy_for(device)
+    assert strategy is not None
+    runner = ProblemRunner(device)
+    chosen = strategy.implementations[implementation]
+    names = []
+    for name, problem in PROBLEMS.items():
+        if strategy.refusal(chosen, problem, runner.target) is None:
+            runner.add(name, problem, implementation)
+            names.append(name)
+    for name in names:
+        problem = PROBLEMS[name]
+        data, indices, updates = draw_operands(problem, seed=3)
+        expected = scatter_reference(problem, data, indices, updates)
+        for shift in (1, 2):
+            result = runner.run(name, data, indices, updates, problem.in_place, shift)
+            assert_same(result, expected, f"{name}, shifted by {shift}")
+    tally("problems with unaligned tensors", len(names))
+
+
+def test_a_byte_offset_is_refused(device: str) -> None:
+    """TVM's entry says so; a tensor without one, at an address of its own, is fine."""
+    arrays = np.zeros((10, 4), "float32"), np.array([1, 2, 2]), np.ones((3, 4), "float32")
+
+    def add(data: Any, index: Any, updates: Any) -> Any:
+        return index_put(data, [index], updates, reduction="add")
+
+    run = compile_all({"main": (add, arrays)}, device)["main"]
+    whole = tvm.runtime.tensor(np.zeros(41, "float32"), device=device_of(device))
+    data, index, updates = (tvm.runtime.tensor(each, device=device_of(device)) for each in arrays)
+    with pytest.raises(ValueError, match=r"(?s)byte_offset on argument #0.*expected 0"):
+        run(whole._create_view((10, 4), "float32", 4), index, updates)
+    assert run(data, index, updates).numpy()[:, 0].tolist() == [0, 1, 2, *[0] * 7]
