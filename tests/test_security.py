@@ -10,7 +10,9 @@ import os
 import pickle
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -173,6 +175,78 @@ def plant(where: str, good: Path, folder: Path, marked: Path) -> Path:
             f"{name}_metadata.json": json.dumps({"AOTI_DEVICE_KEY": "cpu"}).encode(),
         },
     )
+
+
+def replace(part: Any, old: str, new: str) -> Any:
+    """Plain data with another text everywhere."""
+    if isinstance(part, dict):
+        return {replace(k, old, new): replace(v, old, new) for k, v in part.items()}
+    if isinstance(part, list):
+        return [replace(each, old, new) for each in part]
+    return new if part == old else part
+
+
+def program_with(where: str, program: dict[str, Any], call: str) -> dict[str, Any]:
+    """The program with a call in it."""
+    graph = program["graph_module"]["graph"]
+    signature = program["graph_module"]["module_call_graph"][0]["signature"]
+    if where == "size":
+        expression = {"as_expr": {"expr_str": call, "hint": None}}
+        graph["tensor_values"]["x"]["sizes"][0] = expression
+    elif where == "operator":
+        graph["nodes"][0] |= {
+            "target": "torch.os.mkdir",
+            "inputs": [{"name": "", "arg": {"as_string": call.split("'")[3]}, "kind": 1}],
+        }
+    elif where == "parameter":
+        program = replace(program, "x", f"x={call}")
+    elif where == "guards":
+        program["guards_code"] = [call]
+    elif where == "factory":
+        factory = {"default_factory_module": "planted", "default_factory_name": "x"}
+        tree = {"type": "collections.defaultdict", "children_spec": []}
+        tree["context"] = {**factory, "dict_context": []}
+        signature["in_spec"] = json.dumps([1, tree])
+    elif where == "key":
+        key = json.dumps([{"__enum__": True, "fqn": "planted:x", "name": "x"}])
+        tree = {"type": "builtins.dict", "context": key, "children_spec": []}
+        signature["out_spec"] = json.dumps([1, tree])
+    return program
+
+
+#: Where PyTorch executes what a program says, and what is said of it.
+IN_PROGRAMS = {
+    "size": "no expression",
+    "operator": "none of ATen's",
+    "parameter": "no name",
+    "guards": None,
+    "factory": "no tuple, list or dict",
+    "key": "no key",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("where", IN_PROGRAMS)
+def test_a_planted_program_is_not_executed(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    marked, call = tmp_path / "executed", f"__import__('os').mkdir('{tmp_path / 'executed'}')"
+    (tmp_path / "planted.py").write_text(f"{call}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def change(content: bytes) -> bytes:
+        return json.dumps(program_with(where, json.loads(content), call)).encode()
+
+    bad = changed(model, tmp_path / "bad.pt2", {"models/model.json": change})
+    said = IN_PROGRAMS[where]
+    if said is None:
+        # It is not needed, so it is left out.
+        assert load(str(bad))["main"] is not None
+    else:
+        with pytest.raises(ScatterError, match=said):
+            load(str(bad))
+    assert not marked.exists()
+    assert "planted" not in sys.modules
 
 
 @pytest.mark.filterwarnings("ignore")

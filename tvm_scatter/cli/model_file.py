@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from .archive import Allowed, Rewrite, clean_copy
+from .program import clean_program
 
 
 @contextmanager
@@ -52,16 +53,16 @@ _MODEL = _patterns(
     {
         _ABOUT: None,
         "archive_format|archive_version": None,
-        r"models/model\.json": None,
-        r"data/weights/(model_weights_config\.json|weight_\d+)": None,
-        r"data/constants/(model_constants_config\.json|tensor_\d+)": None,
+        r"models/model\.json": clean_program,
+        r"data/(weights|constants)/model_(weights|constants)_config\.json": clean_program,
+        r"data/(weights/weight|constants/tensor)_\d+": None,
         # Pickles, of which nothing is needed.
         r"data/sample_inputs/model\.pt|serialized_example_inputs\.pt": _left_out,
         "(extra|extra_files)/.*": _left_out,
         # Before PyTorch 2.9.
         r"data/(weights|constants)/model\.pt": _pickled_tensors,
         # Before PyTorch 2.8.
-        r"serialized_exported_program\.json": None,
+        r"serialized_exported_program\.json": clean_program,
         r"serialized_(state_dict|constants)\.pt": _pickled_tensors,
     }
 )

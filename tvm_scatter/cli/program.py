@@ -1,0 +1,209 @@
+"""A program as ``torch.export`` writes it, checked and written anew.
+
+PyTorch evaluates the expressions in it, imports modules that it names, calls whatever stands for an
+operator, and compiles its names as Python. So nothing stays in it that is more than a name, a
+number, an expression of sizes or an operator of ATen.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from .archive import RefusedError
+
+_NAME = re.compile(r"[\w.@<>+/-]*")
+_KEY = re.compile(r"[\w.@<>+/ -]*")
+#: What a program can do without: notes of where its parts come from, and Python to check inputs.
+_NOTES, _GUARDS = "metadata", "guards_code"
+_CONTAINERS = (
+    "builtins.tuple",
+    "builtins.list",
+    "builtins.dict",
+    "collections.OrderedDict",
+    "collections.deque",
+)
+_ON_NUMBERS = re.compile(
+    r"_operator\.(add|sub|mul|truediv|floordiv|mod|pow|neg|pos|lshift|rshift|eq|ne|lt|le|gt|ge|and_"
+    r"|or_|getitem)|math\.(trunc|floor|ceil)|torch\.(_sym_sqrt|sym_(float|int|ite|max|min|not|sum))"
+)
+_ON_TENSORS = re.compile(r"torch\.ops\.(aten|prims)\.(\w+)\.(\w+)")
+_CONTROL = re.compile(
+    r"torch\.ops\.higher_order\.(cond|while_loop|map_impl|scan|associative_scan"
+    r"|wrap_with_set_grad_enabled|wrap_with_autocast)"
+)
+#: The one of ATen's that opens a file.
+_OPENS_FILES = "aten::from_file"
+#: Functions of SymPy and PyTorch in expressions of sizes.
+_FUNCTIONS = re.compile(
+    "Symbol|Integer|Float|Rational|Add|Mul|Pow|Max|Min|Mod|Abs|floor|ceiling|Eq|Ne|Lt|Le|Gt|Ge"
+    "|Equality|Unequality|StrictLessThan|LessThan|StrictGreaterThan|GreaterThan|And|Or|Not"
+    "|Piecewise|ExprCondPair|Tuple|FloorDiv|ModularIndexing|Where|PythonMod|CleanDiv|CeilToInt"
+    "|FloorToInt|CeilDiv|LShift|RShift|PowByNatural|FloatPow|FloatTrueDiv|IntTrueDiv"
+    "|IsNonOverlappingAndDenseIndicator|TruncToFloat|TruncToInt|RoundToInt|RoundDecimal|ToFloat"
+    "|Identity"
+)
+#: Without line breaks and comments, of which SymPy makes something else than Python.
+_ARITHMETIC = re.compile(r"[\w .,+*/%()<>=!&|~'-]*", re.ASCII)
+_PARTS = (
+    ast.Expression,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.BoolOp,
+    ast.Compare,
+    ast.Call,
+    ast.keyword,
+    ast.Tuple,
+    ast.Name,
+    ast.Constant,
+    ast.operator,
+    ast.unaryop,
+    ast.boolop,
+    ast.cmpop,
+    ast.expr_context,
+)
+
+
+def clean_program(content: bytes) -> bytes:
+    """The program, or the description of the tensors beside it, without what could be executed.
+
+    Raises
+    ------
+    RefusedError
+        If it holds what no program needs.
+    """
+    try:
+        return json.dumps(_clean(json.loads(content))).encode()
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise RefusedError(f"holds a program that PyTorch did not write ({error})") from error
+
+
+def _clean(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return _clean_fields(value, key)
+    if isinstance(value, list):
+        return [] if key == _GUARDS else [_clean(inner, key) for inner in value]
+    if not isinstance(value, str):
+        return value
+    return _CHECKS.get(key, _name)(value)
+
+
+def _clean_fields(value: dict[str, Any], key: str) -> dict[str, Any]:
+    if key == _NOTES and all(isinstance(note, str) for note in value.values()):
+        return {}
+    if isinstance(value.get("path_name"), str) and value.get("use_pickle") is not False:
+        raise RefusedError("holds a tensor that is pickled")
+    return {_field(name): _clean(inner, name) for name, inner in value.items()}
+
+
+def _field(text: str) -> str:
+    """A name, or an expression of sizes that a range is given for."""
+    return text if _NAME.fullmatch(text) or _is_expression(text) else _name(text)
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise RefusedError(f"holds {_short(text)}, which is no name")
+    return text
+
+
+def _operator(text: str) -> str:
+    if _ON_NUMBERS.fullmatch(text) or _CONTROL.fullmatch(text) or _is_dispatched(text):
+        return text
+    raise RefusedError(f"holds the operator {_short(text)}, which is none of ATen's")
+
+
+def _is_dispatched(text: str) -> bool:
+    found = _ON_TENSORS.fullmatch(text)
+    if found is None:
+        return False
+    namespace, name, overload = found.groups()
+    full = f"{namespace}::{name}"
+    if overload != "default":
+        full += f".{overload}"
+    return full != _OPENS_FILES and full in _dispatched()
+
+
+@cache
+def _dispatched() -> frozenset[str]:
+    """The operators that PyTorch's dispatcher knows, without those of TorchScript alone."""
+    import torch
+
+    return frozenset(torch._C._dispatch_get_all_op_names())
+
+
+def _expression(text: str) -> str:
+    if not _is_expression(text):
+        raise RefusedError(f"holds {_short(text)}, which is no expression of sizes")
+    return text
+
+
+def _is_expression(text: str) -> bool:
+    if not _ARITHMETIC.fullmatch(text):
+        return False
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return all(map(_is_arithmetic, ast.walk(tree)))
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Name) and bool(_FUNCTIONS.fullmatch(node.func.id))
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        # Names of symbols and digits of numbers.
+        return bool(re.fullmatch(r"[\w.+-]+", node.value))
+    return isinstance(node, _PARTS)
+
+
+def _structure(text: str) -> str:
+    """How arguments or results are nested, which is JSON in a string."""
+    version, tree = json.loads(text)
+    return json.dumps([version, _container(tree)])
+
+
+def _container(tree: dict[str, Any]) -> dict[str, Any]:
+    kind, context, children = tree["type"], tree["context"], tree["children_spec"]
+    if kind is not None and kind not in _CONTAINERS:
+        raise RefusedError(f"takes or returns {_short(kind)}, which is no tuple, list or dict")
+    return {
+        "type": kind,
+        "context": None if context is None else json.dumps(_keys(json.loads(context))),
+        "children_spec": [_container(child) for child in children],
+    }
+
+
+def _keys(value: Any) -> Any:
+    """The keys of a dict, or the length of a deque."""
+    if isinstance(value, list):
+        return [_keys(key) for key in value]
+    if isinstance(value, dict) or (isinstance(value, str) and not _KEY.fullmatch(value)):
+        raise RefusedError(f"takes or returns a dict with {_short(value)}, which is no key")
+    return value
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+#: What a text must be, by the name of the field that it is in.
+_CHECKS: dict[str, Callable[[str], str]] = {
+    "target": _operator,
+    "as_operator": _operator,
+    "expr_str": _expression,
+    "in_spec": _structure,
+    "out_spec": _structure,
+    # Arguments of operators, such as messages and modes: PyTorch quotes them.
+    "as_string": _as_it_is,
+    "as_strings": _as_it_is,
+}
