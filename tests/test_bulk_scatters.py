@@ -15,8 +15,8 @@ from tvm.relax.frontend.torch import from_exported_program
 
 import tvm_scatter
 from tvm_scatter import ops
-from tvm_scatter.legalize import STOCK_OPERATORS
 from tvm_scatter.passes import BulkScatters
+from tvm_scatter.scatter_call import STOCK_OPERATORS
 
 _ROWS, _COLUMNS = 40, 6
 _LLVM = tvm.target.Target("llvm")

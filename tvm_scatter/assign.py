@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from .ops import Run, index_put, runs_of
+from .ops import INDEX_PUT, Run, runs_of
 from .options import current_options
 from .pieces import Piece, reader
+from .scatter_call import rewritten
 
 
 def in_one_kernel(call: relax.Call, target_kind: str) -> bool:
@@ -57,18 +58,9 @@ def as_index_put(bb: relax.BlockBuilder, call: relax.Call) -> relax.Call:
 
     updates = bb.emit_te(join, *call.args[1].fields, primfunc_name_hint="join")
     places = np.concatenate([np.arange(at, at + length) for _, _, at, length in runs])
-    return bb.normalize(
-        index_put(
-            call.args[0],
-            [relax.const(places, "int64")],
-            updates,
-            [axis],
-            wrap_negative=False,
-            unique=True,
-            in_place=is_in_place(call),
-            operator=str(call.attrs["operator"]),
-        )
-    )
+    operands = [call.args[0], relax.Tuple([relax.const(places, "int64")]), updates]
+    put = rewritten(call, operands, INDEX_PUT, axes=[axis], wrap_negative=False, unique=True)
+    return bb.normalize(put)
 
 
 def _filled(

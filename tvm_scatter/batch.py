@@ -13,9 +13,10 @@ from tvm import relax
 from tvm.ir import Op
 
 from .legalize import LEVEL, emit_together, operands_to_wait_for, strategy_of
-from .lower import lower, operator_name
+from .lower import lower
 from .ops import BATCH
 from .options import current_options
+from .scatter_call import attributes, operator_name
 
 #: Attributes of a call beside those of its scatters: their operator and how many there are.
 _OPERATOR, _COUNT = "scatter", "scatters"
@@ -38,8 +39,7 @@ def batch(scatters: Sequence[relax.Call], earlier: Sequence[Any] = ()) -> relax.
         A tuple with the result of each.
     """
     first = scatters[0]
-    attrs = {str(name): value for name, value in first.attrs.items()}
-    attrs |= {_OPERATOR: first.op.name, _COUNT: len(scatters)}
+    attrs = attributes(first) | {_OPERATOR: first.op.name, _COUNT: len(scatters)}
     operands = [leaf for call in scatters for leaf in operands_of(call)]
     return relax.Call(
         Op.get(BATCH),
@@ -57,7 +57,7 @@ def is_batch(value: Any) -> bool:
 
 def scatters_of(call: relax.Call) -> list[relax.Call]:
     """The scatters that a call of :func:`batch` computes."""
-    attrs = {str(name): value for name, value in call.attrs.items()}
+    attrs = attributes(call)
     operator, count = Op.get(str(attrs.pop(_OPERATOR))), int(attrs.pop(_COUNT))
     operands = list(call.args[0].fields)
     width = len(operands) // count

@@ -17,14 +17,15 @@ from tvm.target import Target
 from .assign import in_one_kernel
 from .batch import describe, is_batch, scatters_of
 from .errors import ScatterError
-from .legalize import STOCK_OPERATORS, nothing_to_do, strategy_of
-from .lower import lower, operator_name
+from .legalize import nothing_to_do, strategy_of
+from .lower import lower
 from .ops import ASSIGN
 from .options import current_options
 from .passes import passes
 from .passes.fold_broadcast_index import is_ours_to_change, is_scatter
 from .passes.notes import Note, collected_notes
 from .problem import ScatterProblem
+from .scatter_call import STOCK_OPERATORS, operator_name
 from .strategy import Branch, Selection
 
 #: What :func:`summary` calls the scatters that this package does not compute.

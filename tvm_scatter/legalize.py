@@ -23,9 +23,9 @@ from .ops import ASSIGN, BATCH, CHOOSE
 from .ops import NAMES as OUR_OPERATORS
 from .options import current_options
 from .problem import ScatterProblem
+from .scatter_call import STOCK_OPERATORS
 from .strategy import OpStrategy, strategy_for
 
-STOCK_OPERATORS = ("relax.scatter_elements", "relax.scatter_nd", "relax.index_put")
 LEVEL = 11
 _STOCK_LEVEL = 10
 # TVM's own functions while ours are in force. TVM's module keeps them, not this one, so that a

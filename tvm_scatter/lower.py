@@ -18,6 +18,7 @@ from .ops import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND, TEMPORARY
 from .options import Options
 from .problem import ScatterProblem
 from .reductions import canonical_reduction, check_dtypes
+from .scatter_call import operator_name
 from .shapes import Dim, SymbolTable, broadcast, expressions
 
 
@@ -72,13 +73,6 @@ def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kin
         axes = [int(axis) for axis in call.attrs["axes"]]
         return lowering.put(axes, str(call.attrs["reduction"]), bool(call.attrs["wrap_negative"]))
     raise ScatterError(f"{name} is no scatter operator.")
-
-
-def operator_name(call: relax.Call) -> str:
-    """What people know the operator of a call by."""
-    if isinstance(call.attrs, tvm.ir.DictAttrs) and "operator" in call.attrs:
-        return str(call.attrs["operator"])
-    return call.op.name.removeprefix("relax.").removeprefix("tvm_scatter.")
 
 
 class _Lowering:

@@ -16,8 +16,14 @@ SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
 INDEX_PUT = "relax.tvm_scatter.index_put"
 SCATTER_ND = "relax.tvm_scatter.scatter_nd"
 ASSIGN = "relax.tvm_scatter.assign"
-#: The operators that scatter.
-NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND, ASSIGN)
+#: The operators that scatter, and the attributes by which each says where it writes.
+PLACES: dict[str, tuple[str, ...]] = {
+    SCATTER_ELEMENTS: ("axis",),
+    INDEX_PUT: ("axes",),
+    SCATTER_ND: (),
+    ASSIGN: ("axis", "runs"),
+}
+NAMES = tuple(PLACES)
 #: What is left of a scatter once it is known which update each place gets.
 CHOOSE = "relax.tvm_scatter.choose"
 #: Several scatters of one shape that are computed together.
@@ -87,16 +93,15 @@ def scatter_elements(
             f"{operator}: axis {axis} is out of range for data of rank {_rank(data)}; it must be "
             f"in [{-rank}, {rank - 1}]."
         )
-    attrs = tvm.ir.make_node(
-        "ir.DictAttrs",
+    attrs = _attributes(
         axis=axis % rank,
         operator=operator,
-        reduction=canonical_reduction(reduction, operator),
-        include_self=bool(include_self),
-        wrap_negative=bool(wrap_negative),
-        unique=bool(unique),
-        ordered=bool(ordered),
-        in_place=bool(in_place),
+        reduction=reduction,
+        include_self=include_self,
+        wrap_negative=wrap_negative,
+        unique=unique,
+        ordered=ordered,
+        in_place=in_place,
     )
     return relax.Call(Op.get(SCATTER_ELEMENTS), [data, index, updates], attrs=attrs)
 
@@ -155,16 +160,15 @@ def index_put(
     axes = [axis % rank for axis in axes]
     if sorted(set(axes)) != axes:
         raise ScatterError(f"{operator}: axes {axes} must be distinct and ascending.")
-    attrs = tvm.ir.make_node(
-        "ir.DictAttrs",
+    attrs = _attributes(
         axes=axes,
         operator=operator,
-        reduction=canonical_reduction(reduction, operator),
-        include_self=bool(include_self),
-        wrap_negative=bool(wrap_negative),
-        unique=bool(unique),
-        ordered=bool(ordered),
-        in_place=bool(in_place),
+        reduction=reduction,
+        include_self=include_self,
+        wrap_negative=wrap_negative,
+        unique=unique,
+        ordered=ordered,
+        in_place=in_place,
     )
     return relax.Call(Op.get(INDEX_PUT), [data, relax.Tuple(list(indices)), values], attrs=attrs)
 
@@ -207,15 +211,14 @@ def scatter_nd(
     ScatterError
         If the reduction is unknown. Shapes and types are checked when the module is compiled.
     """
-    attrs = tvm.ir.make_node(
-        "ir.DictAttrs",
+    attrs = _attributes(
         operator=operator,
-        reduction=canonical_reduction(reduction, operator),
-        include_self=bool(include_self),
-        wrap_negative=bool(wrap_negative),
-        unique=bool(unique),
-        ordered=bool(ordered),
-        in_place=bool(in_place),
+        reduction=reduction,
+        include_self=include_self,
+        wrap_negative=wrap_negative,
+        unique=unique,
+        ordered=ordered,
+        in_place=in_place,
     )
     return relax.Call(Op.get(SCATTER_ND), [data, indices, updates], attrs=attrs)
 
@@ -247,13 +250,38 @@ def assign(
     result : relax.Expr
         A new tensor of the shape and type of ``data``.
     """
-    attrs = tvm.ir.make_node(
-        "ir.DictAttrs",
-        axis=int(axis),
-        operator=operator,
-        runs=[int(number) for run in runs for number in run],
-    )
+    attrs = _attributes(axis=int(axis), runs=flat(runs), operator=operator, unique=True)
     return relax.Call(Op.get(ASSIGN), [data, relax.Tuple(list(sources))], attrs=attrs)
+
+
+def _attributes(
+    *,
+    operator: str,
+    reduction: str = "update",
+    include_self: bool = True,
+    wrap_negative: bool = False,
+    unique: bool = False,
+    ordered: bool = False,
+    in_place: bool = False,
+    **places: Any,
+) -> Any:
+    """What every scatter has, and where this one writes."""
+    return tvm.ir.make_node(
+        "ir.DictAttrs",
+        operator=operator,
+        reduction=canonical_reduction(reduction, operator),
+        include_self=bool(include_self),
+        wrap_negative=bool(wrap_negative),
+        unique=bool(unique),
+        ordered=bool(ordered),
+        in_place=bool(in_place),
+        **places,
+    )
+
+
+def flat(runs: Sequence[Run]) -> list[int]:
+    """Runs as the attribute that holds them."""
+    return [int(number) for run in runs for number in run]
 
 
 def runs_of(call: relax.Call) -> list[Run]:

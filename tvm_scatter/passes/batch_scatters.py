@@ -17,9 +17,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.batch import batch, describe, is_batch, operands_of
 from tvm_scatter.legalize import operands_read, operands_to_wait_for, strategy_of
-from tvm_scatter.lower import operator_name
 from tvm_scatter.ops import ASSIGN
 from tvm_scatter.options import current_options
+from tvm_scatter.scatter_call import as_ours, attributes, operator_name, rewritten
 
 from .broadcast_source import static_shape
 from .chains import LAUNCH_BYTES
@@ -30,7 +30,6 @@ from .independent import independent, order, overwritten, predecessors
 from .known_values import numbers
 from .notes import note
 from .overwritable import delayable
-from .reuse_buffers import as_ours
 from .steps import Step, Steps
 
 #: Bytes that a small scatter moves at most. Twelve of 17 MB gain a sixth; more was not measured.
@@ -114,7 +113,7 @@ def _kind(step: Step, always: bool) -> Hashable | None:
     if not always and ("gpu" not in target.keys or _moved_bytes(call) > _SMALL_BYTES):
         return None
     call = as_ours(call)
-    attrs = tuple(sorted((str(name), str(value)) for name, value in call.attrs.items()))
+    attrs = tuple(sorted((name, str(value)) for name, value in attributes(call).items()))
     types = tuple(str(tensor.ty) for tensor in tensors)
     return call.op.name, attrs, operator_name(call), types
 
@@ -179,12 +178,8 @@ def _sharing_data(scatters: list[relax.Call], values: Mapping[Any, Any]) -> list
         return scatters
     if not all(is_created(each) and tvm_ffi.structural_equal(each, made[0]) for each in made):
         return scatters
-    attrs = {str(name): value for name, value in scatters[0].attrs.items()} | {"in_place": False}
     data = scatters[0].args[0]
-    return [
-        relax.Call(call.op, [data, *call.args[1:]], attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
-        for call in scatters
-    ]
+    return [rewritten(call, [data, *call.args[1:]], in_place=False) for call in scatters]
 
 
 def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:

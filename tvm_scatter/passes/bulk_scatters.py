@@ -16,7 +16,8 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
 
 from tvm_scatter.legalize import strategy_of
-from tvm_scatter.ops import assign, choose, index_put
+from tvm_scatter.ops import ASSIGN, choose, flat
+from tvm_scatter.scatter_call import rewritten
 
 from .broadcast_source import static_shape
 from .chains import Chain, Form, cheapest_form
@@ -145,7 +146,7 @@ def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
 
 def _continues(links: Sequence[Link], link: Link) -> bool:
     wraps = {each.wrap_negative for each in (*links, link)} - {None}
-    if len(wraps) > 1:
+    if len(wraps) > 1 or not link.asks_as(links[-1]):
         return False
     longer = Chain([*links, link], ())
     if longer.is_mixed:
@@ -179,16 +180,17 @@ class _Merger(PyExprMutator):
     def _assign(self, chain: Chain) -> relax.Call:
         emit, first = self.builder_.emit, chain.links[0]
         used = sorted({source for source, *_ in chain.runs or ()})
-        runs = [(used.index(source), *rest) for source, *rest in chain.runs or ()]
+        runs = [(used.index(each[0]), *each[1:]) for each in chain.runs or ()]
         sources = [chain.links[source].updates(self.visit_expr, emit) for source in used]
         data, (axis, last) = self.visit_expr(first.data), chain.span
-        if axis == last:
-            return assign(data, sources, runs, axis, chain.operator)  # type: ignore[arg-type]
         shape = static_shape(first.data) or []
-        flat = chain.flat(shape)
-        data, *sources = (emit(relax.op.reshape(each, flat)) for each in (data, *sources))
-        written = emit(assign(data, sources, runs, axis, chain.operator))  # type: ignore[arg-type]
-        return relax.op.reshape(written, shape)
+        if axis != last:
+            merged = chain.flat(shape)
+            data, *sources = (emit(relax.op.reshape(each, merged)) for each in (data, *sources))
+        places = {"axis": axis, "runs": flat(runs), "unique": True, "wrap_negative": False}
+        operands = [data, relax.Tuple(sources)]
+        call = rewritten(first.call, operands, ASSIGN, operator=chain.operator, **places)
+        return call if axis == last else relax.op.reshape(emit(call), shape)
 
     def _choose(self, chain: Chain) -> relax.Call:
         """Scatter the numbers of the updates, of which the largest wins, and choose by them."""
@@ -196,18 +198,15 @@ class _Merger(PyExprMutator):
         extent = (static_shape(first.data) or [])[first.joint]
         none = emit(relax.op.full([extent], relax.const(-1, "int32"), "int32"))
         count = sum(int(link.count) for link in chain.links)
-        number = emit(
-            index_put(
-                none,
-                self._indices(chain),
-                relax.const(np.arange(count), "int32"),
-                [0],
-                "max",
-                wrap_negative=chain.wrap_negative,
-                unique=chain.is_unique,
-                operator=chain.operator,
-            )
+        numbering = rewritten(
+            first.call,
+            [none, relax.Tuple(self._indices(chain)), relax.const(np.arange(count), "int32")],
+            axes=[0],
+            reduction="max",
+            include_self=True,
+            **self._found(chain),
         )
+        number = emit(numbering)
         fill = fill_value(self.values.get(first.data))
         data = self.visit_expr(first.data if fill is None else fill)
         data = self._rows(data, first.joint) if fill is None else data
@@ -225,15 +224,22 @@ class _Merger(PyExprMutator):
     def _join(self, chain: Chain) -> relax.Call:
         emit, first = self.builder_.emit, chain.links[0]
         updates = [link.updates(self.visit_expr, emit) for link in chain.links]
+        last_wins = first.reduction == "update" and not chain.is_unique
         return first.merged(
             self.visit_expr(first.data),
             self._indices(chain),
             emit(relax.op.concat(updates, first.joint)),
-            wrap_negative=chain.wrap_negative,
-            unique=chain.is_unique,
-            ordered=first.reduction == "update" and not chain.is_unique,
-            operator=chain.operator,
+            ordered=last_wins or bool(first.call.attrs["ordered"]),
+            **self._found(chain),
         )
+
+    def _found(self, chain: Chain) -> dict[str, Any]:
+        """What is known of the indices of all links, and what people call them."""
+        return {
+            "wrap_negative": chain.wrap_negative,
+            "unique": chain.is_unique,
+            "operator": chain.operator,
+        }
 
     def _indices(self, chain: Chain) -> list[Any]:
         first, positions = chain.links[0], chain.positions

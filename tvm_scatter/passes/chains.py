@@ -12,9 +12,9 @@ import numpy as np
 import tvm
 
 from tvm_scatter.legalize import strategy_of
-from tvm_scatter.lower import operator_name
 from tvm_scatter.ops import Run
 from tvm_scatter.options import current_options
+from tvm_scatter.scatter_call import operator_name
 
 from .broadcast_source import static_shape
 from .created import fill_value, is_created

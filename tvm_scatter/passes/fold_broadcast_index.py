@@ -15,13 +15,14 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.legalize import STOCK_OPERATORS, strategy_of
-from tvm_scatter.lower import operator_name
-from tvm_scatter.ops import NAMES, SCATTER_ELEMENTS, index_put
+from tvm_scatter.legalize import strategy_of
+from tvm_scatter.ops import INDEX_PUT, NAMES, SCATTER_ELEMENTS
 from tvm_scatter.options import current_options
+from tvm_scatter.scatter_call import STOCK_OPERATORS, as_ours, rewritten
 
 from .broadcast_source import BroadcastSource, broadcast_source, is_one, same_size, static_shape
 from .definitions import Definitions
+from .effects import may_write
 from .notes import note
 
 _OPERATORS = ("relax.scatter_elements", SCATTER_ELEMENTS)
@@ -97,11 +98,14 @@ def _fold_function(mod: tvm.IRModule, name: str, function: relax.Function) -> re
 
 
 def _plan(call: relax.Call, definitions: Definitions) -> _Fold | None:
+    # What is in place may read what it overwrites, once the index is not a copy any more.
+    if may_write(call):
+        return None
     data, index, updates = map(static_shape, call.args)
     if strategy_of(call)[1] is None or data is None or index is None or updates is None:
         return None
     rank = len(data)
-    axis = int(_attr(call, "axis", 0))
+    axis = int(as_ours(call).attrs["axis"])
     # A bad axis or rank is reported where the call is lowered.
     if rank < 2 or len(index) != rank or not -rank <= axis < rank:
         return None
@@ -147,12 +151,6 @@ def _unread(folds: dict[Any, _Fold], definitions: Definitions) -> set[Any]:
     return unread
 
 
-def _attr(call: relax.Call, name: str, default: Any) -> Any:
-    if isinstance(call.attrs, tvm.ir.DictAttrs):
-        return call.attrs[name]
-    return getattr(call.attrs, name, default)
-
-
 @mutator
 class _Rewriter(PyExprMutator):
     def __init__(self, mod: tvm.IRModule, folds: dict[Any, _Fold], unread: set[Any]) -> None:
@@ -176,15 +174,4 @@ class _Rewriter(PyExprMutator):
             begin = [0] * len(axes)
             updates = emit(relax.op.strided_slice(self.visit_expr(updates), axes, begin, fold.crop))
         row = fold.index.row(self.visit_expr(fold.index.source), emit)
-        stock = call.op.name in STOCK_OPERATORS
-        return index_put(
-            data,
-            [row],
-            updates,
-            axes=[fold.axis],
-            reduction=str(_attr(call, "reduction", "update")),
-            include_self=bool(_attr(call, "include_self", True)),
-            wrap_negative=stock or bool(_attr(call, "wrap_negative", True)),
-            unique=bool(_attr(call, "unique", False)),
-            operator=operator_name(call),
-        )
+        return rewritten(call, [data, relax.Tuple([row]), updates], INDEX_PUT, axes=[fold.axis])

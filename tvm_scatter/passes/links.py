@@ -10,12 +10,8 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_scatter.legalize import STOCK_OPERATORS
-from tvm_scatter.lower import operator_name
-from tvm_scatter.ops import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND, index_put
-from tvm_scatter.ops import scatter_elements as make_elements
-from tvm_scatter.ops import scatter_nd as make_nd
-from tvm_scatter.reductions import canonical_reduction
+from tvm_scatter.ops import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
+from tvm_scatter.scatter_call import as_ours, requests, rewritten
 
 from .broadcast_source import same_size, static_shape
 from .known_values import MOST_VALUES, known_values, numbers
@@ -49,8 +45,14 @@ class Link:
 
     def continues(self, other: Link) -> bool:
         """Whether this link and an earlier one differ in operands only."""
-        same_kind = type(self) is type(other) and self.reduction == other.reduction
-        return same_kind and self._continues(other)
+        return type(self) is type(other) and self.asks_as(other) and self._continues(other)
+
+    def asks_as(self, other: Link, *but_for: str) -> bool:
+        """Whether the same is asked for of this link and another, but for some attributes."""
+        own, others = requests(self.call), requests(other.call)
+        return all(
+            own.get(name) == others.get(name) for name in {*own, *others} if name not in but_for
+        )
 
     def _continues(self, other: Any) -> bool:
         raise NotImplementedError
@@ -83,11 +85,9 @@ class Link:
         """The updates, with what it takes to get them into shape emitted."""
         raise NotImplementedError
 
-    def merged(
-        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
-    ) -> relax.Call:
-        """The scatter of this kind with other operands."""
-        raise NotImplementedError
+    def merged(self, data: Any, indices: Sequence[Any], updates: Any, **changes: Any) -> relax.Call:
+        """This scatter with other operands."""
+        return rewritten(self.call, [data, indices[0], updates], **changes)
 
     @property
     def data(self) -> Any:
@@ -115,11 +115,11 @@ class RowLink(Link):
 
     @property
     def index_dtypes(self) -> set[str]:
-        return {str(index.ty.dtype) for index in _indices(self.call)}
+        return {str(index.ty.dtype) for index in _fields(self.call.args[1])}
 
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
         vectors = []
-        for index in _indices(self.call):
+        for index in _fields(self.call.args[1]):
             index = _broadcast(visit(index), self.common, emit)
             vectors.append(_cast(_reshape(index, [self.count], emit), dtype, emit))
         return vectors
@@ -128,10 +128,8 @@ class RowLink(Link):
         updates = _broadcast(visit(self.call.args[2]), self._around(self.common), emit)
         return _reshape(updates, self.update_shape, emit)
 
-    def merged(
-        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
-    ) -> relax.Call:
-        return index_put(data, indices, updates, self.axes, self.reduction, **attributes)
+    def merged(self, data: Any, indices: Sequence[Any], updates: Any, **changes: Any) -> relax.Call:
+        return rewritten(self.call, [data, relax.Tuple(list(indices)), updates], **changes)
 
     def positions_over(self, first: int, last: int) -> np.ndarray[Any, Any] | None:
         """Where each update goes, as one number over more axes than the indexed ones, if known.
@@ -181,11 +179,6 @@ class TupleLink(Link):
     def updates(self, visit: Emit, emit: Emit) -> Any:
         return _reshape(visit(self.call.args[2]), self.update_shape, emit)
 
-    def merged(
-        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
-    ) -> relax.Call:
-        return make_nd(data, indices[0], updates, self.reduction, **attributes)
-
 
 @dataclass(frozen=True)
 class ElementLink(Link):
@@ -217,40 +210,36 @@ class ElementLink(Link):
     def updates(self, visit: Emit, emit: Emit) -> Any:
         return _broadcast(visit(self.call.args[2]), self.update_shape, emit)
 
-    def merged(
-        self, data: Any, indices: Sequence[Any], updates: Any, **attributes: Any
-    ) -> relax.Call:
-        return make_elements(data, indices[0], updates, self.axis, self.reduction, **attributes)
-
 
 def link_of(call: relax.Call, values: Mapping[Any, Any]) -> Link | None:
     """A scatter as a link, or ``None`` if it can be none."""
-    if call.op.name in ("relax.index_put", INDEX_PUT):
-        return _row_link(call, values)
-    if call.op.name in ("relax.scatter_nd", SCATTER_ND):
-        return _tuple_link(call)
-    if call.op.name in ("relax.scatter_elements", SCATTER_ELEMENTS):
-        return _element_link(call)
-    return None
-
-
-def _row_link(call: relax.Call, values: Mapping[Any, Any]) -> RowLink | None:
-    data, updates = static_shape(call.args[0]), static_shape(call.args[2])
-    shapes = [static_shape(index) for index in _indices(call)]
-    known = _reduction(call)
-    if known is None or data is None or updates is None or None in shapes:
+    data, indices = call.args[0], call.args[1]
+    if not static_shape(data) or (isinstance(indices.ty, relax.TupleType) and not _fields(indices)):
         return None
-    axes = tuple(int(axis) for axis in _attribute(call, "axes", range(len(shapes))))
+    call = as_ours(call)
+    reduction = _reduction(call)
+    if call.op.name not in _LINKS or reduction is None:
+        return None
+    return _LINKS[call.op.name](call, reduction, values)
+
+
+def _row_link(call: relax.Call, reduction: str, values: Mapping[Any, Any]) -> RowLink | None:
+    data, updates = static_shape(call.args[0]), static_shape(call.args[2])
+    shapes = [static_shape(index) for index in _fields(call.args[1])]
+    if data is None or updates is None or None in shapes:
+        return None
+    axes = tuple(int(axis) for axis in call.attrs["axes"])
     if axes != tuple(range(axes[0], axes[0] + len(axes))) or axes[-1] >= len(data):
         return None
     common = _common_shape(shapes)
     if common is None or len(updates) > len(data) - len(axes) + len(common):
         return None
-    wrap = bool(_attribute(call, "wrap_negative", True))
-    positions = _positions([known_values(index, values) for index in _indices(call)], data, axes)
+    wrap = bool(call.attrs["wrap_negative"])
+    known = [known_values(index, values) for index in _fields(call.args[1])]
+    positions = _positions(known, data, axes)
     return RowLink(
         call,
-        known,
+        reduction,
         wrap if positions is None else None,
         _product(common),
         positions,
@@ -259,47 +248,45 @@ def _row_link(call: relax.Call, values: Mapping[Any, Any]) -> RowLink | None:
     )
 
 
-def _tuple_link(call: relax.Call) -> TupleLink | None:
+def _tuple_link(call: relax.Call, reduction: str, _values: Any) -> TupleLink | None:
     data, index, updates = map(static_shape, call.args[:3])
-    known = _reduction(call)
-    if known is None or data is None or not index or updates is None:
+    if data is None or not index or updates is None:
         return None
     components = numbers(index[-1:])
     if components is None or not 1 <= components[0] <= len(data):
         return None
     if len(updates) != len(index) - 1 + len(data) - components[0]:
         return None
-    wrap = bool(_attribute(call, "wrap_negative", True))
-    return TupleLink(call, known, wrap, _product(index[:-1]), components=components[0])
+    wrap = bool(call.attrs["wrap_negative"])
+    return TupleLink(call, reduction, wrap, _product(index[:-1]), components=components[0])
 
 
-def _element_link(call: relax.Call) -> ElementLink | None:
+def _element_link(call: relax.Call, reduction: str, _values: Any) -> ElementLink | None:
     data, index, updates = map(static_shape, call.args[:3])
-    known = _reduction(call)
-    if known is None or not data or index is None or updates is None or len(index) != len(data):
+    if not data or index is None or updates is None or len(index) != len(data):
         return None
     # Larger updates are cropped where the scatter is lowered; a chain of those is left alone.
     if updates and not all(map(same_size, index, updates)):
         return None
-    axis = int(_attribute(call, "axis", 0))
+    axis = int(call.attrs["axis"])
     if not -len(data) <= axis < len(data):
         return None
     axis %= len(data)
-    stock = call.op.name in STOCK_OPERATORS
-    wrap = bool(_attribute(call, "wrap_negative", stock))
-    return ElementLink(call, known, wrap, index[axis], axis=axis)
+    wrap = bool(call.attrs["wrap_negative"])
+    return ElementLink(call, reduction, wrap, index[axis], axis=axis)
 
 
 def _reduction(call: relax.Call) -> str | None:
     """The reduction, if two scatters by it equal one: not a mean, not without the data."""
-    if call.op.name == "relax.index_put":
-        return "add" if call.attrs.accumulate else "update"
-    name = canonical_reduction(str(_attribute(call, "reduction", "update")), operator_name(call))
-    if name == "update":
-        return name
-    if name == "mean" or not bool(_attribute(call, "include_self", True)):
-        return None
-    return name
+    name, include_self = str(call.attrs["reduction"]), bool(call.attrs["include_self"])
+    return name if name == "update" or (name != "mean" and include_self) else None
+
+
+_LINKS: dict[str, Callable[[relax.Call, str, Mapping[Any, Any]], Link | None]] = {
+    INDEX_PUT: _row_link,
+    SCATTER_ELEMENTS: _element_link,
+    SCATTER_ND: _tuple_link,
+}
 
 
 def _positions(
@@ -316,14 +303,8 @@ def _positions(
     return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)
 
 
-def _indices(call: relax.Call) -> list[Any]:
-    return list(call.args[1].fields) if isinstance(call.args[1], relax.Tuple) else [call.args[1]]
-
-
-def _attribute(call: relax.Call, name: str, default: Any) -> Any:
-    if isinstance(call.attrs, tvm.ir.DictAttrs):
-        return call.attrs.get(name, default)
-    return getattr(call.attrs, name, default)
+def _fields(indices: Any) -> list[Any]:
+    return list(indices.fields) if isinstance(indices, relax.Tuple) else []
 
 
 def _common_shape(shapes: Sequence[Any]) -> list[Any] | None:

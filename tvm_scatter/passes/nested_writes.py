@@ -15,10 +15,11 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.legalize import strategy_of
-from tvm_scatter.ops import INDEX_PUT, index_put
+from tvm_scatter.scatter_call import rewritten
 
 from .broadcast_source import same_size, static_shape
 from .definitions import Definitions
+from .effects import may_write
 from .fold_broadcast_index import is_scatter
 from .known_values import known_values, numbers
 from .links import RowLink, link_of
@@ -55,20 +56,30 @@ def _inner_write(call: relax.Call, values: Mapping[Any, Any]) -> relax.Call | No
     places = [int(place) for place in np.unravel_index(int(outer.positions[0]), extents)]
     fixed = dict(zip(outer.axes, places, strict=True))
     free = [axis for axis in range(len(shape)) if axis not in fixed]
-    written = values.get(_behind_views(call.args[2], values))
-    if not isinstance(written, relax.Call) or getattr(written.op, "name", "") != INDEX_PUT:
-        return None
-    inner = link_of(written, values)
-    if not isinstance(inner, RowLink) or not _has_shape(inner.data, [shape[at] for at in free]):
+    inner = _written(_behind_views(call.args[2], values), outer, values)
+    if inner is None or not _has_shape(inner.data, [shape[at] for at in free]):
         return None
     if _row_read(_behind_views(inner.data, values), outer.data, values) != fixed:
         return None
     vectors = {axis: relax.const(np.array([place]), "int64") for axis, place in fixed.items()}
-    vectors |= {free[at]: each for at, each in zip(inner.axes, written.args[1].fields, strict=True)}
+    indices = zip(inner.axes, inner.call.args[1].fields, strict=True)
+    vectors |= {free[axis]: index for axis, index in indices}
     axes = sorted(vectors)
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return None
-    return _written_to(outer.data, [vectors[axis] for axis in axes], axes, written, inner.reduction)
+    return _written_to(outer.data, [vectors[axis] for axis in axes], axes, inner)
+
+
+def _written(part: Any, outer: RowLink, values: Mapping[Any, Any]) -> RowLink | None:
+    """The write that a part is the result of, if no more is asked for than of the outer one."""
+    call = values.get(part)
+    if not is_scatter(call) or may_write(call):
+        return None
+    inner = link_of(call, values)
+    if not isinstance(inner, RowLink):
+        return None
+    # The outer one writes back what the inner one has reduced.
+    return inner if inner.asks_as(outer, "reduction", "include_self") else None
 
 
 def _write_in_slice(outer: RowLink, values: Mapping[Any, Any]) -> relax.Call | None:
@@ -76,36 +87,19 @@ def _write_in_slice(outer: RowLink, values: Mapping[Any, Any]) -> relax.Call | N
     rows, axis = outer.positions, outer.axes[0]
     if rows is None or len(outer.axes) > 1 or not len(rows) or (np.diff(rows) != 1).any():
         return None
-    written = values.get(outer.call.args[2])
-    if not isinstance(written, relax.Call) or getattr(written.op, "name", "") != INDEX_PUT:
-        return None
-    inner = link_of(written, values)
-    if not isinstance(inner, RowLink) or inner.axes[0] != axis + 1:
+    inner = _written(outer.call.args[2], outer, values)
+    if inner is None or inner.axes[0] != axis + 1:
         return None
     if _slice_read(inner.data, outer.data, values) != (axis, rows[0], rows[-1] + 1):
         return None
     vector = relax.const(rows.reshape(-1, *[1] * len(inner.common)), "int64")
-    axes = [axis, *inner.axes]
-    indices = [vector, *written.args[1].fields]
-    return _written_to(outer.data, indices, axes, written, inner.reduction)
+    indices = [vector, *inner.call.args[1].fields]
+    return _written_to(outer.data, indices, [axis, *inner.axes], inner)
 
 
-def _written_to(
-    data: Any, indices: list[Any], axes: list[int], written: relax.Call, reduction: str
-) -> relax.Call:
+def _written_to(data: Any, indices: list[Any], axes: list[int], inner: RowLink) -> relax.Call:
     """The same write to other data."""
-    attrs = written.attrs
-    return index_put(
-        data,
-        indices,
-        written.args[2],
-        axes,
-        reduction,
-        include_self=bool(attrs["include_self"]),
-        wrap_negative=bool(attrs["wrap_negative"]),
-        unique=bool(attrs["unique"]),
-        operator=str(attrs["operator"]),
-    )
+    return rewritten(inner.call, [data, relax.Tuple(indices), inner.call.args[2]], axes=axes)
 
 
 def _behind_views(tensor: Any, values: Mapping[Any, Any]) -> Any:

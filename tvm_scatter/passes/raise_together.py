@@ -17,9 +17,9 @@ from tvm.relax.binding_rewrite import DataflowBlockRewrite
 from tvm.target import Target
 
 from tvm_scatter.device_check import CAN_WAIT
-from tvm_scatter.legalize import STOCK_OPERATORS
 from tvm_scatter.ops import NAMES, TEMPORARY
 from tvm_scatter.options import current_options
+from tvm_scatter.scatter_call import STOCK_OPERATORS
 from tvm_scatter.strategy import strategy_for
 
 from .effects import asks_for, may_write

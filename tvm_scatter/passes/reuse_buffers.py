@@ -14,9 +14,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.legalize import STOCK_OPERATORS, strategy_of
-from tvm_scatter.lower import operator_name
-from tvm_scatter.ops import TEMPORARY, index_put, scatter_elements, scatter_nd
+from tvm_scatter.legalize import strategy_of
+from tvm_scatter.ops import TEMPORARY
+from tvm_scatter.scatter_call import rewritten
 from tvm_scatter.separate import check_separate
 
 from .fold_broadcast_index import is_ours_to_change
@@ -95,7 +95,6 @@ class _Rewriter(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def _in_place(self, call: relax.Call, overwrite: Overwrite) -> relax.Call:
-        call = as_ours(call)
         data = self.visit_expr(call.args[0])
         new = [parameter for parameter in overwrite.donated if parameter not in self.checked]
         if new:
@@ -104,29 +103,12 @@ class _Rewriter(PyExprMutator):
             data = check_separate(
                 self.builder_, new[0].name, data, list(map(self.visit_expr, others))
             )
-        attrs = {str(name): value for name, value in call.attrs.items()}
-        attrs["in_place"] = True
-        attrs[TEMPORARY] = not overwrite.donated
         operands = [data, *call.args[1:]]
         if overwrite.earlier:
             operands.append(relax.Tuple(list(overwrite.earlier)))
-        return relax.Call(call.op, operands, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+        temporary = {TEMPORARY: not overwrite.donated}
+        return rewritten(call, operands, in_place=True, **temporary)
 
 
 def _has_strategy(overwrite: Overwrite) -> bool:
     return strategy_of(overwrite.call)[1] is not None
-
-
-def as_ours(call: relax.Call) -> relax.Call:
-    """A scatter by the operator of this package that TVM's equals."""
-    if call.op.name not in STOCK_OPERATORS:
-        return call
-    data, indices, updates = call.args
-    wrap: dict[str, Any] = {"wrap_negative": True, "operator": operator_name(call)}
-    if call.op.name == "relax.scatter_elements":
-        axis, reduction = int(call.attrs.axis), str(call.attrs.reduction)
-        return scatter_elements(data, indices, updates, axis, reduction, **wrap)
-    if call.op.name == "relax.scatter_nd":
-        return scatter_nd(data, indices, updates, str(call.attrs.reduction), **wrap)
-    reduction = "add" if call.attrs.accumulate else "update"
-    return index_put(data, list(indices.fields), updates, None, reduction, **wrap)
