@@ -256,6 +256,10 @@ class ProblemRunner:
         """Compile all problems as one module."""
         self._module = tvm.compile(tvm.IRModule(self._functions), self.target)
 
+    def source(self, form: str) -> str:
+        """What the compiled module looks like, such as ``"asm"``."""
+        return str(self._module.mod.inspect_source(form))
+
     def run(
         self,
         name: str,

@@ -208,7 +208,8 @@ def build_prim_func(
                 )
                 for at, (data, *indices, updates) in enumerate(inputs)
             ]
-            with T.sblock("root"):
+            # An implementation may ask for the current target, as TVM's own operators do.
+            with target, T.sblock("root"):
                 T.reads()
                 T.writes()
                 notes_here = notes(*handles[-2:]) if notes else None

@@ -215,8 +215,7 @@ class Segments:
         return values.combine(self.problem.reduction, self.dtype, total, value)
 
     def _wide(self, value: Any) -> Any:
-        same = self.problem.data_dtype == self.dtype
-        return value if same else tirx.Cast(self.dtype, value)
+        return values.convert(value, self.dtype)
 
     def _begins(self, at: Any, key: Any) -> Any:
         """Whether the sorted item at a position is the first of its segment."""

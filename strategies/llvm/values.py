@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from tvm import tirx
+from tvm.target import Target
 
 from tvm_scatter.reductions import (
     EXTREMES,
@@ -15,6 +16,7 @@ from tvm_scatter.reductions import (
     last_in_order,
     numpy_dtype,
 )
+from tvm_scatter.strategies.llvm import half
 
 _HALF = ("float16", "bfloat16")
 _UNSIGNED = {"int32": "uint32", "int64": "uint64"}
@@ -42,7 +44,7 @@ def combine(reduction: str, dtype: str, old: Any, update: Any) -> Any:
         return tirx.any(old, update) if either else tirx.all(old, update)
     if reduction in ("add", "mean", "mul"):
         # Signed overflow is undefined in LLVM at 32 and 64 bits; unsigned wraps around.
-        wide = _UNSIGNED.get(dtype, dtype)
+        wide = _UNSIGNED.get(dtype, _computed(dtype))
         left, right = convert(old, wide), convert(update, wide)
         return convert(left * right if reduction == "mul" else left + right, dtype)
     if dtype not in FLOATS:
@@ -130,4 +132,18 @@ def mean(dtype: str, total: Any, count: Any) -> Any:
 
 def convert(value: Any, dtype: str) -> Any:
     """A value in another type."""
-    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)
+    source = str(value.ty.dtype)
+    if source == dtype:
+        return value
+    if {source, dtype} == {"float16", "float32"} and _lacks_half():
+        return half.narrow(value) if dtype == "float16" else half.widen(value)
+    return tirx.Cast(dtype, value)
+
+
+def _computed(dtype: str) -> str:
+    """The type to compute in: LLVM's own arithmetic in float16 would convert every operand."""
+    return "float32" if dtype == "float16" and _lacks_half() else dtype
+
+
+def _lacks_half() -> bool:
+    return not half.has_instructions(Target.current())
