@@ -51,7 +51,7 @@ class PrivateBins(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes
-        dtype = values.accumulator_dtype(problem.data_dtype)
+        dtype = values.accumulator_dtype(problem.reduction, problem.data_dtype)
         items, size = loops.item_count(problem, sizes), sizes.data_size
         chunk = _chunk(problem, sizes)
         chunks = ceil_div(items, chunk)
@@ -105,7 +105,7 @@ class PrivateBins(Implementation):
 
 
 def _accumulator_bytes(problem: ScatterProblem) -> int:
-    return item_bytes(values.accumulator_dtype(problem.data_dtype))
+    return item_bytes(values.accumulator_dtype(problem.reduction, problem.data_dtype))
 
 
 def _chunk(problem: ScatterProblem, sizes: Sizes) -> int:

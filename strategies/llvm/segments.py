@@ -49,7 +49,7 @@ class Segments:
         self.blocks = ceil_div(self.width, _MOST_COLUMNS)
         self.chunk = at_most(at_least(ceil_div(self.items, _CHUNKS), _LEAST_CHUNK), _MOST_CHUNK)
         self.chunks = ceil_div(self.items, self.chunk)
-        self.dtype = values.accumulator_dtype(problem.data_dtype)
+        self.dtype = values.accumulator_dtype(problem.reduction, problem.data_dtype)
         work = sizes.batch * sizes.count * sizes.slice
         self.work = work if isinstance(work, int) else None
 
