@@ -112,6 +112,12 @@ def parameter_returned_as_it_was_given(f):
     return [f.put(same)], [f.put_array(f.values["x"])]
 
 
+def assigned_all_over(f):
+    """On a GPU this is its source."""
+    same = f.emit(ops.assign(f["x"], [f["y"]], [(0, 0, 0, _ROWS)], 0))
+    return [f.put(same)], [f.put_array(f.values["y"])]
+
+
 def filled_by_somebody_who_keeps_it(f):
     filled = relax.op.call_dps_packed("tvm_scatter.test.fill", relax.Tuple([f["x"]]), f["x"].ty)
     return [f.put(f.emit(filled))], [f.put_array(np.full(_SHAPE, 3, "float32"))]
@@ -127,6 +133,7 @@ FOREIGN = (
     returned_as_it_was_given,
     parameter_returned_as_it_was_given,
     filled_by_somebody_who_keeps_it,
+    assigned_all_over,
 )
 
 
@@ -205,7 +212,7 @@ def _machine(mod, fusing, **switches):
     return relax.VirtualMachine(executable, tvm.cpu())
 
 
-def _run(machine, name):
+def kept_apart(machine, name):
     """The results as arrays; neither the arguments nor what anybody keeps has changed."""
     for kept in _KEPT.values():
         kept.clear()
@@ -227,7 +234,7 @@ def test_what_others_may_see_is_kept(fusing, dataflow) -> None:
     machine = _machine(mod, fusing)
     for name, right in expected.items():
         for _ in range(2):
-            for result, array in zip(_run(machine, name), right, strict=True):
+            for result, array in zip(kept_apart(machine, name), right, strict=True):
                 np.testing.assert_array_equal(result, array, err_msg=name)
 
 
@@ -238,7 +245,7 @@ def test_what_changes_nothing_may_be_a_view(fusing) -> None:
     mod, _ = _module({name: _read_after(change) for name, change in names.items()})
     machine, plain = _machine(mod, fusing), _machine(mod, fusing, in_place=False)
     for name, text in zip(names, [*NEUTRAL, *NEW], strict=True):
-        for result, right in zip(_run(machine, name), _run(plain, name), strict=True):
+        for result, right in zip(kept_apart(machine, name), kept_apart(plain, name), strict=True):
             np.testing.assert_array_equal(result, right, err_msg=text)
 
 

@@ -24,6 +24,7 @@ from tvm_scatter.scatter_call import as_ours, attributes, operator_name, rewritt
 from .broadcast_source import static_shape
 from .chains import LAUNCH_BYTES
 from .created import is_created
+from .definitions import Definitions
 from .effects import may_write
 from .fold_broadcast_index import is_scatter, with_changes
 from .independent import independent, order, overwritten, predecessors
@@ -75,7 +76,7 @@ def _batch_function(
             orders[block[0].var] = order(inside, groups)
     if not orders:
         return None
-    values = {step.var: step.value for step in steps}
+    values = Definitions.of(function).values
     batched = _Batcher(mod, orders, values).visit_expr(function)
     # Where scatters share the zeros that they start from, the other zeros are left over.
     batched = relax.analysis.remove_all_unused(batched)

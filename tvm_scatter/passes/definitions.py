@@ -8,6 +8,8 @@ from typing import Any
 from tvm import relax
 from tvm.relax.expr_functor import PyExprVisitor, visitor
 
+from .effects import may_write
+
 
 @dataclass
 class Definitions:
@@ -16,7 +18,9 @@ class Definitions:
     Attributes
     ----------
     values : dict
-        The expression that each variable is bound to, in the order of the bindings.
+        The expression that each variable is bound to, in the order of the bindings. A variable that
+        is read after something may have been written to is left out: what it was computed from, and
+        its own memory, may hold something else by then.
     uses : dict
         How often each variable is read.
     blocks : dict
@@ -31,7 +35,10 @@ class Definitions:
     def of(function: relax.Function) -> Definitions:
         """Collect the definitions of a function."""
         definitions = Definitions()
-        _Collector(definitions).visit_expr(function)
+        collector = _Collector(definitions)
+        collector.visit_expr(function)
+        for var in collector.stale:
+            definitions.values.pop(var, None)
         return definitions
 
     def reaches(self, source: Any, reader: Any) -> bool:
@@ -56,6 +63,16 @@ class _Collector(PyExprVisitor):
         super().__init__()
         self.definitions = definitions
         self.block = self.last_block = 0
+        #: How many bindings may have written by now, and when each variable was bound.
+        self.writes = 0
+        self.bound: dict[Any, int] = {}
+        self.stale: set[Any] = set()
+
+    def visit_function_(self, function: relax.Function) -> None:
+        # A closure runs when it is called, whatever was written until then.
+        self.writes += 1
+        super().visit_function_(function)
+        self.writes += 1
 
     def visit_dataflow_block_(self, block: relax.DataflowBlock) -> None:
         self.last_block += 1
@@ -68,6 +85,9 @@ class _Collector(PyExprVisitor):
         self.definitions.values[binding.var] = binding.value
         self.definitions.blocks[binding.var] = self.block
         self.visit_expr(binding.value)
+        # What branches write is counted inside of them.
+        self.writes += may_write(binding.value) and not isinstance(binding.value, relax.If)
+        self.bound[binding.var] = self.writes
 
     def visit_match_cast_(self, binding: relax.MatchCast) -> None:
         self.definitions.blocks[binding.var] = self.block
@@ -75,6 +95,8 @@ class _Collector(PyExprVisitor):
 
     def visit_var_(self, var: relax.Var) -> None:
         self.definitions.uses[var] = self.definitions.uses.get(var, 0) + 1
+        if self.bound.get(var, self.writes) != self.writes:
+            self.stale.add(var)
 
     def visit_dataflow_var_(self, var: relax.DataflowVar) -> None:
         self.visit_var_(var)

@@ -24,9 +24,7 @@ from tvm_scatter.strategy import strategy_for
 
 from .effects import asks_for, may_write
 from .fold_broadcast_index import is_ours_to_change, is_scatter, with_changes
-
-#: They are pure by their caller's word, which may mean less than that nothing changes.
-_UNKNOWN = ("relax.call_pure_packed", "relax.call_dps_packed", "relax.call_builtin_with_ctx")
+from .sharing import shared_operands
 
 
 def RaiseTogether() -> tvm.transform.Pass:
@@ -79,8 +77,9 @@ def _can_wait(function: relax.Function) -> bool:
 def _has_effects(value: Any) -> bool:
     if is_scatter(value):
         return may_write(value) and not asks_for(value, TEMPORARY)
-    unknown = isinstance(value, relax.Call) and getattr(value.op, "name", None) in _UNKNOWN
-    return unknown or may_write(value)
+    # Somebody else's code is pure by their word, which may mean less than that nothing changes.
+    unknown = isinstance(value, relax.Call) and shared_operands(value, value) is None
+    return unknown or isinstance(value, relax.Function) or may_write(value)
 
 
 def _waiting_once(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
