@@ -17,9 +17,9 @@ from tvm_scatter.reductions import (
     numpy_dtype,
 )
 from tvm_scatter.strategies.llvm import half
+from tvm_scatter.wrapping import wrapping_add, wrapping_mul
 
 _HALF = ("float16", "bfloat16")
-_UNSIGNED = {"int32": "uint32", "int64": "uint64"}
 
 
 def accumulator_dtype(reduction: str, dtype: str) -> str:
@@ -45,10 +45,12 @@ def combine(reduction: str, dtype: str, old: Any, update: Any) -> Any:
         either = reduction in ("add", "mean", "max")
         return tirx.any(old, update) if either else tirx.all(old, update)
     if reduction in ("add", "mean", "mul"):
-        # Signed overflow is undefined in LLVM at 32 and 64 bits; unsigned wraps around.
-        wide = _UNSIGNED.get(dtype, _computed(dtype))
-        left, right = convert(old, wide), convert(update, wide)
-        return convert(left * right if reduction == "mul" else left + right, dtype)
+        if dtype in FLOATS:
+            wide = _computed(dtype)
+            left, right = convert(old, wide), convert(update, wide)
+            return convert(left * right if reduction == "mul" else left + right, dtype)
+        wrapping = wrapping_mul if reduction == "mul" else wrapping_add
+        return wrapping(old, update, dtype)
     if dtype not in FLOATS:
         return tirx.min(old, update) if reduction == "min" else tirx.max(old, update)
     bits, update_bits = _bits(old), _one_nan(reduction, update)
