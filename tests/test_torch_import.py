@@ -611,6 +611,22 @@ def test_symbolic_sizes(name: str, function: Any, make: Any, dynamic: Any) -> No
         torch.testing.assert_close(actual, function(*inputs))
 
 
+def test_dynamic_sizes_that_do_not_fit() -> None:
+    """PyTorch finds an index that is larger than its source when it is called; so do we."""
+    scatter_add = lambda data, index, source: data.scatter_add(1, index, source)  # noqa: E731
+
+    def make(k: int, j: int) -> list[torch.Tensor]:
+        return [values((4, 9)), torch.randint(0, 9, (4, k)), values((4, j))]
+
+    dynamic = (None, {1: torch.export.Dim("k", max=99)}, {1: torch.export.Dim("j", max=99)})
+    machine = compile_for(from_exported_program(export(scatter_add, make(5, 6), dynamic)))
+    for k, j in ((5, 5), (5, 6), (1, 2)):
+        inputs = make(k, j)
+        torch.testing.assert_close(run(machine, inputs)[0], scatter_add(*inputs))
+    with pytest.raises(ValueError, match="scatter_add: index of size 5 in dimension 1 is larger"):
+        run(machine, make(5, 4))
+
+
 # Bad input
 
 

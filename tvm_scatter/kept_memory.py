@@ -18,7 +18,7 @@ from tvm_ffi import DLDeviceType
 from .emission import PRIM_FUNC_ATTRS
 
 _NUMBER = "tvm_scatter.kept_memory"
-_DATA, _DEVICE_ID = 1, 9  # fields of a DLTensor, as TVM's code generator numbers them
+_DATA, _SHAPE, _DEVICE_ID = 1, 2, 9  # fields of a DLTensor, as TVM's code generator numbers them
 
 
 def page_locked(bb: relax.BlockBuilder, words: int) -> relax.Expr:
@@ -53,6 +53,12 @@ def data_of(tensor: Any) -> Any:
 def words_of(tensor: Any, size: int) -> Any:
     """The words of such a tensor: an int64 buffer."""
     return T.decl_buffer((size,), "int64", data=data_of(tensor))
+
+
+def sizes_of(tensor: Any, rank: int) -> Any:
+    """The sizes of such a tensor: an int64 buffer."""
+    shape = T.bind(T.tvm_struct_get(tensor, 0, _SHAPE, "handle"))
+    return T.decl_buffer((rank,), "int64", data=shape)
 
 
 def device_id_of(tensor: Any) -> Any:

@@ -20,6 +20,7 @@ from .problem import ScatterProblem
 from .reductions import canonical_reduction, check_dtypes
 from .scatter_call import operator_name
 from .shapes import Dim, SymbolTable, broadcast, expressions
+from .size_check import AtMost, check_sizes
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,7 @@ class _Lowering:
             )
         scalar = not updates
         update_box = index_box if scalar else updates
-        self._check_box(axis, data_box, index_box, update_box)
+        self._check_box(axis, data_box, index_box, update_box, scalar)
         check = self._check([self.index], (data_box[axis],), False, wrap_negative)
         whole = all(
             d == axis or _equal(data_box[d], index_box[d]) for d in range(len(data_box))
@@ -273,13 +274,20 @@ class _Lowering:
         return axis % rank
 
     def _check_box(
-        self, axis: int, data: Sequence[Dim], index: Sequence[Dim], updates: Sequence[Dim]
+        self,
+        axis: int,
+        data: Sequence[Dim],
+        index: Sequence[Dim],
+        updates: Sequence[Dim],
+        scalar: bool,
     ) -> None:
+        """Refuse an index that is larger than what it covers, at run time if not before."""
         if len(updates) != len(index):
             raise ScatterError(
                 f"{self.operator}: updates of shape {tuple(updates)} must have the rank of index "
                 f"of shape {tuple(index)}."
             )
+        unknown = []
         for d, (whole, box, source) in enumerate(zip(data, index, updates, strict=True)):
             if _exceeds(box, source):
                 raise ScatterError(
@@ -291,6 +299,13 @@ class _Lowering:
                     f"{self.operator}: index of shape {tuple(index)} is larger than data of shape "
                     f"{tuple(data)} in dimension {d}, which is not the scatter axis {axis}."
                 )
+            if not (scalar or self.symbols.fits(box, source)):
+                unknown.append(AtMost("index", "updates", d))
+            if not (d == axis or self.symbols.fits(box, whole)):
+                unknown.append(AtMost("index", "data", d))
+        if unknown:
+            tensors = {"updates": self.updates, "index": self.index, "data": self.data}
+            self.updates = check_sizes(self.bb, self.operator, unknown, tensors, "updates")
 
     def _check(
         self, indices: Sequence[Any], extents: Sequence[Dim], interleaved: bool, wrap: bool

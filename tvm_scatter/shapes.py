@@ -41,6 +41,13 @@ class SymbolTable:
         """The expression behind each name."""
         return {name: value for value, name in self._named}
 
+    def fits(self, small: Dim, large: Dim) -> bool:
+        """Whether a size is certainly no larger than another."""
+        if isinstance(small, int) and isinstance(large, int):
+            return small <= large
+        left, right = expressions([small, large], self.values)
+        return bool(Analyzer().can_prove(left <= right))
+
     def _dim(self, dim: Any) -> Dim:
         if isinstance(dim, int | tirx.IntImm):
             return int(dim)
