@@ -33,17 +33,14 @@ def checks(
     def check_of(build: Build) -> Build:
         def check(*parameters: Any) -> Any:
             call = builder.normalize(build(*parameters))
-            return check_on_host(builder, lower(builder, call, Options(bounds="raise"), "llvm"))
+            lowered = lower(builder, call, Options(bounds="raise"), "llvm")
+            return check_on_host(builder, lowered.check)
 
         return check
 
     for name, (build, arrays) in calls.items():
         relax_function(builder, name, check_of(build), arrays, symbolic)
-    mod = builder.get()
-    for name, function in mod.functions.items():
-        if isinstance(function, tvm.tirx.PrimFunc):
-            mod.update_func(name, function.without_attr("global_symbol"))
-    return relax.VirtualMachine(tvm.compile(mod, target_of("llvm")), tvm.cpu())
+    return relax.VirtualMachine(tvm.compile(builder.get(), target_of("llvm")), tvm.cpu())
 
 
 def edges(extent: int, dtype: str, wrap: bool) -> tuple[list[int], list[int]]:

@@ -57,7 +57,6 @@ def check_sizes(
     """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_name("check_sizes")
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
             handles = {name: T.arg(name, T.handle()) for name in tensors}
             with T.sblock("root"):
@@ -69,7 +68,7 @@ def check_sizes(
                 }
                 for rule in rules:
                     _check_rule(operator, rule, sizes)
-    func = bb.add_func(builder.get().without_attr("global_symbol"), "check_sizes")
+    func = bb.add_func(builder.get(), "check_sizes")
     place = list(tensors).index(returned)
     arguments = list(tensors.values())
     return bb.emit(relax.op.call_tir_inplace(func, arguments, place, arguments[place].ty))
