@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,19 @@ from filelock import FileLock, Timeout
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from tvm_scatter.errors import ScatterError
+from tvm_scatter.errors import ScatterError, ScatterWarning
+from tvm_scatter.plain_data import parse, read_text
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.records import Decision, architecture, decode, problem_of, schedule, workload
+from tvm_scatter.records import (
+    Decision,
+    architecture,
+    measurement,
+    passed_over,
+    positive,
+    problem_of,
+    schedule,
+    workload,
+)
 from tvm_scatter.shipped import FORMAT_VERSION, METADATA, RECORDS, WORKLOADS
 from tvm_scatter.tuning.candidates import Candidate, need_strategy
 
@@ -47,11 +57,25 @@ class Database:
         for record in self.stored.get_all_tuning_records():
             module = record.workload.mod
             if module not in problems:
-                found = problem_of(module)
-                problems[module] = None if found is None else found[0]
-            problem, decision = problems[module], decode(record.trace)
-            if problem is not None and decision is not None and record.run_secs:
-                yield problem, decision, [float(second) for second in record.run_secs]
+                problems[module] = self._problem(module)
+            problem = problems[module]
+            if problem is None:
+                continue
+            try:
+                said = measurement(record)
+            except ScatterError as error:
+                passed_over(f"tuning: a record of [{problem}] in {str(self.folder)!r}", error)
+            else:
+                if said is not None:
+                    yield problem, *said
+
+    def _problem(self, module: Any) -> ScatterProblem | None:
+        try:
+            found = problem_of(module)
+        except ScatterError as error:
+            passed_over(f"tuning: a workload in {str(self.folder)!r}", error)
+            return None
+        return None if found is None else found[0]
 
     def need_target(self, target: Target) -> None:
         """Refuse records of another target.
@@ -70,8 +94,20 @@ class Database:
             )
 
     def target(self) -> Target:
-        """The target of the records."""
-        return self.stored.get_all_tuning_records()[0].target
+        """The target of the records.
+
+        Raises
+        ------
+        ScatterError
+            If none of them is for the one that the metadata names.
+        """
+        targets = (record.target for record in self.stored.get_all_tuning_records())
+        for target in targets:
+            if target is not None and _key(target) == self.metadata["target"]:
+                return target
+        raise ScatterError(
+            f"tuning: {str(self.folder)!r} holds no record for the target that it names."
+        )
 
     def add(
         self,
@@ -103,7 +139,7 @@ class Database:
     def failures(self) -> list[dict[str, str]]:
         """What was left out, in order."""
         path = self.folder / FAILURES
-        return [json.loads(line) for line in _whole_lines(path)] if path.exists() else []
+        return [line for _, line in _parsed(path) if isinstance(line, dict)]
 
     def add_run(self, run: dict[str, Any]) -> None:
         """Append a run to the metadata."""
@@ -144,8 +180,12 @@ def open_database(folder: Path, target: Target) -> Iterator[Database]:
             _write(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
         database = Database(folder, metadata, None)
         database.need_target(target)
-        _mend(folder)
-        database.stored = _on_disk(folder)
+        _mend(folder, _looks_whole)
+        try:
+            database.stored = _on_disk(folder)
+        except ScatterError:
+            _mend(folder, _is_whole)
+            database.stored = _on_disk(folder)
         yield database
 
 
@@ -165,34 +205,46 @@ def read_database(folder: Path) -> Database:
 
 
 def _in_memory(folder: Path) -> Any:
-    """The records without a line that is no JSON: a tuner may be writing it just now."""
+    """The records that can be read; without a last line that a tuner may be writing just now."""
     stored = ms.database.MemoryDatabase()
-    try:
-        workloads = [
-            ms.database.Workload.from_json(json.loads(line)) if _parses(line) else None
-            for line in _lines(folder / WORKLOADS)
-        ]
-        for line in _whole_lines(folder / RECORDS):
-            place, record = json.loads(line)
-            made = workloads[place] if place < len(workloads) else None
-            if made is not None:
-                stored.commit_workload(made.mod)
-                stored.commit_tuning_record(ms.database.TuningRecord.from_json(record, made))
-    except Exception as error:  # whatever TVM makes of a damaged file
-        raise _unreadable(folder, error) from error
+    workloads = dict(_read_workloads(folder))
+    for number, line in _parsed(folder / RECORDS):
+        try:
+            record = _read_record(line, workloads)
+            if record is not None:
+                stored.commit_workload(record.workload.mod)
+                stored.commit_tuning_record(record)
+        except Exception as error:  # whatever TVM makes of a damaged record
+            passed_over(_line(folder / RECORDS, number), error)
     return stored
+
+
+def _read_workloads(folder: Path) -> Iterator[tuple[int, Any]]:
+    """Those that can be read, by the number of their line."""
+    for number, line in _parsed(folder / WORKLOADS):
+        try:
+            yield number, ms.database.Workload.from_json(line)
+        except Exception as error:  # whatever TVM makes of a damaged workload
+            passed_over(_line(folder / WORKLOADS, number), error)
+
+
+def _read_record(line: Any, workloads: Mapping[int, Any]) -> Any:
+    """A record that counts; ``None`` where its workload cannot be read, which was said before."""
+    place, described = line
+    if place not in workloads:
+        return None
+    positive(described[1] or ())
+    return ms.database.TuningRecord.from_json(described, workloads[place])
 
 
 def _on_disk(folder: Path) -> Any:
     try:
         return ms.database.JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
     except Exception as error:  # whatever TVM makes of a damaged file
-        raise _unreadable(folder, error) from error
-
-
-def _unreadable(folder: Path, error: Exception) -> ScatterError:
-    said = str(error).strip().splitlines() or [type(error).__name__]
-    return ScatterError(f"tuning: the records in {str(folder)!r} cannot be read: {said[-1]}")
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ScatterError(
+            f"tuning: the records in {str(folder)!r} cannot be read: {said[-1].rstrip('.')}."
+        ) from error
 
 
 def _metadata(folder: Path) -> dict[str, Any] | None:
@@ -200,10 +252,15 @@ def _metadata(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-        version, _ = metadata["format"], metadata["target"]["kind"]
-        metadata.setdefault("runs", [])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        metadata = parse(read_text(path))
+        version, target = metadata["format"], metadata["target"]
+        target = {"kind": str(target["kind"]), "arch": str(target.get("arch", ""))}
+        if not all(text.isprintable() for text in target.values()):
+            raise ValueError("its target is no name")
+        metadata["target"] = target
+        runs = metadata.setdefault("runs", [])
+        metadata["runs"] = [run for run in runs if isinstance(run, dict)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ScatterError(f"tuning: {str(path)!r} cannot be read: {error}.") from error
     if version != FORMAT_VERSION:
         raise ScatterError(
@@ -214,54 +271,71 @@ def _metadata(folder: Path) -> dict[str, Any] | None:
     return metadata
 
 
-def _mend(folder: Path) -> None:
-    """Leave out, with a warning, lines that are no JSON, such as one that a killed run began.
+_Check = Callable[[Any, Mapping[int, Any]], bool]
+
+
+def _mend(folder: Path, is_whole: _Check) -> None:
+    """Leave out, with a warning, lines that cannot be read, such as one that a killed run began.
 
     TVM reads a database of which one line is damaged not at all. Records name their workload by its
     line, so a workload's line is never moved: what refers to a damaged one goes as well.
     """
-    workloads = _lines(folder / WORKLOADS)
-    good = [_parses(line) for line in workloads]
-    keep = len(good)
-    while keep and not good[keep - 1]:
-        keep -= 1
+    lines = _lines(folder / WORKLOADS)
+    workloads = dict(_read_workloads(folder))
+    keep = max(workloads, default=-1) + 1
     records = _lines(folder / RECORDS)
     whole = [
-        line
-        for line in records
-        if _parses(line) and (place := json.loads(line)[0]) < keep and good[place]
+        records[number] for number, line in _parsed(folder / RECORDS) if is_whole(line, workloads)
     ]
-    lost = len(records) - len(whole) + len(good) - sum(good)
+    lost = len(records) - len(whole) + len(lines) - len(workloads)
     if not lost:
         return
     warnings.warn(
         f"tuning: {lost} damaged line(s) in {str(folder)!r} left out; the rest is kept.",
+        ScatterWarning,
         stacklevel=3,
     )
-    first = next((line for line, fine in zip(workloads, good, strict=True) if fine), None)
-    if first is not None:
-        # A damaged line in the middle keeps its place; nothing refers to it any more.
-        kept = [line if fine else first for line, fine in zip(workloads, good, strict=True)]
-        _write(folder / WORKLOADS, "".join(line + "\n" for line in kept[:keep]))
-    else:
-        _write(folder / WORKLOADS, "")
+    # A damaged line in the middle keeps its place; nothing refers to it any more.
+    first = min(workloads, default=0)
+    kept = [lines[place if place in workloads else first] for place in range(keep)]
+    _write(folder / WORKLOADS, "".join(line + "\n" for line in kept))
     _write(folder / RECORDS, "".join(line + "\n" for line in whole))
 
 
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.exists() else []
-
-
-def _whole_lines(path: Path) -> list[str]:
-    return [line for line in _lines(path) if _parses(line)]
-
-
-def _parses(line: str) -> bool:
+def _looks_whole(line: Any, workloads: Mapping[int, Any]) -> bool:
+    """Whether a line has the form of a record: asking TVM of each takes a while."""
     try:
-        json.loads(line)
-    except ValueError:
+        place, (trace, seconds, _target, _arguments) = line
+        steps, decisions = trace
+        positive(seconds or ())
+        return place in workloads and isinstance(steps, list) and isinstance(decisions, list)
+    except (TypeError, ValueError):
         return False
-    return True
+
+
+def _is_whole(line: Any, workloads: Mapping[int, Any]) -> bool:
+    try:
+        return _read_record(line, workloads) is not None
+    except Exception:  # whatever TVM makes of a damaged record
+        return False
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return read_text(path).splitlines() if path.exists() else []
+    except (OSError, ValueError) as error:
+        raise ScatterError(f"tuning: {str(path)!r} cannot be read: {error}.") from error
+
+
+def _parsed(path: Path) -> Iterator[tuple[int, Any]]:
+    """The lines that are JSON, each with its number, from 0."""
+    for number, line in enumerate(_lines(path)):
+        with contextlib.suppress(ValueError):
+            yield number, parse(line)
+
+
+def _line(path: Path, number: int) -> str:
+    return f"tuning: line {number + 1} of {str(path)!r}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,10 +1,14 @@
-"""The one exception that this package raises for input that it cannot accept."""
+"""What this package raises for input that it cannot accept, and warns of where it can go on."""
 
 from tvm_ffi.error import register_error
 
 
 class ScatterError(ValueError):
     """Bad input to a scatter operator, option or command: one sentence that names what is wrong."""
+
+
+class ScatterWarning(UserWarning):
+    """What was passed over, such as a damaged record: one sentence."""
 
 
 # An error that crosses TVM's C++ keeps its class only if the class is known there by name.

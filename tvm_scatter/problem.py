@@ -23,7 +23,14 @@ from typing import Any
 
 from .errors import ScatterError
 from .extent import Extent
-from .reductions import REDUCTIONS, canonical_reduction, is_order_free
+from .plain_data import parse
+from .reductions import (
+    DATA_DTYPES,
+    INDEX_DTYPES,
+    REDUCTIONS,
+    canonical_reduction,
+    is_order_free,
+)
 
 BOUNDS = ("raise", "drop", "trust")
 FORMAT_VERSION = 1
@@ -216,13 +223,13 @@ class ScatterProblem:
             If the text is of another format version or no problem at all.
         """
         try:
-            plain = json.loads(text)
+            plain = parse(text)
             version = plain.pop("version")
             if version == FORMAT_VERSION:
                 for name in ("batch", "slice", "count"):
                     plain[name] = Extent.parse(plain[name])
                 plain["extents"] = tuple(Extent.parse(extent) for extent in plain["extents"])
-                return ScatterProblem(**plain)
+                return _checked(ScatterProblem(**plain))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ScatterError(f"ScatterProblem: cannot read {text[:80]!r}: {error}.") from error
         raise ScatterError(
@@ -247,3 +254,23 @@ class ScatterProblem:
             if name in flags and value != defaults[name]
         ]
         return ", ".join(parts) + f", bounds={self.bounds}"
+
+
+def _checked(problem: ScatterProblem) -> ScatterProblem:
+    """A problem that somebody else wrote down, with every field of its type.
+
+    Raises
+    ------
+    TypeError
+        If one is not.
+    """
+    for field in fields(problem):
+        value = getattr(problem, field.name)
+        if isinstance(field.default, bool) and not isinstance(value, bool):
+            raise TypeError(f"{field.name} is {value!r}, neither true nor false")
+    if problem.data_dtype not in DATA_DTYPES or problem.index_dtype not in INDEX_DTYPES:
+        raise TypeError(f"no scatter has types {problem.data_dtype!r} and {problem.index_dtype!r}")
+    for extent in (problem.batch, problem.slice, problem.count, *problem.extents):
+        if extent.constant < 0 or not all(symbol.isidentifier() for symbol in extent.symbols):
+            raise TypeError(f"{str(extent)!r} is no size")
+    return problem

@@ -9,6 +9,8 @@ own tools can read it.
 from __future__ import annotations
 
 import json
+import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
@@ -20,6 +22,8 @@ from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 from tvm.script import tirx as T
 
+from .errors import ScatterError, ScatterWarning
+from .plain_data import parse
 from .problem import ScatterProblem
 
 IMPLEMENTATION = "scatter.implementation"
@@ -114,14 +118,18 @@ def problem_of(module: tvm.IRModule) -> tuple[ScatterProblem, str, str] | None:
     Raises
     ------
     ScatterError
-        If the problem is of another format version.
+        If the problem is of another format version, or damaged.
     """
     main = next(iter(module.functions.values()), None)
     attrs = getattr(main, "attrs", None)
     if attrs is None or "scatter.problem" not in attrs:
         return None
-    key = json.loads(str(attrs["scatter.problem"]))
-    return ScatterProblem.from_json(json.dumps(key["problem"])), key["target"], key["arch"]
+    try:
+        key = parse(str(attrs["scatter.problem"]))
+        kind, arch = str(key["target"]), str(key["arch"])
+        return ScatterProblem.from_json(json.dumps(key["problem"])), kind, arch
+    except (ValueError, KeyError, TypeError) as error:
+        raise ScatterError(f"records: a workload cannot be read: {error}.") from error
 
 
 def schedule(
@@ -157,23 +165,42 @@ def schedule(
 
 
 def decode(trace: Any) -> Decision | None:
-    """What a trace stands for; ``None`` for a foreign trace."""
+    """What a trace stands for; ``None`` for a foreign trace.
+
+    Raises
+    ------
+    ScatterError
+        If it is damaged.
+    """
     sampled: dict[Any, int] = {}
     marks: dict[str, Any] = {}
-    for step in trace.insts:
-        kind = str(step.kind.name)
-        if kind == "SampleCategorical" and step in trace.decisions:
-            sampled[step.outputs[0]] = int(step.attrs[0][int(trace.decisions[step])])
-        elif kind == "Annotate":
-            value = step.inputs[1]
-            marks[str(step.attrs[0])] = sampled.get(value, value)
+    try:
+        for step in trace.insts:
+            kind = str(step.kind.name)
+            if kind == "SampleCategorical" and step in trace.decisions:
+                sampled[step.outputs[0]] = int(step.attrs[0][int(trace.decisions[step])])
+            elif kind == "Annotate":
+                value = step.inputs[1]
+                marks[str(step.attrs[0])] = sampled.get(value, value)
+    except Exception as error:  # whatever TVM makes of a trace that is not as it writes them
+        raise ScatterError(f"records: its trace cannot be read: {error}.") from error
     if IMPLEMENTATION not in marks:
         return None
     return Decision(
         str(marks[IMPLEMENTATION]),
-        {name: int(value) for name, value in _below(marks, KNOBS)},
+        {name: _knob(name, value) for name, value in _below(marks, KNOBS)},
         {name: str(value) for name, value in _below(marks, CIRCUMSTANCES)},
     )
+
+
+def _knob(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise ScatterError(f"records: its knob {name} is {str(value)!r}, no whole number.")
+    return number
 
 
 def _below(marks: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
@@ -200,18 +227,56 @@ def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[Tune
     module = workload(problem, target)
     if not database.has_workload(module):
         return []
-    records = database.get_top_k(database.commit_workload(module), _ALL)
-    timed = [
-        (decision, typical(record.run_secs))
-        for record in records
-        if record.run_secs and (decision := decode(record.trace)) is not None
-    ]
+    timed = []
+    for record in database.get_top_k(database.commit_workload(module), _ALL):
+        try:
+            said = measurement(record)
+        except ScatterError as error:
+            passed_over(f"a record of [{problem}]", error)
+        else:
+            timed += [] if said is None else [(said[0], typical(said[1]))]
     return ranking(timed)
 
 
-def typical(seconds: Iterable[Any]) -> float:
+def measurement(record: Any) -> tuple[Decision, list[float]] | None:
+    """What a record of a database says: decision and seconds; ``None`` if it is not one of ours.
+
+    Raises
+    ------
+    ScatterError
+        If it is damaged.
+    """
+    decision = decode(record.trace)
+    if decision is None or not record.run_secs:
+        return None
+    return decision, positive(record.run_secs)
+
+
+def positive(seconds: Iterable[Any]) -> list[float]:
+    """Measured times as numbers.
+
+    Raises
+    ------
+    ScatterError
+        If one of them is none that takes any time.
+    """
+    times = [float(second) for second in seconds]
+    for time in times:
+        if not 0 < time < math.inf:
+            raise ScatterError(f"records: its time is {time} s, no positive number.")
+    return times
+
+
+def passed_over(what: str, error: Exception) -> None:
+    """Warn of something that is damaged and does not count."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    reason = lines[-1].removeprefix("records: ").rstrip(".")
+    warnings.warn(f"{what} is passed over: {reason}.", ScatterWarning, stacklevel=3)
+
+
+def typical(seconds: Iterable[float]) -> float:
     """The time that stands for several measurements, in microseconds: their (upper) median."""
-    return 1e6 * median_high(float(second) for second in seconds)
+    return 1e6 * median_high(seconds)
 
 
 def ranking(timed: Iterable[tuple[Decision, float]]) -> list[TunedRecord]:

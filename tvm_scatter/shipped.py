@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from functools import cache
 from importlib import resources
@@ -13,8 +12,10 @@ import tvm
 import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 
+from .errors import ScatterWarning
+from .plain_data import parse, read_text
 from .problem import ScatterProblem
-from .records import TunedRecord, architecture, records_in
+from .records import TunedRecord, architecture, passed_over, records_in
 
 #: Of ``metadata.json``; a file of a later version is left alone.
 FORMAT_VERSION = 1
@@ -49,6 +50,7 @@ def database_for(folder: Path, kind: str, arch: str) -> Any:
         if found is not None:
             warnings.warn(
                 f"tuning log {log.name!r} is ignored: {found.name!r} is for {arch or kind} too.",
+                ScatterWarning,
                 stacklevel=2,
             )
             continue
@@ -66,23 +68,27 @@ class _Log:
     """A JSON database of MetaSchedule that is only read, and parsed only where it is asked.
 
     MetaSchedule's own reader parses all of it first, which takes longer than compiling a model.
-
-    Raises
-    ------
-    ValueError
-        If a line is damaged.
+    What is damaged is passed over with a warning.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        lines = (folder / WORKLOADS).read_text(encoding="utf-8").splitlines()
-        self._places = {str(json.loads(line)[0]): place for place, line in enumerate(lines)}
-        self._records: dict[int, list[str]] = {}
-        for line in (folder / RECORDS).read_text(encoding="utf-8").splitlines():
-            place, comma, _ = line[1:].partition(",")
-            if not (line.startswith("[") and comma and line.endswith("]]")):
-                raise ValueError(f"{RECORDS} has a damaged line")
-            self._records.setdefault(int(place), []).append(line)
+        self._places: dict[str, int] = {}
+        self._records: dict[int, list[tuple[int, str]]] = {}
+        for place, line in enumerate(read_text(folder / WORKLOADS).splitlines()):
+            try:
+                self._places[str(parse(line)[0])] = place
+            except (ValueError, LookupError, TypeError) as error:
+                self._pass_over(WORKLOADS, place, error)
+        for number, line in enumerate(read_text(folder / RECORDS).splitlines()):
+            start, comma, _ = line[1:].partition(",")
+            if line.startswith("[") and comma and line.endswith("]]") and start.isdecimal():
+                self._records.setdefault(int(start), []).append((number, line))
+            else:
+                self._pass_over(RECORDS, number, ValueError("it is no record"))
+
+    def _pass_over(self, name: str, number: int, error: Exception) -> None:
+        passed_over(f"tuning log {self._folder.name!r}: line {number + 1} of {name}", error)
 
     def has_workload(self, module: tvm.IRModule) -> bool:
         """Whether there are records of a workload."""
@@ -94,14 +100,13 @@ class _Log:
 
     def get_top_k(self, workload: Any, _count: int) -> list[Any]:
         """All records of a workload, in the order in which they were made."""
-        lines = self._records.get(self._places[_hash(workload.mod)], ())
-        try:
-            return [
-                ms.database.TuningRecord.from_json(json.loads(line)[1], workload) for line in lines
-            ]
-        except Exception as error:  # whatever TVM makes of a damaged record
-            _ignored(self._folder, f"it cannot be read: {str(error).strip().splitlines()[-1]}")
-            return []
+        found = []
+        for number, line in self._records.get(self._places[_hash(workload.mod)], ()):
+            try:
+                found.append(ms.database.TuningRecord.from_json(parse(line)[1], workload))
+            except Exception as error:  # whatever TVM makes of a damaged record
+                self._pass_over(RECORDS, number, error)
+        return found
 
 
 def _hash(module: tvm.IRModule) -> str:
@@ -111,7 +116,7 @@ def _hash(module: tvm.IRModule) -> str:
 
 def _is_for(log: Path, kind: str, arch: str) -> bool:
     try:
-        metadata = json.loads((log / METADATA).read_text(encoding="utf-8"))
+        metadata = parse(read_text(log / METADATA))
         version, target = metadata["format"], metadata["target"]
         matches = (target["kind"], target.get("arch", "")) == (kind, arch)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -124,4 +129,4 @@ def _is_for(log: Path, kind: str, arch: str) -> bool:
 
 
 def _ignored(log: Path, reason: str) -> None:
-    warnings.warn(f"tuning log {log.name!r} is ignored: {reason}.", stacklevel=3)
+    warnings.warn(f"tuning log {log.name!r} is ignored: {reason}.", ScatterWarning, stacklevel=3)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 from tvm_scatter import __version__
-from tvm_scatter.errors import ScatterError
+from tvm_scatter.errors import ScatterError, ScatterWarning
 from tvm_scatter.passes import PASSES
 from tvm_scatter.problem import BOUNDS
 
@@ -28,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parsed = _parser().parse_args(arguments)
     try:
-        return int(parsed.run(parsed))
+        with _warnings_in_one_line():
+            return int(parsed.run(parsed))
     except ScatterError as error:
         # Errors of the library name its own part, which is the command's here.
         sentence = str(error).removeprefix("bench: ").removeprefix("tuning: ")
@@ -40,6 +44,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader, such as head, has left. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show what this package warns of without the line of code that found it."""
+    with warnings.catch_warnings():
+        shown_by = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, ScatterWarning):
+                sys.stderr.write(f"tvm-scatter: {str(message).removeprefix('tuning: ')}\n")
+            else:
+                shown_by(message, category, *where)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def _parser() -> argparse.ArgumentParser:

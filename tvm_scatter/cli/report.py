@@ -34,7 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
         left_out = len(database.failures())
         console.print(f"{folder}: {len(database)} records, {left_out} left out", soft_wrap=True)
         for run in database.metadata["runs"]:
-            facts = {**run.pop("machine"), **run}
+            machine = run.get("machine")
+            facts = {**(machine if isinstance(machine, dict) else {}), **run}
+            facts.pop("machine", None)
             console.print("  " + ", ".join(f"{k} {v}" for k, v in facts.items()), soft_wrap=True)
     if len(found) == 1:
         console.print(table(found[0]))
