@@ -53,11 +53,37 @@ def combine(reduction: str, dtype: str, old: Any, update: Any) -> Any:
         return wrapping(old, update, dtype)
     if dtype not in FLOATS:
         return tirx.min(old, update) if reduction == "min" else tirx.max(old, update)
-    bits, update_bits = _bits(old), _one_nan(reduction, update)
-    left, right = _ordered(bits), _ordered(update_bits)
-    better = left <= right if reduction == "min" else left >= right
-    kept = tirx.any(better, _is_nan(bits, dtype))
-    return tirx.reinterpret(dtype, tirx.Select(kept, bits, update_bits))
+    bits = _bits(old)
+    if dtype in _HALF:
+        update_bits = _one_nan(reduction, update)
+        left, right = _ordered(bits), _ordered(update_bits)
+        better = left <= right if reduction == "min" else left >= right
+        kept = tirx.any(better, _is_nan(bits, dtype))
+        return tirx.reinterpret(dtype, _either(kept, bits, update_bits))
+    last = _last(reduction, dtype)
+    extreme = _either(tirx.isnan(update), last, _extreme(reduction, old, update))
+    return tirx.reinterpret(dtype, _either(tirx.isnan(old), bits, extreme))
+
+
+def _extreme(reduction: str, old: Any, update: Any) -> Any:
+    """The bits of the minimum or maximum of two numbers.
+
+    Of equal ones each comparison keeps another, and they differ in the sign of a zero at most.
+    """
+    if reduction == "min":
+        sides = tirx.Select(old < update, old, update), tirx.Select(update < old, update, old)
+        return tirx.bitwise_or(*map(_bits, sides))
+    sides = tirx.Select(old > update, old, update), tirx.Select(update > old, update, old)
+    return tirx.bitwise_and(*map(_bits, sides))
+
+
+def _either(condition: Any, bits: Any, otherwise: Any) -> Any:
+    """The bits to choose; TVM makes a branch of a Select between calls, and then no vectors."""
+    dtype = str(bits.ty.dtype)
+    mask = tirx.const(0, dtype) - tirx.Cast(dtype, condition)
+    return tirx.bitwise_or(
+        tirx.bitwise_and(mask, bits), tirx.bitwise_and(tirx.bitwise_not(mask), otherwise)
+    )
 
 
 def alone(reduction: str, dtype: str, update: Any) -> Any:
@@ -75,8 +101,7 @@ def stored(reduction: str, dtype: str, total: Any, old: Any = None) -> Any:
     value = convert(total, dtype)
     if reduction not in EXTREMES or str(total.ty.dtype) == dtype:
         return value
-    last = tirx.reinterpret(dtype, _last(reduction, dtype))
-    value = tirx.Select(tirx.isnan(total), last, value)
+    value = tirx.Select(tirx.isnan(total), _last_float(reduction, dtype), value)
     return value if old is None else tirx.Select(_is_nan(_bits(old), dtype), old, value)
 
 
@@ -107,11 +132,15 @@ def _one_nan(reduction: str, value: Any) -> Any:
     """The bits of a value; of every NaN those at the end of the total order."""
     dtype = str(value.ty.dtype)
     bits = _bits(value)
-    return tirx.Select(_is_nan(bits, dtype), _last(reduction, dtype), bits)
+    return _either(_is_nan(bits, dtype), _last(reduction, dtype), bits)
 
 
 def _last(reduction: str, dtype: str) -> Any:
     return tirx.const(last_in_order(reduction, dtype), _bits_dtype(dtype))
+
+
+def _last_float(reduction: str, dtype: str) -> Any:
+    return tirx.reinterpret(dtype, _last(reduction, dtype))
 
 
 def _ordered(bits: Any) -> Any:
