@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
+
 import numpy as np
 import pytest
 import tvm
+import tvm_ffi
 from harness import device_of, relax_function, target_of
 from tvm import relax, tirx
+from tvm.s_tir import meta_schedule as ms
 
 from tvm_scatter import options
 from tvm_scatter.ops import choose, index_put
@@ -81,18 +86,66 @@ def test_names_say_what_functions_do():
         assert {f"check_indices{numbered}", f"scatter_add_sequential{numbered}"} <= names
 
 
+CHOICE = [
+    np.zeros((1, 6, 8), "float32"),
+    np.arange(6, dtype="int32") - 1,
+    np.ones((1, 3, 8), "float32"),
+]
+
+
+def choices(data, winners, source):
+    """Two choices of rows."""
+    emit = relax.BlockBuilder.current().emit
+    once = emit(choose(data, winners, [source]))
+    return emit(choose(once, winners, [source, source]))
+
+
 def test_two_choices():
     """Two functions that choose rows are no clash either."""
+    tvm.compile(legalized(choices, CHOICE, "cuda"), target_of("cuda"))
 
-    def build(data, winners, source):
-        emit = relax.BlockBuilder.current().emit
-        once = emit(choose(data, winners, [source]))
-        return emit(choose(once, winners, [source, source]))
 
-    arrays = [
-        np.zeros((1, 6, 8), "float32"),
-        np.arange(6, dtype="int32") - 1,
-        np.ones((1, 3, 8), "float32"),
-    ]
-    made = legalized(build, arrays, "cuda")
-    tvm.compile(made, target_of("cuda"))
+def functions(mod):
+    """The functions of a module that are computed by no other."""
+    return {
+        name.name_hint: function
+        for name, function in mod.functions.items()
+        if isinstance(function, tirx.PrimFunc)
+    }
+
+
+@pytest.fixture
+def quick_tuner(monkeypatch):
+    """TVM's tuner without its tensor instructions: no scatter has them, and they load for ever."""
+    name = "tvm.s_tir.tensor_intrin"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+
+
+def designs(function, target):
+    """What TVM's tuner would choose from."""
+    kind = target.kind.name
+    context = ms.TuneContext(
+        mod=function,
+        target=target,
+        space_generator=ms.space_generator.PostOrderApply(None, kind, kind, kind),
+        search_strategy="evolutionary",
+        num_threads=1,
+    )
+    return context.mod, [design.mod for design in context.generate_design_space()]
+
+
+@pytest.mark.parametrize("bounds", ["raise", "drop"])
+def test_a_tuner_has_one_design(bounds, device, kind, quick_tuner):
+    """What the strategy has chosen is what it is: no rule of TVM's tuner changes it."""
+    target = target_of(device)
+    if device == "llvm":
+        target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
+    with options(bounds=bounds):
+        made = functions(legalized(device=device))
+    if device == "cuda":
+        made |= functions(legalized(choices, CHOICE, device))
+    ours = {name: each for name, each in made.items() if "tirx.is_scheduled" in each.attrs}
+    assert any(name.startswith("scatter") for name in ours)
+    for name, function in ours.items():
+        before, found = designs(function, target)
+        assert [tvm_ffi.structural_equal(each, before) for each in found] == [True], name

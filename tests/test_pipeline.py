@@ -10,6 +10,7 @@ from cuda_cases import cuda_target
 from harness import relax_function
 from tvm import relax
 from tvm.relax import pipeline as tvm_pipelines
+from tvm.s_tir import meta_schedule as ms
 
 import tvm_scatter
 from tvm_scatter import ScatterError, options
@@ -87,6 +88,46 @@ def test_plain_compile_runs_the_same_pipeline(kind):
         else:
             plain = relax.get_pipeline(name)(module())
     tvm.ir.assert_structural_equal(plain, tvm_scatter.pipeline(target)(module()))
+
+
+def names(mod):
+    """What the functions of a legalized module are called."""
+    return sorted(name.name_hint for name in mod.functions)
+
+
+def tuned(trials, target, folder):
+    return relax.get_pipeline(
+        "static_shape_tuning", total_trials=trials, target=target, work_dir=str(folder)
+    )
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_the_tuning_pipeline_runs_the_passes(kind, tmp_path):
+    """As TVM's own does that it begins with, and whether or not a target is in force."""
+    target = TARGETS[kind]
+    with target:
+        zero = relax.get_pipeline("zero")(module())
+    # Without trials it only looks for records: there are none.
+    ms.database.JSONDatabase(work_dir=str(tmp_path))
+    assert names(tuned(0, target, tmp_path)(module())) == names(zero)
+    direct = tvm_pipelines.static_shape_tuning_pipeline(0, target, str(tmp_path))
+    assert names(direct(module())) == names(zero)
+    with options(**all_off()):
+        assert names(tuned(0, target, tmp_path)(module())) != names(zero)
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_pipelines_of_parts_run_the_passes(kind):
+    """As TVM's tuner puts them together in its own compiler."""
+    target = TARGETS[kind]
+    made = [
+        *tvm_pipelines.library_dispatch_passes(target),
+        *tvm_pipelines.legalize_passes(target),
+    ]
+    with target:
+        together = tvm.transform.Sequential(made)(module())
+        zero = relax.get_pipeline("zero")(module())
+    assert names(together) == names(zero)
 
 
 def test_switches_end_with_the_pipeline():

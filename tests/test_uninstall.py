@@ -31,6 +31,7 @@ def state() -> dict[str, Any]:
         "callbacks": callbacks,
         "functions": sorted(functions),
         "pipelines": dict(pipeline.PIPELINE_MAP),
+        "pipeline": public(pipeline),
         "defaults": (pipeline.get_default_pipeline, relax.get_default_pipeline),
         "importer": dict(vars(translator.ExportedProgramImporter)),
         "translator": public(translator),

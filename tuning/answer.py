@@ -14,7 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.target import Target
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emission import PRIM_FUNC_ATTRS
+from tvm_scatter.emission import PRIM_FUNC_ATTRS, opaque_block
 from tvm_scatter.reductions import FLOATS
 
 #: Tasks among which an answer is divided; each counts its own differences.
@@ -97,8 +97,6 @@ def _function(operands: list[tuple[int, str]], body: Callable[..., None]) -> tir
                 T.match_buffer(handle, (size,), dtype)
                 for handle, (size, dtype) in zip(handles, operands, strict=True)
             ]
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
+            with opaque_block():
                 body(*buffers)
     return builder.get()

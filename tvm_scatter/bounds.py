@@ -63,10 +63,7 @@ def check_on_host(bb: relax.BlockBuilder, check: IndexCheck) -> relax.Expr:
     """Emit a check that is over before what takes its result, a token, begins."""
     with check_function(check) as (builder, parameters):
         parameters.add("status", (len(STATUS),), "int64")
-        *buffers, status = parameters.buffers()
-        with T.sblock("root"):
-            T.reads()
-            T.writes()
+        with parameters.in_body() as (*buffers, status):
             _find_first(check_operands(parameters, buffers, check), status)
             with T.If(status[0] >= 0):
                 with T.Then():

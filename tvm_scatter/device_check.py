@@ -26,7 +26,7 @@ from .bounds import (
     check_operands,
     raise_for,
 )
-from .emission import PRIM_FUNC_ATTRS, Notes
+from .emission import PRIM_FUNC_ATTRS, Notes, opaque_block
 from .host_stream import HostStream
 from .index_check import IndexCheck
 from .kept_memory import counter, data_of, device_id_of, page_locked
@@ -168,10 +168,8 @@ def check_noted(
     arguments = [result, *indices, result, memory, page_locked(bb, findings.size)]
     with check_function(check) as (builder, parameters):
         handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]
-        operands = check_operands(parameters, parameters.buffers(), check)
-        with T.sblock("root"):
-            T.reads()
-            T.writes()
+        with parameters.in_body() as buffers:
+            operands = check_operands(parameters, buffers, check)
             noted, found = NOTED.of(handles[1]), findings.of(handles[2])
             noted.await_all(HostStream(device_id_of(handles[0])))
             call = found.next_call()
@@ -208,10 +206,8 @@ def _launch(
     """Emit the launch of a check; the result is the memory for its answers."""
     with check_function(check) as (builder, parameters):
         memory = T.arg("memory", T.handle())
-        operands = check_operands(parameters, parameters.buffers(), check)
-        with T.sblock("root"):
-            T.reads()
-            T.writes()
+        with parameters.in_body() as buffers:
+            operands = check_operands(parameters, buffers, check)
             here = findings.of(memory)
             device_check.emit(operands, here, here.next_call())
     func = bb.add_func(builder.get(), CHECK_NAME)
@@ -238,9 +234,7 @@ def _wait(
             if can_wait:
                 T.func_attr({CAN_WAIT: True})
             tensor, memory = T.arg("tensor", T.handle()), T.arg("memory", T.handle())
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
+            with opaque_block():
                 stream, here = HostStream(device_id_of(tensor)), findings.of(memory)
                 here.await_all(stream)
                 first_bad = here.first_bad()

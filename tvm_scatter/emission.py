@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -189,29 +190,27 @@ def build_prim_func(
                 size = workspace_bytes if problem.is_static else "workspace_bytes"
                 for suffix in suffixes:
                     parameters.add(f"workspace{suffix}", (size,), "uint8")
-            buffers = iter(parameters.buffers())
-            inputs = [[next(buffers) for _ in range(2 + len(signature.indices))] for _ in suffixes]
-            outs = [next(buffers) for _ in suffixes if not problem.in_place]
-            workspaces = [next(buffers) for _ in suffixes if has_workspace]
-            sizes = Sizes.of(problem, parameters.symbols)
-            operands = [
-                Operands(
-                    problem=problem,
-                    signature=signature,
-                    target=target,
-                    data=None if problem.in_place else data,
-                    indices=indices,
-                    updates=updates,
-                    out=data if problem.in_place else outs[at],
-                    workspace=workspaces[at] if has_workspace else None,
-                    sizes=sizes,
-                )
-                for at, (data, *indices, updates) in enumerate(inputs)
-            ]
             # An implementation may ask for the current target, as TVM's own operators do.
-            with target, T.sblock("root"):
-                T.reads()
-                T.writes()
+            with target, parameters.in_body() as buffers:
+                left = iter(buffers)
+                inputs = [[next(left) for _ in range(2 + len(signature.indices))] for _ in suffixes]
+                outs = [next(left) for _ in suffixes if not problem.in_place]
+                workspaces = [next(left) for _ in suffixes if has_workspace]
+                sizes = Sizes.of(problem, parameters.symbols)
+                operands = [
+                    Operands(
+                        problem=problem,
+                        signature=signature,
+                        target=target,
+                        data=None if problem.in_place else data,
+                        indices=indices,
+                        updates=updates,
+                        out=data if problem.in_place else outs[at],
+                        workspace=workspaces[at] if has_workspace else None,
+                        sizes=sizes,
+                    )
+                    for at, (data, *indices, updates) in enumerate(inputs)
+                ]
                 notes_here = notes(*handles[-2:]) if notes else None
                 for each in _together(operands, target):
                     each = replace(each, notes=notes_here)
@@ -245,8 +244,9 @@ class Parameters:
         """The number of elements of a shape: an ``int`` or an int64 expression."""
         return Extent.product(shape).value(self.symbols)
 
-    def buffers(self) -> list[Any]:
-        """The parameters as one-dimensional buffers, once all are declared."""
+    @contextmanager
+    def in_body(self) -> Iterator[list[Any]]:
+        """The body of the function, once all are declared: the parameters as flat buffers."""
         matched = [
             T.match_buffer(
                 handle,
@@ -257,10 +257,21 @@ class Parameters:
             )
             for handle, shape, dtype in self._declared
         ]
-        return [
-            T.decl_buffer((self.size(shape),), dtype, data=buffer.data)
-            for buffer, (_, shape, dtype) in zip(matched, self._declared, strict=True)
-        ]
+        with opaque_block():
+            yield [
+                T.decl_buffer((self.size(shape),), dtype, data=buffer.data)
+                for buffer, (_, shape, dtype) in zip(matched, self._declared, strict=True)
+            ]
+
+
+@contextmanager
+def opaque_block() -> Iterator[None]:
+    """All that a function does, in one block that TVM's schedulers and tuner leave as it is."""
+    with T.sblock("root"):
+        T.reads()
+        T.writes()
+        T.sblock_attr({"schedule_rule": "None"})
+        yield
 
 
 def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:

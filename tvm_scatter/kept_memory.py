@@ -15,7 +15,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 from tvm_ffi import DLDeviceType
 
-from .emission import PRIM_FUNC_ATTRS
+from .emission import PRIM_FUNC_ATTRS, opaque_block
 
 _NUMBER = "tvm_scatter.kept_memory"
 _DATA, _SHAPE, _DEVICE_ID = 1, 2, 9  # fields of a DLTensor, as TVM's code generator numbers them
@@ -97,9 +97,7 @@ def _zero() -> tirx.PrimFunc:
         with T.prim_func(s_tir=True):
             T.func_attr(PRIM_FUNC_ATTRS)
             number = T.match_buffer(T.arg("number", T.handle()), (1,), "int32")
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
+            with opaque_block():
                 with T.launch_thread("blockIdx.x", 1), T.launch_thread("threadIdx.x", 1):
                     T.buffer_store(number, tirx.IntImm("int32", 0), [0])
     return builder.get()

@@ -18,8 +18,10 @@ from tvm.target import Target
 from .options import checked, current_options, options
 from .passes import RaiseTogether, passes
 
-#: Pipelines by name that begin with legalization; the first is what ``tvm.compile`` takes on CPUs.
+#: Pipelines that begin with legalization, by their names and as functions of TVM's module, where
+#: its others find them. The first is what ``tvm.compile`` takes on CPUs.
 _NAMED = ("default", "default_build", "zero")
+_FUNCTIONS = ("default_build_pipeline", "zero_pipeline")
 _STOCK = "_tvm_scatter_stock"
 #: What TVM's own pipeline asks before it rewrites a module for CUDA graphs.
 _TVM_CUDA_GRAPH = "relax.backend.use_cuda_graph"
@@ -71,27 +73,38 @@ def install_pipelines() -> None:
     """Put the passes in front of TVM's default pipelines; harmless when they are there already."""
     for name in _NAMED:
         tvm_pipelines.PIPELINE_MAP[name] = _with_passes(tvm_pipelines.PIPELINE_MAP[name])
+    for name in _FUNCTIONS:
+        setattr(tvm_pipelines, name, _with_passes(getattr(tvm_pipelines, name)))
     wrapped = _with_passes(tvm_pipelines.get_default_pipeline)
     tvm_pipelines.get_default_pipeline = relax.get_default_pipeline = wrapped
+    tvm_pipelines.library_dispatch_passes = _passes_first(tvm_pipelines.library_dispatch_passes)
 
 
 def uninstall_pipelines() -> None:
     """Give TVM its own pipelines back."""
     for name in _NAMED:
         tvm_pipelines.PIPELINE_MAP[name] = _stock(tvm_pipelines.PIPELINE_MAP[name])
+    for name in _FUNCTIONS:
+        setattr(tvm_pipelines, name, _stock(getattr(tvm_pipelines, name)))
     stock = _stock(tvm_pipelines.get_default_pipeline)
     tvm_pipelines.get_default_pipeline = relax.get_default_pipeline = stock
+    tvm_pipelines.library_dispatch_passes = _stock(tvm_pipelines.library_dispatch_passes)
 
 
 def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
     """The passes that the options in force ask for, then TVM's."""
     wanted = current_options()
-    mod = tvm.transform.Sequential([*passes(wanted), RaiseTogether()])(mod)
+    mod = _rewrite(mod)
     target = Target.current(allow_none=True)
     if not wanted.captures or target is None or target.kind.name != "cuda":
         return stock(mod)
     with _capturing():
         return stock(mod)
+
+
+def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
+    """The passes that the options in force ask for."""
+    return tvm.transform.Sequential([*passes(current_options()), RaiseTogether()])(mod)
 
 
 def _capturing() -> tvm.transform.PassContext:
@@ -121,6 +134,18 @@ def _with_passes(make: Callable[..., Any]) -> Callable[..., Any]:
             return _run(mod, made)
 
         return tvm.transform.module_pass(run, opt_level=0, name="TVMScatterPipeline")
+
+    setattr(make_with_passes, _STOCK, stock)
+    return make_with_passes
+
+
+def _passes_first(make: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
+    """What makes the first passes of a pipeline that someone puts together from TVM's parts."""
+    stock = _stock(make)
+
+    def make_with_passes(*args: Any, **kwargs: Any) -> list[Any]:
+        first = tvm.transform.module_pass(_rewrite, opt_level=0, name="TVMScatterPasses")
+        return [first, *stock(*args, **kwargs)]
 
     setattr(make_with_passes, _STOCK, stock)
     return make_with_passes

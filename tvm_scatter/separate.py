@@ -58,10 +58,7 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
             shapes = [table.shape("donate", each) for each in (tensor, *others)]
             for at, (each, shape) in enumerate(zip((tensor, *others), shapes, strict=True)):
                 parameters.add(f"tensor{at}", shape, str(each.ty.dtype))
-            buffers = parameters.buffers()
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
+            with parameters.in_body() as buffers:
                 ranges = [
                     _range(buffer, parameters.size(shape), each)
                     for buffer, shape, each in zip(buffers, shapes, (tensor, *others), strict=True)
