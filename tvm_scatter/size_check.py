@@ -10,7 +10,7 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from .emission import PRIM_FUNC_ATTRS
+from .emission import PRIM_FUNC_ATTRS, opaque_block
 from .host_text import raise_error
 from .kept_memory import sizes_of
 
@@ -59,9 +59,7 @@ def check_sizes(
         with T.prim_func(s_tir=True):
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
             handles = {name: T.arg(name, T.handle()) for name in tensors}
-            with T.sblock("root"):
-                T.reads()
-                T.writes()
+            with opaque_block():
                 sizes = {
                     name: sizes_of(handle, tensors[name].ty.ndim)
                     for name, handle in handles.items()
