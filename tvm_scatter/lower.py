@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, te, tirx, topi
 
@@ -130,6 +131,7 @@ class _Lowering:
             self.operator,
         )
         check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
+        self.index = self._signed(self.index)
         data, index, updates = map(self.shape, (self.data, self.index, self.updates))
         data_box, index_box = data or (1,), index or (1,)
         axis = self._axis(axis, len(data_box))
@@ -173,11 +175,12 @@ class _Lowering:
         """One tuple of indices for each update row: scatter_nd."""
         reduction = canonical_reduction(reduction, self.operator)
         check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
+        self.index = self._signed(self.index)
         data, index, updates = map(self.shape, (self.data, self.index, self.updates))
-        if not index or not isinstance(index[-1], int) or not 1 <= index[-1] <= len(data):
+        if not index or not isinstance(index[-1], int) or not 0 <= index[-1] <= len(data):
             raise ScatterError(
                 f"{self.operator}: the last dimension of indices of shape {index} must be a static "
-                f"number from 1 to the rank of data of shape {data}."
+                f"number from 0 to the rank of data of shape {data}."
             )
         components = index[-1]
         expected = index[:-1] + data[components:]
@@ -186,6 +189,8 @@ class _Lowering:
                 f"{self.operator}: updates of shape {updates} must have shape {expected} for data "
                 f"of shape {data} and indices of shape {index}."
             )
+        if components == 0:
+            return self._whole(index[:-1], reduction)
         problem = self.problem(
             batch=Extent(),
             extents=tuple(Extent.product([dim]) for dim in data[:components]),
@@ -210,6 +215,7 @@ class _Lowering:
             )
         for index in indices:
             check_dtypes(self.operator, self.data_dtype, _dtype(index), _dtype(self.updates))
+        indices = list(map(self._signed, indices))
         extents = tuple(data[axis] for axis in axes)
         check = self._check(indices, extents, False, wrap_negative)
         indices = self._same_dtype(indices)
@@ -250,6 +256,24 @@ class _Lowering:
             wrap_negative=wrap_negative,
         )
         return self._lowered(problem, indices, values, check)
+
+    def _whole(self, shape: tuple[Dim, ...], reduction: str) -> Lowered:
+        """Each update goes to all of the data, which is the only row of a tensor of one row."""
+        self.bounds = "trust"
+        zeros = self.bb.emit_te(
+            topi.full, (*expressions(shape, self.symbols.values), 1), "int64", tirx.const(0)
+        )
+        problem = self.problem(
+            batch=Extent(),
+            extents=(Extent(),),
+            slice=Extent.product(self.shape(self.data)),
+            count=Extent.product(shape),
+            index_dtype="int64",
+            reduction=reduction,
+            interleaved=True,
+        )
+        check = self._check([zeros], (1,), True, wrap=False)
+        return self._lowered(problem, [zeros], self.updates, check)
 
     # Parts
 
@@ -343,6 +367,22 @@ class _Lowering:
             temporary=bool(self.attr(TEMPORARY, False)),
         )
 
+    def _signed(self, index: Any) -> Any:
+        """An index as implementations take it: a number beyond int64 as the largest of int64.
+
+        Either is out of bounds for every extent.
+        """
+        if _dtype(index) != "uint64":
+            return index
+
+        def signed(source: te.Tensor) -> te.Tensor:
+            most = tirx.const(int(np.iinfo("int64").max), "uint64")
+            return te.compute(
+                source.shape, lambda *at: tirx.Cast("int64", tirx.min(source(*at), most))
+            )
+
+        return self.bb.emit_te(signed, index, primfunc_name_hint="signed_index")
+
     def _same_dtype(self, indices: Sequence[Any]) -> list[Any]:
         if len({_dtype(index) for index in indices}) == 1:
             return list(indices)
@@ -355,6 +395,9 @@ class _Lowering:
 
     def _expand(self, tensor: Any, shape: Sequence[Dim]) -> Any:
         target = expressions(shape, self.symbols.values)
+        if 0 in shape:
+            # TVM cannot compile a broadcast to a tensor without elements.
+            return self.bb.emit_te(topi.full, target, _dtype(tensor), 0, primfunc_name_hint="empty")
         return self.bb.emit_te(topi.broadcast_to, tensor, target, primfunc_name_hint="broadcast_to")
 
     def _crop(self, box: Sequence[Dim]) -> Any:

@@ -194,6 +194,7 @@ def scatter_nd(
         Any shape D of rank at least 1.
     indices : relax.Expr
         Integers of shape (..., M); the last axis holds one index for each of the first M axes.
+        Without any, M being 0, each update goes to all of the data.
     updates : relax.Expr
         Shape (..., *D[M:]).
     reduction, include_self, wrap_negative, unique, ordered, in_place

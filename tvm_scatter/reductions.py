@@ -13,6 +13,7 @@ from .errors import ScatterError
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DATA_DTYPES = (*FLOATS, *INTEGERS, "bool")
+#: The types that implementations read indices in.
 INDEX_DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
 
@@ -166,10 +167,11 @@ def check_dtypes(operator: str, data: str, index: str, updates: str) -> None:
             f"{operator}: data of type {data} is not supported; it must be one of "
             f"{', '.join(DATA_DTYPES)}."
         )
-    if index not in INDEX_DTYPES:
+    taken = (*INDEX_DTYPES, "uint64")
+    if index not in taken:
         raise ScatterError(
             f"{operator}: an index of type {index} is not supported; it must be one of "
-            f"{', '.join(INDEX_DTYPES)}."
+            f"{', '.join(taken)}."
         )
     if updates != data:
         raise ScatterError(

@@ -220,7 +220,9 @@ def link_of(call: relax.Call, values: Mapping[Any, Any]) -> Link | None:
     reduction = _reduction(call)
     if call.op.name not in _LINKS or reduction is None:
         return None
-    return _LINKS[call.op.name](call, reduction, values)
+    link = _LINKS[call.op.name](call, reduction, values)
+    # With those of other types they would be cast, and large ones wrap around.
+    return None if link is None or "uint64" in link.index_dtypes else link
 
 
 def _row_link(call: relax.Call, reduction: str, values: Mapping[Any, Any]) -> RowLink | None:
