@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -85,12 +86,19 @@ def with_negative_knob(line: Any) -> Any:
     return line
 
 
+def with_nameless_knob(line: Any) -> Any:
+    line[1][0][0].append(["Annotate", ["b0", 7], [None], []])
+    return line
+
+
 DAMAGE = {
     "zero": with_seconds(0.0),
     "negative": with_seconds(1e-6, -1e-6),
     "nan": with_seconds(math.nan),
     "infinite": with_seconds(math.inf),
     "text": with_seconds("soon"),
+    "nothing": with_seconds(None),
+    "knob without a name": with_nameless_knob,
     "text knob": with_text_knob,
     "negative knob": with_negative_knob,
     "no trace": lambda line: [line[0], [None, *line[1][1:]]],
@@ -218,7 +226,7 @@ def mutate(part: Any, random_: random.Random) -> Any:
     if isinstance(part, str) and part and random_.random() < 0.5:
         at = random_.randrange(len(part))
         return part[:at] + random_.choice('0aZ{]"\\\0\n') + part[at + 1 :]
-    return random_.choice(ODD)
+    return copy.deepcopy(random_.choice(ODD))
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -96,13 +96,71 @@ def test_the_folder_is_private(store):
     assert store.folder.stat().st_mode & 0o777 == 0o700
 
 
+def as_link(path):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def as_pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_open_to_others(path):
+    path.chmod(0o666)
+
+
+def as_another_users(path):
+    if os.geteuid() != 0:
+        pytest.skip("only root may give a file away")
+    os.chown(path, 12345, 12345)
+
+
+@pytest.mark.parametrize("plant", [as_link, as_pipe, as_open_to_others, as_another_users])
+def test_planted_entries_are_not_used(store, plant):
+    """The folder was open to others once, and is closed by now."""
+    store.write(KEY, b"binary")
+    plant(store._path(KEY))
+    assert store.read(KEY) is None
+    store.write(KEY, b"fresh")
+    assert store.read(KEY) == b"fresh"
+
+
+@pytest.mark.parametrize("plant", [as_link, as_another_users])
+@pytest.mark.parametrize("level", ["folder", "parent"])
+def test_planted_folders_are_not_used(store, plant, level):
+    """Nothing in them is read, written, deleted or given other rights."""
+    store.write(KEY, b"binary")
+    path = store._path(KEY)
+    planted = {"folder": store.folder, "parent": path.parent}[level]
+    plant(planted)
+    before = path.stat()
+    assert store.read(KEY) is None
+    store.write(KEY, b"fresh")
+    with store.lock(KEY):
+        pass
+    assert store.entries() == store.clear() == []
+    after = path.stat()
+    assert (before.st_mtime_ns, before.st_mode) == (after.st_mtime_ns, after.st_mode)
+
+
+def test_a_planted_lock_overwrites_nothing(store, tmp_path):
+    store.write(KEY, b"binary")
+    target = tmp_path / "mine"
+    target.write_text("precious")
+    (store.folder / f"{KEY[:2]}.lock").symlink_to(target)
+    with store.lock(KEY):
+        pass
+    assert target.read_text() == "precious"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
 def test_a_folder_of_another_user_is_not_used(store):
     store.write(KEY, b"binary")
     os.chown(store.folder, 12345, -1)
     assert store.read(KEY) is None
     store.write(KEY[:-1] + "1", b"binary")
-    assert len(store.entries()) == 1
+    assert len(list(store.folder.glob("??/*"))) == 1
 
 
 def test_a_full_disk_leaves_nothing_behind(store):
@@ -368,6 +426,22 @@ def test_a_bad_size_limit_is_refused(monkeypatch):
     monkeypatch.setenv(settings.SIZE, "much")
     with pytest.raises(ScatterError, match="TVM_SCATTER_CACHE_SIZE='much'"):
         settings.size_limit()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        (settings.SIZE, "9" * 5000),
+        (settings.SIZE, "9" * 5000 + "G"),
+        (settings.SIZE, "²"),
+        (settings.FOLDER, "~nosuchuser/x"),
+    ],
+)
+def test_odd_settings_are_refused_in_one_line(monkeypatch, capfd, variable, value):
+    monkeypatch.setenv(variable, value)
+    assert main(["cache"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith(f"tvm-scatter cache: {variable}=") and len(line) < 200
 
 
 def test_command(capsys):

@@ -21,6 +21,7 @@ from tvm.target import Target
 from tvm_scatter.errors import ScatterError, ScatterWarning
 from tvm_scatter.plain_data import parse, read_text
 from tvm_scatter.problem import ScatterProblem
+from tvm_scatter.record_form import check_record
 from tvm_scatter.records import (
     Decision,
     architecture,
@@ -233,6 +234,7 @@ def _read_record(line: Any, workloads: Mapping[int, Any]) -> Any:
     place, described = line
     if place not in workloads:
         return None
+    check_record(described)
     positive(described[1] or ())
     return ms.database.TuningRecord.from_json(described, workloads[place])
 
@@ -305,10 +307,10 @@ def _mend(folder: Path, is_whole: _Check) -> None:
 def _looks_whole(line: Any, workloads: Mapping[int, Any]) -> bool:
     """Whether a line has the form of a record: asking TVM of each takes a while."""
     try:
-        place, (trace, seconds, _target, _arguments) = line
-        steps, decisions = trace
-        positive(seconds or ())
-        return place in workloads and isinstance(steps, list) and isinstance(decisions, list)
+        place, described = line
+        check_record(described)
+        positive(described[1] or ())
+        return place in workloads
     except (TypeError, ValueError):
         return False
 

@@ -15,7 +15,8 @@ from tvm.s_tir import meta_schedule as ms
 from .errors import ScatterWarning
 from .plain_data import parse, read_text
 from .problem import ScatterProblem
-from .records import TunedRecord, architecture, passed_over, records_in
+from .record_form import check_record
+from .records import TunedRecord, architecture, passed_over, positive, records_in
 
 #: Of ``metadata.json``; a file of a later version is left alone.
 FORMAT_VERSION = 1
@@ -103,7 +104,10 @@ class _Log:
         found = []
         for number, line in self._records.get(self._places[_hash(workload.mod)], ()):
             try:
-                found.append(ms.database.TuningRecord.from_json(parse(line)[1], workload))
+                described = parse(line)[1]
+                check_record(described)
+                positive(described[1] or ())
+                found.append(ms.database.TuningRecord.from_json(described, workload))
             except Exception as error:  # whatever TVM makes of a damaged record
                 self._pass_over(RECORDS, number, error)
         return found

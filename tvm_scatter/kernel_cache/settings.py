@@ -15,6 +15,8 @@ FOLDER = "TVM_SCATTER_CACHE_DIR"
 SIZE = "TVM_SCATTER_CACHE_SIZE"
 
 _DEFAULT_SIZE = 1 << 30
+#: Of a size that any disk may have.
+_MOST_DIGITS = 18
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -24,7 +26,13 @@ def is_on() -> bool:
 
 
 def folder() -> Path:
-    """The folder that is ours alone: below ``$TVM_SCATTER_CACHE_DIR``, else the user's cache."""
+    """The folder that is ours alone: below ``$TVM_SCATTER_CACHE_DIR``, else the user's cache.
+
+    Raises
+    ------
+    ScatterError
+        If the variable names no folder.
+    """
     return _base() / "kernels"
 
 
@@ -35,8 +43,12 @@ def headers_folder() -> Path:
 
 def _base() -> Path:
     chosen = os.environ.get(FOLDER)
-    base = Path(chosen).expanduser() if chosen else platformdirs.user_cache_path("tvm_scatter")
-    return base.absolute()
+    if not chosen:
+        return platformdirs.user_cache_path("tvm_scatter").absolute()
+    try:
+        return Path(chosen).expanduser().absolute()
+    except (RuntimeError, OSError) as error:
+        raise ScatterError(f"{FOLDER}={chosen!r} must be a folder: {error}.") from error
 
 
 def size_limit() -> int:
@@ -50,7 +62,8 @@ def size_limit() -> int:
     text = os.environ.get(SIZE, "").strip()
     if not text:
         return _DEFAULT_SIZE
-    match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
+    match = re.fullmatch(rf"(\d{{1,{_MOST_DIGITS}}})([KMG]?)", text.upper(), re.ASCII)
     if match is None:
-        raise ScatterError(f"{SIZE}={text!r} must be a number of bytes, such as 500M or 2G.")
+        shown = text if len(text) <= 40 else f"{text[:37]}..."
+        raise ScatterError(f"{SIZE}={shown!r} must be a number of bytes, such as 500M or 2G.")
     return int(match[1]) * _UNITS[match[2]]

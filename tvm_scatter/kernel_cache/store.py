@@ -13,7 +13,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,13 @@ _LOCK_PATIENCE = 300.0
 _FULL = 0.9
 _ABANDONED_AFTER = 3600.0
 _TEMPORARY = "writing-"
+
+_KINDS = {
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFREG: "no folder",
+}
 
 _logger = logging.getLogger("tvm_scatter")
 
@@ -59,8 +66,12 @@ class Store:
         path = self._path(key)
         try:
             self._check_private()
-            content = path.read_bytes()
-        except OSError:
+            _need_own_folder(path.parent)
+            content = _read_own(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            _say_once(f"{path}: not used: {error}")
             return None
         binary = _unpack(key, content)
         if binary is not None:
@@ -77,6 +88,7 @@ class Store:
             self._prepare()
             path = self._path(key)
             path.parent.mkdir(mode=0o700, exist_ok=True)
+            _need_own_folder(path.parent)
             _publish(path, content)
         except OSError as error:
             _say_once(f"{self.folder}: compiled kernels are not kept: {error}")
@@ -93,6 +105,8 @@ class Store:
             try:
                 self._prepare()
                 path = self.folder / f"{key[:_LOCK_DIGITS]}.lock"
+                if os.path.lexists(path):
+                    _need_own(path.lstat(), stat.S_ISREG)
                 lock = filelock.FileLock(path, timeout=_LOCK_PATIENCE, mode=0o600)
                 held.enter_context(lock)
             except (OSError, NotImplementedError, filelock.Timeout) as error:
@@ -101,7 +115,7 @@ class Store:
 
     def entries(self) -> list[Entry]:
         """What is kept, the least recently used first."""
-        found = [_entry(path) for path in self.folder.glob("??/*") if _is_entry(path)]
+        found = [_entry(path) for path in self._files("*") if _is_entry(path)]
         return sorted(filter(None, found), key=lambda entry: entry.used)
 
     def clear(self) -> list[Entry]:
@@ -116,14 +130,22 @@ class Store:
         self._check_private()
 
     def _check_private(self) -> None:
-        """Code from a folder that others may write to is not run."""
-        if not hasattr(os, "geteuid"):
-            return
-        status = self.folder.stat()
-        if status.st_uid != os.geteuid():
-            raise PermissionError(f"the folder belongs to user {status.st_uid}")
-        if stat.S_IMODE(status.st_mode) & 0o077:
+        """Code from a folder that others may write to is not run.
+
+        What they put there while they could is still theirs, and is not run either.
+        """
+        _need_own_folder(self.folder)
+        if hasattr(os, "geteuid") and stat.S_IMODE(self.folder.stat().st_mode) & 0o077:
             self.folder.chmod(0o700)
+
+    def _files(self, name: str) -> list[Path]:
+        """The files of a name in our own sub-folders: others may lead anywhere."""
+        try:
+            _need_own_folder(self.folder)
+            folders = [path for path in self.folder.glob("??") if _is_own_folder(path)]
+        except OSError:
+            return []
+        return [path for folder in folders for path in folder.glob(name)]
 
     def _evict(self) -> None:
         entries = self.entries()
@@ -135,7 +157,7 @@ class Store:
                     break
                 _delete(entry.path)
                 excess -= entry.size
-        for path in self.folder.glob(f"??/{_TEMPORARY}*"):
+        for path in self._files(f"{_TEMPORARY}*"):
             left = _entry(path)
             if left is not None and left.used < time.time() - _ABANDONED_AFTER:
                 _delete(path)
@@ -165,13 +187,46 @@ def _publish(path: Path, content: bytes) -> None:
         raise
 
 
+def _need_own(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
+    """Refuse what another user made, may write to, or made of another kind, such as a link."""
+    if not is_kind(status.st_mode):
+        raise PermissionError(f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'no file')}")
+    if not hasattr(os, "geteuid"):
+        return
+    if status.st_uid != os.geteuid():
+        raise PermissionError(f"it belongs to user {status.st_uid}")
+
+
+def _need_own_folder(path: Path) -> None:
+    _need_own(path.lstat(), stat.S_ISDIR)
+
+
+def _is_own_folder(path: Path) -> bool:
+    try:
+        _need_own_folder(path)
+    except OSError:
+        return False
+    return True
+
+
+def _read_own(path: Path) -> bytes:
+    """A file's content, without following a link or waiting for a pipe."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    with os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb") as file:
+        status = os.fstat(file.fileno())
+        _need_own(status, stat.S_ISREG)
+        if hasattr(os, "geteuid") and stat.S_IMODE(status.st_mode) & 0o022:
+            raise PermissionError("others may write to it")
+        return file.read()
+
+
 def _is_entry(path: Path) -> bool:
     return not path.name.startswith(_TEMPORARY)
 
 
 def _entry(path: Path) -> Entry | None:
     try:
-        status = path.stat()
+        status = path.lstat()
     except OSError:  # another process was faster
         return None
     return Entry(path, status.st_size, status.st_mtime)
