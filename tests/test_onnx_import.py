@@ -23,22 +23,23 @@ from tvm.relax.frontend.onnx import from_onnx  # noqa: E402
 import tvm_scatter  # noqa: E402
 
 OPERATORS = ("Scatter", "ScatterElements", "ScatterND", "TensorScatter")
+READERS = ("Gather", "GatherElements", "GatherND")
 Array = np.ndarray[Any, Any]
 
 
 @lru_cache(maxsize=1)
 def node_tests() -> dict[str, Any]:
-    """The tests that the onnx package generates for the scatter operators."""
+    """The tests that the onnx package generates for the operators."""
     # Importing a module of this package makes its cases; importing all of them takes a long time.
     package = "onnx.backend.test.case.node"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for operator in OPERATORS:
+        for operator in (*OPERATORS, *READERS):
             import_module(f"{package}.{operator.lower()}")
     return {
         case.name: case
         for case in import_module(package)._NodeTestCases
-        if any(node.op_type in OPERATORS for node in case.model.graph.node)
+        if any(node.op_type in (*OPERATORS, *READERS) for node in case.model.graph.node)
     }
 
 
@@ -85,7 +86,7 @@ def check(operator: str, opset: int, inputs: dict[str, Array], **attributes: Any
 @pytest.mark.parametrize("on", ("llvm", pytest.param("cuda", marks=pytest.mark.gpu)))
 def test_every_node_test_that_onnx_generates(on: str, tally: Tally) -> None:
     tests = node_tests()
-    assert len(tests) >= 19, sorted(tests)
+    assert len(tests) >= 28, sorted(tests)
     for name, case in tests.items():
         for inputs, outputs in case.data_sets:
             arrays = [x if isinstance(x, np.ndarray) else numpy_helper.to_array(x) for x in inputs]
@@ -105,6 +106,34 @@ def test_elements(opset: int, axis: int) -> None:
     updates = rng.standard_normal(indices.shape).astype("float32")
     inputs = {"data": data, "indices": indices, "updates": updates}
     check("Scatter" if opset < 11 else "ScatterElements", opset, inputs, axis=axis)
+
+
+READS = {
+    "Gather": (np.array([[0, -4], [3, 1]]), {"axis": 1}),
+    "GatherElements": (np.array([[[0, -4, 1]], [[2, 3, -1]]]), {"axis": 1}),
+    "GatherND": (np.array([[0, -4], [-2, 3]]), {}),
+}
+
+
+@pytest.mark.parametrize("operator", READERS)
+@pytest.mark.parametrize("dtype", ("int32", "int64"))
+def test_reads(operator: str, dtype: str) -> None:
+    indices, attributes = READS[operator]
+    dtype = "int64" if operator == "GatherND" else dtype
+    data = np.random.default_rng(0).standard_normal((2, 4, 3)).astype("float32")
+    check(operator, 13, {"data": data, "indices": indices.astype(dtype)}, **attributes)
+
+
+@pytest.mark.parametrize("operator", READERS)
+@pytest.mark.parametrize("bad", (4, -5))
+def test_a_bad_index_of_a_read(operator: str, bad: int) -> None:
+    indices, attributes = READS[operator]
+    data = np.ones((2, 4, 3), "float32")
+    model = model_of(operator, 13, {"data": data, "indices": indices}, data, **attributes)
+    indices = np.where(indices == -4, bad, indices)
+    message = rf"{operator}: index {bad} at .* extent 4; it must be in \[-4, 3\]"
+    with pytest.raises(IndexError, match=message):
+        run(model, [data, indices])
 
 
 @pytest.mark.parametrize("opset, reduction", [

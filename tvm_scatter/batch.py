@@ -12,7 +12,8 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
-from .legalize import LEVEL, emit_together, operands_to_wait_for, strategy_of
+from .legalizations import put_in_front
+from .legalize import emit_together, operands_to_wait_for, strategy_of
 from .lower import lower
 from .ops import BATCH
 from .options import current_options
@@ -84,10 +85,7 @@ def register() -> None:
     if BATCH not in Op.list_op_names():
         tvm.ir.register_op_attr(BATCH, "FPurity", True)
         tvm.ir.register_op_attr(BATCH, "FInferType", _infer_type)
-    op = Op.get(BATCH)
-    if op.get_attr("FLegalize") is not None:
-        op.reset_attr("FLegalize")
-    tvm.ir.register_op_attr(BATCH, "FLegalize", _legalize, level=LEVEL)
+    put_in_front((BATCH,), _legalize, ours=True)
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:

@@ -190,7 +190,7 @@ def _position(check: IndexCheck, status: Any) -> list[Any]:
     shapes = {shape[:-1] if check.interleaved else shape for shape in check.shapes}
     shape = shapes.pop()
     parts: list[Any] = [" at "]
-    if shapes or not all(isinstance(dim, int) for dim in shape):
+    if check.flattened or shapes or not all(isinstance(dim, int) for dim in shape):
         parts += ["flat position ", status[0]]
     else:
         parts.append("position (")

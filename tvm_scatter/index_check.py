@@ -35,6 +35,8 @@ class IndexCheck:
         Whether negative indices count from the end.
     index_dtypes : tuple of str
         Their types.
+    flattened : bool
+        Whether the model has them in another shape.
     """
 
     operator: str
@@ -47,3 +49,4 @@ class IndexCheck:
     interleaved: bool
     wrap_negative: bool
     index_dtypes: tuple[str, ...]
+    flattened: bool = False

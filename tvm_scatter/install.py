@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from . import batch, cuda_toolkit, kernel_cache, legalize, ops, pipelines
+from . import (
+    batch,
+    cuda_toolkit,
+    kernel_cache,
+    legalizations,
+    legalize,
+    legalize_reads,
+    ops,
+    pipelines,
+    read_ops,
+)
 from .importers import onnx as onnx_importer
 from .importers import torch as torch_importer
 
@@ -16,8 +26,10 @@ def install() -> None:
 
     register_strategies()
     ops.register()
+    read_ops.register()
     batch.register()
     legalize.install_legalizations()
+    legalize_reads.install_legalizations()
     pipelines.install_pipelines()
     torch_importer.install_torch()
     onnx_importer.install_onnx()
@@ -31,7 +43,7 @@ def uninstall() -> None:
     global _installed
     if not _installed:
         return
-    legalize.uninstall_legalizations()
+    legalizations.give_back()
     pipelines.uninstall_pipelines()
     torch_importer.uninstall_torch()
     onnx_importer.uninstall_onnx()

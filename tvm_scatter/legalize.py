@@ -7,9 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import tvm
 from tvm import relax
-from tvm.ir import Op
 from tvm.target import Target
 
 from .assign import assign_kernel, in_one_kernel
@@ -18,6 +16,7 @@ from .choose import choose_kernel
 from .device_check import CheckKind, check_before, check_beside, check_noted
 from .emission import Notes, build_prim_func, function_name, workspace_size
 from .fallback import legalize_as_stock
+from .legalizations import put_in_front, stock
 from .lower import Lowered, lower
 from .ops import ASSIGN, BATCH, CHOOSE
 from .ops import NAMES as OUR_OPERATORS
@@ -25,12 +24,6 @@ from .options import current_options
 from .problem import ScatterProblem
 from .scatter_call import STOCK_OPERATORS
 from .strategy import OpStrategy, strategy_for
-
-LEVEL = 11
-_STOCK_LEVEL = 10
-# TVM's own functions while ours are in force. TVM's module keeps them, not this one, so that a
-# reloaded or second copy of it never takes an older copy's function for TVM's.
-_stock: dict[str, Any] = tvm.__dict__.setdefault("_tvm_scatter_stock_legalize", {})
 
 
 def target_of(call: relax.Call) -> Target | None:
@@ -64,11 +57,11 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     target, strategy = strategy_of(call)
     kind = target.kind.name
     if name in STOCK_OPERATORS and (strategy is None or not options.enabled):
-        return _stock[name](bb, call)
+        return stock[name](bb, call)
     if call.op.name == ASSIGN and (strategy is None or in_one_kernel(call, kind)):
         return assign_kernel(bb, call)
     if strategy is None:
-        return legalize_as_stock(bb, call, kind, _stock)
+        return legalize_as_stock(bb, call, kind, stock)
     lowered = lower(bb, call, options, kind)
     return emit_call(bb, lowered, strategy, target, earlier=operands_to_wait_for(call))
 
@@ -180,22 +173,5 @@ def emit_together(
 
 def install_legalizations() -> None:
     """Put the strategy in front of TVM's legalization; harmless when it is there already."""
-    for name in (*STOCK_OPERATORS, *OUR_OPERATORS, CHOOSE):
-        op = Op.get(name)
-        current = op.get_attr("FLegalize")
-        if name in STOCK_OPERATORS:
-            _stock.setdefault(name, current)
-        if current is not None:
-            op.reset_attr("FLegalize")
-        tvm.ir.register_op_attr(name, "FLegalize", legalize, level=LEVEL)
-
-
-def uninstall_legalizations() -> None:
-    """Give TVM's own operators back to TVM. The operators of this package stay usable."""
-    for name in STOCK_OPERATORS:
-        if name not in _stock:
-            continue
-        op = Op.get(name)
-        op.reset_attr("FLegalize")
-        tvm.ir.register_op_attr(name, "FLegalize", _stock[name], level=_STOCK_LEVEL)
-    _stock.clear()
+    put_in_front(STOCK_OPERATORS, legalize)
+    put_in_front((*OUR_OPERATORS, CHOOSE), legalize, ours=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.sym import Analyzer
 
 from .errors import ScatterError
@@ -91,3 +92,12 @@ def broadcast(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]
             )
         result.append(wide[0] if wide else 1)
     return tuple(result)
+
+
+def no_elements(type_: relax.TensorType) -> relax.Expr:
+    """The constant of a type that has no element, whatever its symbolic sizes are."""
+    shape = list(type_.shape.values)
+    known = [int(dim) if isinstance(dim, tirx.IntImm) else 1 for dim in shape]
+    empty = relax.const(tvm.runtime.empty(known, str(type_.dtype)))
+    same = len([dim for dim in shape if isinstance(dim, tirx.IntImm)]) == len(shape)
+    return empty if same else relax.op.reshape(empty, shape)

@@ -1,4 +1,4 @@
-"""ONNX's scatter operators for TVM's ``from_onnx``, in every opset."""
+"""ONNX's scatters and gathers for TVM's ``from_onnx``, in every opset."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tvm import relax, te, tirx
 from .. import ops
 from ..errors import ScatterError
 from ..options import current_options
+from . import onnx_read
 from .on_import import forget, when_imported
 from .torch_call import number_of, shape_of, text
 
@@ -32,16 +33,17 @@ Convert = Callable[[Any, str, int, Sequence[Any], dict[str, Any]], Any]
 class _Converter:
     """What TVM's importer expects of a converter class."""
 
-    def __init__(self, operator: str, convert: Convert) -> None:
+    def __init__(self, operator: str, convert: Convert, stock: Any = None) -> None:
         self.operator = operator
         self.convert = convert
+        self.stock = stock
 
     def get_converter(self, opset: int) -> Callable[..., Any]:
         """The function for an opset, in the form that TVM calls."""
 
-        def convert(
-            bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], _params: Any
-        ) -> Any:
+        def convert(bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], params: Any) -> Any:
+            if self.stock is not None and onnx_read.is_left_to_TVM(inputs):
+                return self.stock.get_converter(opset)(bb, inputs, attributes, params)
             operands = [None if x is None else _tensor(bb, self.operator, x) for x in inputs]
             return self.convert(bb, self.operator, opset, operands, attributes)
 
@@ -145,6 +147,14 @@ CONVERTERS = {
     )
 }
 
+#: What reads by index. TVM adds the extent to negative indices, which hides whether they were in
+#: range.
+READERS = {
+    "Gather": onnx_read.gather,
+    "GatherElements": onnx_read.gather_elements,
+    "GatherND": onnx_read.gather_nd,
+}
+
 
 def install_onnx() -> None:
     """Add the converters to TVM's importer, as soon as it is imported."""
@@ -166,6 +176,8 @@ def _extend(module: ModuleType) -> None:
         table = dict(stock())
         if current_options().enabled:
             table.update(CONVERTERS)
+            for name, convert in READERS.items():
+                table[name] = _Converter(name, convert, table[name])
         return table
 
     setattr(module, _TABLE, convert_map)

@@ -11,7 +11,7 @@ from typing import Any
 from tvm import relax
 
 from ..options import current_options
-from . import torch_index, torch_mask, torch_scatter, torch_slice
+from . import torch_index, torch_mask, torch_read, torch_scatter, torch_slice
 from .on_import import forget, when_imported
 from .torch_call import TorchCall
 from .torch_state import explicit_buffers, remember_buffers
@@ -64,12 +64,22 @@ _IN_PLACE = (
     "put.default",
 )
 
-#: What ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Installed, they serve
-#: only graphs that write.
+#: What reads by index: TVM's converters take negative indices for good ones and read elsewhere,
+#: mistake ``x[i, :, j]``, cut indices to 32 bits, or are missing.
 READERS: dict[str, Converter] = {
-    "index.Tensor": torch_index.index,
+    "index.Tensor": torch_read.index,
+    "_unsafe_index.Tensor": torch_read.index,
+    "index_select.default": torch_read.index_select,
+    "embedding.default": torch_read.embedding,
+    "gather.default": torch_read.gather,
+    "take.default": torch_read.take,
+    "select.int": torch_read.select,
+}
+
+#: What else ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Installed, they
+#: serve only graphs that write.
+VIEWS: dict[str, Converter] = {
     "as_strided.default": torch_slice.as_strided,
-    "select.int": torch_slice.select,
     "copy.default": torch_slice.copy,
 }
 
@@ -94,7 +104,8 @@ def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
         graph's node and TVM's importer.
     """
     converters: dict[str, Callable[[Any, Any], Any]] = {
-        name: partial(_convert, converter) for name, converter in (WRITERS | READERS).items()
+        name: partial(_convert, converter)
+        for name, converter in (WRITERS | READERS | VIEWS).items()
     }
     for name in _IN_PLACE:
         operator, overload = name.split(".")
@@ -146,8 +157,8 @@ def _extend(module: ModuleType) -> None:
             name: lambda node, converter=converter: converter(node, self)
             for name, converter in torch_converters().items()
         }
-        for name, reader in READERS.items():
-            ours[name] = partial(_read, self, reader, table[name])
+        for name, view in VIEWS.items():
+            ours[name] = partial(_convert_view, self, view, table[name])
         for name, part in PARTS.items():
             ours[name] = partial(_convert_part, self, part, table[name])
         return table | ours
@@ -176,10 +187,10 @@ def _restore(module: ModuleType) -> None:
         delattr(importer, _STOCK)
 
 
-def _read(importer: Any, reader: Converter, stock: Any, node: Any) -> Any:
-    """Convert a read: by TVM's converter, unless the graph writes to what it reads."""
+def _convert_view(importer: Any, view: Converter, stock: Any, node: Any) -> Any:
+    """Convert a view: by TVM's converter, unless the graph writes to what it shows."""
     writes = any(map(_writes, node.graph.nodes))
-    return reader(TorchCall(node, importer)) if writes else stock(node)
+    return view(TorchCall(node, importer)) if writes else stock(node)
 
 
 def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:

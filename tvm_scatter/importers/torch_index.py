@@ -19,8 +19,8 @@ def index_put(call: TorchCall) -> Any:
     """``index_put``: None anywhere, masks, fewer index tensors than axes, accumulate."""
     data, values, add = call["self"], call["values"], bool(call["accumulate"])
     call.expect_dtype("values", values, str(data.ty.dtype))
-    placed = _placed(call, data, call["indices"])
-    masks = [(axis, index) for axis, index in placed if _is_mask(index)]
+    placed = placed_indices(call, data, call["indices"])
+    masks = [(axis, index) for axis, index in placed if is_mask(index)]
     if not masks:
         return _put(call, data, placed, values, add)
     if len(masks) > 1:
@@ -37,51 +37,14 @@ def index_put(call: TorchCall) -> Any:
     return _put_with_mask(call, data, placed, values, add)
 
 
-def index(call: TorchCall) -> Any:
-    """``index``: what :func:`index_put` writes, read."""
-    data = call["self"]
-    placed: list[tuple[int, Any]] = []
-    for axis, tensor in _placed(call, data, call["indices"]):
-        if _is_mask(tensor):
-            placed += [(axis + i, part) for i, part in enumerate(_nonzero(call, tensor))]
-        else:
-            placed.append((axis, tensor))
-    axes = [axis for axis, _ in placed]
-    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-
-    def gather(source: te.Tensor, *indices: te.Tensor) -> te.Tensor:
-        common = _common(indices)
-        others = [axis for axis in range(len(source.shape)) if axis not in axes]
-        first = axes[0] if adjacent else 0
-        rest = [source.shape[axis] for axis in others]
-
-        def read(*at: Any) -> Any:
-            chosen = at[first : first + len(common)]
-            free = [*at[:first], *at[first + len(common) :]]
-            position: list[Any] = [None] * len(source.shape)
-            for axis, i in zip(others, free, strict=True):
-                position[axis] = i
-            for axis, tensor in zip(axes, indices, strict=True):
-                entry = _read_broadcast(tensor, chosen).astype("int64")
-                extent = source.shape[axis]
-                entry = tirx.Select(entry < 0, entry + extent, entry)
-                # A bad index reads some element of the data, never memory outside.
-                position[axis] = tirx.max(tirx.min(entry, extent - 1), tirx.IntImm("int64", 0))
-            return source(*position)
-
-        return te.compute([*rest[:first], *common, *rest[first:]], read, name="gather")
-
-    return call.compute(gather, data, *(tensor for _, tensor in placed), name="gather")
-
-
-def _placed(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[tuple[int, Any]]:
+def placed_indices(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[tuple[int, Any]]:
     """Each index with the first axis that it addresses; None and full slices take one axis."""
     rank, shape = data.ty.ndim, shape_of(data)
     placed, axis = [], 0
     for tensor in indices:
         width = 1
         if tensor is not None:
-            if _is_mask(tensor):
+            if is_mask(tensor):
                 if str(tensor.ty.dtype) == "uint8":
                     tensor = call.emit(relax.op.astype(tensor, "bool"))
                 width = tensor.ty.ndim
@@ -109,7 +72,7 @@ def _placed(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[tuple[in
     return placed
 
 
-def _is_mask(tensor: Any) -> bool:
+def is_mask(tensor: Any) -> bool:
     return str(tensor.ty.dtype) in ("bool", "uint8")
 
 
@@ -136,12 +99,12 @@ def _put_with_mask(
 
     Every position of the mask is written, and the false ones are put back from the data.
     """
-    first, mask = next((axis, tensor) for axis, tensor in placed if _is_mask(tensor))
+    first, mask = next((axis, tensor) for axis, tensor in placed if is_mask(tensor))
     rank_of = ranks(call, mask)
     size = shape_of(rank_of)[0]
     spread_out: list[tuple[int, Any]] = []
     for axis, tensor in placed:
-        if _is_mask(tensor):
+        if is_mask(tensor):
             parts = _coordinates(call, tensor, size)
             spread_out += [(axis + i, part) for i, part in enumerate(parts)]
         elif tensor.ty.ndim == 0 or is_one(shape_of(tensor)[-1]):
@@ -178,23 +141,6 @@ def _coordinates(call: TorchCall, mask: Any, size: Any) -> list[Any]:
     return parts
 
 
-def _nonzero(call: TorchCall, mask: Any) -> list[Any]:
-    """The coordinates of the true positions: one vector for each axis, as long as there are.
-
-    Two reads by one mask have one length, so that what they read fits together.
-    """
-    known: dict[Any, list[Any]] = call.importer.__dict__.setdefault("_tvm_scatter_nonzero", {})
-    if mask not in known:
-        count = tirx.Var("true_count", "int64")
-        found = call.emit(relax.op.nonzero(mask))
-        found = call.bb.match_cast(found, relax.TensorType([mask.ty.ndim, count], "int64"))
-        known[mask] = []
-        for axis in range(mask.ty.ndim):
-            row = call.emit(relax.op.strided_slice(found, [0], [axis], [axis + 1]))
-            known[mask].append(call.reshape(row, (count,)))
-    return known[mask]
-
-
 def _expect_broadcast(call: TorchCall, values: Any, selected: Sequence[Any]) -> None:
     """Refuse values that do not broadcast to what is selected; ``None`` stands for any length."""
     shape = shape_of(values)
@@ -208,24 +154,3 @@ def _expect_broadcast(call: TorchCall, values: Any, selected: Sequence[Any]) -> 
             f"values of shape {text(shape)} do not broadcast to {text(wanted)}, the shape that the "
             "mask selects."
         )
-
-
-def _common(indices: Sequence[te.Tensor]) -> list[Any]:
-    """The shape that index tensors broadcast to."""
-    rank = max(len(tensor.shape) for tensor in indices)
-    common: list[Any] = [1] * rank
-    for tensor in indices:
-        offset = rank - len(tensor.shape)
-        for d, dim in enumerate(tensor.shape):
-            if not (isinstance(dim, int | tirx.IntImm) and int(dim) == 1):
-                common[offset + d] = dim
-    return common
-
-
-def _read_broadcast(tensor: te.Tensor, at: Sequence[Any]) -> Any:
-    offset = len(at) - len(tensor.shape)
-    position = [
-        0 if isinstance(dim, int | tirx.IntImm) and int(dim) == 1 else at[offset + d]
-        for d, dim in enumerate(tensor.shape)
-    ]
-    return tensor(*position)

@@ -122,26 +122,6 @@ def as_strided(call: TorchCall) -> Any:
     return call.compute(read, flat, size, stride, offset, name="strided")
 
 
-def select(call: TorchCall) -> Any:
-    """``select``: one position of an axis, counted from the end if it is negative."""
-    data, position = call["self"], call["index"]
-    axis = call.axis(call["dim"], data.ty.ndim)
-    extent = shape_of(data)[axis]
-    if isinstance(position, int) and isinstance(extent, int) and -extent <= position < 0:
-        position = position + extent
-    if isinstance(position, int) and position >= 0:
-        return call.emit(relax.op.take(data, relax.const(position, "int64"), axis))
-
-    def read(source: te.Tensor, position: Any) -> te.Tensor:
-        place = position
-        if isinstance(place, int) and place < 0:
-            place = place + source.shape[axis]
-        rest = [*source.shape[:axis], *source.shape[axis + 1 :]]
-        return te.compute(rest, lambda *at: source(*at[:axis], place, *at[axis:]), name="select")
-
-    return call.compute(read, data, position, name="select")
-
-
 def copy(call: TorchCall) -> Any:
     """``copy``: the source in the shape and type of the data, which keeps its value."""
     data, source = call["self"], call["src"]

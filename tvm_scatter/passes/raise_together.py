@@ -1,9 +1,10 @@
-"""Under ``raise`` the host waits for all checks of a function at its end, not at each scatter.
+"""Under ``raise`` the host waits for all checks of a function at its end, not at each operator.
 
-Until then a scatter passes over bad indices, so nothing that a caller can see may be written, and
-nothing may run whose effects are not known. The pass legalizes scatters ahead of LegalizeOps,
-because only then it is known where the host waits. A scatter that notes bad indices itself waits
-where it is: what a check would need to say more is many bytes, and would have to be kept.
+Until then a scatter passes over bad indices and a read takes zeros for them, so nothing that a
+caller can see may be written, and nothing may run whose effects are not known. The pass legalizes
+scatters and reads ahead of LegalizeOps, because only then it is known where the host waits. A
+scatter that notes bad indices itself waits where it is: what a check would need to say more is many
+bytes, and would have to be kept.
 """
 
 from __future__ import annotations
@@ -19,12 +20,17 @@ from tvm.target import Target
 from tvm_scatter.device_check import CAN_WAIT
 from tvm_scatter.ops import NAMES, TEMPORARY
 from tvm_scatter.options import current_options
+from tvm_scatter.read_ops import NAMES as READ_NAMES
+from tvm_scatter.reads import STOCK_OPERATORS as STOCK_READS
+from tvm_scatter.reads import is_read
 from tvm_scatter.scatter_call import STOCK_OPERATORS
 from tvm_scatter.strategy import strategy_for
 
 from .effects import asks_for, may_write
 from .fold_broadcast_index import is_ours_to_change, is_scatter, with_changes
 from .sharing import shared_operands
+
+_CHECKED = (*STOCK_OPERATORS, *NAMES, *STOCK_READS, *READ_NAMES)
 
 
 def RaiseTogether() -> tvm.transform.Pass:
@@ -40,7 +46,7 @@ def RaiseTogether() -> tvm.transform.Pass:
         }
         if not suitable:
             return mod
-        legal = _with_legal_scatters(mod)
+        legal = _with_legal_accesses(mod)
         return with_changes(
             legal,
             lambda name, function: (
@@ -60,18 +66,19 @@ def _raises_on_device() -> bool:
     return checks and options.bounds_for(target.kind.name) == "raise"
 
 
-def _with_legal_scatters(mod: tvm.IRModule) -> tvm.IRModule:
-    others = [name for name in Op.list_op_names() if name not in (*STOCK_OPERATORS, *NAMES)]
+def _with_legal_accesses(mod: tvm.IRModule) -> tvm.IRModule:
+    others = [name for name in Op.list_op_names() if name not in _CHECKED]
     return relax.transform.LegalizeOps(skip_ops=others)(mod)
 
 
 def _can_wait(function: relax.Function) -> bool:
-    """Whether a function with a scatter does nothing that a later error could not undo."""
+    """Whether a function that is checked does nothing that a later error could not undo."""
     blocks = function.body.blocks
     if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
         return False
     values = [binding.value for binding in blocks[0].bindings]
-    return any(map(is_scatter, values)) and not any(map(_has_effects, values))
+    checked = any(is_scatter(value) or is_read(value) for value in values)
+    return checked and not any(map(_has_effects, values))
 
 
 def _has_effects(value: Any) -> bool:

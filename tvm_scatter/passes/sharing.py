@@ -15,6 +15,7 @@ from tvm import relax, tirx
 
 from tvm_scatter.batch import is_batch, scatters_of
 from tvm_scatter.ops import ASSIGN, CHOOSE
+from tvm_scatter.read_ops import NAMES as READS
 
 from .broadcast_source import static_shape
 from .created import CREATION
@@ -107,7 +108,7 @@ def shared_operands(
         return []
     if name in _ARITHMETIC and _changes(call, constants):
         return []
-    if name in _COMPUTING:
+    if name in _COMPUTING or name in READS:
         return [leaf for leaf in operands if _may_be_view(result, leaf)]
     return None
 

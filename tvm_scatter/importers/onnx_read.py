@@ -1,0 +1,45 @@
+"""ONNX's operators that read by index: ``Gather``, ``GatherElements`` and ``GatherND``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from .. import read_ops
+
+
+def gather(
+    bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """``Gather``: TVM's ``take``, whose mode says that it was one."""
+    data, indices = inputs
+    axis = int(attributes.get("axis", 0))
+    return relax.op.take(data, indices, axis, mode=operator)
+
+
+def gather_elements(
+    bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """``GatherElements``."""
+    data, indices = inputs
+    axis = int(attributes.get("axis", 0)) % data.ty.ndim
+    return read_ops.gather_elements(data, indices, axis, wrap_negative=True, operator=operator)
+
+
+def gather_nd(
+    bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
+) -> Any:
+    """``GatherND``."""
+    data, indices = inputs
+    return read_ops.gather_nd(
+        data, indices, int(attributes.get("batch_dims", 0)), operator=operator
+    )
+
+
+def is_left_to_TVM(inputs: Sequence[Any]) -> bool:
+    """Whether TVM's importer knows the result already: of shapes, and of constants."""
+    shapes = any(isinstance(each, relax.ShapeExpr) for each in inputs)
+    return shapes or all(isinstance(each, tvm.ir.GenericConst) for each in inputs)

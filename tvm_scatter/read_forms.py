@@ -1,0 +1,183 @@
+"""Where each element of a read comes from: the forms in which operators address by index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tvm import te, tirx
+
+Shape = Sequence[Any]
+
+
+class Entry(NamedTuple):
+    """An entry of one of the index tensors: which tensor, and the coordinates in it."""
+
+    tensor: int
+    at: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class ByAxes:
+    """One index tensor for each of some axes, NumPy's ``x[i, :, j]``.
+
+    Attributes
+    ----------
+    axes : tuple of int
+        Ascending, counted from the front.
+    """
+
+    axes: tuple[int, ...]
+
+    @property
+    def addressed(self) -> tuple[int, ...]:
+        """The axes of the data that indices address, in the order of the components."""
+        return self.axes
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """The axes of the data and of the first index tensor with the same coordinates."""
+        return ()
+
+    def shape(self, data: Shape, indices: Sequence[Shape]) -> list[Any]:
+        """The shape of what is read."""
+        rest = [dim for axis, dim in enumerate(data) if axis not in self.axes]
+        return [*rest[: self._first], *common_shape(indices), *rest[self._first :]]
+
+    def position(self, at: Shape, data: Shape, indices: Sequence[Shape]) -> list[Any]:
+        """For each axis of the data a coordinate or an :class:`Entry`, for one element read."""
+        first, width = self._first, max(map(len, indices))
+        chosen, free = at[first : first + width], iter([*at[:first], *at[first + width :]])
+        entries = {
+            axis: Entry(tensor, _broadcast(shape, chosen))
+            for tensor, (axis, shape) in enumerate(zip(self.axes, indices, strict=True))
+        }
+        return [entries[axis] if axis in entries else next(free) for axis in range(len(data))]
+
+    @property
+    def _first(self) -> int:
+        """Where the indices' common shape stands: NumPy's rule for adjacent axes, and others."""
+        first = self.axes[0]
+        return first if self.axes == tuple(range(first, first + len(self.axes))) else 0
+
+
+@dataclass(frozen=True)
+class ByElements:
+    """An index for each element, along one axis of as many: PyTorch's ``gather``."""
+
+    rank: int
+    axis: int
+
+    @property
+    def addressed(self) -> tuple[int, ...]:
+        """As :attr:`ByAxes.addressed`."""
+        return (self.axis,)
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """As :attr:`ByAxes.shared`."""
+        return tuple(axis for axis in range(self.rank) if axis != self.axis)
+
+    def shape(self, data: Shape, indices: Sequence[Shape]) -> list[Any]:
+        """As :meth:`ByAxes.shape`."""
+        return list(indices[0])
+
+    def position(self, at: Shape, data: Shape, indices: Sequence[Shape]) -> list[Any]:
+        """As :meth:`ByAxes.position`."""
+        return [*at[: self.axis], Entry(0, at), *at[self.axis + 1 :]]
+
+
+@dataclass(frozen=True)
+class ByTuples:
+    """Tuples of indices along the last axis of one tensor, with leading axes in common."""
+
+    batch: int
+    components: int
+
+    @property
+    def addressed(self) -> tuple[int, ...]:
+        """As :attr:`ByAxes.addressed`."""
+        return tuple(range(self.batch, self.batch + self.components))
+
+    @property
+    def shared(self) -> tuple[int, ...]:
+        """As :attr:`ByAxes.shared`."""
+        return tuple(range(self.batch))
+
+    def shape(self, data: Shape, indices: Sequence[Shape]) -> list[Any]:
+        """As :meth:`ByAxes.shape`."""
+        return [*indices[0][:-1], *data[self.batch + self.components :]]
+
+    def position(self, at: Shape, data: Shape, indices: Sequence[Shape]) -> list[Any]:
+        """As :meth:`ByAxes.position`."""
+        leading = len(indices[0]) - 1
+        entries = [Entry(0, (*at[:leading], component)) for component in range(self.components)]
+        return [*at[: self.batch], *entries, *at[leading:]]
+
+
+Form = ByAxes | ByElements | ByTuples
+
+
+def read(
+    form: Form, source: te.Tensor, indices: Sequence[te.Tensor], wrap: bool, guard: bool
+) -> te.Tensor:
+    """The tensor expression of a read.
+
+    Parameters
+    ----------
+    wrap : bool
+        Whether negative indices count from the end.
+    guard : bool
+        Whether an index that is out of bounds gives zero; else it must be none.
+    """
+    shapes = [list(index.shape) for index in indices]
+
+    def element(*at: Any) -> Any:
+        position, inside = [], []
+        for place, extent in zip(
+            form.position(at, source.shape, shapes), source.shape, strict=True
+        ):
+            if isinstance(place, Entry):
+                index = _signed(indices[place.tensor](*place.at))
+                if guard:
+                    inside += [index >= (0 - extent if wrap else 0), index < extent]
+                place = tirx.Select(index < 0, index + extent, index) if wrap else index
+            position.append(place)
+        value = source(*position)
+        if not inside:
+            return value
+        # A branch, not a Select: the value must not be loaded where it is not inside.
+        return tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, source.dtype))
+
+    shape = form.shape(source.shape, shapes)
+    return te.compute(shape, element, name="read", tag="injective")
+
+
+def common_shape(shapes: Sequence[Shape]) -> list[Any]:
+    """The shape that shapes broadcast to; of several symbolic sizes the last counts."""
+    rank = max(map(len, shapes))
+    common: list[Any] = [1] * rank
+    for shape in shapes:
+        for axis, dim in enumerate(shape, rank - len(shape)):
+            if not _is_one(dim):
+                common[axis] = dim
+    return common
+
+
+def _signed(index: Any) -> Any:
+    """An index as int64; one from 2**63 on becomes negative, which is as bad."""
+    if str(index.ty) == "uint64":
+        # TVM takes a cast from an unsigned type to be never negative.
+        return tirx.reinterpret("int64", index)
+    return index.astype("int64")
+
+
+def _broadcast(shape: Shape, at: Shape) -> list[Any]:
+    """The coordinates in a tensor of a shape that is broadcast."""
+    behind = at[len(at) - len(shape) :]
+    return [0 if _is_one(dim) else i for dim, i in zip(shape, behind, strict=True)]
+
+
+def _is_one(dim: Any) -> bool:
+    return isinstance(dim, int | tirx.IntImm) and int(dim) == 1
