@@ -45,6 +45,7 @@ from tvm_scatter.tuning.grid import grid, problem
 from tvm_scatter.tuning.hook import ArgumentAllocator
 from tvm_scatter.tuning.inputs import Circumstance, Inputs, draw_components, make_inputs
 from tvm_scatter.tuning.metaschedule import Measurement, space
+from tvm_scatter.tuning.packed import read_log
 from tvm_scatter.tuning.rules import fit
 from tvm_scatter.tuning.search import next_round
 from tvm_scatter.tuning.tasks import Task, extract_tasks
@@ -576,3 +577,12 @@ def test_an_implementation_that_must_be_hopeless_is_passed_over() -> None:
     whole = list(candidates(small, CUDA))
     names = {c.implementation for c in next_round(small, CUDA, whole, (), model, "uniform", 32)}
     assert "sequential" in names
+
+
+def test_a_packed_log_is_the_log() -> None:
+    folder = Path(__file__).parent.parent / "tuning" / "results"
+    log = read_log(folder / "products.tar.xz")
+    assert len(log) > 100
+    assert log.metadata["target"] == {"kind": "cuda", "arch": "sm_90"}
+    with pytest.raises(ScatterError, match="no archive of a log"):
+        read_log(folder / "h200.json")

@@ -3,7 +3,7 @@
 ::
 
     python -m tvm_scatter.tuning.fit_defaults tuning/logs/h200 --bench tuning/results/h200.json \
-        --held-out tuning/results/held_out -o strategies/defaults/cuda.json
+        --held-out tuning/results/held_out.tar.xz -o strategies/defaults/cuda.json
 
 The rules are the leaves of a small tree over the problems of the log, those of the benchmark, and
 random ones whose times a cost model predicts from the log. They are judged by a second log, of
@@ -25,8 +25,9 @@ from tvm_scatter.defaults import Rule
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.tuning.candidates import Candidate, default_candidate
-from tvm_scatter.tuning.database import Database, read_database
+from tvm_scatter.tuning.database import Database
 from tvm_scatter.tuning.grid import drawn
+from tvm_scatter.tuning.packed import read_log
 from tvm_scatter.tuning.predicted import Judge
 from tvm_scatter.tuning.rules import fit, fit_symbolic
 from tvm_scatter.tuning.times import Times, measured_in_bench, measured_in_log
@@ -162,9 +163,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", metavar="FILE", help="where the rules go")
     parsed = parser.parse_args(arguments)
     try:
-        log = read_database(Path(parsed.log))
+        log = read_log(Path(parsed.log))
         known = measured_in_log(log)
-        held_out = {path: measured_in_log(read_database(Path(path))) for path in parsed.held_out}
+        held_out = {path: measured_in_log(read_log(Path(path))) for path in parsed.held_out}
         if not held_out:
             known, held_out["held out"] = known.split(parsed.hold_out)
         if parsed.bench:
