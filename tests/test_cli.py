@@ -66,8 +66,14 @@ def test_passes_can_be_left_out(tmp_path, capfd):
     command = ("explain", path, "--target", "llvm")
     _, out, _ = run(capfd, *command)
     assert "fold_broadcast_index: main." in out
-    _, out, _ = run(capfd, *command, "--without", "fold_broadcast_index", "--cuda-graph")
+    _, out, _ = run(capfd, *command, "--without", "fold_broadcast_index")
     assert "fold_broadcast_index" not in out
+
+
+def test_a_cuda_graph_takes_a_gpu(model, capfd):
+    command = ("explain", model, "--cuda-graph", "--target")
+    complaint(capfd, *command, "llvm", about="--cuda-graph")
+    assert run(capfd, *command, "sm_90")[0] == 0
 
 
 def test_explain_as_data(model, capfd):
@@ -137,6 +143,29 @@ def test_unknown_target(model, capfd):
 def test_unknown_implementation(model, capfd):
     command = ("explain", model, "--target", "llvm", "--implementation", "magic")
     complaint(capfd, *command, about="'magic'")
+
+
+def test_options_of_a_target_are_json(model, capfd):
+    said = '\'{"kind": "llvm", "mcpu": "core-avx2"}\''
+    complaint(capfd, "explain", model, "--target", "llvm -mcpu=core-avx2", about=said)
+    assert run(capfd, "explain", model, "--target", said.strip("'"))[0] == 0
+
+
+def test_the_model_is_not_overwritten(model, tmp_path, capfd):
+    link, before = tmp_path / "link.so", model.read_bytes()
+    link.symlink_to(model)
+    for output in (model, link, model.parent / "." / model.name):
+        complaint(capfd, "compile", model, "-o", output, about="the model itself")
+    assert model.read_bytes() == before
+
+
+@pytest.mark.parametrize("arguments", [(".",), ("..",), ("/",), ("model.pt2\0",)])
+def test_what_is_no_file_is_not_compiled(arguments, capfd):
+    complaint(capfd, "compile", *arguments, about=arguments[0].strip("\0"))
+
+
+def test_a_folder_is_no_output(model, capfd):
+    complaint(capfd, "compile", model, "--target", "llvm", "-o", ".", about="is a folder")
 
 
 def test_no_folder_for_the_output(model, tmp_path, capfd):

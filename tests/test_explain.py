@@ -142,3 +142,8 @@ def test_a_malformed_call_is_one_error():
         bb.emit_func_output(bb.emit(scatter_elements(data, index, updates)))
     with pytest.raises(tvm_scatter.ScatterError, match="larger than data"):
         tvm_scatter.explain(bb.get(), LLVM)
+
+
+def test_what_is_no_module_is_not_explained() -> None:
+    with pytest.raises(tvm_scatter.ScatterError, match="it takes an IRModule, not int"):
+        tvm_scatter.explain(7)

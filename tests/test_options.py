@@ -99,3 +99,13 @@ def test_unknown_implementation_and_knob() -> None:
         _functions(module, implementation="fastest")
     with pytest.raises(ScatterError, match="no knob threads=3"):
         _functions(module, implementation="sequential", knobs={"threads": 3})
+
+
+def test_knobs_belong_to_an_implementation() -> None:
+    with pytest.raises(ScatterError, match=r"knobs=\{'threads': 256\} are those of an impl"):
+        with options(knobs={"threads": 256}):
+            pass
+    with options(implementation="sequential"), options(knobs={"threads": 256}) as chosen:
+        assert chosen.knobs == (("threads", 256),)
+    with options(knobs={}):
+        pass

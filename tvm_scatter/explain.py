@@ -192,8 +192,13 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     Raises
     ------
     ScatterError
-        If a scatter is malformed.
+        If it is no module, or a scatter is malformed.
     """
+    if not isinstance(mod, IRModule):
+        raise ScatterError(
+            f"explain: it takes an IRModule, not {type(mod).__name__}; an importer makes one, such "
+            "as tvm.relax.frontend.torch.from_exported_program."
+        )
     found, errors = Explanations(), list[ScatterError]()
     with nullcontext() if target is None else to_target(target):
         with collected_notes() as found.notes:

@@ -243,6 +243,8 @@ def _device_of(name: str, values: Sequence[Any]) -> Any:
     ]
     if len(gpus) > 1:
         raise ScatterError(f"graphed: the inputs of {name!r} are on several GPUs.")
+    if not gpus and not tvm.cuda(0).exist:
+        raise ScatterError(f"graphed: {name!r} runs on a CPU; only a GPU has CUDA graphs.")
     return gpus[0] if gpus else tvm.cuda(0)
 
 

@@ -112,7 +112,12 @@ def options(**changes: Any) -> Iterator[Options]:
     ScatterError
         If an option or a value is unknown.
     """
-    token = _CURRENT.set(replace(_CURRENT.get(), **checked(changes)))
+    changed = replace(_CURRENT.get(), **checked(changes))
+    if changes.get("knobs") and changed.implementation is None:
+        raise ScatterError(
+            f"options: knobs={changes['knobs']!r} are those of an implementation; name it as well."
+        )
+    token = _CURRENT.set(changed)
     try:
         yield _CURRENT.get()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import tvm
@@ -64,10 +65,23 @@ def parse_target(text: str | None) -> Target:
     try:
         return Target(text)
     except (ValueError, TypeError, RuntimeError, KeyError) as error:
+        shown = text if len(text) <= 80 else f"{text[:77]}..."
+        options = re.fullmatch(r"(\w+)((?: +-[\w-]+=[^ ]+)+)", text)
+        if options is not None:
+            raise ScatterError(
+                f"target {shown!r}: this TVM takes options as JSON, such as "
+                f"'{_as_json(*options.groups())}'."
+            ) from error
         raise ScatterError(
-            f"unknown target {text!r}; it must be llvm, cuda, an architecture such as sm_90, or "
+            f"unknown target {shown!r}; it must be llvm, cuda, an architecture such as sm_90, or "
             "what TVM takes as a target."
         ) from error
+
+
+def _as_json(kind: str, options: str) -> str:
+    """A target with options as older versions of TVM took them, as it takes them now."""
+    pairs = (option.strip("- ").partition("=") for option in options.split())
+    return json.dumps({"kind": kind, **{name: value for name, _, value in pairs}})
 
 
 def need_device(target: Target) -> tvm.runtime.Device:

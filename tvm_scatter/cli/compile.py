@@ -13,16 +13,32 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.explain import explain, summary
 from tvm_scatter.targets import parse_target
 
-from .model import chosen_options, load, sentence
+from .model import chosen_options, load, need_file, sentence
 from .progress import progress
+
+
+def _output(model: Path, named: str | None) -> Path:
+    """Where the library goes.
+
+    Raises
+    ------
+    ScatterError
+        If it cannot go there, or would overwrite the model.
+    """
+    output = Path(named) if named else Path(model.with_suffix(".so").name)
+    if output.is_dir():
+        raise ScatterError(f"{output} is a folder; name the file to write.")
+    if not output.parent.is_dir():
+        raise ScatterError(f"{output}: there is no folder {output.parent}.")
+    if output.exists() and output.samefile(model):
+        raise ScatterError(f"{output} is the model itself; name another file with -o.")
+    return output
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile the model and write the library."""
     target = parse_target(arguments.target)
-    output = Path(arguments.output or Path(arguments.model).with_suffix(".so").name)
-    if not output.parent.is_dir():
-        raise ScatterError(f"{output}: there is no folder {output.parent}.")
+    output = _output(need_file(arguments.model), arguments.output)
     if cc.get_cc() is None:
         raise ScatterError(
             f"{output}: writing it takes a C++ compiler, and there is none; install g++ or clang++."

@@ -32,10 +32,7 @@ def load(path: str) -> tvm.IRModule:
     ScatterError
         If the file is no such model, or TVM cannot import it.
     """
-    file = Path(path)
-    if not file.is_file():
-        what = "it is a folder, not a model" if file.is_dir() else "there is no such file"
-        raise ScatterError(f"{path}: {what}.")
+    file = need_file(path)
     torch = import_torch()
     try:
         with quiet(), _tensors_only(), readable(file) as checked:
@@ -56,6 +53,24 @@ def load(path: str) -> tvm.IRModule:
     if mod is None:
         raise ScatterError(f"{path}: TVM cannot import it: {complaint}")
     return mod
+
+
+def need_file(path: str) -> Path:
+    """The path of a file that is there.
+
+    Raises
+    ------
+    ScatterError
+        If it is not.
+    """
+    file = Path(path)
+    try:
+        if file.is_file():
+            return file
+        what = "it is a folder, not a model" if file.is_dir() else "there is no such file"
+    except (OSError, ValueError) as error:
+        what = f"it cannot be looked at ({error})"
+    raise ScatterError(f"{path}: {what}.")
 
 
 @contextmanager
@@ -117,6 +132,8 @@ def chosen_options(arguments: argparse.Namespace, target: Target) -> Iterator[Op
         raise ScatterError(
             f"unknown implementation {name!r} for target {target.kind.name}; there is: {known}."
         )
+    if arguments.cuda_graph and target.kind.name != "cuda":
+        raise ScatterError(f"--cuda-graph: target {target.kind.name} has no CUDA graphs.")
     with _records(arguments.log, target):
         with options(
             implementation=name,
