@@ -152,7 +152,7 @@ def _emit(program: Program, builder: relax.BlockBuilder, parameters: dict[str, A
             updates = parameters["updates"]
             if instruction.seed % 2:
                 updates = emit(relax.op.strided_slice(b, [0], [0], [COUNT]))
-            value = _relax_scatter(emit, a, rows, updates, instruction)
+            value = relax_scatter(emit, a, rows, updates, instruction)
         values.append(emit(value))
     return [values[at] for at in program.outputs]
 
@@ -166,7 +166,7 @@ def _rows(generator: np.random.Generator) -> np.ndarray[Any, Any]:
     return generator.permutation(8)[:COUNT].astype("int64")
 
 
-def _relax_scatter(emit: Any, a: Any, rows: Any, updates: Any, instruction: Instruction) -> Any:
+def relax_scatter(emit: Any, a: Any, rows: Any, updates: Any, instruction: Instruction) -> Any:
     form, reduction = instruction.form, instruction.reduction
     if form == "rows":
         return ops.index_put(a, [rows], updates, [0], reduction)
