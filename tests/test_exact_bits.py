@@ -148,3 +148,25 @@ def test_places_without_updates(device: str, implementation: str, tally: Tally) 
         result = runner.run(name, data, [index.reshape(-1)], updates)
         _expect(result[untouched], data[untouched], name)
     tally("results compared bit by bit", len(problems))
+
+
+def test_sums_of_zeros(device: str, implementation: str, tally: Tally) -> None:
+    """A sum is -0 where all that is added is, and only there."""
+    problems = {
+        "single": _problem("float32", "add", "single"),
+        "rows": _problem("float32", "add", "rows", include_self=False),
+        "mean": _problem("float32", "mean", "rows"),
+    }
+    runner = _runner(device, implementation, problems)
+    for number, (name, problem) in enumerate(problems.items()):
+        data, index, updates = _operands(problem, number)
+        generator = np.random.default_rng(number)
+        zeros = np.array([0.0, -0.0], "float32")
+        data, updates = (
+            generator.choice(zeros, each.size, p=(0.1, 0.9)) for each in (data, updates)
+        )
+        expected = scatter_reference(problem, data, [index.reshape(-1)], updates)
+        assert set(np.signbit(expected)) == {True, False}
+        result = runner.run(name, data, [index.reshape(-1)], updates)
+        _expect(result, expected, name)
+    tally("results compared bit by bit", len(problems))

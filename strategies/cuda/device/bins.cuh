@@ -220,7 +220,8 @@ __device__ __forceinline__ void merge_bins(typename P::Data* out, const typename
   sum = combine_lanes<R>(sum);
   if (lane != 0) return;
   // Arithmetic with nothing may change the bits of a NaN, or of a denormal.
-  out[bin] = is_start<P>(sum) ? base[bin] : combine_into<R>(base[bin], sum);
+  const bool untouched = is_float<Data> && is_start<P>(sum);
+  out[bin] = untouched ? base[bin] : combine_into<R>(base[bin], sum);
 }
 
 }  // namespace tvm_scatter

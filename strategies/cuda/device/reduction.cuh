@@ -88,7 +88,7 @@ struct Min {
   static __device__ __forceinline__ T combine(T old, T update) {
     TVM_SCATTER_EXTREME("min")
     if (is_nan(old)) return old;
-    return is_nan(update) || ordered(update) < ordered(old) ? update : old;
+    return !is_nan(update) && ordered(old) <= ordered(update) ? old : update;
   }
 };
 
@@ -97,7 +97,7 @@ struct Max {
   static __device__ __forceinline__ T combine(T old, T update) {
     TVM_SCATTER_EXTREME("max")
     if (is_nan(old)) return old;
-    return is_nan(update) || ordered(update) > ordered(old) ? update : old;
+    return !is_nan(update) && ordered(old) >= ordered(update) ? old : update;
   }
 };
 #undef TVM_SCATTER_EXTREME
