@@ -267,11 +267,12 @@ class ProblemRunner:
         indices: Sequence[np.ndarray[Any, Any]],
         updates: np.ndarray[Any, Any],
         in_place: bool = False,
-        shift: int = 0,
+        shift: tuple[int, int, int] = (0, 0, 0),
     ) -> np.ndarray[Any, Any]:
         """Run one of the problems; compiles all of them at the first call.
 
-        With ``shift`` every tensor is that many of its elements away from where one is allocated.
+        ``shift`` is how many elements data and output, indices, and updates are away from where a
+        tensor is allocated.
         """
         if self._module is None:
             self.compile()
@@ -282,18 +283,19 @@ class ProblemRunner:
             tuple(sizes[dim] if isinstance(dim, str) else dim for dim in shape)
             for shape in (signature.data, *signature.indices, signature.updates)
         ]
+        shifts = (shift[0], *[shift[1]] * len(indices), shift[2])
         arguments = [
-            self._guarded(shape, array, on, shift)
-            if shift
+            self._guarded(shape, array, on, by)
+            if by
             else tvm.runtime.tensor(array.reshape(shape), device=on)
-            for array, shape in zip((data, *indices, updates), shapes, strict=True)
+            for array, shape, by in zip((data, *indices, updates), shapes, shifts, strict=True)
         ]
         if name in self._notes:
             arguments += [self._counters[name], self._notes[name]]
         if in_place:
-            result = arguments[0] = self._guarded(shapes[0], data, on, shift)
+            result = arguments[0] = self._guarded(shapes[0], data, on, shift[0])
         else:
-            result = self._guarded(shapes[0], np.zeros_like(data), on, shift)
+            result = self._guarded(shapes[0], np.zeros_like(data), on, shift[0])
             arguments.append(result)
         size = self._sizes[name]
         if size is not None:

@@ -58,7 +58,7 @@ def test_tensors_aligned_to_their_elements_only(
         problem = PROBLEMS[name]
         data, indices, updates = draw_operands(problem, seed=3)
         expected = scatter_reference(problem, data, indices, updates)
-        for shift in (1, 2):
+        for shift in ((1, 1, 1), (2, 0, 0), (0, 0, 1), (0, 1, 0)):
             result = runner.run(name, data, indices, updates, problem.in_place, shift)
             assert_same(result, expected, f"{name}, shifted by {shift}")
     tally("problems with unaligned tensors", len(names))

@@ -18,7 +18,7 @@ from tvm_scatter.reference import scatter_reference
 
 Array = np.ndarray[Any, Any]
 #: Places, columns and updates: single elements, rows, and rows that are not whole vectors.
-SHAPES = {"single": (1, 61, 1, 700), "rows": (1, 23, 4, 300), "batches": (3, 11, 3, 90)}
+SHAPES = {"single": (1, 64, 1, 700), "rows": (1, 23, 4, 300), "batches": (3, 11, 3, 90)}
 
 
 def _problem(dtype: str, reduction: str, shape: str, **more: Any) -> ScatterProblem:
