@@ -29,7 +29,7 @@ Build = Callable[..., Any]
 GUARD_BYTES = 4096
 GUARD = 0xA5
 #: In which threads and blocks of a simulated device can run.
-ORDERS = ("forward", "reversed", "shuffled", "mixed")
+ORDERS = ("forward", "reversed", "shuffled", "mixed", "eager")
 
 
 def target_of(device: str) -> tvm.target.Target:

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(not status(), reason=status().reason)
 SANITIZED = bool(os.environ.get("LD_PRELOAD") and "libasan" in os.environ["LD_PRELOAD"])
 dies_under_sanitizers = pytest.mark.skipif(SANITIZED, reason="ends the process, as it should")
 
-SCHEDULES = [("forward", 0), ("reversed", 0), ("shuffled", 1), ("shuffled", 2)]
+SCHEDULES = [("forward", 0), ("reversed", 0), ("shuffled", 1), ("shuffled", 2), ("eager", 0)]
 
 
 @pytest.fixture(params=SCHEDULES, ids=lambda s: f"{s[0]}{s[1] or ''}")
@@ -587,6 +587,25 @@ def test_race_shows_under_another_order():
         with schedule(threads=order, seed=3):
             answers[order] = run(body, x, 0 * x).tolist()
     assert answers["reversed"] != answers["forward"] != answers["shuffled"]
+
+
+def test_a_warp_that_runs_ahead_shows_under_another_order():
+    """It writes for its next turn what the others have not read yet; all of them meet in warps."""
+    body = """
+    __shared__ int last[4];
+    for (int turn = 0; turn < 2; ++turn) {
+      int value = turn + 1;
+      for (int d = 1; d < 32; d *= 2) value = max(value, __shfl_up_sync(0xffffffffu, value, d));
+      if (lane == 31) last[tx / 32] = value;
+      __syncthreads();
+      y[turn * 128 + tx] = last[0];
+    }
+    """
+    expected = np.repeat(np.array([1, 2], "int32"), 128)
+    for threads in ("forward", "eager"):
+        with schedule(threads=threads):
+            got = run(body, INTS[:128], np.zeros(256, "int32"))
+        assert (got == expected).all() == (threads == "forward")
 
 
 def test_race_between_blocks_shows_under_another_order():

@@ -209,9 +209,14 @@ def along_the_row(bb, i):
     return bb.emit(relax.op.broadcast_to(i, (5, 4)))
 
 
+def along_a_part_of_the_row(bb, i):
+    return bb.emit(relax.op.broadcast_to(bb.emit(relax.op.reshape(i, (5, 1, 1))), (5, 4, 3)))
+
+
 @pytest.mark.parametrize(
     ("case", "mod"),
     [
+        ("box smaller in one axis", module((5,), along_a_part_of_the_row, (8, 4, 6), (5, 4, 3))),
         ("index varies along the row", module((4,), along_the_row, (8, 4), (5, 4))),
         ("box smaller than data", module((5,), column, (8, 6), (5, 4))),
         ("index is no broadcast", module((5, 4), lambda bb, i: i, (8, 4), (5, 4))),

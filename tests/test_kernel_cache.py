@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import resource
@@ -291,6 +292,22 @@ def test_compiled_once_for_memory_and_disk():
     compiler = Compiler()
     assert [compiler.get(fresh=fresh) for fresh in (True, False, True)] == [b"binary 1"] * 3
     assert len(compiler.calls) == 1
+
+
+@needs_nvrtc
+def test_what_another_process_compiles_meanwhile_is_taken(monkeypatch):
+    """It held the lock, and has written what this one waits to compile."""
+    lock = Store.lock
+
+    @contextlib.contextmanager
+    def late(store, key):
+        with lock(store, key):
+            store.write(key, b"binary of another")
+            yield
+
+    monkeypatch.setattr(Store, "lock", late)
+    compiler = Compiler()
+    assert compiler.get() == b"binary of another" and not compiler.calls
 
 
 @needs_nvrtc

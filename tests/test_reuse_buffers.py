@@ -96,6 +96,10 @@ def returned(f):
     return [f.put(d), d], [f.put_array(right), right]
 
 
+def parameter_returned(f):
+    return [f.put(f["x"]), f["x"]], [f.put_array(f.values["x"]), f.values["x"]]
+
+
 def twice_in_one_call(f):
     """The data is the update as well: written while it is read, rows would be read as written."""
     d, right = f.add(f["x"], f["y"]), f.values["x"] + f.values["y"]
@@ -170,6 +174,7 @@ CASES = {
     parameter: (False, True),
     read_after: (False, False),
     returned: (False, False),
+    parameter_returned: (False, False),
     twice_in_one_call: (False, False),
     view_is_read_after: (False, False),
     written_through_a_view: (True, True),

@@ -16,7 +16,7 @@ from typing import Any
 from . import build, rewrite
 from .log import Log, record_from
 
-_ORDERS = ("forward", "reversed", "shuffled")
+_ORDERS = ("forward", "reversed", "shuffled", "eager")
 
 
 @dataclass(frozen=True)
@@ -203,8 +203,9 @@ def schedule(
 ) -> Iterator[None]:
     """Within the ``with`` block, threads and blocks run in another order.
 
-    Orders are "forward", "reversed" and "shuffled"; what is not given stays. A kernel whose answer
-    depends on it has a race.
+    Orders are "forward", "reversed", "shuffled" and "eager", in which each warp goes as far as it
+    can before the next one does anything; what is not given stays. A kernel whose answer depends
+    on it has a race.
     """
     before = dict(_current)
     given = {"threads": threads, "blocks": blocks, "seed": seed}

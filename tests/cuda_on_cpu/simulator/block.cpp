@@ -159,11 +159,10 @@ void BlockRunner::leave(bool prefer_fresh) {
 }
 
 void BlockRunner::wake(std::vector<Thread*>& threads) {
+  for (Thread* thread : threads) thread->waits_for = nullptr;
   if (order_ == Order::kReversed) std::reverse(threads.begin(), threads.end());
-  for (Thread* thread : threads) {
-    thread->waits_for = nullptr;
-    ready_.push_back(thread);
-  }
+  auto place = order_ == Order::kEager ? ready_.begin() : ready_.end();
+  ready_.insert(place, threads.begin(), threads.end());
   threads.clear();
 }
 

@@ -88,8 +88,7 @@ CUresult launch(const Function& function, const LaunchShape& shape, void** argum
   std::string failure;
   CUresult code = CUDA_ERROR_LAUNCH_FAILED;
   for (size_t i = 0; i < blocks && failure.empty(); ++i) {
-    size_t n = order == Order::kForward ? i : order == Order::kReversed ? blocks - 1 - i
-                                                                        : shuffled[i];
+    size_t n = order == Order::kReversed ? blocks - 1 - i : shuffled.empty() ? i : shuffled[i];
     uint3 index = {static_cast<unsigned>(n % g[0]), static_cast<unsigned>(n / g[0] % g[1]),
                    static_cast<unsigned>(n / g[0] / g[1])};
     shared_begin_block();

@@ -6,7 +6,9 @@
 
 namespace cpu_cuda {
 
-enum class Order : int { kForward, kReversed, kShuffled };
+// Eager: forward, but whoever can go on does so before others, so that each warp runs up to the
+// next barrier of the block while the others stand at the last one.
+enum class Order : int { kForward, kReversed, kShuffled, kEager };
 
 struct Schedule {
   Order threads = Order::kForward;

@@ -1,0 +1,976 @@
+"""Bugs that the tests must find: :mod:`test_mutants` plants one after the other."""
+
+from __future__ import annotations
+
+from mutation import Mutant
+
+_DEVICE = "strategies/cuda/device/"
+
+
+def _kernel(name: str, file: str, old: str, new: str, *tests: str, survives: str = "") -> Mutant:
+    return Mutant(name, f"{_DEVICE}{file}.cuh", old, new, tests, survives)
+
+
+def _cases(implementation: str, group: str = "float32", device: str = "cuda") -> str:
+    return f"tests/test_cases.py::test_cases[{device}-{implementation}-{group}]"
+
+
+def _drops(implementation: str, device: str = "cuda") -> str:
+    return f"tests/test_bounds.py::test_drop_never_writes_outside[{device}-{implementation}]"
+
+
+def _ordered(implementation: str, device: str = "cuda") -> str:
+    return f"tests/test_cases.py::test_cases_deterministic[{device}-{implementation}]"
+
+
+def _large(implementation: str) -> str:
+    return f"tests/test_races.py::test_large_problems[{implementation}]"
+
+
+def _edge(name: str) -> str:
+    return f"tests/test_kernel_edges.py::test_edges[cuda-{name}]"
+
+
+_SKEW = "tests/test_bucketed.py::test_any_skew"
+
+KERNELS = (
+    _kernel(
+        "winner read before all have searched",
+        "gather",
+        "  __syncthreads();\n  const Data* from = data + place * sizes.slice;",
+        "  const Data* from = data + place * sizes.slice;",
+        _edge("search"),
+    ),
+    _kernel(
+        "the next update is no later one",
+        "gather",
+        "for (Offset other = k + 1 + threadIdx.x;",
+        "for (Offset other = k + 2 + threadIdx.x;",
+        _edge("later_one"),
+    ),
+    _kernel(
+        "the first update wins",
+        "gather",
+        "if (place < sizes.destinations()) atomicMax(winners + place, static_cast<Offset>(at));",
+        "if (place < sizes.destinations() && winners[place] == kNoUpdate)\n"
+        "      atomicMax(winners + place, static_cast<Offset>(at));",
+        _edge("map"),
+    ),
+    _kernel(
+        "bins of lanes rounded to 16 bits",
+        "bins",
+        "*mine = P::Reduction::combine(*mine, widen(value));",
+        "*mine = widen(narrow<typename P::Data>(P::Reduction::combine(*mine, widen(value))));",
+        "tests/test_kernel_edges.py::test_bins_of_lanes_hold_more_than_16_bits[cuda]",
+    ),
+    _kernel(
+        "bins merged by one lane less",
+        "bins",
+        "for (int row = lane; row < rows; row += kWarp)",
+        "for (int row = lane + 1; row < rows; row += kWarp)",
+        _edge("bins"),
+        _edge("copies_of_bins"),
+    ),
+    _kernel(
+        "an unsigned index of 32 bits read as int",
+        "problem",
+        "sizeof(typename P::Index) < 4 || same<typename P::Index, int>;",
+        "sizeof(typename P::Index) <= 4;",
+        _edge("unsigned"),
+    ),
+    _kernel(
+        "an index of the extent taken for good",
+        "problem",
+        "if (P::check && (index < 0 || index >= extent)) {",
+        "if (P::check && (index < 0 || index > extent)) {",
+        _drops("sequential"),
+    ),
+    _kernel(
+        "a negative index one too far",
+        "problem",
+        "if (P::wrap && index < 0) index += extent;",
+        "if (P::wrap && index < 0) index += extent - 1;",
+        _drops("sequential"),
+    ),
+    _kernel(
+        "a second component that is not scaled",
+        "problem",
+        "destination = destination * static_cast<Offset>(extent) + static_cast<Offset>(index);",
+        "destination = destination + static_cast<Offset>(index);",
+        _drops("sequential"),
+    ),
+    _kernel(
+        "updates of no alignment read as vectors",
+        "parallel",
+        "(!P::update_slice || aligned<typename P::Data, vector>(updates))) {",
+        "(!P::update_slice || vector > 0)) {",
+        "tests/test_alignment.py::"
+        "test_tensors_aligned_to_their_elements_only[cuda-parallel_injective]",
+    ),
+    _kernel(
+        "lanes that skip every other vector of a long row",
+        "parallel",
+        "for (Offset column = lane; column < width; column += lanes * vector) {",
+        "for (Offset column = lane; column < width; column += lanes * vector * 2) {",
+        _edge("long_rows"),
+    ),
+    _kernel(
+        "unique updates that forget the data",
+        "parallel",
+        "old.at[i] = combine_stored<R>(old.at[i], held[u].at[i]);",
+        "old.at[i] = held[u].at[i];",
+        _edge("once"),
+    ),
+    _kernel(
+        "a swap that clears the neighbouring bytes",
+        "atomic",
+        "const uint32 next = (seen & ~(0xffu << shift)) | (byte << shift);",
+        "const uint32 next = byte << shift;",
+        _edge("bytes"),
+    ),
+    _kernel(
+        "a NaN with the bits that it came with",
+        "reduction",
+        "return bit_cast<T>(same<R, Min> ? last : static_cast<Bits<T>>(last >> 1));",
+        "return value;",
+        "tests/test_exact_bits.py::test_minimum_and_maximum[cuda-sequential]",
+    ),
+    _kernel(
+        "lanes combined all but the last two",
+        "reduction",
+        "for (int distance = kWarp / 2; distance > 0; distance /= 2) {",
+        "for (int distance = kWarp / 2; distance > 1; distance /= 2) {",
+        _edge("bins"),
+        _edge("copies_of_bins"),
+    ),
+    _kernel(
+        "a scan whose warps go on at once",
+        "block_scan",
+        "  __syncthreads();\n  return before + inclusive - value;",
+        "  return before + inclusive - value;",
+        _edge("buckets"),
+        _SKEW,
+    ),
+    _kernel(
+        "a scan that leaves the first lane out",
+        "block_scan",
+        "if (lane >= distance) value += below;",
+        "if (lane > distance) value += below;",
+        _edge("lists"),
+        _edge("buckets"),
+    ),
+    _kernel(
+        "a bucket of two units that is not copied",
+        "partition",
+        "if (first_units[bucket + 1] - first_units[bucket] < 2) return;",
+        "if (first_units[bucket + 1] - first_units[bucket] < 3) return;",
+        _edge("buckets"),
+    ),
+    _kernel(
+        "a bucket without updates that has no unit",
+        "partition",
+        "const uint32 needed = b < buckets ? max(1u, ceil_div(count, unit)) : 0;",
+        "const uint32 needed = b < buckets ? ceil_div(count, unit) : 0;",
+        _edge("buckets"),
+    ),
+    _kernel(
+        "hot places merged for half of the slots",
+        "partition",
+        "for (uint32 slot = threadIdx.x / kWarp; slot < slots; slot += blockDim.x / kWarp) {",
+        "for (uint32 slot = threadIdx.x / kWarp; slot < slots / 2; slot += blockDim.x / kWarp) {",
+        _edge("buckets"),
+    ),
+    _kernel(
+        "the last chunk of a long list as long as the others",
+        "grouped",
+        "const uint32 length = min(chunk, groups.counts[list.place] - first);",
+        "const uint32 length = chunk;",
+        _edge("lists"),
+    ),
+    _kernel(
+        "lists that begin before it is known where",
+        "grouped",
+        "  __syncthreads();\n  if (count == 0) return;",
+        "  if (count == 0) return;",
+        _edge("lists"),
+        _edge("tiles_of_lists"),
+    ),
+    _kernel(
+        "ranks of a block that forget the blocks before",
+        "grouped",
+        "rank[u] + (tabled[u] ? before[slot_of(place[u])] : 0);",
+        "rank[u];",
+        _edge("tiles_of_lists"),
+    ),
+    _kernel(
+        "sums of neighbouring teams added twice",
+        "listed_rows",
+        "const bool leads = slot != kNone && (team == 0 || slot_of[team - 1] != slot);",
+        "const bool leads = slot != kNone;",
+        _edge("tiles_of_lists"),
+        _SKEW,
+    ),
+    _kernel(
+        "an odd row of a list left out",
+        "row_sums",
+        "    if (start + u < count) visit(start + u, held[u]);",
+        "    if (start + u + 1 < count) visit(start + u, held[u]);",
+        _edge("segments"),
+        _edge("tiles_of_lists"),
+    ),
+    _kernel(
+        "the last entries of a bucket's unit taken twice",
+        "bucketed",
+        "if (tile == first_tile) begin += skip, length -= skip;",
+        "if (tile == first_tile) begin += skip;",
+        _SKEW,
+    ),
+    _kernel(
+        "a bucket that does not fit ordered all the same",
+        "bucketed",
+        "if (found > kBucketMost) {",
+        "if (found > 2 * kBucketMost) {",
+        _SKEW,
+    ),
+    _kernel(
+        "a run's last item that is not its end",
+        "segment",
+        "const bool to_after = end < size && list[end] == list[end - 1];",
+        "const bool to_after = end + 1 < size && list[end] == list[end - 1];",
+        _edge("runs"),
+    ),
+    _kernel(
+        "chunks summed that reach out of their segment",
+        "segmented",
+        "const int64 last_chunk = end / kSegmentChunk * kSegmentChunk;",
+        "const int64 last_chunk = ceil_div<int64>(end, kSegmentChunk) * kSegmentChunk;",
+        _edge("segments"),
+    ),
+    _kernel(
+        "a sort that turns equal keys around",
+        "radix_sort",
+        "const uint32 before = __popc(peers & ((1u << lane) - 1));",
+        "const uint32 before = __popc(peers >> lane) - 1;",
+        _edge("order"),
+    ),
+    _kernel(
+        "the last tile of a row as long as the others",
+        "resident",
+        "const int owned = static_cast<int>(min(static_cast<Offset>(tile), slab - begin));",
+        "const int owned = tile;",
+        _drops("row_resident"),
+    ),
+    _kernel(
+        "a row changed before it is read",
+        "resident",
+        "held[i] = widen_bits(from[i]);\n  }\n  __syncthreads();",
+        "held[i] = widen_bits(from[i]);\n  }",
+        _edge("rows"),
+    ),
+    _kernel(
+        "a mean of negative integers rounded to zero",
+        "stages",
+        "static_cast<T>(wide < 0 && quotient * divisor != wide ? quotient - 1 : quotient);",
+        "static_cast<T>(quotient);",
+        _edge("means"),
+    ),
+    _kernel(
+        "a copy without its last bytes",
+        "stages",
+        "int64(threads) * kCopyUnroll * 16) : bytes;",
+        "int64(threads) * kCopyUnroll * 16) : vectors * 16;",
+        _drops("parallel_injective"),
+    ),
+    _kernel(
+        "a mean that does not count the data",
+        "stages",
+        "if (count) out[at] = divide(out[at], count + (P::include_self ? 1u : 0u));",
+        "if (count) out[at] = divide(out[at], count);",
+        _edge("means"),
+    ),
+    _kernel(
+        "lines changed before they are copied",
+        "sequential",
+        "      out[at] = data[at];\n    }\n    __syncthreads();",
+        "      out[at] = data[at];\n    }",
+        _edge("lines"),
+    ),
+    _kernel(
+        "a check that leaves out the last indices",
+        "check",
+        "const int64 share = (entries + gridDim.x - 1) / gridDim.x;",
+        "const int64 share = entries / gridDim.x;",
+        "tests/test_last_index.py::test_the_last_of_many_is_looked_at",
+    ),
+    _kernel(
+        "a check that tells of any bad index",
+        "check",
+        "if (first.position < 0 || first.order() != least) return;",
+        "if (first.position < 0) return;",
+        "tests/test_bounds.py::test_good_and_bad_calls_in_turn[cuda-checked]",
+        "tests/test_bounds.py::test_good_and_bad_calls_in_turn[cuda-symbolic]",
+    ),
+)
+
+LAUNCHES = (
+    Mutant(
+        "offsets of 32 bits for what needs more",
+        "strategies/cuda/launch.py",
+        "_NARROW_LIMIT = 1 << 30",
+        "_NARROW_LIMIT = 1 << 40",
+        ("tests/test_offsets.py::test_offsets_are_wide_where_they_must_be",),
+    ),
+    Mutant(
+        "a block of bins without memory for its sums",
+        "strategies/cuda/lane_bins.py",
+        "return _BLOCKS * output_bytes(problem)",
+        "return (_BLOCKS - 1) * output_bytes(problem)",
+        (_drops("lane_bins"),),
+    ),
+    Mutant(
+        "bins that include the data where they must not",
+        "strategies/cuda/shared_bins.py",
+        "    if problem.include_self:\n",
+        "    if problem.include_self or operands.data is not None:\n",
+        (_drops("shared_bins"),),
+    ),
+    Mutant(
+        "rows of three elements moved by four",
+        "strategies/cuda/parallel_injective.py",
+        "while elements > 1 and problem.slice.constant % elements:",
+        "while elements > 1 and problem.slice.constant % elements == 0:",
+        (_drops("parallel_injective"),),
+    ),
+    Mutant(
+        "a level of partial sums left out",
+        "strategies/cuda/sort_based.py",
+        "if isinstance(size, int) and size <= _CHUNK:",
+        "if isinstance(size, int) and size <= 8 * _CHUNK:",
+        (_edge("levels_of_runs"),),
+    ),
+)
+
+_LLVM = "strategies/llvm/"
+
+CPU = (
+    Mutant(
+        "a mean counted once for each block of columns",
+        _LLVM + "ordered.py",
+        "counting = tirx.all(counting, share.column == 0)",
+        "counting = tirx.all(counting, share.column >= 0)",
+        (_large("sequential"),),
+    ),
+    Mutant(
+        "a mean counted once for each batch",
+        _LLVM + "ordered.py",
+        "counting = tirx.all(counting, share.batch == 0)",
+        "counting = tirx.all(counting, share.batch >= 0)",
+        (_large("sequential"),),
+    ),
+    Mutant(
+        "two workers own the place between them",
+        _LLVM + "ordered.py",
+        "inside = tirx.all(valid, place >= low, place < high)",
+        "inside = tirx.all(valid, place >= low, place <= high)",
+        (_large("parallel_injective"),),
+    ),
+    Mutant(
+        "two workers own the column between them",
+        _LLVM + "ordered.py",
+        "own = loops.settle(tirx.max(loops.minimum(sizes.slice - column, columns), 0))",
+        "own = loops.settle(tirx.max(loops.minimum(sizes.slice - column, columns + 1), 0))",
+        (_large("sequential"),),
+    ),
+    Mutant(
+        "a reduction without the data that includes it",
+        _LLVM + "ordered.py",
+        "if starts_empty and not problem.unique:",
+        "if starts_empty and problem.unique:",
+        (_cases("sequential", device="llvm"),),
+    ),
+    Mutant(
+        "a mean on a CPU that does not count the data",
+        _LLVM + "ordered.py",
+        "count = T.bind(count + tirx.const(1, str(counts.dtype)))",
+        "count = T.bind(count + tirx.const(0, str(counts.dtype)))",
+        (_cases("sequential", device="llvm"),),
+    ),
+    Mutant(
+        "all chunks share the bins of the first",
+        _LLVM + "private_bins.py",
+        "own = T.bind(tirx.truncdiv(start, chunk) * size)",
+        "own = T.bind(tirx.truncdiv(start, chunk) * 0)",
+        (_large("private_bins"),),
+    ),
+    Mutant(
+        "unique updates that every worker applies",
+        _LLVM + "parallel_injective.py",
+        "updates=(start, length))",
+        "updates=(start * 0, sizes.count))",
+        (_large("parallel_injective"),),
+    ),
+    Mutant(
+        "chunks of a sort that share one histogram",
+        _LLVM + "radix.py",
+        "        def place(c: Any) -> None:\n            start, length = self._bounds(c)\n"
+        "            base = T.bind(c * _BUCKETS)",
+        "        def place(c: Any) -> None:\n            start, length = self._bounds(c)\n"
+        "            base = T.bind(c * 0)",
+        (_large("sort_based"),),
+    ),
+    Mutant(
+        "a sort by too few bits",
+        _LLVM + "radix.py",
+        "return passes, -(-bits // passes)",
+        "return passes, bits // passes",
+        (_large("sort_based"),),
+    ),
+    Mutant(
+        "no key for what is dropped",
+        _LLVM + "radix.py",
+        "bits = max(self.keys.bit_length(), 1)",
+        "bits = max((self.keys - 1).bit_length(), 1)",
+        (_large("sort_based"),),
+    ),
+    Mutant(
+        "a segment that ends in the next chunk joined without it",
+        _LLVM + "segments.py",
+        "with loops.serial(last[0] - c) as i:",
+        "with loops.serial(last[0] - c - 1) as i:",
+        (_large("sort_based"),),
+    ),
+    Mutant(
+        "the first update of a segment wins",
+        _LLVM + "segments.py",
+        "with T.If(tirx.all(key < self.key_limit, self._ends(at, key))):",
+        "with T.If(tirx.all(key < self.key_limit, self._begins(at, key))):",
+        (_ordered("sort_based", "llvm"),),
+    ),
+    Mutant(
+        "what is dropped falls into the last bucket",
+        _LLVM + "partitioned.py",
+        "nowhere = loops.int64(self.buckets << self.shift)",
+        "nowhere = loops.int64((self.buckets << self.shift) - 1)",
+        (_drops("partitioned", "llvm"), _large("partitioned")),
+    ),
+    Mutant(
+        "a bucket that begins where the one before does",
+        _LLVM + "partitioned.py",
+        "before = self._places[tirx.max(ends - 1, loops.int64(0))]",
+        "before = self._places[tirx.max(ends - 2, loops.int64(0))]",
+        (_large("partitioned"),),
+    ),
+    Mutant(
+        "a last chunk as long as the others",
+        _LLVM + "loops.py",
+        "body(start, T.bind(int64(minimum(size - start, chunk))))",
+        "body(start, T.bind(int64(chunk)))",
+        (_drops("partitioned", "llvm"), _large("private_bins")),
+    ),
+    Mutant(
+        "a copy without the elements behind the last page",
+        _LLVM + "loops.py",
+        "copy(T.bind(start + done), length - done)",
+        "copy(T.bind(start + done), length - done - 1)",
+        (_large("sequential"),),
+    ),
+    Mutant(
+        "a negative index on a CPU one too far",
+        _LLVM + "loops.py",
+        "index = T.bind(tirx.Select(index < 0, index + extent, index))",
+        "index = T.bind(tirx.Select(index < 0, index + extent - 1, index))",
+        (_cases("sequential", device="llvm"),),
+    ),
+    Mutant(
+        "an index of the extent taken for good on a CPU",
+        _LLVM + "loops.py",
+        "valid = tirx.all(valid, index >= 0, index < extent)",
+        "valid = tirx.all(valid, index >= 0, index <= extent)",
+        (_drops("sequential", "llvm"),),
+    ),
+    Mutant(
+        "a mean of negative integers on a CPU rounded to zero",
+        _LLVM + "values.py",
+        'return convert(tirx.floordiv(convert(total, "int64"), convert(count, "int64")), dtype)',
+        'return convert(tirx.truncdiv(convert(total, "int64"), convert(count, "int64")), dtype)',
+        (_cases("sequential", "signed", "llvm"),),
+    ),
+)
+
+_BOUNDS = "tvm_scatter/bounds.py"
+
+_ALONE = "tests/test_host_check.py::test_every_bad_index_at_every_position"
+
+CHECKS = (
+    Mutant(
+        "a distance that may not wrap around",
+        _BOUNDS,
+        'to_highest = wrapping_sub(extent - 1, index, "int64")',
+        "to_highest = extent - 1 - index",
+        (_ALONE + "[int64-True]",),
+    ),
+    Mutant(
+        "an index of the extent is good",
+        _BOUNDS,
+        'to_highest = wrapping_sub(extent - 1, index, "int64")',
+        'to_highest = wrapping_sub(extent, index, "int64")',
+        (_ALONE + "[int64-True]",),
+    ),
+    Mutant(
+        "the error names the index behind the bad one",
+        _BOUNDS,
+        "return tirx.any(index < lowest, index >= extent)",
+        "return tirx.any(index < lowest, index > extent)",
+        (_ALONE + "[int64-True]",),
+    ),
+    Mutant(
+        "negative indices are good where they do not wrap",
+        _BOUNDS,
+        "below_zero = extent if operands.check.wrap_negative else 0",
+        "below_zero = extent",
+        (_ALONE + "[int64-False]",),
+    ),
+    Mutant(
+        "the second component has the extent of the first",
+        _BOUNDS,
+        "index, extent = operands.indices[which], operands.extents[component]",
+        "index, extent = operands.indices[which], operands.extents[0]",
+        ("tests/test_host_check.py::test_each_component_has_its_own_extent",),
+    ),
+    Mutant(
+        "the last indices are not checked",
+        _BOUNDS,
+        "chunk = ceil_div(entries, chunks)",
+        "chunk = entries // chunks",
+        ("tests/test_last_index.py::test_the_last_of_many_is_looked_at",),
+    ),
+)
+
+_PASSES = "tvm_scatter/passes/"
+_IN_PLACE = "tests/test_reuse_buffers.py::"
+
+_SHARED = "tests/test_shared_memory.py::"
+_SHARING = _PASSES + "sharing.py"
+_KEPT = "tests/test_attributes.py::"
+
+PASSES = (
+    Mutant(
+        "x * 1 is a new tensor",
+        _SHARING,
+        "return extreme or number in (0, 1) or not np.isfinite(number)",
+        "return extreme or not np.isfinite(number)",
+        (_SHARED + "test_only_what_is_certainly_new_is_overwritten",),
+    ),
+    Mutant(
+        "the maximum of a tensor and itself is a new one",
+        _SHARING,
+        "if call.op.name in _CHOICES and left.same_as(right):",
+        "if call.op.name in _CHOICES and not left.same_as(left):",
+        (_SHARED + "test_only_what_is_certainly_new_is_overwritten",),
+    ),
+    Mutant(
+        "a constant that has a variable is none",
+        _SHARING,
+        "return operand in constants",
+        "return False",
+        (_SHARED + "test_only_what_is_certainly_new_is_overwritten",),
+    ),
+    Mutant(
+        "what TVM may legalize keeps nothing",
+        _SHARING,
+        "    if name in _VIEWS:",
+        '    if name and call.op.has_attr("FLegalize") and name not in _ARITHMETIC:\n'
+        "        return [leaf for leaf in operands if _may_be_view(result, leaf)]\n"
+        "    if name in _VIEWS:",
+        (_SHARED + "test_what_others_may_see_is_kept",),
+    ),
+    Mutant(
+        "a view is a new tensor",
+        _SHARING,
+        "return operands[:1]",
+        "return []",
+        (_SHARED + "test_what_others_may_see_is_kept",),
+    ),
+    Mutant(
+        "a rewrite drops that the order is asked for",
+        "tvm_scatter/scatter_call.py",
+        "**(attrs | changes)),",
+        '**(attrs | {"ordered": False} | changes)),',
+        (_KEPT + "test_what_is_asked_for_is_kept",),
+    ),
+    Mutant(
+        "scatters merged of which one is to be ordered",
+        "tvm_scatter/scatter_call.py",
+        '_OWN = frozenset({"operator", "wrap_negative", "unique"})',
+        '_OWN = frozenset({"operator", "wrap_negative", "unique", "ordered"})',
+        (_KEPT + "test_what_is_asked_for_of_one_only",),
+    ),
+    Mutant(
+        "a read right after the scatter is none",
+        _PASSES + "overwritable.py",
+        "for other in steps.all[step.at + 1 :] if other.reads & shared]",
+        "for other in steps.all[step.at + 2 :] if other.reads & shared]",
+        (_IN_PLACE + "test_which_are_in_place", _IN_PLACE + "test_results"),
+    ),
+    Mutant(
+        "what is returned is overwritten",
+        _PASSES + "overwritable.py",
+        "    if steps.returned & shared:",
+        "    if steps.returned & shared and not parameters:",
+        (_IN_PLACE + "test_which_are_in_place", _IN_PLACE + "test_results"),
+    ),
+    Mutant(
+        "what the caller keeps is overwritten",
+        _PASSES + "overwritable.py",
+        "    if kept:",
+        "    if len(kept) > 1:",
+        (_IN_PLACE + "test_which_are_in_place",),
+    ),
+    Mutant(
+        "what is read before waits for nobody",
+        _PASSES + "overwritable.py",
+        "    if step.fused == 0:",
+        "    if step.fused >= 0:",
+        (_IN_PLACE + "test_results_where_tvm_fuses_and_folds",),
+    ),
+    Mutant(
+        "what comes from outside of a branch is overwritten",
+        _PASSES + "overwritable.py",
+        "    if any(other.scope != step.scope for other in steps if other.var in shared):",
+        "    if any(other.scope > step.scope for other in steps if other.var in shared):",
+        (_IN_PLACE + "test_branches",),
+    ),
+    Mutant(
+        "a parameter of a function that the module calls is overwritten",
+        _PASSES + "overwritable.py",
+        "    if name in _called(mod):",
+        "    if name not in mod.functions and name in _called(mod):",
+        (_IN_PLACE + "test_a_function_that_is_called_from_the_module_keeps_its_copy",),
+    ),
+    Mutant(
+        "a donated tensor that is passed twice",
+        _PASSES + "reuse_buffers.py",
+        "        if new:\n            self.checked",
+        "        if len(new) > 1:\n            self.checked",
+        (_IN_PLACE + "test_a_donated_tensor_that_is_passed_twice",),
+    ),
+    Mutant(
+        "an index that is a smaller box taken for rows",
+        _PASSES + "fold_broadcast_index.py",
+        "if not all(same_size(data[at], index[at]) for at in others):",
+        "if not any(same_size(data[at], index[at]) for at in others):",
+        ("tests/test_fold_broadcast_index.py::test_left_alone",),
+    ),
+    Mutant(
+        "larger updates that are not cropped",
+        _PASSES + "fold_broadcast_index.py",
+        "return box if fits else False",
+        "return None if fits else False",
+        ("tests/test_fold_broadcast_index.py::test_larger_updates_are_cropped",),
+    ),
+    Mutant(
+        "a broadcast that something reads is taken away",
+        _PASSES + "fold_broadcast_index.py",
+        "            if uses[var] > 0:",
+        "            if uses[var] > 1:",
+        ("tests/test_fold_broadcast_index.py::test_a_broadcast_that_is_read_elsewhere_stays",),
+    ),
+    Mutant(
+        "a link that something else reads",
+        _PASSES + "bulk_scatters.py",
+        "if link.data in open_chains and definitions.uses[link.data] == 1:",
+        "if link.data in open_chains:",
+        (
+            "tests/test_bulk_scatters.py::test_results",
+            "tests/test_bulk_scatters.py::test_number_of_scatters",
+        ),
+    ),
+    Mutant(
+        "a link that moves past a write",
+        _PASSES + "bulk_scatters.py",
+        "            for tail in list(open_chains):\n                close(tail)\n"
+        "            continue",
+        "            continue",
+        ("tests/test_bulk_scatters.py::test_a_write_in_between_keeps_links_apart",),
+    ),
+    Mutant(
+        "the last write is not asked for",
+        _PASSES + "bulk_scatters.py",
+        'ordered=last_wins or bool(first.call.attrs["ordered"]),',
+        'ordered=bool(first.call.attrs["ordered"]),',
+        ("tests/test_bulk_scatters.py::test_the_last_write_is_asked_for",),
+    ),
+    Mutant(
+        "a row that is read with a stride",
+        _PASSES + "nested_writes.py",
+        "return (axis, begin, end) if all(each == 1 for each in stride) else None",
+        "return (axis, begin, end)",
+        ("tests/test_bulk_scatters.py::test_assignment_to_elements",),
+        "equivalent: a slice with a stride has fewer rows than the range that is written back",
+    ),
+    Mutant(
+        "a row that is read elsewhere",
+        _PASSES + "nested_writes.py",
+        "if _row_read(_behind_views(inner.data, values), outer.data, values) != fixed:",
+        "if _row_read(_behind_views(inner.data, values), outer.data, values) is None:",
+        (
+            "tests/test_bulk_scatters.py::test_assignment_to_elements",
+            "tests/test_bulk_scatters.py::test_results",
+        ),
+    ),
+    Mutant(
+        "scatters of different kinds put together",
+        _PASSES + "batch_scatters.py",
+        "return call.op.name, attrs, operator_name(call), types",
+        "return call.op.name, operator_name(call), types",
+        ("tests/test_batch_scatters.py::test_what_differs_stays_apart",),
+    ),
+    Mutant(
+        "a dependent scatter put together with what it needs",
+        _PASSES + "independent.py",
+        "depths.append(max((depths[other] + (other in kinds) for other in earlier), default=0))",
+        "depths.append(0)",
+        ("tests/test_batch_scatters.py::test_dependent_scatters_stay_apart",),
+    ),
+    Mutant(
+        "a read that comes before a write in place",
+        _PASSES + "independent.py",
+        "before[step.at] |= {other.at for other in steps.all[: step.at] if other.reads & written}",
+        "pass",
+        ("tests/test_batch_scatters.py::test_in_place",),
+    ),
+    Mutant(
+        "a caller's tensor written after a bad index",
+        _PASSES + "raise_together.py",
+        "return may_write(value) and not asks_for(value, TEMPORARY)",
+        "return False",
+        (
+            "tests/test_raise_together.py::test_a_callers_tensor_is_not_written_after_a_bad_index[cuda]",
+        ),
+    ),
+)
+
+_STRATEGY = "tvm_scatter/strategy.py"
+_RECORDS = "tvm_scatter/records.py"
+
+SELECTION = (
+    Mutant(
+        "an implementation that is not deterministic",
+        _STRATEGY,
+        "if problem.needs_order and not implementation.deterministic:",
+        "if problem.needs_order and implementation.deterministic is None:",
+        ("tests/test_strategy.py::test_what_cannot_be_forced",),
+    ),
+    Mutant(
+        "the lowest level first",
+        _STRATEGY,
+        "self._entries.sort(key=lambda entry: -entry[0])",
+        "self._entries.sort(key=lambda entry: entry[0])",
+        ("tests/test_strategy.py::test_order_is_by_level",),
+    ),
+    Mutant(
+        "the first record or none",
+        _STRATEGY,
+        "                if branch is not None:\n                    reason",
+        "                if branch is None:\n                    break\n"
+        "                if branch is not None:\n                    reason",
+        ("tests/test_strategy.py::test_the_next_best_record_counts_where_the_best_does_not_fit",),
+    ),
+    Mutant(
+        "a record with knobs of another version",
+        _STRATEGY,
+        "if _valid(config, implementation.knobs(problem, target)) != dict(config):",
+        "if config is None:",
+        ("tests/test_strategy.py::test_a_record_that_no_longer_fits_does_no_harm",),
+    ),
+    Mutant(
+        "a record of an implementation that refuses",
+        _STRATEGY,
+        "if implementation is None or self.refusal(implementation, problem, target) is not None:",
+        "if implementation is None:",
+        ("tests/test_strategy.py::test_the_next_best_record_counts_where_the_best_does_not_fit",),
+    ),
+    Mutant(
+        "a rule whose field does not fit",
+        "tvm_scatter/defaults.py",
+        "        if getattr(problem, name) not in values:\n            return False, ()",
+        "        if getattr(problem, name) not in values:\n            continue",
+        ("tests/test_tuning.py::test_the_rules_choose_what_the_benchmark_was_made_with",),
+    ),
+    Mutant(
+        "a rule whose condition does not hold",
+        "tvm_scatter/defaults.py",
+        "        elif not _COMPARE[comparison](known, value):\n            return False, ()",
+        "        elif not _COMPARE[comparison](known, value):\n            continue",
+        ("tests/test_tuning.py::test_the_rules_choose_what_the_benchmark_was_made_with",),
+    ),
+    Mutant(
+        "a missing hard case wins",
+        _RECORDS,
+        "        if len(seen) == most\n",
+        "        if len(seen) <= most\n",
+        ("tests/test_tuning.py::test_one_missing_hard_case_does_not_win",),
+    ),
+    Mutant(
+        "the slowest record first",
+        _RECORDS,
+        "return sorted(ranked, key=lambda record: record.microseconds)",
+        "return sorted(ranked, key=lambda record: -record.microseconds)",
+        ("tests/test_strategy.py::test_a_tuned_record_is_found",),
+    ),
+    Mutant(
+        "records for each bounds policy apart",
+        _RECORDS,
+        'json.loads(replace(problem, bounds="drop").to_json())',
+        "json.loads(problem.to_json())",
+        ("tests/test_strategy.py::test_a_tuned_record_is_found",),
+    ),
+    Mutant(
+        "a knob decided as its neighbour",
+        _RECORDS,
+        "decision = None if config is None else list(values).index(config[name])",
+        "decision = None if config is None else list(values).index(config[name]) // 2",
+        ("tests/test_tuning.py::test_every_candidate_is_valid_and_survives_a_record",),
+    ),
+)
+
+_STORE = "tvm_scatter/kernel_cache/store.py"
+_CACHE = "tests/test_kernel_cache.py::"
+
+CACHE = (
+    Mutant(
+        "an entry that answers to any key",
+        _STORE,
+        'hashlib.sha256(key.encode() + b"\\n" + binary)',
+        "hashlib.sha256(binary)",
+        (_CACHE + "test_an_entry_answers_to_its_own_key_only",),
+    ),
+    Mutant(
+        "a damaged entry is used",
+        _STORE,
+        "return binary if (magic, digest) == (_MAGIC, _digest(key, binary)) else None",
+        "return binary if magic == _MAGIC else None",
+        (_CACHE + "test_a_damaged_entry_is_a_miss_and_is_replaced",),
+    ),
+    Mutant(
+        "a folder of another user is used",
+        _STORE,
+        "if status.st_uid != os.geteuid():",
+        "if status.st_uid < 0:",
+        (_CACHE + "test_a_folder_of_another_user_is_not_used",),
+    ),
+    Mutant(
+        "the most recently used go first",
+        _STORE,
+        "return sorted(filter(None, found), key=lambda entry: entry.used)",
+        "return sorted(filter(None, found), key=lambda entry: -entry.used)",
+        (_CACHE + "test_the_least_recently_used_go_first",),
+    ),
+    Mutant(
+        "every process compiles",
+        "tvm_scatter/kernel_cache/compile.py",
+        "binary = store.read(key)  # another process may have been faster",
+        "binary = None",
+        (_CACHE + "test_what_another_process_compiles_meanwhile_is_taken",),
+    ),
+    Mutant(
+        "kernels of one architecture for another",
+        "tvm_scatter/kernel_cache/compile.py",
+        "parts = [source, str(arch), *dependencies(source)]",
+        "parts = [source, *dependencies(source)]",
+        (_CACHE + "test_the_key_holds_source_and_architecture",),
+    ),
+    Mutant(
+        "a limit of megabytes counted in kilobytes",
+        "tvm_scatter/kernel_cache/settings.py",
+        '"M": 1 << 20',
+        '"M": 1 << 10',
+        (_CACHE + "test_size_limit",),
+    ),
+)
+
+_IMPORTERS = "tvm_scatter/importers/"
+_TORCH = "tests/test_torch_import.py::"
+_ONNX = "tests/test_onnx_import.py::"
+
+IMPORTERS = (
+    Mutant(
+        "ranks that count the position itself",
+        _IMPORTERS + "torch_mask.py",
+        'lambda i: total[i] - chosen[i].astype("int64")',
+        "lambda i: total[i]",
+        (_TORCH + "test_views",),
+    ),
+    Mutant(
+        "a mask of two axes counted along the last",
+        _IMPORTERS + "torch_index.py",
+        "        stride = number_of(shape[axis + 1 :])",
+        "        stride = number_of(shape[axis:])",
+        (_TORCH + "test_index_put",),
+    ),
+    Mutant(
+        "index_add with negative indices",
+        _IMPORTERS + "torch_index.py",
+        "wrap_negative=call.origin not in _WITHOUT_NEGATIVE,",
+        "wrap_negative=True,",
+        (_TORCH + "test_indices_out_of_bounds",),
+    ),
+    Mutant(
+        "accumulate taken for a write",
+        _IMPORTERS + "torch_index.py",
+        '            "add" if add else "update",',
+        '            "update",',
+        (_TORCH + "test_index_put",),
+    ),
+    Mutant(
+        "alpha forgotten",
+        _IMPORTERS + "torch_scatter.py",
+        "        source = _scale(call, source, alpha)\n",
+        "        source = _scale(call, source, 1)\n",
+        (_TORCH + "test_without_decomposition",),
+    ),
+    Mutant(
+        "a padding row that gets a gradient",
+        _IMPORTERS + "torch_scatter.py",
+        '    if call["padding_idx"] >= 0:',
+        '    if call["padding_idx"] > 0:',
+        (_TORCH + "test_embedding_gradient",),
+    ),
+    Mutant(
+        "a diagonal above taken for one below",
+        _IMPORTERS + "torch_slice.py",
+        "starts = {rows: max(-offset, 0), columns: max(offset, 0)}",
+        "starts = {rows: max(offset, 0), columns: max(-offset, 0)}",
+        (_TORCH + "test_views",),
+    ),
+    Mutant(
+        "a slice with a step one row too long",
+        _IMPORTERS + "torch_slice.py",
+        "count = max(0, -(-(end - start) // step))",
+        "count = max(0, (end - start) // step + 1)",
+        (_TORCH + "test_views",),
+    ),
+    Mutant(
+        "a circular cache that does not wrap",
+        _IMPORTERS + "onnx.py",
+        'return tirx.floormod(at, extent) if mode == "circular" else at',
+        'return tirx.floormod(at, extent + 1) if mode == "circular" else at',
+        (_ONNX + "test_tensor_scatter",),
+    ),
+    Mutant(
+        "max before it was there",
+        _IMPORTERS + "onnx.py",
+        '    (16, ("none", "add", "mul")),',
+        '    (16, ("none", "add", "mul", "max")),',
+        (_ONNX + "test_bad_attributes",),
+    ),
+    Mutant(
+        "starts of the wrong batch entry",
+        _IMPORTERS + "onnx.py",
+        'start = given(tirx.floordiv(p, lines_of_entry)).astype("int64")',
+        'start = given(tirx.floormod(p, lines_of_entry)).astype("int64")',
+        (_ONNX + "test_tensor_scatter",),
+    ),
+)
+
+MUTANTS = (*KERNELS, *LAUNCHES, *CPU, *CHECKS, *PASSES, *SELECTION, *CACHE, *IMPORTERS)
