@@ -193,3 +193,39 @@ def test_no_command_is_a_usage_error():
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert finished.returncode == 2
     assert "Traceback" not in finished.stderr
+
+
+_INTERRUPTED = """
+import signal, sys
+
+at, sys.argv = sys.argv[1], ["/usr/bin/tvm-scatter", *sys.argv[2:]]
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == at:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from tvm_scatter.cli import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("at", ["tvm", "tvm_scatter.tuning", "torch", "xgboost"])
+def test_an_interrupted_import_is_one_line(at, model, tmp_path):
+    command = {
+        "xgboost": ["tune", str(model), "--work-dir", str(tmp_path), "--target", "llvm"],
+    }.get(at, ["demo", "--target", "llvm"])
+    finished = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED, at, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert finished.returncode == 130, finished.stderr
+    assert [line for line in finished.stderr.splitlines() if "importing" not in line] == [
+        finished.stderr.splitlines()[-1]
+    ]
+    assert finished.stderr.endswith(": interrupted.\n")

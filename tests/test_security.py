@@ -279,6 +279,41 @@ def test_a_recorded_index_is_not_unpickled(tmp_path: Path) -> None:
     assert not marked.exists()
 
 
+def npy(header: str, content: bytes = b"") -> bytes:
+    text = header.encode()
+    return b"\x93NUMPY\x02\x00" + len(text).to_bytes(4, "little") + text + content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,)}\n", bytes(80)),
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (%s,)}\n" % ("9" * 60), bytes(80)),
+        npy("{'descr': '<i8', 'fortran_order': False, 'shape': (-5,)}\n", bytes(80)),
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (5,)}\n", bytes(80)),
+        npy("{'descr': [[['<i8']]], 'fortran_order': False, 'shape': (5,)}\n", bytes(80)),
+        npy("[" * 5000),
+        npy("{}" + " " * (1 << 20)),
+        b"PK\x03\x04",
+        b"PK\x05\x06" + bytes(18),
+        b"",
+    ],
+    ids=["long", "longer", "negative", "objects", "type", "deep", "header", "zip", "no", "empty"],
+)
+def test_a_damaged_index_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "index.npy"
+    path.write_bytes(content)
+    with pytest.raises(ScatterError, match="cannot read") as raised:
+        draw_indices(str(path), 10, 10)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_pipe_is_no_index(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "index.npy")
+    with pytest.raises(ScatterError, match="cannot read"):
+        draw_indices(str(tmp_path / "index.npy"), 10, 10)
+
+
 def test_a_planted_log_is_not_executed(tmp_path: Path) -> None:
     marked = tmp_path / "executed"
     statement = f"__import__('os').mkdir({str(marked)!r})\n"

@@ -96,13 +96,31 @@ def draw_indices(
     )
 
 
-def _recorded(path: Path, extent: int, count: int) -> np.ndarray:
+def read_recorded(path: Path) -> np.ndarray:
+    """The indices in an ``.npy`` file, in a row.
+
+    Raises
+    ------
+    ScatterError
+        If the file holds no integers, or is damaged.
+    """
     try:
-        recorded = np.load(path, allow_pickle=False).ravel()
-    except (OSError, ValueError) as error:
-        raise ScatterError(f"draw_indices: cannot read {str(path)!r}: {error}.") from error
+        if not path.is_file():
+            raise ValueError("there is no such file")
+        # What is mapped is held to the size of the file, whatever the file says of its shape.
+        recorded = np.lib.format.open_memmap(path, mode="r").ravel()
+    except Exception as error:  # whatever NumPy makes of a damaged file
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise ScatterError(
+            f"draw_indices: cannot read {str(path)!r}: {said[0].rstrip('.')}."
+        ) from error
     if not recorded.size or recorded.dtype.kind not in "iu":
         raise ScatterError(f"draw_indices: {str(path)!r} holds no integers.")
+    return recorded
+
+
+def _recorded(path: Path, extent: int, count: int) -> np.ndarray:
+    recorded = read_recorded(path)
     low, high = int(recorded.min()), int(recorded.max())
     if low < 0 or high >= extent:
         raise ScatterError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from tvm_scatter.problem import ScatterProblem
 from tvm_scatter.reductions import FLOATS, REDUCTIONS, item_bytes
 from tvm_scatter.strategy import Implementation
 from tvm_scatter.tuning.candidates import Candidate, need_strategy
+from tvm_scatter.tuning.distributions import read_recorded
 
 _FLAGS = (
     "index_batch",
@@ -127,11 +130,11 @@ def hottest_share(distribution: str, extent: int) -> float:
         return 1.0
     if distribution == "half-on-one":
         return 0.5 + 0.5 * least
-    if distribution.startswith("zipf("):
-        exponent = float(distribution[len("zipf(") : -1])
-        return 1.0 / _sum_of_powers(extent, exponent)
+    zipf = re.fullmatch(r"zipf\((\d{1,3}(?:\.\d{1,9})?)\)", distribution)
+    if zipf is not None:
+        return 1.0 / _sum_of_powers(extent, float(zipf[1]))
     if distribution.endswith(".npy"):
-        recorded = np.load(distribution, allow_pickle=False).reshape(-1)
+        recorded = read_recorded(Path(distribution))
         return float(np.unique(recorded, return_counts=True)[1].max() / max(recorded.size, 1))
     return least
 

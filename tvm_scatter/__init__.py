@@ -14,6 +14,10 @@ _here = Path(__file__).resolve().parent
 if not (_here / "strategies").is_dir():
     __path__.append(str(_here.parent))
 
+from . import interrupt  # noqa: E402
+
+interrupt.expect()
+
 from .errors import ScatterError  # noqa: E402
 from .explain import Explanation, explain  # noqa: E402
 from .graphed import Graphed, graphed  # noqa: E402

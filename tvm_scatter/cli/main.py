@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tvm_scatter import __version__
+from tvm_scatter import __version__, interrupt
 from tvm_scatter.errors import ScatterError, ScatterWarning
 from tvm_scatter.passes import PASSES
 from tvm_scatter.problem import BOUNDS
@@ -18,7 +18,6 @@ from tvm_scatter.problem import BOUNDS
 from . import bench, cache, compile, demo, doctor, explain, report, tune
 
 _BAD_INPUT = 2
-_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0 if all went well, 1 if something was found to be wrong, 2 for bad input.
+        0 if all went well, 1 if something was found to be wrong, 2 for bad input, 130 after Ctrl-C.
     """
     parsed = _parser().parse_args(arguments)
     try:
@@ -39,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"tvm-scatter {parsed.command}: {sentence}\n")
         return _BAD_INPUT
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        interrupt.say(f"tvm-scatter {parsed.command}")
+        return interrupt.STATUS
     except BrokenPipeError:
         # The reader, such as head, has left. What is still buffered has nowhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
