@@ -22,10 +22,11 @@ from tvm_scatter import ops
 
 #: What packed functions have kept in this run.
 KEPT = threading.local()
+OTHERS_CODE = ("keep", "same", "return_kept", "fill")
 PURE = (
     *("view", "view_bits", "view_rows", "reshape", "squeeze", "neutral", "tuple", "constant"),
     *("zeros", "add", "negative", "broadcast", "call_same", "call_put", "call_both", "in_place"),
-    *("keep", "same", "return_kept", "fill", "late"),
+    *("scatter", "late"),
 )
 #: They stand outside of dataflow blocks.
 IMPURE = ("write", "write_kept", "choose", "branch", "print")
@@ -44,15 +45,17 @@ class Program:
 @st.composite
 def programs(draw: st.DrawFn) -> Program:
     """Programs that use recent values more often than old ones, and scatter every other time."""
-    instructions = []
+    instructions: list[Instruction] = []
     length = draw(st.integers(2, 9))
     block = draw(st.integers(0, length))
     form = draw(st.sampled_from(FORMS))
     for at in range(length):
         kinds = PURE if at >= block else PURE + IMPURE
-        kind = draw(st.one_of(st.just("scatter"), st.sampled_from(kinds)))
+        others = st.sampled_from(kinds + OTHERS_CODE)
+        after_scatter = not instructions or instructions[-1].kind == "scatter"
+        kind = draw(others if after_scatter else st.one_of(st.just("scatter"), others))
         last = at + len(PARAMETERS) - 1
-        value = st.one_of(st.just(last), st.integers(0, last))
+        value = st.one_of(st.just(last), st.just(last), st.integers(0, last))
         instructions.append(
             Instruction(
                 kind,
@@ -127,6 +130,8 @@ class Builder:
         self.called = {name: self._function(name) for name in ("same", "put", "both")}
         self.parameters: dict[str, Any] = {}
         self.values: list[Any] = []
+        #: What is returned beside the outputs: computed where it stands, or last of all.
+        self.early: list[Any] = []
         self.late: list[Any] = []
         self.in_block = False
 
@@ -155,7 +160,7 @@ class Builder:
             for each, array in inputs(0).items()
         }
         self.values = [self.parameters[each] for each in PARAMETERS]
-        self.late, self.in_block = [], False
+        self.early, self.late, self.in_block = [], [], False
         before = program.instructions[: program.block]
         pure = all(each.kind not in ("write", "write_kept", "print") for each in before)
         with self.builder.function(name, list(self.parameters.values()), pure=pure):
@@ -165,7 +170,7 @@ class Builder:
                 self.in_block = True
                 for instruction in program.instructions[program.block :]:
                     self._step(instruction)
-                results = [self.values[at] for at in program.outputs]
+                results = [self.values[at] for at in program.outputs] + self.early
                 results += [self.builder.emit(op.negative(tensor)) for tensor in self.late]
                 output = self.builder.emit_output(relax.Tuple(results))
             self.builder.emit_func_output(output)
@@ -256,11 +261,15 @@ class Builder:
 
     # Others' code
 
+    def _read_now(self, tensor: Any) -> None:
+        """Return a part of a tensor: a function whose result nothing reads might not be called."""
+        first = self._emit(op.strided_slice(tensor, [0], [0], [1]))
+        self.early.append(self._emit(op.negative(first)))
+
     def _pure(self, name: str, a: Any) -> Any:
         function = f"tvm_scatter.test.programs.{name}"
         result = self._emit(op.call_pure_packed(function, a, ty_args=[_TYPE]))
-        # What nothing reads might not be called.
-        self.late.append(result)
+        self._read_now(result)
         return result
 
     def _keep(self, _: Instruction, a: Any, _b: Any) -> Any:
@@ -275,7 +284,7 @@ class Builder:
     def _fill(self, _: Instruction, a: Any, _b: Any) -> Any:
         function = "tvm_scatter.test.programs.fill"
         result = self._emit(op.call_dps_packed(function, relax.Tuple([a]), _TYPE))
-        self.late.append(result)
+        self._read_now(result)
         return result
 
     def _packed(self, name: str, *operands: Any) -> None:
