@@ -229,3 +229,22 @@ def test_an_interrupted_import_is_one_line(at, model, tmp_path):
         finished.stderr.splitlines()[-1]
     ]
     assert finished.stderr.endswith(": interrupted.\n")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ("--timeout", "nan"),
+        ("--timeout", "inf"),
+        ("--seconds", "nan"),
+        ("--grid", "random:" + "9" * 5000),
+        ("--range", "n=" + "9" * 5000 + ":3"),
+        ("--import", ""),
+        ("--import", ".x"),
+        ("--tracker", "host:" + "9" * 5000),
+    ],
+)
+def test_odd_arguments_of_tune(odd, model, tmp_path, capfd):
+    given = () if odd[0] == "--grid" else (model,)
+    command = ("tune", *given, "--target", "llvm", "--work-dir", tmp_path / "log", *odd)
+    complaint(capfd, *command, about=odd[1][:8])

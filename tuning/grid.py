@@ -55,7 +55,7 @@ def grid(name: str) -> list[Task]:
         "shipped": _shipped,
         "held-out": _held_out,
     }
-    seed = re.fullmatch(r"random:(\d+)(?::(\d\d?|100))?", name)
+    seed = re.fullmatch(r"random:(\d{1,18})(?::(\d\d?|100))?", name)
     if seed is None and name not in grids:
         there = ", ".join((*grids, "random:SEED", "random:SEED:PERCENT"))
         raise ScatterError(f"unknown grid {name!r}; there is: {there}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import threading
@@ -120,10 +121,13 @@ def tune(
         raise ScatterError("tuning: there is no scatter to tune.")
     if settings.trials < 1:
         raise ScatterError(f"tuning: {settings.trials} trials measure nothing; ask for at least 1.")
-    if settings.timeout <= 0:
+    if not 0 < settings.timeout < math.inf:
         raise ScatterError(
-            f"tuning: no candidate is done in {settings.timeout:g} s; the timeout must be positive."
+            f"tuning: no candidate is done in {settings.timeout:g} s; the timeout must be positive "
+            "and finite."
         )
+    if settings.seconds is not None and math.isnan(settings.seconds):
+        raise ScatterError("tuning: nan is no number of seconds to measure for.")
     if settings.seed < 0:
         raise ScatterError(f"tuning: the seed {settings.seed} must be at least 0.")
     if settings.builders is not None and settings.builders < 1:

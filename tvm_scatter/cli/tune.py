@@ -176,7 +176,7 @@ def _tasks(
 
 
 def _range(text: str) -> tuple[str, tuple[int, int]]:
-    found = re.fullmatch(r"(.+)=(\d+):(\d+)", text)
+    found = re.fullmatch(r"(.+)=(\d{1,18}):(\d{1,18})", text)
     if found is None:
         raise ScatterError(f"--range {text!r} must be of the form n=16:4096.")
     return found[1], (int(found[2]), int(found[3]))
@@ -187,7 +187,7 @@ def _import(modules: Sequence[str]) -> None:
     for module in modules:
         try:
             importlib.import_module(module)
-        except ImportError as error:
+        except (ImportError, ValueError, TypeError) as error:
             raise ScatterError(f"--import {module}: {error}.") from error
 
 
@@ -197,7 +197,7 @@ def _tracker(arguments: argparse.Namespace) -> Tracker | None:
     if arguments.tracker is None:
         return None
     host, _, port = arguments.tracker.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not re.fullmatch(r"\d{1,5}", port, re.ASCII):
         raise ScatterError(f"--tracker {arguments.tracker!r} must be of the form HOST:PORT.")
     if not arguments.key:
         raise ScatterError("--tracker needs --key, the key of the servers to use.")
