@@ -169,6 +169,17 @@ def places() -> Iterator[Place]:
                 "nd", data, (*shape, components), (*shape, *behind), tuple(range(components))
             )
             yield Place("put", data, shape, (*shape, *behind), tuple(range(components)))
+    for data in ((1,), (2,), (1, 1), (2, 1), (1, 2), (2, 2), (2, 1, 2), (1, 2, 1)):
+        rank = len(data)
+        for count in (0, 1, 2):
+            for axis in range(rank):
+                line = (*data[:axis], count, *data[axis + 1 :])
+                yield Place("elements", data, line, line, (axis,))
+                yield Place("put", data, (count,), line, (axis,))
+            one = (1,) * rank
+            yield Place("elements", data, one, one, (rank - 1,))
+            yield Place("nd", data, (count, rank), (count,), tuple(range(rank)))
+            yield Place("put", data, (count,), (), tuple(range(rank)))
     yield Place("put", (5, 4, 3), (7,), (7, 4), (0, 2))
     yield Place("put", (2, 5, 4, 3), (6,), (2, 6, 3), (1, 2))
     yield Place("put", (300, 40), (500,), (500, 40), (0,))

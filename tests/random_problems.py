@@ -41,7 +41,13 @@ def draw_problem(random: Random, most: int = MOST) -> tuple[ScatterProblem, dict
         "s": random.choice([1, 1, 1, 2, 3, 4, 5, 8, 16, 33, 64, 130, 260]),
         "k": random.choice([0, 1, 2, 7, 30, 70, 129, 500, 1025, 5000]),
     }
+    # Code for a single entry, or for none, is other code.
+    for name in sizes:
+        if random.random() < 0.3:
+            sizes[name] = random.choice([0, 1, 1, 1, 2, 2])
     components = random.choice([1, 1, 1, 2])
+    if components == 1:
+        sizes["m"] = 1
     while True:
         depth = sizes["n"] * (sizes["m"] if components == 2 else 1)
         lines = sizes["b"] * sizes["s"]
@@ -50,8 +56,6 @@ def draw_problem(random: Random, most: int = MOST) -> tuple[ScatterProblem, dict
             break
         name = max(sizes, key=lambda name: sizes[name])
         sizes[name] //= 2
-    if random.random() < 0.05:
-        sizes[random.choice("bns")] = 0
     symbolic = {name for name in sizes if random.random() < 0.6} if random.random() < 0.4 else set()
     # Where a size is known to be zero no kernel is asked.
     symbolic |= {name for name in sizes if sizes[name] == 0}
