@@ -113,6 +113,9 @@ def same_bits(left: Any, right: Any) -> Any:
 def _bits(value: Any) -> Any:
     """The bits of a value as a signed integer."""
     dtype = str(value.ty.dtype)
+    if dtype == "bool":
+        # TVM compares truth values as if they were floating-point numbers.
+        return tirx.Cast("int8", value)
     return tirx.reinterpret(_bits_dtype(dtype), value) if dtype in FLOATS else value
 
 
