@@ -168,6 +168,10 @@ def test_a_folder_is_no_output(model, capfd):
     complaint(capfd, "compile", model, "--target", "llvm", "-o", ".", about="is a folder")
 
 
+def test_a_name_that_no_file_can_have(model, capfd):
+    complaint(capfd, "compile", model, "--target", "llvm", "-o", "x" * 300, about="too long")
+
+
 def test_no_folder_for_the_output(model, tmp_path, capfd):
     output = tmp_path / "nowhere" / "add.so"
     complaint(capfd, "compile", model, "--target", "llvm", "-o", output, about="nowhere")

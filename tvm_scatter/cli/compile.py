@@ -30,7 +30,11 @@ def _output(model: Path, named: str | None) -> Path:
         raise ScatterError(f"{output} is a folder; name the file to write.")
     if not output.parent.is_dir():
         raise ScatterError(f"{output}: there is no folder {output.parent}.")
-    if output.exists() and output.samefile(model):
+    try:
+        overwrites = output.exists() and output.samefile(model)
+    except OSError as error:
+        raise ScatterError(f"{output}: cannot be written: {error.strerror}.") from error
+    if overwrites:
         raise ScatterError(f"{output} is the model itself; name another file with -o.")
     return output
 
