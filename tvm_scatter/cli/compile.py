@@ -26,16 +26,15 @@ def _output(model: Path, named: str | None) -> Path:
         If it cannot go there, or would overwrite the model.
     """
     output = Path(named) if named else Path(model.with_suffix(".so").name)
-    if output.is_dir():
-        raise ScatterError(f"{output} is a folder; name the file to write.")
-    if not output.parent.is_dir():
-        raise ScatterError(f"{output}: there is no folder {output.parent}.")
     try:
-        overwrites = output.exists() and output.samefile(model)
+        if output.is_dir():
+            raise ScatterError(f"{output} is a folder; name the file to write.")
+        if not output.parent.is_dir():
+            raise ScatterError(f"{output}: there is no folder {output.parent}.")
+        if output.exists() and output.samefile(model):
+            raise ScatterError(f"{output} is the model itself; name another file with -o.")
     except OSError as error:
         raise ScatterError(f"{output}: cannot be written: {error.strerror}.") from error
-    if overwrites:
-        raise ScatterError(f"{output} is the model itself; name another file with -o.")
     return output
 
 
