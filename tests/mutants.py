@@ -616,8 +616,8 @@ PASSES = (
         "what is returned is overwritten",
         _PASSES + "overwritable.py",
         "    if steps.returned & shared:",
-        "    if steps.returned & shared and not parameters:",
-        (_IN_PLACE + "test_which_are_in_place", _IN_PLACE + "test_results"),
+        "    if steps.returned & shared and not step.var:",
+        (_IN_PLACE + "test_a_scatter_that_nothing_reads_leaves_its_data_alone",),
     ),
     Mutant(
         "what the caller keeps is overwritten",
@@ -742,8 +742,9 @@ PASSES = (
     Mutant(
         "a caller's tensor written after a bad index",
         _PASSES + "raise_together.py",
-        "return may_write(value) and not asks_for(value, TEMPORARY)",
-        "return False",
+        "    if is_scatter(value):\n        return may_write(value) and",
+        "    if may_write(value):\n        return False\n"
+        "    if is_scatter(value):\n        return may_write(value) and",
         (
             "tests/test_raise_together.py::test_a_callers_tensor_is_not_written_after_a_bad_index[cuda]",
         ),

@@ -155,9 +155,16 @@ def read_after_the_other_is_written(program):
     return [both, program.head(1)]
 
 
+def read_between_the_two(program):
+    """What reads the second one's data needs the first one's result, so it lies between them."""
+    both = program.add(program.take("x1"), program.head(0), returned=True)
+    return [both, program.head(1)]
+
+
 @pytest.mark.parametrize(
     ("build", "in_place"),
     [
+        (read_between_the_two, []),
         (overwritten_after_it_is_read, []),
         (overwritten_after_a_copy_is_made, [2]),
         (read_after_the_other_is_written, [2]),

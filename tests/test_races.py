@@ -15,8 +15,8 @@ from tvm_scatter.reference import scatter_reference
 
 #: By name: batch, extent, slice, count, and whether the index varies over batch and slice.
 FORMS = {
-    "line": (1, 300, 1, 40_000, False, False),
-    "long_line": (1, 200_000, 1, 30_000, False, False),
+    "line": (1, 256, 1, 40_000, False, False),
+    "long_line": (1, 300_000, 1, 30_000, False, False),
     "wide_rows": (2, 40, 300, 200, False, False),
     "elements": (3, 64, 40, 400, True, True),
     "batches": (24, 50, 1, 1_000, True, False),
