@@ -351,6 +351,7 @@ LAUNCHES = (
 )
 
 _LLVM = "strategies/llvm/"
+_RECORDS = "tvm_scatter/records.py"
 
 CPU = (
     Mutant(
@@ -543,6 +544,37 @@ CHECKS = (
         "chunk = ceil_div(entries, chunks)",
         "chunk = entries // chunks",
         ("tests/test_last_index.py::test_the_last_of_many_is_looked_at",),
+    ),
+)
+
+READING = (
+    Mutant(
+        "an index larger by one than what it covers",
+        "tvm_scatter/size_check.py",
+        "with T.If(small > large):",
+        "with T.If(small > large + 1):",
+        ("tests/test_size_check.py::test_an_index_larger_than_what_it_covers[llvm-raise]",),
+    ),
+    Mutant(
+        "an archive with entries of any name",
+        "tvm_scatter/cli/archive.py",
+        'raise RefusedError(f"holds {name!r}")',
+        "return None",
+        ("tests/test_model_file.py::test_other_entries_are_refused",),
+    ),
+    Mutant(
+        "a record that took no time",
+        _RECORDS,
+        "if not 0 < time < math.inf:",
+        "if not 0 <= time < math.inf:",
+        ("tests/test_damaged_logs.py::test_one_damaged_record_is_passed_over",),
+    ),
+    Mutant(
+        "a NaN of 32 bits narrowed to infinity",
+        _LLVM + "half.py",
+        "| _QUIET, _int(0))",
+        "& 0, _int(0))",
+        ("tests/test_half.py::test_narrowing_of_special_values",),
     ),
 )
 
@@ -740,19 +772,15 @@ PASSES = (
         ("tests/test_batch_scatters.py::test_in_place",),
     ),
     Mutant(
-        "a caller's tensor written after a bad index",
-        _PASSES + "raise_together.py",
-        "    if is_scatter(value):\n        return may_write(value) and",
-        "    if may_write(value):\n        return False\n"
-        "    if is_scatter(value):\n        return may_write(value) and",
-        (
-            "tests/test_raise_together.py::test_a_callers_tensor_is_not_written_after_a_bad_index[cuda]",
-        ),
+        "a caller's tensor written before its indices are known to be good",
+        "tvm_scatter/device_check.py",
+        "if problem.in_place and not temporary:",
+        "if problem.in_place and temporary:",
+        ("tests/test_bounds.py::test_nothing_is_written_when_it_raises[cuda-in_place]",),
     ),
 )
 
 _STRATEGY = "tvm_scatter/strategy.py"
-_RECORDS = "tvm_scatter/records.py"
 
 SELECTION = (
     Mutant(
@@ -900,7 +928,7 @@ IMPORTERS = (
         _IMPORTERS + "torch_mask.py",
         'lambda i: total[i] - chosen[i].astype("int64")',
         "lambda i: total[i]",
-        (_TORCH + "test_views",),
+        (_TORCH + "test_masks_of_several_axes",),
     ),
     Mutant(
         "a mask of two axes counted along the last",
@@ -974,4 +1002,4 @@ IMPORTERS = (
     ),
 )
 
-MUTANTS = (*KERNELS, *LAUNCHES, *CPU, *CHECKS, *PASSES, *SELECTION, *CACHE, *IMPORTERS)
+MUTANTS = (*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS)
