@@ -227,16 +227,17 @@ def test_symbolic_sizes() -> None:
     np.testing.assert_array_equal(run(model, arrays)[0], expected)
 
 
-@pytest.mark.parametrize("attributes, message", [
-    ({"axis": 5}, "ScatterElements: axis 5 is out of range"),
-    ({"reduction": "mean"}, "ScatterElements: reduction 'mean' is not one of opset 18"),
+@pytest.mark.parametrize("opset, attributes, message", [
+    (18, {"axis": 5}, "ScatterElements: axis 5 is out of range"),
+    (18, {"reduction": "mean"}, "ScatterElements: reduction 'mean' is not one of opset 18"),
+    (16, {"reduction": "max"}, "ScatterElements: reduction 'max' is not one of opset 16"),
 ])  # fmt: skip
-def test_bad_attributes(attributes: dict[str, Any], message: str) -> None:
+def test_bad_attributes(opset: int, attributes: dict[str, Any], message: str) -> None:
     data, indices = np.zeros((3, 3), "float32"), np.zeros((2, 2), "int64")
     inputs = {"data": data, "indices": indices, "updates": np.zeros((2, 2), "float32")}
     with warnings.catch_warnings(), pytest.raises(tvm_scatter.ScatterError, match=message):
         warnings.simplefilter("ignore")
-        run(model_of("ScatterElements", 18, inputs, data, **attributes), list(inputs.values()))
+        run(model_of("ScatterElements", opset, inputs, data, **attributes), list(inputs.values()))
 
 
 def test_bad_shapes() -> None:
