@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -71,3 +74,19 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     least = 0 if request.param == "noted" else 1 << 60
     monkeypatch.setattr(device_check, "_NOTED_BYTES", least)
     return str(request.param)
+
+
+@pytest.fixture
+def quick_tuner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TVM's tuner on a slow machine, without tensor instructions, which take long to load."""
+    from tvm.s_tir import meta_schedule as ms
+
+    def skip_tensor_instructions() -> None:
+        name = "tvm.s_tir.tensor_intrin"
+        sys.modules.setdefault(name, ModuleType(name))
+
+    name = "tvm.s_tir.tensor_intrin"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    patient: dict[str, Any] = {"timeout_sec": 300, "initializer": skip_tensor_instructions}
+    for module, kind in ((ms.builder, "LocalBuilder"), (ms.runner, "LocalRunner")):
+        monkeypatch.setattr(module, kind, partial(getattr(module, kind), **patient))

@@ -105,8 +105,8 @@ def test_flows_on_a_gpu(name, flow, device, tmp_path):
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", MODELS)
-def test_tuned(name, tmp_path):
-    """TVM's tuner takes the whole model, and measures what is not ours."""
+def test_tuned(name, quick_tuner, tmp_path):
+    """TVM's tuner takes the whole model, and measures some of it."""
     target = tvm.target.Target({"kind": "llvm", "num-cores": 2})
     check(name, tuning(TRIALS), target, "llvm", tmp_path)
-    assert (tmp_path / "database_tuning_record.json").exists()
+    assert (tmp_path / "database_tuning_record.json").read_text()

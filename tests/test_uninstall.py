@@ -21,6 +21,7 @@ def state() -> dict[str, Any]:
     from tvm.relax import pipeline
     from tvm.relax.frontend.onnx import onnx_frontend
     from tvm.relax.frontend.torch import exported_program_translator as translator
+    from tvm.s_tir import meta_schedule as ms
 
     names = [name for name in Op.list_op_names() if "tvm_scatter" not in name]
     legalizations = {name: Op.get(name).get_attr("FLegalize") for name in names}
@@ -32,6 +33,13 @@ def state() -> dict[str, Any]:
         "functions": sorted(functions),
         "pipelines": dict(pipeline.PIPELINE_MAP),
         "pipeline": public(pipeline),
+        "tuner": [
+            ms.relax_integration.TuneContext,
+            ms.tir_integration.TuneContext,
+            ms.runner.LocalRunner._cls.__init__,
+            ms.runner.RPCRunner._cls.__init__,
+            ms.cost_model.XGBModel._cls.update,
+        ],
         "defaults": (pipeline.get_default_pipeline, relax.get_default_pipeline),
         "importer": dict(vars(translator.ExportedProgramImporter)),
         "translator": public(translator),
@@ -112,7 +120,9 @@ def compare() -> None:
     import tvm_scatter
 
     different = changed(before, state())
-    assert {"legalizations", "pipelines", "defaults", "importer", "onnx"} <= different, different
+    assert {"legalizations", "pipelines", "defaults", "tuner", "importer", "onnx"} <= different, (
+        different
+    )
     for kind, (without, scattering) in plain.items():
         # A model that does not scatter compiles to the same code.
         tvm.ir.assert_structural_equal(compiled(False, kind), without)

@@ -12,6 +12,7 @@ from . import (
     ops,
     pipelines,
     read_ops,
+    tvm_tuner,
 )
 from .importers import onnx as onnx_importer
 from .importers import torch as torch_importer
@@ -31,6 +32,7 @@ def install() -> None:
     legalize.install_legalizations()
     legalize_reads.install_legalizations()
     pipelines.install_pipelines()
+    tvm_tuner.install_tuner()
     torch_importer.install_torch()
     onnx_importer.install_onnx()
     cuda_toolkit.use_wheels()
@@ -45,6 +47,7 @@ def uninstall() -> None:
         return
     legalizations.give_back()
     pipelines.uninstall_pipelines()
+    tvm_tuner.uninstall_tuner()
     torch_importer.uninstall_torch()
     onnx_importer.uninstall_onnx()
     cuda_toolkit.forget_wheels()
