@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
 import sys
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ import tvm
 import tvm_ffi
 from harness import device_of, relax_function, target_of
 from tvm import relax, tirx
+from tvm.relax.dpl import is_op, wildcard
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_scatter import options
+from tvm_scatter import ScatterError, options
 from tvm_scatter.ops import choose, index_put
 
 ROWS, COLUMNS = 40, 4
@@ -114,13 +116,6 @@ def functions(mod):
     }
 
 
-@pytest.fixture
-def quick_tuner(monkeypatch):
-    """TVM's tuner without its tensor instructions: no scatter has them, and they load for ever."""
-    name = "tvm.s_tir.tensor_intrin"
-    monkeypatch.setitem(sys.modules, name, ModuleType(name))
-
-
 def designs(function, target):
     """What TVM's tuner would choose from."""
     kind = target.kind.name
@@ -149,3 +144,139 @@ def test_a_tuner_has_one_design(bounds, device, kind, quick_tuner):
     for name, function in ours.items():
         before, found = designs(function, target)
         assert [tvm_ffi.structural_equal(each, before) for each in found] == [True], name
+
+
+def net(data, index, updates, weights):
+    """A scatter between other operators."""
+    emit = relax.BlockBuilder.current().emit
+    positive = emit(relax.op.nn.relu(data))
+    sums = emit(index_put(positive, [index], updates, [0], "add"))
+    return relax.op.matmul(sums, weights)
+
+
+def net_arguments():
+    generator = np.random.default_rng(0)
+    shapes = {"data": (ROWS, COLUMNS), "updates": (5, COLUMNS), "weights": (COLUMNS, COLUMNS)}
+    data, updates, weights = (
+        generator.integers(-9, 9, shape).astype("float32") for shape in shapes.values()
+    )
+    return [data, generator.permutation(ROWS)[:5], updates, weights]
+
+
+def net_expected():
+    data, index, updates, weights = net_arguments()
+    data = np.maximum(data, 0)
+    np.add.at(data, index, updates)
+    return data @ weights
+
+
+def partitioned(pattern):
+    """What a pattern takes, in functions of their own."""
+    return relax.transform.FuseOpsByPattern([("nobody.pattern", pattern)], annotate_codegen=False)
+
+
+def legalized_first(step):
+    return tvm.transform.Sequential([relax.transform.LegalizeOps(), step])
+
+
+def through_json(mod, _context=None):
+    return tvm.ir.load_json(tvm.ir.save_json(mod))
+
+
+JSON = tvm.transform.module_pass(through_json, opt_level=0)
+PASSES = {
+    "partitioned beside": partitioned(is_op("relax.nn.relu")(wildcard())),
+    "partitioned": partitioned(is_op("relax.tvm_scatter.index_put")(*[wildcard()] * 3)),
+    "RunCodegen": relax.transform.RunCodegen(),
+    "ConvertToDataflow": tvm.transform.Sequential(
+        [relax.transform.ToNonDataflow(), relax.transform.ConvertToDataflow(1)]
+    ),
+    "ConvertLayout": relax.transform.ConvertLayout({}),
+    "ToMixedPrecision": relax.transform.ToMixedPrecision(),
+    "SplitLayoutRewritePreproc": legalized_first(relax.transform.SplitLayoutRewritePreproc()),
+    "JSON": JSON,
+    "JSON, legalized": legalized_first(JSON),
+} | {
+    name: getattr(relax.transform, name)()
+    for name in (
+        "AllocateWorkspace",
+        "CanonicalizeBindings",
+        "DeadCodeElimination",
+        "DecomposeOpsForInference",
+        "EliminateCommonSubexpr",
+        "LambdaLift",
+        "Normalize",
+        "RealizeVDevice",
+    )
+}
+
+
+def compiled_after(step, device="llvm"):
+    """The net, changed by a step and compiled."""
+    with target_of(device):
+        mod = step(module(net, net_arguments()))
+    return tvm.compile(mod, target_of(device))
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_steps_of_tvm(name):
+    found = ran(compiled_after(PASSES[name]), "llvm", net_arguments())
+    # Products of numbers that mixed precision rounds.
+    tolerance = 0.01 if name == "ToMixedPrecision" else 0
+    np.testing.assert_allclose(found, net_expected(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("lifted", [False, True])
+def test_parameters_of_a_model(lifted):
+    """They are taken as one tuple, after what is computed of them alone."""
+    mod = module(net, net_arguments())
+    mod.update_func(mod.get_global_var("main"), mod["main"].with_attr("num_input", 3))
+    step = relax.transform.LiftTransformParams if lifted else relax.transform.BundleModelParams
+    machine = relax.VirtualMachine(tvm.compile(step()(mod), target_of("llvm")), tvm.cpu())
+    *inputs, weights = map(tvm.runtime.tensor, net_arguments())
+    parameters = machine["main_transform_params"]([weights]) if lifted else [weights]
+    found = machine["main"](*inputs, *(parameters if lifted else [parameters]))
+    np.testing.assert_array_equal(found.numpy(), net_expected())
+
+
+def test_the_default_pipeline_by_hand(device):
+    """The pipeline of ``relax.backend``, under whose names TVM's own is found as well."""
+    target = target_of(device)
+    kind = "cpu_generic" if device == "llvm" else "cuda"
+    backend = importlib.import_module(f"tvm.relax.backend.{kind}")
+    with target:
+        mod = backend.get_default_pipeline(target)(module(net, net_arguments()))
+    executable = relax.build(mod, target, relax_pipeline=None)
+    np.testing.assert_array_equal(ran(executable, device, net_arguments()), net_expected())
+
+
+LOADED = """
+import sys
+import numpy, tvm
+from tvm import relax
+machine = relax.VirtualMachine(tvm.runtime.load_module(sys.argv[1]), tvm.cpu())
+arrays = numpy.load(sys.argv[2])
+found = machine["main"](*[tvm.runtime.tensor(arrays[name]) for name in arrays.files]).numpy()
+assert "tvm_scatter" not in sys.modules
+numpy.save(sys.argv[3], found)
+"""
+
+
+def test_a_library_needs_tvm_only(tmp_path):
+    """What is exported runs where this package is not imported."""
+    library, arrays, found = (str(tmp_path / name) for name in ("a.so", "b.npz", "c.npy"))
+    compiled_after(relax.transform.Normalize()).export_library(library)
+    np.savez(arrays, *net_arguments())
+    subprocess.run([sys.executable, "-c", LOADED, library, arrays, found], check=True, timeout=300)
+    np.testing.assert_array_equal(np.load(found), net_expected())
+
+
+def test_data_without_a_type():
+    """What no block builder has seen has none yet."""
+    variables = [
+        relax.Var(name, relax.TensorType(array.shape, str(array.dtype)))
+        for name, array in zip("xiu", net_arguments(), strict=False)
+    ]
+    data, index, updates = variables
+    with pytest.raises(ScatterError, match=r"R\.add.*BlockBuilder\.emit"):
+        index_put(relax.op.add(data, data), [index], updates, [0])

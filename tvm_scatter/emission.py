@@ -266,8 +266,18 @@ class Parameters:
 
 @contextmanager
 def opaque_block() -> Iterator[None]:
-    """All that a function does, in one block that TVM's schedulers and tuner leave as it is."""
-    with T.sblock("root"):
+    """All that a function does, in one block that TVM's schedulers and tuner leave as it is.
+
+    It stands in a block of its own: TVM's passes expect a function to begin with one for all, and
+    one of them that each statement there has others in it.
+    """
+    with _untouched("root"), _untouched("opaque"):
+        yield
+
+
+@contextmanager
+def _untouched(name: str) -> Iterator[None]:
+    with T.sblock(name):
         T.reads()
         T.writes()
         T.sblock_attr({"schedule_rule": "None"})

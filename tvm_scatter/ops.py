@@ -312,6 +312,10 @@ def choose(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr])
 
 
 def _rank(data: Any) -> int:
+    if not isinstance(data.ty, relax.TensorType):
+        raise ScatterError(
+            f"scatter: {data} is not known to be a tensor; emit it with BlockBuilder.emit first."
+        )
     rank = data.ty.ndim
     if rank < 0:
         raise ScatterError("scatter: the rank of data must be known.")
