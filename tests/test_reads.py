@@ -157,6 +157,48 @@ def test_symbolic_sizes(device: str) -> None:
         np.testing.assert_array_equal(results[name], expected, err_msg=name)
 
 
+#: Reads of nothing, as (build, operands): the result is the function's own output.
+EMPTY_READS: dict[str, tuple[Callable[..., Any], tuple[Array, ...]]] = {
+    "take": (lambda x, i: relax.op.take(x, i, 0), (CUBE[:, :0, 0], rows(1))),
+    "take_no_rows": (lambda x, i: relax.op.take(x, i, 0), (CUBE, rows())),
+    "embedding": (lambda x, i: relax.op.take(x, i, 0, "embedding"), (CUBE[:, :0, 0], rows(2, 0))),
+    "gather_elements": (
+        lambda x, i: relax.op.gather_elements(x, i, 1),
+        (CUBE[0], np.zeros((3, 0), int)),
+    ),
+    "gather_nd": (lambda x, i: relax.op.gather_nd(x, i), (CUBE[:, :, :0], rows([0, 1]))),
+    "index": (lambda x, i, j: read_ops.index(x, [i, j], [0, 1]), (CUBE[..., :0], rows(0), rows(3))),
+}  # fmt: skip
+EMPTY_SHAPES = {
+    "take": (1, 0),
+    "take_no_rows": (0, 4, 5),
+    "embedding": (2, 0),
+    "gather_elements": (3, 0),
+    "gather_nd": (1, 0),
+    "index": (1, 0),
+}
+
+
+@pytest.mark.parametrize("bounds", ["raise", "trust"])
+def test_reads_of_nothing(device: str, bounds: str) -> None:
+    results = run_all(EMPTY_READS, device, bounds=bounds)
+    assert {name: result.shape for name, result in results.items()} == EMPTY_SHAPES
+
+
+def test_symbolic_reads_of_nothing(device: str) -> None:
+    """Nothing is written where some sizes are known at run time only, and one is zero."""
+    builder, n, m = relax.BlockBuilder(), tvm.tirx.Var("n", "int64"), tvm.tirx.Var("m", "int64")
+    data = relax.Var("data", relax.TensorType([n, 0], "float32"))
+    index = relax.Var("index", relax.TensorType([m], "int64"))
+    with builder.function("main", [data, index]):
+        with builder.dataflow():
+            output = builder.emit_output(relax.op.take(data, index, 0))
+        builder.emit_func_output(output)
+    machine = relax.VirtualMachine(tvm.compile(builder.get(), target_of(device)), device_of(device))
+    x, i = (tvm.runtime.tensor(a, device_of(device)) for a in (CUBE[:, :0, 0], rows(2, 0)))
+    assert machine["main"](x, i).numpy().shape == (2, 0)
+
+
 def test_sizes_that_may_differ() -> None:
     case = CASES["index_apart"]
     with pytest.raises(tvm_scatter.ScatterError, match=r"index: shapes .* do not broadcast"):

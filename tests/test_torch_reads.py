@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import Case, check, check_all, compile_for, export, run  # noqa: E402
+from torch_harness import Case, check, check_all, compile_for, export, run, through_tvm  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
@@ -182,3 +182,20 @@ def test_the_gradient_of_an_embedding() -> None:
     tvm.ir.assert_structural_equal(tvm.script.from_source(module.script()), module)
     module = relax.transform.Gradient("main", module["main"].params[:1])(module)
     assert "main_adjoint" in [name.name_hint for name in module.functions]
+
+
+def test_reads_of_nothing_as_results(device: str) -> None:
+    """PyTorch's forms, each the result of the model; some sizes are known at run time only."""
+    table, places = torch.zeros(3, 0), torch.tensor([1, 2])
+    rows = torch.export.Dim("rows", min=2)
+    for name, read in {
+        "index": lambda x, i: x[i],
+        "index_select": lambda x, i: x.index_select(0, i),
+        "embedding": lambda x, i: torch.nn.functional.embedding(i, x),
+        "gather": lambda x, i: x.gather(0, i[:, None][:, :0]),
+        "gather_columns": lambda x, i: x.gather(1, i[:, None][:, :0]),
+    }.items():
+        for dynamic in (None, ({}, {0: rows})):
+            [result] = through_tvm(read, (table, places), dynamic, device)
+            assert result.shape == (2, 0), name
+    check(lambda x, i: torch.nn.functional.embedding(i[None], x), table, places, device=device)

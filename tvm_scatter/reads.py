@@ -57,8 +57,7 @@ class Read:
     def is_empty(self) -> bool:
         """Whether it certainly reads nothing."""
         check = self.check
-        shape = self.form.shape(check.data_shape, check.shapes)
-        return 0 in shape and all(isinstance(dim, int) for dim in shape)
+        return 0 in self.form.shape(check.data_shape, check.shapes)
 
     def has_negative(self) -> bool:
         """Whether an index may count from the end."""

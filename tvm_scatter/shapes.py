@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import relax, tirx
 from tvm.sym import Analyzer
@@ -95,9 +94,9 @@ def broadcast(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]
 
 
 def no_elements(type_: relax.TensorType) -> relax.Expr:
-    """The constant of a type that has no element, whatever its symbolic sizes are."""
-    shape = list(type_.shape.values)
-    known = [int(dim) if isinstance(dim, tirx.IntImm) else 1 for dim in shape]
-    empty = relax.const(tvm.runtime.empty(known, str(type_.dtype)))
-    same = len([dim for dim in shape if isinstance(dim, tirx.IntImm)]) == len(shape)
-    return empty if same else relax.op.reshape(empty, shape)
+    """A tensor of a type that has no element, whatever its symbolic sizes are.
+
+    It is allocated and nothing more: TVM cannot store an empty constant, and its schedule for GPUs
+    writes even where there is nothing to write.
+    """
+    return relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)

@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from ..errors import ScatterError
-from ..shapes import same_size
+from ..shapes import no_elements, same_size
 
 
 class TorchCall:
@@ -82,6 +82,9 @@ class TorchCall:
         """The tensor in another shape; itself if that is its shape already."""
         if same_shape(shape_of(tensor), shape):
             return tensor
+        if is_empty(tensor):
+            # TVM has no schedule for GPUs for this.
+            return self.emit(no_elements(relax.TensorType(list(shape), tensor.ty.dtype)))
         return self.emit(relax.op.reshape(tensor, list(shape)))
 
     def scalar(self, value: Any, dtype: str) -> Any:
