@@ -164,6 +164,72 @@ def test_a_folder_of_another_user_is_not_used(store):
     assert len(list(store.folder.glob("??/*"))) == 1
 
 
+@pytest.mark.parametrize("mode", [0o777, 0o757, 0o775])
+def test_a_folder_that_others_can_exchange_is_not_used(tmp_path, caplog, mode):
+    """Between any two looks at it, they may put a link in its place."""
+    shared = tmp_path / "shared"
+    store = Store(shared / "ours" / "kernels", 1 << 20)
+    store.write(KEY, b"binary")
+    shared.chmod(mode)
+    assert store.read(KEY) is None
+    store.write(KEY, b"fresh")
+    assert store.clear() == []
+    assert f"others may write to {shared} above it" in caplog.text
+    shared.chmod(0o1777)
+    assert store.read(KEY) == b"binary"
+
+
+def test_a_link_that_others_can_exchange_is_not_followed(tmp_path):
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    own.mkdir()
+    shared.mkdir()
+    (shared / "link").symlink_to(own)
+    store = Store(shared / "link" / "kernels", 1 << 20)
+    store.write(KEY, b"binary")
+    assert store.read(KEY) == b"binary"
+    shared.chmod(0o777)
+    assert store.read(KEY) is None
+    assert Store(own / "kernels", 1 << 20).read(KEY) == b"binary"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a folder away")
+def test_a_folder_inside_of_another_users_is_not_used(tmp_path):
+    store = Store(tmp_path / "theirs" / "kernels", 1 << 20)
+    store.write(KEY, b"binary")
+    os.chown(store.folder.parent, 12345, -1)
+    assert store.read(KEY) is None
+
+
+def test_folders_are_made_for_the_user_alone(tmp_path):
+    before = os.umask(0o002)
+    try:
+        store = Store(tmp_path / "new" / "newer" / "kernels", 1 << 20)
+        store.write(KEY, b"binary")
+    finally:
+        os.umask(before)
+    assert store.read(KEY) == b"binary"
+
+
+def test_a_huge_entry_is_not_read(store):
+    """A sparse file takes no room on the disk, but all of the memory."""
+    unlimited = Store(store.folder, 1 << 50)
+    store.write(KEY, b"binary")
+    os.truncate(store._path(KEY), 1 << 42)
+    assert store.read(KEY) is unlimited.read(KEY) is None
+    store.write(KEY, b"fresh")
+    assert store.read(KEY) == b"fresh"
+
+
+def test_files_of_others_are_left_alone(store):
+    store.write(KEY, b"binary")
+    folder = store._path(KEY).parent
+    foreign = [folder / name for name in ("thesis.txt", ".keep", "cd" + "0" * 62)]
+    for path in foreign:
+        path.write_text("mine")
+    assert [entry.path.name for entry in store.clear()] == [KEY]
+    assert all(path.exists() for path in foreign)
+
+
 def test_a_full_disk_leaves_nothing_behind(store):
     store.write(KEY, b"binary")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import stat
 import tempfile
 import time
@@ -27,6 +28,10 @@ _LOCK_PATIENCE = 300.0
 _FULL = 0.9
 _ABANDONED_AFTER = 3600.0
 _TEMPORARY = "writing-"
+#: A file of another name is somebody else's.
+_KEY = re.compile(r"[0-9a-f]{64}")
+#: Far beyond any kernel: what is larger is not read into memory.
+_LARGEST = 1 << 30
 
 _KINDS = {
     stat.S_IFLNK: "a link",
@@ -47,12 +52,15 @@ class Entry(NamedTuple):
 
 
 class Store:
-    """Entries by key, in a folder that nobody else may write to.
+    """Entries by key, in a folder that nobody else may write to or put another in the place of.
+
+    Keys are SHA-256 digests in hexadecimal.
 
     Parameters
     ----------
     folder : Path
-        Made if need be. It must be the user's own.
+        Made if need be. It must be the user's own, and the folders above it must be safe from
+        other users.
     limit : int
         Bytes beyond which the entries that were not used for longest go.
     """
@@ -67,7 +75,7 @@ class Store:
         try:
             self._check_private()
             _need_own_folder(path.parent)
-            content = _read_own(path)
+            content = _read_own(path, self._largest())
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -82,7 +90,7 @@ class Store:
     def write(self, key: str, binary: bytes) -> None:
         """Keep a binary; where the disk does not let us, nothing happens."""
         content = _pack(key, binary)
-        if len(content) > self.limit:
+        if len(content) > self._largest():
             return
         try:
             self._prepare()
@@ -122,11 +130,16 @@ class Store:
         """Delete every entry; what was deleted."""
         return [entry for entry in self.entries() if _delete(entry.path)]
 
+    def _largest(self) -> int:
+        return min(self.limit, _LARGEST)
+
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
 
     def _prepare(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed((self.folder, *self.folder.parents)):
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
         self._check_private()
 
     def _check_private(self) -> None:
@@ -135,15 +148,19 @@ class Store:
         What they put there while they could is still theirs, and is not run either.
         """
         _need_own_folder(self.folder)
+        _need_lasting(self.folder.parent)
         if hasattr(os, "geteuid") and stat.S_IMODE(self.folder.stat().st_mode) & 0o077:
             self.folder.chmod(0o700)
 
     def _files(self, name: str) -> list[Path]:
         """The files of a name in our own sub-folders: others may lead anywhere."""
         try:
-            _need_own_folder(self.folder)
+            self._check_private()
             folders = [path for path in self.folder.glob("??") if _is_own_folder(path)]
-        except OSError:
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            _say_once(f"{self.folder}: left alone: {error}")
             return []
         return [path for folder in folders for path in folder.glob(name)]
 
@@ -201,6 +218,23 @@ def _need_own_folder(path: Path) -> None:
     _need_own(path.lstat(), stat.S_ISDIR)
 
 
+def _need_lasting(path: Path) -> None:
+    """Refuse a folder that another user may put a folder or a link of theirs in the place of."""
+    if not hasattr(os, "geteuid"):
+        return
+    for place in (path, *path.parents):
+        status = place.lstat()
+        if status.st_uid not in (0, os.geteuid()):
+            raise PermissionError(f"{place} above it belongs to user {status.st_uid}")
+        if stat.S_ISLNK(status.st_mode):
+            _need_lasting(place.parent / os.readlink(place))
+        elif status.st_mode & 0o022 and not status.st_mode & stat.S_ISVTX:
+            raise PermissionError(
+                f"others may write to {place} above it; run chmod go-w on that folder, or choose "
+                "another place for the cache"
+            )
+
+
 def _is_own_folder(path: Path) -> bool:
     try:
         _need_own_folder(path)
@@ -209,7 +243,7 @@ def _is_own_folder(path: Path) -> bool:
     return True
 
 
-def _read_own(path: Path) -> bytes:
+def _read_own(path: Path, largest: int) -> bytes:
     """A file's content, without following a link or waiting for a pipe."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb") as file:
@@ -217,11 +251,14 @@ def _read_own(path: Path) -> bytes:
         _need_own(status, stat.S_ISREG)
         if hasattr(os, "geteuid") and stat.S_IMODE(status.st_mode) & 0o022:
             raise PermissionError("others may write to it")
-        return file.read()
+        if status.st_size > largest:
+            raise OSError(f"it has {status.st_size} bytes, of which at most {largest} are read")
+        return file.read(largest)
 
 
 def _is_entry(path: Path) -> bool:
-    return not path.name.startswith(_TEMPORARY)
+    """Whether it is named and placed as an entry is."""
+    return bool(_KEY.fullmatch(path.name)) and path.parent.name == path.name[:2]
 
 
 def _entry(path: Path) -> Entry | None:
