@@ -60,17 +60,22 @@ class CheckOperands:
 
 
 def check_on_host(bb: relax.BlockBuilder, check: IndexCheck) -> relax.Expr:
-    """Emit a check that is over before what takes its result, a token, begins."""
+    """Emit a check that is over before what takes its result, a token, begins.
+
+    The token is an index tensor itself. A new tensor may not be allocated in a branch: TVM would
+    use its memory in the other branch, where it is none.
+    """
     with check_function(check) as (builder, parameters):
-        parameters.add("status", (len(STATUS),), "int64")
-        with parameters.in_body() as (*buffers, status):
+        with parameters.in_body() as buffers:
+            status = T.alloc_buffer((len(STATUS),), "int64", scope="local")
             _find_first(check_operands(parameters, buffers, check), status)
             with T.If(status[0] >= 0):
                 with T.Then():
                     raise_for(check, status)
     func = bb.add_func(builder.get(), CHECK_NAME)
-    status_type = relax.TensorType((len(STATUS),), "int64")
-    return bb.emit(relax.op.call_tir(func, check_arguments(check), status_type))
+    arguments = check_arguments(check)
+    token = len(arguments) - 1
+    return bb.emit(relax.op.call_tir_inplace(func, arguments, token, arguments[token].ty))
 
 
 def check_arguments(check: IndexCheck) -> list[relax.Expr]:
