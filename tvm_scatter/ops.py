@@ -9,7 +9,15 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
-from .errors import ScatterError
+from .arguments import (
+    checked_axes,
+    checked_axis,
+    checked_runs,
+    need_indices,
+    need_tensor,
+    need_tensors,
+    rank_of,
+)
 from .reductions import canonical_reduction
 
 SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
@@ -87,14 +95,12 @@ def scatter_elements(
     ScatterError
         If shapes, types, axis or reduction do not fit.
     """
-    rank = max(_rank(data), 1)
-    if not -rank <= axis < rank:
-        raise ScatterError(
-            f"{operator}: axis {axis} is out of range for data of rank {_rank(data)}; it must be "
-            f"in [{-rank}, {rank - 1}]."
-        )
+    # A 0-d tensor has one axis of one element.
+    axis = checked_axis(operator, axis, max(rank_of(operator, data), 1))
+    need_tensor(operator, "index", index)
+    need_tensor(operator, "updates", updates)
     attrs = _attributes(
-        axis=axis % rank,
+        axis=axis,
         operator=operator,
         reduction=reduction,
         include_self=include_self,
@@ -148,18 +154,10 @@ def index_put(
     ScatterError
         If shapes, types, axes or reduction do not fit.
     """
-    rank = _rank(data)
-    axes = list(range(len(indices))) if axes is None else [int(axis) for axis in axes]
-    if not indices or len(axes) != len(indices):
-        raise ScatterError(
-            f"{operator}: {len(indices)} index tensors for {len(axes)} axes; give one for each."
-        )
-    for axis in axes:
-        if not -rank <= axis < rank:
-            raise ScatterError(f"{operator}: axis {axis} is out of range for data of rank {rank}.")
-    axes = [axis % rank for axis in axes]
-    if sorted(set(axes)) != axes:
-        raise ScatterError(f"{operator}: axes {axes} must be distinct and ascending.")
+    rank = rank_of(operator, data)
+    tensors = need_indices(operator, indices)
+    need_tensor(operator, "values", values)
+    axes = checked_axes(operator, range(len(tensors)) if axes is None else axes, rank, len(tensors))
     attrs = _attributes(
         axes=axes,
         operator=operator,
@@ -170,7 +168,7 @@ def index_put(
         ordered=ordered,
         in_place=in_place,
     )
-    return relax.Call(Op.get(INDEX_PUT), [data, relax.Tuple(list(indices)), values], attrs=attrs)
+    return relax.Call(Op.get(INDEX_PUT), [data, relax.Tuple(tensors), values], attrs=attrs)
 
 
 def scatter_nd(
@@ -210,8 +208,11 @@ def scatter_nd(
     Raises
     ------
     ScatterError
-        If the reduction is unknown. Shapes and types are checked when the module is compiled.
+        If the reduction is unknown, or an operand is no tensor. Shapes and types are checked when
+        the module is compiled.
     """
+    for name, operand in (("data", data), ("indices", indices), ("updates", updates)):
+        need_tensor(operator, name, operand)
     attrs = _attributes(
         operator=operator,
         reduction=reduction,
@@ -250,9 +251,17 @@ def assign(
     -------
     result : relax.Expr
         A new tensor of the shape and type of ``data``.
+
+    Raises
+    ------
+    ScatterError
+        If an operand is no tensor, the axis is none of the data's, or a run has not four numbers.
     """
-    attrs = _attributes(axis=int(axis), runs=flat(runs), operator=operator, unique=True)
-    return relax.Call(Op.get(ASSIGN), [data, relax.Tuple(list(sources))], attrs=attrs)
+    axis = checked_axis(operator, axis, rank_of(operator, data))
+    tensors = need_tensors(operator, "sources", sources)
+    numbers = flat(checked_runs(operator, runs))
+    attrs = _attributes(axis=axis, runs=numbers, operator=operator, unique=True)
+    return relax.Call(Op.get(ASSIGN), [data, relax.Tuple(tensors)], attrs=attrs)
 
 
 def _attributes(
@@ -309,17 +318,6 @@ def choose(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr])
         A new tensor of shape ``(batch, positions, slice)``.
     """
     return relax.Call(Op.get(CHOOSE), [data, winners, relax.Tuple(list(sources))])
-
-
-def _rank(data: Any) -> int:
-    if not isinstance(data.ty, relax.TensorType):
-        raise ScatterError(
-            f"scatter: {data} is not known to be a tensor; emit it with BlockBuilder.emit first."
-        )
-    rank = data.ty.ndim
-    if rank < 0:
-        raise ScatterError("scatter: the rank of data must be known.")
-    return int(rank)
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Op
 
+from .arguments import checked_axes, checked_axis, integer, need_indices, need_tensor, rank_of
 from .errors import ScatterError
 from .read_forms import ByAxes, ByElements, ByTuples, Form
 
@@ -56,14 +57,11 @@ def index(
     ScatterError
         If the axes are none of the data's, or the indices do not broadcast.
     """
-    axes, rank = [int(axis) for axis in axes], int(data.ty.ndim)
-    if not axes or len(axes) != len(indices) or sorted(set(axes)) != axes or axes[-1] >= rank:
-        raise ScatterError(
-            f"{operator}: {len(indices)} index tensors for axes {axes} of data of rank {rank}; "
-            "give one for each of some distinct, ascending axes."
-        )
+    rank = rank_of(operator, data)
+    tensors = need_indices(operator, indices)
+    axes = checked_axes(operator, axes, rank, len(tensors))
     attrs = {"axes": axes, "wrap_negative": bool(wrap_negative), "operator": operator}
-    return _call(INDEX, [data, relax.Tuple(list(indices))], attrs)
+    return _call(INDEX, [data, relax.Tuple(tensors)], attrs)
 
 
 def gather_elements(
@@ -91,8 +89,15 @@ def gather_elements(
     -------
     result : relax.Expr
         Shape I.
+
+    Raises
+    ------
+    ScatterError
+        If an operand is no tensor, or the axis is none of the data's.
     """
-    attrs = {"axis": int(axis), "wrap_negative": bool(wrap_negative), "operator": operator}
+    axis = checked_axis(operator, axis, rank_of(operator, data))
+    need_tensor(operator, "index", index)
+    attrs = {"axis": axis, "wrap_negative": bool(wrap_negative), "operator": operator}
     return _call(GATHER_ELEMENTS, [data, index], attrs)
 
 
@@ -122,13 +127,44 @@ def gather_nd(
     -------
     result : relax.Expr
         Shape ``(..., *D[batch_dims + M:])``.
+
+    Raises
+    ------
+    ScatterError
+        If an operand is no tensor, M is not known, or the data has fewer axes than are addressed.
     """
+    rank = rank_of(operator, data)
+    need_tensor(operator, "indices", indices)
+    batch_dims = integer(operator, "batch_dims", batch_dims)
+    if not 0 <= batch_dims < max(rank, 1):
+        raise ScatterError(
+            f"{operator}: batch_dims {batch_dims} is out of range for data of rank {rank}."
+        )
+    _check_tuples(operator, indices, batch_dims, rank)
     attrs = {
-        "batch_dims": int(batch_dims),
+        "batch_dims": batch_dims,
         "wrap_negative": bool(wrap_negative),
         "operator": operator,
     }
     return _call(GATHER_ND, [data, indices], attrs)
+
+
+def _check_tuples(operator: str, indices: relax.Expr, batch_dims: int, rank: int) -> None:
+    """Refuse tuples that are longer than the data has axes. What is not emitted has no shape."""
+    if not isinstance(indices.ty, relax.TensorType):
+        return
+    shape = getattr(indices.ty.shape, "values", None)
+    if not shape or not isinstance(shape[-1], tirx.IntImm):
+        raise ScatterError(
+            f"{operator}: the last axis of indices of type {indices.ty} holds a tuple, and its "
+            "size must be a known number."
+        )
+    components = int(shape[-1])
+    if batch_dims >= len(shape) or batch_dims + components > rank:
+        raise ScatterError(
+            f"{operator}: tuples of {components} indices in a tensor of rank {len(shape)}, after "
+            f"{batch_dims} batch axes, are too long for data of rank {rank}."
+        )
 
 
 def register() -> None:

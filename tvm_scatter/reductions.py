@@ -62,7 +62,7 @@ def canonical_reduction(name: str, operator: str) -> str:
     ScatterError
         If no reduction has that name.
     """
-    canonical = _BY_ALIAS.get(name, name)
+    canonical = _BY_ALIAS.get(name, name) if isinstance(name, str) else None
     if canonical not in REDUCTIONS:
         known = ", ".join(sorted({*REDUCTIONS, *_BY_ALIAS}))
         raise ScatterError(f"{operator}: unknown reduction {name!r}; it must be one of {known}.")

@@ -1,0 +1,126 @@
+"""What callers get wrong: one sentence each, never an error of Python or of TVM, or a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from tvm import relax
+
+from tvm_scatter import ScatterError, ops, read_ops
+
+
+def variable(name: str, shape: Any, dtype: str) -> relax.Var:
+    return relax.Var(name, relax.TensorType(shape, dtype))
+
+
+DATA = variable("data", (4, 3), "float32")
+INDEX = variable("index", (2,), "int64")
+WIDE = variable("wide", (2, 3), "int64")
+UPDATES = variable("updates", (2, 3), "float32")
+PAIR = relax.Var("pair", relax.TupleType([DATA.ty, DATA.ty]))
+SYMBOLIC = variable("symbolic", (2, tvm.tirx.Var("m", "int64")), "int64")
+RUN = (0, 0, 0, 2)
+
+CONSTRUCTORS: dict[str, Callable[..., relax.Expr]] = {
+    "scatter_elements": lambda data=DATA, index=WIDE, updates=UPDATES, axis=0: ops.scatter_elements(
+        data, index, updates, axis
+    ),
+    "index_put": lambda data=DATA, index=INDEX, updates=UPDATES, axis=0: ops.index_put(
+        data, [index], updates, [axis]
+    ),
+    "scatter_nd": lambda data=DATA, index=WIDE, updates=UPDATES, axis=0: ops.scatter_nd(
+        data, index, updates
+    ),
+    "assign": lambda data=DATA, index=None, updates=UPDATES, axis=0: ops.assign(
+        data, [updates], [RUN], axis
+    ),
+    "index": lambda data=DATA, index=INDEX, updates=None, axis=0: read_ops.index(
+        data, [index], [axis]
+    ),
+    "gather_elements": lambda data=DATA, index=WIDE, updates=None, axis=0: read_ops.gather_elements(
+        data, index, axis
+    ),
+    "gather_nd": lambda data=DATA, index=WIDE, updates=None, axis=0: read_ops.gather_nd(
+        data, index, axis
+    ),
+}
+NO_UPDATES = ("index", "gather_elements", "gather_nd")
+NO_TENSORS = {
+    "nothing": None,
+    "list": [1.0],
+    "array": np.ones((4, 3), "float32"),
+    "text": "data",
+    "number": 7,
+    "tuple": PAIR,
+    "shape": relax.ShapeExpr([2]),
+    "operator": tvm.ir.Op.get("relax.add"),
+}
+
+
+@pytest.mark.parametrize("given", NO_TENSORS.values(), ids=NO_TENSORS)
+@pytest.mark.parametrize("name", CONSTRUCTORS)
+def test_what_is_no_tensor_is_no_operand(name: str, given: Any) -> None:
+    operands = {"data": "data", "index": "ind(ex|ices)", "updates": "updates|values|sources"}
+    for operand, called in operands.items():
+        if (operand == "updates" and name in NO_UPDATES) or (operand, name) == ("index", "assign"):
+            continue
+        with pytest.raises(ScatterError, match=rf"^{name}: ({called})(\[0\])? is .*") as raised:
+            CONSTRUCTORS[name](**{operand: given})
+        assert_one_sentence(raised.value)
+
+
+@pytest.mark.parametrize("axis", [None, "x", 1.5, [0], 2**70, 2, -3])
+@pytest.mark.parametrize("name", [name for name in CONSTRUCTORS if name != "scatter_nd"])
+def test_what_is_no_axis(name: str, axis: Any) -> None:
+    with pytest.raises(ScatterError, match=rf"^{name}: (axis|axes\[0\]|batch_dims) ") as raised:
+        CONSTRUCTORS[name](axis=axis)
+    assert_one_sentence(raised.value)
+
+
+def test_axes_are_integers_of_any_kind() -> None:
+    for axis in (1, np.int32(1), np.array(1)[()], tvm.tirx.IntImm("int64", 1), -1):
+        assert ops.scatter_elements(DATA, WIDE, UPDATES, axis).attrs["axis"] == 1
+        assert list(read_ops.index(DATA, [INDEX], [axis]).attrs["axes"]) == [1]
+
+
+ODD: dict[str, tuple[Callable[[], Any], str]] = {
+    "no axis for None": (lambda: ops.index_put(DATA, [None, INDEX], UPDATES), "indices[0] is None"),
+    "a bare index": (lambda: ops.index_put(DATA, INDEX, UPDATES), "indices must be a list"),
+    "a bare index to read": (lambda: read_ops.index(DATA, INDEX, [0]), "indices must be a list"),
+    "no indices": (lambda: ops.index_put(DATA, None, UPDATES), "indices must be a list"),
+    "a bare axis": (lambda: ops.index_put(DATA, [INDEX], UPDATES, 0), "axes must be a list"),
+    "a name for axes": (lambda: ops.index_put(DATA, [INDEX], UPDATES, "x"), "axes must be a list"),
+    "no axes to read": (lambda: read_ops.index(DATA, [INDEX], None), "axes must be a list"),
+    "axes twice": (lambda: read_ops.index(DATA, [INDEX, INDEX], [0, -2]), "distinct, ascending"),
+    "a bare source": (lambda: ops.assign(DATA, UPDATES, [RUN], 0), "sources must be a list"),
+    "no runs": (lambda: ops.assign(DATA, [UPDATES], None, 0), "runs must be a list"),
+    "a short run": (lambda: ops.assign(DATA, [UPDATES], [(0, 1)], 0), "runs[0] is (0, 1)"),
+    "no reduction": (
+        lambda: ops.scatter_nd(DATA, WIDE, UPDATES, None),
+        "unknown reduction None",
+    ),
+    "reductions": (lambda: ops.scatter_nd(DATA, WIDE, UPDATES, ["add"]), "reduction ['add']"),
+    "tuples of a size to come": (
+        lambda: read_ops.gather_nd(DATA, SYMBOLIC),
+        "the last axis of indices",
+    ),
+    "tuples too long": (lambda: read_ops.gather_nd(DATA, WIDE), "tuples of 3 indices"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_arguments(case: str) -> None:
+    call, about = ODD[case]
+    with pytest.raises(ScatterError) as raised:
+        call()
+    assert about in str(raised.value)
+    assert_one_sentence(raised.value)
+
+
+def assert_one_sentence(error: ScatterError) -> None:
+    text = str(error)
+    assert text.endswith(".") and "\n" not in text and len(text) < 300
