@@ -10,6 +10,7 @@ import pytest
 import tvm
 from tvm import relax
 
+import tvm_scatter
 from tvm_scatter import ScatterError, ops, read_ops
 
 
@@ -109,6 +110,36 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
         "the last axis of indices",
     ),
     "tuples too long": (lambda: read_ops.gather_nd(DATA, WIDE), "tuples of 3 indices"),
+    "an empty module": (lambda: tvm_scatter.buffers(None), "it takes an IRModule, not NoneType"),
+    "no function": (
+        lambda: tvm_scatter.buffers(tvm.IRModule(), None, "nope"),
+        "there is no function 'nope'",
+    ),
+    "a number for a function": (
+        lambda: tvm_scatter.buffers(tvm.IRModule(), None, 3),
+        "there is no function 3",
+    ),
+    "no machine": (lambda: tvm_scatter.graphed(None, "main", []), "not NoneType"),
+    "one number for a range": (
+        lambda: tvm_scatter.extract_tasks(tvm.IRModule(), "llvm", {"n": 3}),
+        "the range 3 of 'n'",
+    ),
+    "words for a range": (
+        lambda: tvm_scatter.extract_tasks(tvm.IRModule(), "llvm", {"n": ("a", "b")}),
+        "the range ('a', 'b') of 'n'",
+    ),
+    "no ranges": (
+        lambda: tvm_scatter.extract_tasks(tvm.IRModule(), "llvm", 3),
+        "ranges must map",
+    ),
+    "numbers for names": (
+        lambda: tvm_scatter.extract_tasks(tvm.IRModule(), "llvm", {3: (1, 2), "n": (1, 2)}),
+        "no scatter has a symbolic size",
+    ),
+    "CUDA graphs of a CPU": (
+        lambda: tvm_scatter.pipeline("llvm", cuda_graph=True),
+        "cuda_graph=True: target llvm has no CUDA graphs",
+    ),
 }
 
 
@@ -119,6 +150,35 @@ def test_odd_arguments(case: str) -> None:
         call()
     assert about in str(raised.value)
     assert_one_sentence(raised.value)
+
+
+@pytest.mark.parametrize("name", [3, None, "nope"])
+def test_graphed_takes_a_function_of_the_machine(name: Any) -> None:
+    builder = relax.BlockBuilder()
+    with builder.function("main", [DATA]):
+        builder.emit_func_output(builder.emit(relax.op.add(DATA, DATA)))
+    machine = relax.VirtualMachine(tvm.compile(builder.get(), "llvm"), tvm.cpu())
+    with pytest.raises(ScatterError, match=f"graphed: there is no function {name!r}"):
+        tvm_scatter.graphed(machine, name, [])
+    with pytest.raises(ScatterError, match="graphed: example_inputs must be a list"):
+        tvm_scatter.graphed(machine, "main", None)
+
+
+@pytest.mark.parametrize("target", ["banana", "", 3, {}, {"kind": "banana"}, "llvm -mcpu=x", b"x"])
+def test_what_is_no_target(target: Any) -> None:
+    for function in (
+        lambda target: tvm_scatter.explain(tvm.IRModule(), target),
+        lambda target: tvm_scatter.extract_tasks(tvm.IRModule(), target),
+        tvm_scatter.pipeline,
+    ):
+        with pytest.raises(ScatterError, match="target ") as raised:
+            function(target)
+        assert_one_sentence(raised.value)
+
+
+def test_targets_of_every_kind() -> None:
+    for target in ("llvm", {"kind": "llvm"}, '{"kind": "llvm"}', "sm_90", tvm.target.Target("c")):
+        assert not tvm_scatter.explain(tvm.IRModule(), target)
 
 
 def assert_one_sentence(error: ScatterError) -> None:

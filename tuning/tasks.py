@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any
 
 import tvm
 from tvm.target import Target
@@ -93,11 +95,10 @@ def extract_tasks(
     Raises
     ------
     ScatterError
-        If a scatter is malformed, or a range is empty or of a size that no scatter has.
+        If there is no such target, a scatter is malformed, or a range is empty or of a size that
+        no scatter has.
     """
-    for name, (low, high) in (ranges or {}).items():
-        if not 1 <= low <= high:
-            raise ScatterError(f"extract_tasks: the range {low}:{high} of {name!r} is empty.")
+    _check_ranges(ranges or {})
     found: dict[ScatterProblem, Task] = {}
     sizes: set[str] = set()
     for scatter in explain(mod, target):
@@ -112,9 +113,26 @@ def extract_tasks(
         }
         task = found.get(problem) or Task(problem, 0, (), known)
         found[problem] = replace(task, weight=task.weight + 1, where=(*task.where, scatter.where))
-    for name in sorted(set(ranges or {}) - sizes):
+    for name in sorted(set(ranges or {}) - sizes, key=str):
         raise ScatterError(
             f"extract_tasks: no scatter has a symbolic size {name!r}; "
             f"there is: {', '.join(sorted(sizes)) or 'none'}."
         )
     return list(found.values())
+
+
+def _check_ranges(ranges: Any) -> None:
+    if not isinstance(ranges, Mapping):
+        raise ScatterError(
+            f"extract_tasks: ranges must map names of sizes to (low, high), not {ranges!r}."
+        )
+    for name, limits in ranges.items():
+        pair = limits if isinstance(limits, tuple | list) else ()
+        if len(pair) != 2 or not all(isinstance(limit, Integral) for limit in pair):
+            raise ScatterError(
+                f"extract_tasks: the range {limits!r} of {name!r} must be two integers, the least "
+                "and the greatest."
+            )
+        low, high = pair
+        if not 1 <= low <= high:
+            raise ScatterError(f"extract_tasks: the range {low}:{high} of {name!r} is empty.")

@@ -12,8 +12,8 @@ import tvm
 from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax.expr_functor import PyExprMutator, mutator
-from tvm.target import Target
 
+from .arguments import need_module
 from .assign import in_one_kernel
 from .batch import describe, is_batch, scatters_of
 from .errors import ScatterError
@@ -27,6 +27,7 @@ from .passes.notes import Note, collected_notes
 from .problem import ScatterProblem
 from .scatter_call import STOCK_OPERATORS, operator_name
 from .strategy import Branch, Selection
+from .targets import to_target
 
 #: What :func:`summary` calls the scatters that this package does not compute.
 STOCK = "TVM's own"
@@ -192,13 +193,9 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     Raises
     ------
     ScatterError
-        If it is no module, or a scatter is malformed.
+        If it is no module, there is no such target, or a scatter is malformed.
     """
-    if not isinstance(mod, IRModule):
-        raise ScatterError(
-            f"explain: it takes an IRModule, not {type(mod).__name__}; an importer makes one, such "
-            "as tvm.relax.frontend.torch.from_exported_program."
-        )
+    need_module("explain", mod)
     found, errors = Explanations(), list[ScatterError]()
     with nullcontext() if target is None else to_target(target):
         with collected_notes() as found.notes:
@@ -210,11 +207,6 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     if errors:
         raise errors[0]
     return found
-
-
-def to_target(target: Any) -> Target:
-    """A target from a target, a kind or a description."""
-    return target if isinstance(target, Target) else Target(target)
 
 
 def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Explanation:

@@ -7,7 +7,7 @@ it. Here both are buffers that never move, filled and emptied by copies.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,8 @@ def graphed(vm: VirtualMachine, name: str, example_inputs: Sequence[Any]) -> Gra
     Raises
     ------
     ScatterError
-        If the function does what no CUDA graph can hold, such as waiting for the device: the
-        bounds policy ``"raise"`` does.
+        If there is no such function, or it does what no CUDA graph can hold, such as waiting for
+        the device: the bounds policy ``"raise"`` does.
     """
     return Graphed(vm, name, example_inputs)
 
@@ -65,6 +65,7 @@ class Graphed:
     """
 
     def __init__(self, vm: VirtualMachine, name: str, example_inputs: Sequence[Any]) -> None:
+        _check_call(vm, name, example_inputs)
         self._vm = vm  # owns the constants and kernels of the graph
         self._name = name
         self._lock = threading.Lock()
@@ -143,6 +144,21 @@ class Graphed:
         if self._allocate is None:
             return _buffer_like(tensor, self._device)
         return self._allocate(tensor)
+
+
+def _check_call(vm: Any, name: Any, example_inputs: Any) -> None:
+    """Refuse what cannot be called."""
+    if not isinstance(vm, VirtualMachine):
+        raise ScatterError(
+            f"graphed: it takes a tvm.relax.VirtualMachine, not {type(vm).__name__}."
+        )
+    if not isinstance(name, str) or not vm.module.implements_function(name):
+        raise ScatterError(f"graphed: there is no function {name!r} in the virtual machine.")
+    if isinstance(example_inputs, str | Tensor) or not isinstance(example_inputs, Iterable):
+        raise ScatterError(
+            "graphed: example_inputs must be a list of the function's arguments, not "
+            f"{type(example_inputs).__name__}."
+        )
 
 
 class _Run:

@@ -15,8 +15,10 @@ from tvm import relax
 from tvm.relax import pipeline as tvm_pipelines
 from tvm.target import Target
 
+from .errors import ScatterError
 from .options import checked, current_options, options
 from .passes import RaiseTogether, passes
+from .targets import to_target
 
 #: Pipelines that begin with legalization, by their names and as functions of TVM's module, where
 #: its others find them. The first is what ``tvm.compile`` takes on CPUs.
@@ -50,13 +52,14 @@ def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
     Raises
     ------
     ScatterError
-        If a switch or a value is unknown.
+        If a switch or a value is unknown, there is no such target, or it has no CUDA graphs.
     """
     switches = checked(switches)
-    if target is None:
-        target = Target.current(allow_none=True)
-    elif not isinstance(target, Target):
-        target = Target(target)
+    target = Target.current(allow_none=True) if target is None else to_target(target)
+    if switches.get("cuda_graph") and target is not None and target.kind.name != "cuda":
+        raise ScatterError(
+            f"pipeline: cuda_graph=True: target {target.kind.name} has no CUDA graphs."
+        )
     if target is not None and "gpu" in target.keys:
         stock = _stock(tvm_pipelines.get_default_pipeline)(target)
     else:

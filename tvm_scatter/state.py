@@ -8,6 +8,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from .arguments import need_module
+from .errors import ScatterError
+
 #: Attributes of a function: names and first values of the buffers that its last inputs hold.
 _NAMES, _VALUES = "tvm_scatter.buffer_names", "tvm_scatter.buffer_values"
 
@@ -31,7 +34,18 @@ def buffers(mod: tvm.IRModule, device: Any = None, function: str = "main") -> di
     -------
     buffers : dict of str to tvm.runtime.Tensor
         New tensors by the names of the model's buffers, in the order of the arguments.
+
+    Raises
+    ------
+    ScatterError
+        If it is no module, or has no such function.
     """
+    need_module("buffers", mod)
+    known = [name.name_hint for name in mod.functions]
+    if function not in known:
+        raise ScatterError(
+            f"buffers: there is no function {function!r}; there is: {', '.join(known) or 'none'}."
+        )
     attrs = mod[function].attrs or {}
     on = tvm.cpu() if device is None else device
     return {

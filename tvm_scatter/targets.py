@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import tvm
 from tvm.target import Target
@@ -60,20 +61,34 @@ def parse_target(text: str | None) -> Target:
                 "as sm_90."
             )
         return target
-    if re.fullmatch(r"sm_\d+[af]?", text):
-        return Target({"kind": "cuda", "arch": text, **_CUDA_LIMITS}, host="llvm")
+    return to_target(text)
+
+
+def to_target(target: Any) -> Target:
+    """A target from a target, or from what stands for one: an architecture, or what TVM takes.
+
+    Raises
+    ------
+    ScatterError
+        If there is no such target.
+    """
+    if isinstance(target, Target):
+        return target
+    if isinstance(target, str) and re.fullmatch(r"sm_\d+[af]?", target):
+        return Target({"kind": "cuda", "arch": target, **_CUDA_LIMITS}, host="llvm")
     try:
-        return Target(text)
+        return Target(target)
     except (ValueError, TypeError, RuntimeError, KeyError) as error:
-        shown = text if len(text) <= 80 else f"{text[:77]}..."
-        options = re.fullmatch(r"(\w+)((?: +-[\w-]+=[^ ]+)+)", text)
+        said = repr(target)
+        shown = said if len(said) <= 80 else f"{said[:77]}..."
+        options = re.fullmatch(r"(\w+)((?: +-[\w-]+=[^ ]+)+)", str(target))
         if options is not None:
             raise ScatterError(
-                f"target {shown!r}: this TVM takes options as JSON, such as "
+                f"target {shown}: this TVM takes options as JSON, such as "
                 f"'{_as_json(*options.groups())}'."
             ) from error
         raise ScatterError(
-            f"unknown target {shown!r}; it must be llvm, cuda, an architecture such as sm_90, or "
+            f"unknown target {shown}; it must be llvm, cuda, an architecture such as sm_90, or "
             "what TVM takes as a target."
         ) from error
 
