@@ -249,6 +249,54 @@ def test_the_file_itself_is_not_read_twice(
     assert seen and not isinstance(seen[0], (str, Path))
 
 
+class Named(torch.nn.Module):
+    """A name wherever a user may choose one."""
+
+    def __init__(self, *, key="key", module="module", buffer="buffer", output="output"):
+        super().__init__()
+        self.inner = torch.nn.ModuleDict({module: torch.nn.Linear(2, 2)})
+        self.register_buffer(buffer, torch.ones(2))
+        self.register_buffer(f"{buffer} 2", torch.ones(2), persistent=False)
+        self.names = key, buffer, output
+
+    def forward(self, given, **more):
+        key, buffer, output = self.names
+        (inner,) = self.inner.values()
+        getattr(self, buffer).add_(1)
+        total = inner(given[key]) + getattr(self, buffer) + sum(more.values())
+        return {output: total + getattr(self, f"{buffer} 2")}
+
+
+def named(path: Path, keyword: str = "more", **names: str) -> Path:
+    model = Named(**names)
+    arguments = ({model.names[0]: torch.ones(2)},)
+    torch.export.save(torch.export.export(model, arguments, {keyword: torch.ones(2)}), path)
+    return path
+
+
+@pytest.mark.parametrize("where", ["key", "module", "buffer", "output"])
+def test_names_are_free(tmp_path: Path, where: str) -> None:
+    name = "user:item, top 5% {größe} [0] \N{CAT FACE}"
+    assert load(str(named(tmp_path / "model.pt2", **{where: name})))["main"] is not None
+
+
+def test_names_of_outputs_are_any_text(tmp_path: Path) -> None:
+    name = 'it\'s "a\\b"\n\u2028'
+    assert load(str(named(tmp_path / "model.pt2", output=name)))["main"] is not None
+
+
+@pytest.mark.parametrize("where", ["key", "buffer", "module"])
+@pytest.mark.parametrize("name", ["it's", '"', "a\\"])
+def test_names_that_end_a_quotation_are_refused(tmp_path: Path, where: str, name: str) -> None:
+    """PyTorch writes them into Python that it executes, between quotes."""
+    said = refusal(named(tmp_path / "model.pt2", **{where: name}))
+    assert repr(name)[1:-1] in said and "torch.export.save" not in said
+
+
+def test_keywords_are_identifiers_to_pytorch(tmp_path: Path) -> None:
+    assert "'a:b'" in refusal(named(tmp_path / "model.pt2", keyword="a:b"))
+
+
 class Sizes(torch.nn.Module):
     """Expressions of sizes, checks, texts, a branch, and arguments of every nesting."""
 

@@ -25,7 +25,15 @@ _FOLDER = "model/"
 
 
 class RefusedError(Exception):
-    """A file that is not read: the predicate of a sentence about it, without a full stop."""
+    """The predicate of a sentence about a file that is not read, and what would be right."""
+
+    def __init__(
+        self,
+        text: str,
+        right: str = "it must hold a program and tensors only, as torch.export.save writes them",
+    ) -> None:
+        super().__init__(text)
+        self.right = right
 
 
 @contextmanager

@@ -38,10 +38,7 @@ def load(path: str) -> tvm.IRModule:
         with quiet(), _tensors_only(), readable(file) as checked:
             program = torch.export.load(checked)
     except RefusedError as refusal:
-        raise ScatterError(
-            f"{path}: the model {refusal}; it must hold a program and tensors only, as "
-            "torch.export.save writes them."
-        ) from refusal
+        raise ScatterError(f"{path}: the model {refusal}; {refusal.right}.") from refusal
     except OSError as error:
         raise ScatterError(f"{path}: the model cannot be read: {error}.") from error
     except Exception as error:  # whatever PyTorch makes of a foreign file

@@ -3,6 +3,9 @@
 PyTorch evaluates the expressions in it, imports modules that it names, calls whatever stands for an
 operator, and compiles its names as Python. So nothing stays in it that is more than a name, a
 number, an expression of sizes or an operator of ATen.
+
+How strict a name has to be depends on what PyTorch makes of it: an identifier, a text between
+quotes in generated code (the path of a parameter, a key of an input), or data (a key of an output).
 """
 
 from __future__ import annotations
@@ -17,9 +20,14 @@ from typing import Any
 from .archive import RefusedError
 
 _NAME = re.compile(r"[\w.@<>+/-]*")
-_KEY = re.compile(r"[\w.@<>+/ -]*")
+_IDENTIFIERS = "it may have letters, digits and the characters . _ @ < > + / -"
+_KEYWORD = re.compile(r"[\w.@<>+/ -]*")
+#: What ends a text between quotes in Python.
+_QUOTES = frozenset("'\"\\")
 #: What a program can do without: notes of where its parts come from, and Python to check inputs.
 _NOTES, _GUARDS = "metadata", "guards_code"
+#: The parameters and constants in the description of the tensors beside a program.
+_STATE = "config"
 _CONTAINERS = (
     "builtins.tuple",
     "builtins.list",
@@ -47,6 +55,9 @@ _FUNCTIONS = re.compile(
     "|IsNonOverlappingAndDenseIndicator|TruncToFloat|TruncToInt|RoundToInt|RoundDecimal|ToFloat"
     "|Identity"
 )
+_PLAIN = "it may become Python, so it must be printable and have neither quotes nor backslashes"
+#: Whether a text may be a key of a dict at a depth, counted from the tuple of all arguments.
+IsKey = Callable[[str, int], bool]
 #: Without line breaks and comments, of which SymPy makes something else than Python.
 _ARITHMETIC = re.compile(r"[\w .,+*/%()<>=!&|~'-]*", re.ASCII)
 _PARTS = (
@@ -97,7 +108,8 @@ def _clean_fields(value: dict[str, Any], key: str) -> dict[str, Any]:
         return {}
     if isinstance(value.get("path_name"), str) and value.get("use_pickle") is not False:
         raise RefusedError("holds a tensor that is pickled")
-    return {_field(name): _clean(inner, name) for name, inner in value.items()}
+    check = _path if key == _STATE else _field
+    return {check(name): _clean(inner, name) for name, inner in value.items()}
 
 
 def _field(text: str) -> str:
@@ -107,8 +119,23 @@ def _field(text: str) -> str:
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise RefusedError(f"holds {_short(text)}, which is no name")
+        raise RefusedError(
+            f"holds {_short(text)}, which is no name that may become Python", _IDENTIFIERS
+        )
     return text
+
+
+def _path(text: str) -> str:
+    """The names of modules down to a module, parameter, buffer or constant."""
+    if not _is_quotable(text):
+        raise RefusedError(
+            f"has a module, parameter or buffer with the name {_short(text)}", _PLAIN
+        )
+    return text
+
+
+def _is_quotable(text: str) -> bool:
+    return text.isprintable() and _QUOTES.isdisjoint(text)
 
 
 def _operator(text: str) -> str:
@@ -161,29 +188,50 @@ def _is_arithmetic(node: ast.AST) -> bool:
     return isinstance(node, _PARTS)
 
 
-def _structure(text: str) -> str:
-    """How arguments or results are nested, which is JSON in a string."""
+def _inputs(text: str) -> str:
+    """How arguments are nested: a tuple of those by position and a dict of those by name."""
+    return _structure(text, _is_key_of_inputs)
+
+
+def _is_key_of_inputs(key: str, depth: int) -> bool:
+    return _is_quotable(key) if depth > 1 else bool(_KEYWORD.fullmatch(key))
+
+
+def _outputs(text: str) -> str:
+    """How results are nested."""
+    return _structure(text, lambda key, depth: True)
+
+
+def _structure(text: str, is_key: IsKey) -> str:
+    """Tuples, lists and dicts, which are JSON in a string."""
     version, tree = json.loads(text)
-    return json.dumps([version, _container(tree)])
+    return json.dumps([version, _container(tree, is_key, 0)])
 
 
-def _container(tree: dict[str, Any]) -> dict[str, Any]:
+def _container(tree: dict[str, Any], is_key: IsKey, depth: int) -> dict[str, Any]:
     kind, context, children = tree["type"], tree["context"], tree["children_spec"]
     if kind is not None and kind not in _CONTAINERS:
         raise RefusedError(f"takes or returns {_short(kind)}, which is no tuple, list or dict")
     return {
         "type": kind,
-        "context": None if context is None else json.dumps(_keys(json.loads(context))),
-        "children_spec": [_container(child) for child in children],
+        "context": None
+        if context is None
+        else json.dumps(_keys(json.loads(context), is_key, depth)),
+        "children_spec": [_container(child, is_key, depth + 1) for child in children],
     }
 
 
-def _keys(value: Any) -> Any:
+def _keys(value: Any, is_key: IsKey, depth: int) -> Any:
     """The keys of a dict, or the length of a deque."""
     if isinstance(value, list):
-        return [_keys(key) for key in value]
-    if isinstance(value, dict) or (isinstance(value, str) and not _KEY.fullmatch(value)):
+        return [_keys(key, is_key, depth) for key in value]
+    if isinstance(value, dict):
         raise RefusedError(f"takes or returns a dict with {_short(value)}, which is no key")
+    if isinstance(value, str) and not is_key(value, depth):
+        raise RefusedError(
+            f"takes an argument or a dict's item with the name {_short(value)}",
+            _PLAIN if depth > 1 else _IDENTIFIERS,
+        )
     return value
 
 
@@ -201,8 +249,12 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "target": _operator,
     "as_operator": _operator,
     "expr_str": _expression,
-    "in_spec": _structure,
-    "out_spec": _structure,
+    "in_spec": _inputs,
+    "out_spec": _outputs,
+    "fqn": _path,
+    "parameter_name": _path,
+    "buffer_name": _path,
+    "tensor_constant_name": _path,
     # Arguments of operators, such as messages and modes: PyTorch quotes them.
     "as_string": _as_it_is,
     "as_strings": _as_it_is,
