@@ -114,16 +114,25 @@ def test_stock_operators():
     assert "switched off" in off.reason
 
 
-def test_nothing_to_write():
+@pytest.mark.parametrize(
+    ("extent", "count", "bounds", "reason"),
+    [
+        (8, 0, "raise", "there is nothing to write"),
+        (0, 2, "raise", "there is nothing to write; indices are checked"),
+        (0, 2, "drop", "there is nothing to write"),
+    ],
+)
+def test_nothing_to_write(extent, count, bounds, reason):
     bb = relax.BlockBuilder()
-    data = relax.Var("data", relax.TensorType((8, 4), "float32"))
-    index = relax.Var("index", relax.TensorType((0, 4), "int64"))
-    updates = relax.Var("updates", relax.TensorType((0, 4), "float32"))
+    data = relax.Var("data", relax.TensorType((extent, 4), "float32"))
+    index = relax.Var("index", relax.TensorType((count, 4), "int64"))
+    updates = relax.Var("updates", relax.TensorType((count, 4), "float32"))
     with bb.function("main", [data, index, updates]):
         bb.emit_func_output(bb.emit(scatter_elements(data, index, updates)))
-    (explanation,) = tvm_scatter.explain(bb.get(), LLVM)
+    with tvm_scatter.options(bounds=bounds):
+        (explanation,) = tvm_scatter.explain(bb.get(), LLVM)
     assert explanation.choices == ()
-    assert explanation.reason == "there is nothing to write"
+    assert explanation.reason == reason
 
 
 def test_plain_data():

@@ -59,13 +59,16 @@ class CheckOperands:
         return [(j, 1, 0) for j in range(count)]
 
 
-def check_on_host(bb: relax.BlockBuilder, check: IndexCheck) -> relax.Expr:
+def check_on_host(
+    bb: relax.BlockBuilder, check: IndexCheck, returned: relax.Expr | None = None
+) -> relax.Expr:
     """Emit a check that is over before what takes its result, a token, begins.
 
-    The token is an index tensor itself. A new tensor may not be allocated in a branch: TVM would
-    use its memory in the other branch, where it is none.
+    The token is the tensor ``returned`` itself, an index tensor if there is none. A new tensor may
+    not be allocated in a branch: TVM would use its memory in the other branch, where it is none.
     """
     with check_function(check) as (builder, parameters):
+        T.arg("returned", T.handle())
         with parameters.in_body() as buffers:
             status = T.alloc_buffer((len(STATUS),), "int64", scope="local")
             _find_first(check_operands(parameters, buffers, check), status)
@@ -73,7 +76,7 @@ def check_on_host(bb: relax.BlockBuilder, check: IndexCheck) -> relax.Expr:
                 with T.Then():
                     raise_for(check, status)
     func = bb.add_func(builder.get(), CHECK_NAME)
-    arguments = check_arguments(check)
+    arguments = [*check_arguments(check), check.indices[-1] if returned is None else returned]
     token = len(arguments) - 1
     return bb.emit(relax.op.call_tir_inplace(func, arguments, token, arguments[token].ty))
 
@@ -99,12 +102,22 @@ def check_operands(
     parameters: Parameters, buffers: Sequence[Any], check: IndexCheck
 ) -> CheckOperands:
     """What a check works on, once its parameters are declared."""
+    lengths = [parameters.size(shape) for shape in check.shapes]
+    unknown = [length for length in lengths if not isinstance(length, int)]
+    if len(set(check.shapes)) > 1 and unknown:
+        # They are broadcast to each other, and no entry of one is used where another has none.
+        none = tirx.any(tirx.const(False, "bool"), *(length == 0 for length in unknown))
+        lengths = [tirx.Select(none, _int64(0), _int64(length)) for length in lengths]
     return CheckOperands(
         check=check,
         indices=buffers[1:],
-        lengths=[parameters.size(shape) for shape in check.shapes],
+        lengths=lengths,
         extents=[parameters.size((dim,)) for dim in check.extents],
     )
+
+
+def _int64(value: Any) -> Any:
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value
 
 
 def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:

@@ -235,7 +235,9 @@ def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Expla
     problem = lowered.problem
     symbols = {name: str(lowered.symbols[name]) for name in problem.symbols}
     if nothing_to_do(problem):
-        return explanation("there is nothing to write", problem=problem, symbols=symbols)
+        looks = problem.bounds == "raise" and not lowered.check.has_no_entries
+        reason = "there is nothing to write" + ("; indices are checked" if looks else "")
+        return explanation(reason, problem=problem, symbols=symbols)
     selection: Selection = strategy.select(problem, target)
     return explanation(
         selection.reason,

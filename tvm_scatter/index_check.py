@@ -50,3 +50,9 @@ class IndexCheck:
     wrap_negative: bool
     index_dtypes: tuple[str, ...]
     flattened: bool = False
+
+    @property
+    def has_no_entries(self) -> bool:
+        """Whether there certainly is no index."""
+        shapes = [shape[:-1] if self.interleaved else shape for shape in self.shapes]
+        return any(0 in shape for shape in shapes)

@@ -16,6 +16,7 @@ from .choose import choose_kernel
 from .device_check import CheckKind, check_before, check_beside, check_noted
 from .emission import Notes, build_prim_func, function_name, workspace_size
 from .fallback import legalize_as_stock
+from .index_check import IndexCheck
 from .legalizations import put_in_front, stock
 from .lower import Lowered, lower
 from .ops import ASSIGN, BATCH, CHOOSE
@@ -78,8 +79,19 @@ def operands_to_wait_for(call: relax.Call) -> list[relax.Expr]:
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:
-    """Whether the result is the data as it is."""
+    """Whether the result is the data as it is; bad indices are looked for all the same."""
     return problem.update_size.constant == 0 or problem.data_size.constant == 0
+
+
+def check_alone(
+    bb: relax.BlockBuilder, check: IndexCheck, strategy: OpStrategy, result: relax.Expr
+) -> relax.Expr:
+    """Emit a check of indices beside which nothing is computed; the result is itself."""
+    if check.has_no_entries:
+        return result
+    if strategy.device_check is None:
+        return check_on_host(bb, check, bb.emit(result))
+    return check_beside(bb, check, strategy.device_check, lambda _: result)
 
 
 def emit_call(
@@ -98,7 +110,9 @@ def emit_call(
     """
     problem = lowered.problem
     if nothing_to_do(problem):
-        return lowered.data
+        if problem.bounds != "raise":
+            return lowered.data
+        return check_alone(bb, lowered.check, strategy, lowered.data)
 
     def scatter(
         posed: Lowered, *tokens: relax.Expr, notes: Callable[[Any, Any], Notes] | None = None

@@ -7,7 +7,7 @@ from tvm import relax, te
 from .bounds import check_on_host
 from .device_check import check_beside
 from .legalizations import put_in_front, stock
-from .legalize import strategy_of
+from .legalize import check_alone, strategy_of
 from .options import current_options
 from .read_forms import read
 from .read_ops import NAMES as OUR_OPERATORS
@@ -27,10 +27,13 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     reading = read_of(bb, call)
     if reading is None:
         return stock[call.op.name](bb, call)
+    bounds = "drop" if strategy is None else options.bounds_for(target.kind.name)
     if reading.is_empty():
         # TVM's schedule for GPUs writes even where there is nothing to write.
-        return no_elements(call.ty)
-    bounds = "drop" if strategy is None else options.bounds_for(target.kind.name)
+        empty = no_elements(call.ty)
+        if strategy is None or bounds != "raise" or reading.is_in_range():
+            return empty
+        return check_alone(bb, reading.check, strategy, empty)
     if bounds == "trust" or reading.is_in_range():
         return _compute(bb, reading, guard=False)
     if bounds == "drop" or strategy is None:
