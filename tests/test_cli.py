@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -162,6 +164,27 @@ def test_the_model_is_not_overwritten(model, tmp_path, capfd):
 @pytest.mark.parametrize("arguments", [(".",), ("..",), ("/",), ("model.pt2\0",)])
 def test_what_is_no_file_is_not_compiled(arguments, capfd):
     complaint(capfd, "compile", *arguments, about=arguments[0].strip("\0"))
+
+
+def test_a_device_is_no_model(capfd):
+    complaint(capfd, "explain", "/dev/null", about="it is no regular file")
+
+
+def test_a_name_that_is_no_utf8(model, tmp_path):
+    """It can be shown all the same, and the library written."""
+    named = os.fsencode(tmp_path) + b"/add\xff"
+    shutil.copy(model, named + b".pt2")
+    finished = subprocess.run(
+        [sys.executable, "-m", "tvm_scatter.cli", "compile", named + b".pt2", "--target", "llvm"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert rb"add\udcff.pt2" in finished.stderr
+    assert rb"add\udcff.so" in finished.stdout
+    assert os.path.exists(named + b".so")
 
 
 def test_a_folder_is_no_output(model, capfd):

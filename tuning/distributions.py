@@ -106,7 +106,7 @@ def read_recorded(path: Path) -> np.ndarray:
     """
     try:
         if not path.is_file():
-            raise ValueError("there is no such file")
+            raise ValueError("it is no regular file" if path.exists() else "there is no such file")
         # What is mapped is held to the size of the file, whatever the file says of its shape.
         recorded = np.lib.format.open_memmap(path, mode="r").ravel()
     except Exception as error:  # whatever NumPy makes of a damaged file

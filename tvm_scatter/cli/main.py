@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 import warnings
@@ -29,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if all went well, 1 if something was found to be wrong, 2 for bad input, 130 after Ctrl-C.
     """
     parsed = _parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files may be no text.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with _warnings_in_one_line():
             return int(parsed.run(parsed))

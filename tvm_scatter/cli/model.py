@@ -64,7 +64,10 @@ def need_file(path: str) -> Path:
     try:
         if file.is_file():
             return file
-        what = "it is a folder, not a model" if file.is_dir() else "there is no such file"
+        if file.is_dir():
+            what = "it is a folder, not a model"
+        else:
+            what = "it is no regular file" if file.exists() else "there is no such file"
     except (OSError, ValueError) as error:
         what = f"it cannot be looked at ({error})"
     raise ScatterError(f"{path}: {what}.")

@@ -17,8 +17,10 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        # A descriptor of its own, so that libraries can be silenced meanwhile.
-        self._console = Console(file=os.fdopen(os.dup(2), "w"), highlight=False, markup=False)
+        # A descriptor of its own, so that libraries can be silenced meanwhile. Names of files may
+        # be no text.
+        file = os.fdopen(os.dup(2), "w", errors="backslashreplace")
+        self._console = Console(file=file, highlight=False, markup=False)
         self._status = self._console.status("") if self._console.is_terminal else None
 
     def step(self, text: str) -> None:
