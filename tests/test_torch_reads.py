@@ -92,6 +92,16 @@ READS: list[Case] = [
     ("embedding", lambda w, i: torch.embedding(w, i), (TABLE, torch.tensor([[1, 2], [0, 3]]))),
     ("embedding 0-d", lambda w, i: torch.embedding(w, i),
      (TABLE, torch.tensor(3, dtype=torch.int32))),
+    ("embedding of nothing", lambda w, i: torch.embedding(w, i),
+     (TABLE, torch.zeros(2, 0, dtype=torch.int64))),
+    ("embedding of nothing, three axes", lambda w, i: torch.embedding(w, i),
+     (TABLE, torch.zeros(0, 3, 0, dtype=torch.int64))),
+    ("embedding of width 0", lambda w, i: torch.embedding(w, i),
+     (TABLE[:, :0].clone(), torch.tensor([[1, 2], [0, 3]]))),
+    ("take of nothing", lambda x, i: x.take(i),
+     (CUBE, torch.zeros(2, 0, dtype=torch.int64))),
+    ("take from nothing", lambda x, i: x.take(i),
+     (CUBE[:, :0].clone(), torch.zeros(2, 0, dtype=torch.int64))),
     ("upsample", lambda x: torch.nn.functional.interpolate(x[None], scale_factor=2), (CUBE,)),
 ]  # fmt: skip
 
