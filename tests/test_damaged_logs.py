@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import math
@@ -10,6 +11,7 @@ import random
 import shutil
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ import pytest
 import tvm
 from harness import relax_function
 from tvm import relax
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+from tvm.script import tirx as T
 from tvm.target import Target
 
 from tvm_scatter import ScatterError, explain
@@ -145,6 +150,147 @@ def test_a_damaged_record_is_named_in_one_line(
     assert "3 records" in out
     (line,) = err.splitlines()
     assert line.startswith("tvm-scatter: line 2 of") and "nan" in line
+
+
+Graph = dict[str, Any]
+
+
+def graph_of(line: Any) -> Graph:
+    """The graph that TVM wrote of a workload."""
+    graph = json.loads(base64.b64decode(line[1])[8:])
+    assert isinstance(graph, dict)
+    return graph
+
+
+def with_graph(line: Any, graph: Graph) -> Any:
+    text = json.dumps(graph).encode()
+    packed = base64.b64encode(len(text).to_bytes(8, "little") + text)
+    return [line[0], packed.decode()]
+
+
+def node_of(graph: Graph, kind: str) -> Any:
+    return next(node for node in graph["nodes"] if node["type"] == kind)
+
+
+def with_a_cycle(graph: Graph) -> None:
+    node = node_of(graph, "tirx.BufferStore")
+    node["data"]["value"] = graph["nodes"].index(node)
+
+
+def with_a_module_for_a_name(graph: Graph) -> None:
+    node_of(graph, "ir.GlobalVar")["data"]["name_hint"] = graph["root_index"]
+
+
+def with_type(name: str) -> Callable[[Graph], None]:
+    return lambda graph: node_of(graph, "int").update(type=name)
+
+
+#: One field of a workload's graph. TVM's own reader ends the process over each.
+GRAPHS = {
+    "cycle": with_a_cycle,
+    "module for a name": with_a_module_for_a_name,
+    "Python object": with_type("ffi.OpaquePyObject"),
+    "error": with_type("ffi.Error"),
+    "pointer": with_type("void*"),
+}
+
+
+def damage_graph(log: Path, damage: Callable[[Graph], None]) -> None:
+    def change(line: Any) -> Any:
+        graph = graph_of(line)
+        damage(graph)
+        return with_graph(line, graph)
+
+    change_line(log / WORKLOADS, 0, change)
+
+
+@pytest.mark.parametrize("damage", GRAPHS)
+def test_a_graph_is_not_read_beyond_its_problem(tmp_path: Path, log: Path, damage: str) -> None:
+    damage_graph(log, GRAPHS[damage])
+    found = all_of(tmp_path, log)
+    assert set(found.values()) == {COUNT}, found
+    assert main(["report", str(log)]) == 0
+
+
+def problem_node(graph: Graph) -> Any:
+    """The text of the problem."""
+    return next(node for node in graph["nodes"] if '"problem"' in str(node.get("data")))
+
+
+OTHER_PROBLEMS = {
+    "another": lambda text: text.replace('"count":"30"', '"count":"31"'),
+    "another architecture": lambda text: text.replace('"arch":""', '"arch":"sm_90"'),
+    "no size": lambda text: text.replace('"count":"30"', '"count":"-3"'),
+    "more than any memory": lambda text: text.replace('"count":"30"', f'"count":"{10**400}"'),
+    "very long": lambda text: " " * 1_000_000 + text,
+    "of another version": lambda text: text.replace('"version":1', '"version":2'),
+    "number": lambda _text: 7,
+}
+
+
+@pytest.mark.parametrize("damage", OTHER_PROBLEMS)
+def test_records_of_another_problem_do_not_count(
+    tmp_path: Path, log: Path, damage: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    def change(graph: Graph) -> None:
+        node = problem_node(graph)
+        node["data"] = OTHER_PROBLEMS[damage](node["data"])
+
+    damage_graph(log, change)
+    with pytest.raises(ScatterError, match="holds no tuning records"):
+        read_database(log)
+    with open_database(log, LLVM) as resumed:
+        assert not list(resumed.records())
+    assert all(issubclass(each.category, ScatterWarning) for each in recwarn)
+
+
+GRAPH_IN_A_TRACE = json.dumps({"root_index": 0, "nodes": [{"type": "ffi.Array", "data": [0]}]})
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ["Annotate", ["b0", GRAPH_IN_A_TRACE], ["scatter.knobs.chunks"], []],
+        ["TransformLayout", ["b0"], [0, 0, GRAPH_IN_A_TRACE, None, False], []],
+    ],
+    ids=["annotation", "layout"],
+)
+def test_a_graph_in_a_trace_is_not_read(tmp_path: Path, log: Path, step: Any) -> None:
+    def change(line: Any) -> Any:
+        line[1][0][0].append(step)
+        return line
+
+    change_line(log / RECORDS, 1, change)
+    with pytest.warns(ScatterWarning):
+        found = all_of(tmp_path, log)
+    assert set(found.values()) == {COUNT - 1}, found
+
+
+def test_what_somebody_else_wrote_into_a_log_stays(log: Path) -> None:
+    """Another tuner's workload and record, among ours."""
+
+    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def main(out: T.Buffer((1,), "int32")) -> None:  # type: ignore[valid-type]
+        with T.sblock("theirs"):
+            out[0] = 0
+
+    plain = ms.database.JSONDatabase(work_dir=str(log))
+    theirs = tvm.IRModule({"main": main})
+    foreign = ms.database.TuningRecord(
+        Schedule(theirs).trace, plain.commit_workload(theirs), [1e-6], LLVM
+    )
+    plain.commit_tuning_record(foreign)
+    (log / RECORDS).write_text((log / RECORDS).read_text().rstrip("\n"))
+    (task,) = extract_tasks(model(), LLVM)
+    other = replace(task.problem, unique=True)
+    candidate = next(iter(candidates(other, LLVM)))
+    with open_database(log, LLVM) as resumed:
+        for problem in (task.problem, other):
+            resumed.add(problem, LLVM, candidate, {}, [2e-6])
+    assert len(read_database(log)) == COUNT + 2
+    plain = ms.database.JSONDatabase(work_dir=str(log))
+    assert len(plain) == COUNT + 3 and plain.has_workload(theirs)
+    assert len(records_in(plain, other, LLVM)) == 1
 
 
 METADATA = {

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +16,29 @@ from filelock import FileLock, Timeout
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
-from tvm_scatter.errors import ScatterError, ScatterWarning
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.plain_data import parse, read_text
 from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.record_form import check_record
 from tvm_scatter.records import (
     Decision,
     architecture,
     measurement,
     passed_over,
-    positive,
     problem_of,
     schedule,
     workload,
+    workload_hash,
 )
 from tvm_scatter.shipped import FORMAT_VERSION, METADATA, RECORDS, WORKLOADS
 from tvm_scatter.tuning.candidates import Candidate, need_strategy
+from tvm_scatter.tuning.log_files import (
+    Contents,
+    append,
+    mend_files,
+    parsed_lines,
+    read_files,
+    write,
+)
 
 FAILURES = "failures.jsonl"
 
@@ -44,24 +49,27 @@ class Database:
     Use :func:`open_database` or :func:`read_database`.
     """
 
-    def __init__(self, folder: Path, metadata: dict[str, Any], stored: Any) -> None:
+    def __init__(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.folder = folder
         self.metadata = metadata
-        self.stored = stored
+        self.stored = ms.database.MemoryDatabase()
+        #: The line of each workload, by its hash, and how many lines there are.
+        self._places: dict[str, int] = {}
+        self._lines = 0
 
     def __len__(self) -> int:
         return len(self.stored)
 
     def records(self) -> Iterator[tuple[ScatterProblem, Decision, list[float]]]:
         """Every record that is one of ours: problem, decision and seconds."""
-        problems: dict[Any, ScatterProblem | None] = {}
+        problems: dict[Any, ScatterProblem] = {}
         for record in self.stored.get_all_tuning_records():
             module = record.workload.mod
             if module not in problems:
-                problems[module] = self._problem(module)
+                found = problem_of(module)
+                assert found is not None  # of another, no record is taken
+                problems[module] = found[0]
             problem = problems[module]
-            if problem is None:
-                continue
             try:
                 said = measurement(record)
             except ScatterError as error:
@@ -69,14 +77,6 @@ class Database:
             else:
                 if said is not None:
                     yield problem, *said
-
-    def _problem(self, module: Any) -> ScatterProblem | None:
-        try:
-            found = problem_of(module)
-        except ScatterError as error:
-            passed_over(f"tuning: a workload in {str(self.folder)!r}", error)
-            return None
-        return None if found is None else found[0]
 
     def need_target(self, target: Target) -> None:
         """Refuse records of another target.
@@ -125,11 +125,30 @@ class Database:
         knobs = implementation.knobs(problem, target)
         made = schedule(module, candidate.implementation, knobs, config, circumstances)
         rounded = [float(f"{second:.4g}") for second in seconds]
-        self.stored.commit_tuning_record(
-            ms.database.TuningRecord(
-                made.trace, self.stored.commit_workload(module), rounded, target
-            )
-        )
+        committed = self.stored.commit_workload(module)
+        record = ms.database.TuningRecord(made.trace, committed, rounded, target)
+        append(self.folder / RECORDS, [self._place(committed), record.as_json()])
+        self.stored.commit_tuning_record(record)
+
+    def _place(self, committed: Any) -> int:
+        """The line of a workload, which is appended if it is not there."""
+        key = workload_hash(committed.mod)
+        if key not in self._places:
+            append(self.folder / WORKLOADS, committed.as_json())
+            self._places[key] = self._lines
+            self._lines += 1
+        return self._places[key]
+
+    def take(self, contents: Contents) -> None:
+        """Take in what the files hold that is ours."""
+        self._lines = max(contents.workloads, default=-1) + 1
+        for place, each in contents.workloads.items():
+            if each is not None:
+                self.stored.commit_workload(each.mod)
+                self._places.setdefault(workload_hash(each.mod), place)
+        for record in contents.records.values():
+            if record is not None:
+                self.stored.commit_tuning_record(record)
 
     def add_failure(self, problem: ScatterProblem, candidate: Candidate, reason: str) -> None:
         """Append what was left out."""
@@ -140,12 +159,12 @@ class Database:
     def failures(self) -> list[dict[str, str]]:
         """What was left out, in order."""
         path = self.folder / FAILURES
-        return [line for _, line in _parsed(path) if isinstance(line, dict)]
+        return [line for _, line in parsed_lines(path) if isinstance(line, dict)]
 
     def add_run(self, run: dict[str, Any]) -> None:
         """Append a run to the metadata."""
         self.metadata["runs"].append(run)
-        _write(self.folder / METADATA, json.dumps(self.metadata, indent=1) + "\n")
+        write(self.folder / METADATA, json.dumps(self.metadata, indent=1) + "\n")
 
 
 def _key(target: Target) -> dict[str, str]:
@@ -178,15 +197,12 @@ def open_database(folder: Path, target: Target) -> Iterator[Database]:
         metadata = _metadata(folder)
         if metadata is None:
             metadata = {"format": FORMAT_VERSION, "target": _key(target), "runs": []}
-            _write(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
-        database = Database(folder, metadata, None)
+            write(folder / METADATA, json.dumps(metadata, indent=1) + "\n")
+        database = Database(folder, metadata)
         database.need_target(target)
-        _mend(folder, _looks_whole)
-        try:
-            database.stored = _on_disk(folder)
-        except ScatterError:
-            _mend(folder, _is_whole)
-            database.stored = _on_disk(folder)
+        contents = read_files(folder)
+        mend_files(folder, contents)
+        database.take(contents)
         yield database
 
 
@@ -199,54 +215,12 @@ def read_database(folder: Path) -> Database:
         If it holds no records, or those of another format.
     """
     metadata = _metadata(folder)
-    found = None if metadata is None else Database(folder, metadata, _in_memory(folder))
-    if found is None or not len(found):
-        raise ScatterError(f"tuning: {str(folder)!r} holds no tuning records.")
-    return found
-
-
-def _in_memory(folder: Path) -> Any:
-    """The records that can be read; without a last line that a tuner may be writing just now."""
-    stored = ms.database.MemoryDatabase()
-    workloads = dict(_read_workloads(folder))
-    for number, line in _parsed(folder / RECORDS):
-        try:
-            record = _read_record(line, workloads)
-            if record is not None:
-                stored.commit_workload(record.workload.mod)
-                stored.commit_tuning_record(record)
-        except Exception as error:  # whatever TVM makes of a damaged record
-            passed_over(_line(folder / RECORDS, number), error)
-    return stored
-
-
-def _read_workloads(folder: Path) -> Iterator[tuple[int, Any]]:
-    """Those that can be read, by the number of their line."""
-    for number, line in _parsed(folder / WORKLOADS):
-        try:
-            yield number, ms.database.Workload.from_json(line)
-        except Exception as error:  # whatever TVM makes of a damaged workload
-            passed_over(_line(folder / WORKLOADS, number), error)
-
-
-def _read_record(line: Any, workloads: Mapping[int, Any]) -> Any:
-    """A record that counts; ``None`` where its workload cannot be read, which was said before."""
-    place, described = line
-    if place not in workloads:
-        return None
-    check_record(described)
-    positive(described[1] or ())
-    return ms.database.TuningRecord.from_json(described, workloads[place])
-
-
-def _on_disk(folder: Path) -> Any:
-    try:
-        return ms.database.JSONDatabase(str(folder / WORKLOADS), str(folder / RECORDS))
-    except Exception as error:  # whatever TVM makes of a damaged file
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        raise ScatterError(
-            f"tuning: the records in {str(folder)!r} cannot be read: {said[-1].rstrip('.')}."
-        ) from error
+    if metadata is not None:
+        database = Database(folder, metadata)
+        database.take(read_files(folder))
+        if len(database):
+            return database
+    raise ScatterError(f"tuning: {str(folder)!r} holds no tuning records.")
 
 
 def _metadata(folder: Path) -> dict[str, Any] | None:
@@ -271,80 +245,3 @@ def _metadata(folder: Path) -> dict[str, Any] | None:
         )
     assert isinstance(metadata, dict)
     return metadata
-
-
-_Check = Callable[[Any, Mapping[int, Any]], bool]
-
-
-def _mend(folder: Path, is_whole: _Check) -> None:
-    """Leave out, with a warning, lines that cannot be read, such as one that a killed run began.
-
-    TVM reads a database of which one line is damaged not at all. Records name their workload by its
-    line, so a workload's line is never moved: what refers to a damaged one goes as well.
-    """
-    lines = _lines(folder / WORKLOADS)
-    workloads = dict(_read_workloads(folder))
-    keep = max(workloads, default=-1) + 1
-    records = _lines(folder / RECORDS)
-    whole = [
-        records[number] for number, line in _parsed(folder / RECORDS) if is_whole(line, workloads)
-    ]
-    lost = len(records) - len(whole) + len(lines) - len(workloads)
-    if not lost:
-        return
-    warnings.warn(
-        f"tuning: {lost} damaged line(s) in {str(folder)!r} left out; the rest is kept.",
-        ScatterWarning,
-        stacklevel=3,
-    )
-    # A damaged line in the middle keeps its place; nothing refers to it any more.
-    first = min(workloads, default=0)
-    kept = [lines[place if place in workloads else first] for place in range(keep)]
-    _write(folder / WORKLOADS, "".join(line + "\n" for line in kept))
-    _write(folder / RECORDS, "".join(line + "\n" for line in whole))
-
-
-def _looks_whole(line: Any, workloads: Mapping[int, Any]) -> bool:
-    """Whether a line has the form of a record: asking TVM of each takes a while."""
-    try:
-        place, described = line
-        check_record(described)
-        positive(described[1] or ())
-        return place in workloads
-    except (TypeError, ValueError):
-        return False
-
-
-def _is_whole(line: Any, workloads: Mapping[int, Any]) -> bool:
-    try:
-        return _read_record(line, workloads) is not None
-    except Exception:  # whatever TVM makes of a damaged record
-        return False
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return read_text(path).splitlines() if path.exists() else []
-    except (OSError, ValueError) as error:
-        raise ScatterError(f"tuning: {str(path)!r} cannot be read: {error}.") from error
-
-
-def _parsed(path: Path) -> Iterator[tuple[int, Any]]:
-    """The lines that are JSON, each with its number, from 0."""
-    for number, line in enumerate(_lines(path)):
-        with contextlib.suppress(ValueError):
-            yield number, parse(line)
-
-
-def _line(path: Path, number: int) -> str:
-    return f"tuning: line {number + 1} of {str(path)!r}"
-
-
-def _write(path: Path, text: str) -> None:
-    """Replace a file at once, so that a reader sees the old or the new one."""
-    try:
-        beside = path.with_name(path.name + ".new")
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    except OSError as error:
-        raise ScatterError(f"tuning: {str(path)!r} cannot be written: {error}.") from error

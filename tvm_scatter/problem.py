@@ -34,6 +34,7 @@ from .reductions import (
 
 BOUNDS = ("raise", "drop", "trust")
 FORMAT_VERSION = 1
+_MOST_ELEMENTS = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -273,4 +274,7 @@ def _checked(problem: ScatterProblem) -> ScatterProblem:
     for extent in (problem.batch, problem.slice, problem.count, *problem.extents):
         if extent.constant < 0 or not all(symbol.isidentifier() for symbol in extent.symbols):
             raise TypeError(f"{str(extent)!r} is no size")
+    for size in (problem.data_size, problem.update_size, problem.index_size):
+        if size.constant > _MOST_ELEMENTS:
+            raise TypeError(f"{str(size)!r} elements are more than any memory has")
     return problem

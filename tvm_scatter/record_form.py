@@ -42,14 +42,21 @@ def _is_step(step: Any) -> bool:
     kind, inputs, attributes, outputs = step
     if not (isinstance(inputs, list) and isinstance(attributes, list) and _all(outputs, str)):
         return False
-    # Those that this package writes.
+    # Only those that this package writes: of others, TVM reads a graph that their text holds.
     if kind == "GetSBlock":
         return not inputs and _all(attributes, str) and len(attributes) == 2 and len(outputs) == 1
     if kind == "Annotate":
-        return _all(inputs, (str, int, float)) and len(inputs) == 2 and _all(attributes, str)
+        return len(inputs) == 2 and all(map(_is_input, inputs)) and _all(attributes, str)
     if kind == "SampleCategorical":
         return len(outputs) == 1 and all(_all(each, (int, float)) for each in attributes)
-    return True
+    return kind == "EnterPostproc" and not (inputs or attributes or outputs)
+
+
+def _is_input(value: Any) -> bool:
+    """Whether it is a number, a name or a quoted text; TVM takes other text for a graph."""
+    if isinstance(value, str):
+        return value.isidentifier() or (len(value) > 1 and value[0] == value[-1] == '"')
+    return _all([value], (int, float))
 
 
 def _is_decision(decision: Any, steps: int) -> bool:

@@ -18,6 +18,7 @@ from statistics import geometric_mean, median_high
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 from tvm.script import tirx as T
@@ -25,6 +26,7 @@ from tvm.script import tirx as T
 from .errors import ScatterError, ScatterWarning
 from .plain_data import parse
 from .problem import ScatterProblem
+from .workload_form import PROBLEM, hash_and_problem
 
 IMPLEMENTATION = "scatter.implementation"
 KNOBS = "scatter.knobs"
@@ -77,11 +79,12 @@ def workload_key(problem: ScatterProblem, target: Any) -> str:
 
     The bounds policy does not change which implementation is best, so all policies share a record.
     """
-    key = {
-        "problem": json.loads(replace(problem, bounds="drop").to_json()),
-        "target": target.kind.name,
-        "arch": architecture(target),
-    }
+    return _key(problem, str(target.kind.name), architecture(target))
+
+
+def _key(problem: ScatterProblem, kind: str, arch: str) -> str:
+    plain = json.loads(replace(problem, bounds="drop").to_json())
+    key = {"problem": plain, "target": kind, "arch": arch}
     return json.dumps(key, sort_keys=True, separators=(",", ":"))
 
 
@@ -97,7 +100,7 @@ def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
 
 @lru_cache(maxsize=1024)
 def _workload(key: str) -> tvm.IRModule:
-    return tvm.IRModule({"main": _placeholder().with_attr("scatter.problem", key)})
+    return tvm.IRModule({"main": _placeholder().with_attr(PROBLEM, key)})
 
 
 # Parsing takes as long as compiling a small kernel, and longer in a deep call stack.
@@ -122,10 +125,41 @@ def problem_of(module: tvm.IRModule) -> tuple[ScatterProblem, str, str] | None:
     """
     main = next(iter(module.functions.values()), None)
     attrs = getattr(main, "attrs", None)
-    if attrs is None or "scatter.problem" not in attrs:
+    return None if attrs is None or PROBLEM not in attrs else _identified(str(attrs[PROBLEM]))
+
+
+def workload_again(described: Any) -> tvm.IRModule | None:
+    """The workload behind what a database keeps of it, made anew; ``None`` for a foreign one.
+
+    Parameters
+    ----------
+    described : plain data
+        Whoever wrote it: TVM sees none of it.
+
+    Raises
+    ------
+    ScatterError
+        If it is of another format version, or damaged.
+    """
+    said = hash_and_problem(described)
+    if said is None:
         return None
+    written, text = said
+    module = _workload(_key(*_identified(text)))
+    if written != workload_hash(module):
+        raise ScatterError("records: a workload cannot be read: its hash is another's.")
+    return module
+
+
+def workload_hash(module: tvm.IRModule) -> str:
+    """What MetaSchedule writes beside a workload."""
+    return str(tvm_ffi.structural_hash(module) % (1 << 64))
+
+
+def _identified(text: str) -> tuple[ScatterProblem, str, str]:
+    """The inverse of :func:`workload_key`."""
     try:
-        key = parse(str(attrs["scatter.problem"]))
+        key = parse(text)
         kind, arch = str(key["target"]), str(key["arch"])
         return ScatterProblem.from_json(json.dumps(key["problem"])), kind, arch
     except (ValueError, KeyError, TypeError) as error:

@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm.s_tir import meta_schedule as ms
 
 from .errors import ScatterWarning
 from .plain_data import parse, read_text
 from .problem import ScatterProblem
 from .record_form import check_record
-from .records import TunedRecord, architecture, passed_over, positive, records_in
+from .records import (
+    TunedRecord,
+    architecture,
+    passed_over,
+    positive,
+    records_in,
+    workload_hash,
+)
 
 #: Of ``metadata.json``; a file of a later version is left alone.
 FORMAT_VERSION = 1
@@ -93,7 +99,7 @@ class _Log:
 
     def has_workload(self, module: tvm.IRModule) -> bool:
         """Whether there are records of a workload."""
-        return _hash(module) in self._places
+        return workload_hash(module) in self._places
 
     def commit_workload(self, module: tvm.IRModule) -> Any:
         """The workload for a module."""
@@ -102,7 +108,7 @@ class _Log:
     def get_top_k(self, workload: Any, _count: int) -> list[Any]:
         """All records of a workload, in the order in which they were made."""
         found = []
-        for number, line in self._records.get(self._places[_hash(workload.mod)], ()):
+        for number, line in self._records.get(self._places[workload_hash(workload.mod)], ()):
             try:
                 described = parse(line)[1]
                 check_record(described)
@@ -111,11 +117,6 @@ class _Log:
             except Exception as error:  # whatever TVM makes of a damaged record
                 self._pass_over(RECORDS, number, error)
         return found
-
-
-def _hash(module: tvm.IRModule) -> str:
-    """What MetaSchedule writes beside a workload."""
-    return str(tvm_ffi.structural_hash(module) % (1 << 64))
 
 
 def _is_for(log: Path, kind: str, arch: str) -> bool:
