@@ -176,7 +176,7 @@ def stock_operators(chain):
 
 def tuples(chain):
     for name, reduction in (("rows", "add"), ("more_rows", "add")):
-        index = chain.emit(relax.op.reshape(chain.parameters["index"], [5, 1]))
+        index = chain.emit(relax.op.expand_dims(chain.parameters["index"], 1))
         chain.tensor = chain.emit(
             ops.scatter_nd(chain.tensor, index, chain.parameters[name], reduction)
         )
@@ -399,6 +399,26 @@ def test_results_with_symbolic_sizes() -> None:
     with _LLVM:
         assert set(scatters(BulkScatters()(kept)).values()) == {1}
     check(kept, {case.__name__: expected[case.__name__] for case in cases}, "llvm")
+
+
+@pytest.mark.parametrize("tuples", [False, True])
+def test_scatters_whose_sizes_may_differ_stay_apart(tuples) -> None:
+    """Each is checked by itself: together they may fit where neither does."""
+    m, n = tvm.tirx.Var("m", "int64"), tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType([7, 3], "float32"))
+    i = relax.Var("i", relax.TensorType([m, 1] if tuples else [m], "int64"))
+    v = relax.Var("v", relax.TensorType([n, 3], "float32"))
+
+    def write(data):
+        return ops.scatter_nd(data, i, v) if tuples else ops.index_put(data, [i], v, [0])
+
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, i, v]):
+        with builder.dataflow():
+            output = builder.emit_output(write(builder.emit(write(x))))
+        builder.emit_func_output(output)
+    with _LLVM:
+        assert scatters(BulkScatters()(builder.get())) == {"main": 2}
 
 
 def test_results_on_cuda(device) -> None:

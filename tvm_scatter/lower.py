@@ -10,6 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx, topi
 
+from .agreement import Agreement
 from .assign import as_index_put
 from .emission import Signature
 from .errors import ScatterError
@@ -21,7 +22,7 @@ from .problem import ScatterProblem
 from .reductions import canonical_reduction, check_dtypes
 from .scatter_call import operator_name
 from .shapes import Dim, SymbolTable, broadcast, expressions
-from .size_check import AtMost, check_sizes
+from .size_check import AtMost, Place, check_sizes
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,8 @@ class _Lowering:
                 f"number from 0 to the rank of data of shape {data}."
             )
         components = index[-1]
+        self._agree_nd(len(index), len(data), components)
+        data, index, updates = map(self.shape, (self.data, self.index, self.updates))
         expected = index[:-1] + data[components:]
         if not _all_equal(updates, expected):
             raise ScatterError(
@@ -207,7 +210,7 @@ class _Lowering:
     def put(self, axes: list[int] | None, reduction: str, wrap_negative: bool) -> Lowered:
         """One index tensor for each of some axes: index_put, index_add and their kin."""
         indices = list(self.index.fields) if isinstance(self.index, relax.Tuple) else self._fields()
-        data, updates = self.shape(self.data), self.shape(self.updates)
+        data = self.shape(self.data)
         axes = list(range(len(indices))) if axes is None else axes
         if not indices or len(axes) != len(indices) or len(indices) > len(data):
             raise ScatterError(
@@ -215,12 +218,14 @@ class _Lowering:
             )
         for index in indices:
             check_dtypes(self.operator, self.data_dtype, _dtype(index), _dtype(self.updates))
+        indices = self._agree_put(axes, indices)
+        data, updates = self.shape(self.data), self.shape(self.updates)
         indices = list(map(self._signed, indices))
         extents = tuple(data[axis] for axis in axes)
         check = self._check(indices, extents, False, wrap_negative)
         indices = self._same_dtype(indices)
         common = broadcast(self.operator, [self.shape(index) for index in indices])
-        adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+        adjacent = _adjacent(axes)
         first, last = axes[0], axes[-1] + 1
         rest = [dim for axis, dim in enumerate(data) if axis not in axes]
         result = data[:first] + common + data[last:] if adjacent else common + tuple(rest)
@@ -329,7 +334,36 @@ class _Lowering:
                 unknown.append(AtMost("index", "data", d))
         if unknown:
             tensors = {"updates": self.updates, "index": self.index, "data": self.data}
-            self.updates = check_sizes(self.bb, self.operator, unknown, tensors, "updates")
+            [self.updates] = check_sizes(self.bb, self.operator, unknown, tensors, ["updates"])
+
+    def _agree_nd(self, index_rank: int, data_rank: int, components: int) -> None:
+        """Take the sizes of updates for those of indices and data, and have it checked."""
+        tensors = {"data": self.data, "indices": self.index, "updates": self.updates}
+        agreement = Agreement(self.operator, self.symbols, tensors)
+        expected = [Place("indices", d) for d in range(index_rank - 1)]
+        expected += [Place("data", d) for d in range(components, data_rank)]
+        if self.updates.ty.ndim == len(expected):
+            for d, place in enumerate(expected):
+                agreement.expect_equal(Place("updates", d), place)
+        tensors = agreement.check(self.bb)
+        self.data, self.index, self.updates = tensors.values()
+
+    def _agree_put(self, axes: Sequence[int], indices: Sequence[Any]) -> list[Any]:
+        """Take sizes for equal that must be, and have it checked; the indices."""
+        names = [f"index {i}" for i in range(len(indices))] if len(indices) > 1 else ["index"]
+        tensors = {
+            "data": self.data,
+            "values": self.updates,
+            **dict(zip(names, indices, strict=True)),
+        }
+        agreement = Agreement(self.operator, self.symbols, tensors)
+        common = agreement.expect_broadcast(names)
+        rest = [Place("data", d) for d in range(len(self.shape(self.data))) if d not in axes]
+        first = axes[0] if _adjacent(axes) else 0
+        agreement.expect_to_fit("values", [*rest[:first], *common, *rest[first:]])
+        tensors = agreement.check(self.bb)
+        self.data, self.updates = tensors["data"], tensors["values"]
+        return [tensors[name] for name in names]
 
     def _check(
         self, indices: Sequence[Any], extents: Sequence[Dim], interleaved: bool, wrap: bool
@@ -398,7 +432,17 @@ class _Lowering:
         if 0 in shape:
             # TVM cannot compile a broadcast to a tensor without elements.
             return self.bb.emit_te(topi.full, target, _dtype(tensor), 0, primfunc_name_hint="empty")
-        return self.bb.emit_te(topi.broadcast_to, tensor, target, primfunc_name_hint="broadcast_to")
+        fixed = [dim == 1 for dim in self.shape(tensor)]
+
+        # Not TVM's own, which knows nothing of sizes that have been checked to be equal.
+        def broadcast_to(source: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
+            def element(*at: Any) -> Any:
+                behind = at[len(at) - len(fixed) :]
+                return source(*(0 if one else i for one, i in zip(fixed, behind, strict=True)))
+
+            return te.compute(shape, element, name="broadcast_to", tag="broadcast")
+
+        return self.bb.emit_te(broadcast_to, tensor, target, primfunc_name_hint="broadcast_to")
 
     def _crop(self, box: Sequence[Dim]) -> Any:
         if _all_equal(self.shape(self.updates), box):
@@ -489,6 +533,10 @@ def _dtype(tensor: Any) -> str:
 
 def _equal(left: Dim, right: Dim) -> bool:
     return left == right
+
+
+def _adjacent(axes: Sequence[int]) -> bool:
+    return list(axes) == list(range(axes[0], axes[0] + len(axes)))
 
 
 def _all_equal(left: Sequence[Dim], right: Sequence[Dim]) -> bool:

@@ -160,7 +160,7 @@ def _read(
             )
     if unknown:
         rules = [AtMost("index", "data", axis) for axis in unknown]
-        data = check_sizes(bb, operator, rules, {"index": indices[0], "data": data}, "data")
+        [data] = check_sizes(bb, operator, rules, {"index": indices[0], "data": data}, ["data"])
     check = IndexCheck(
         operator=operator,
         data=data,

@@ -19,6 +19,7 @@ class SymbolTable:
 
     def __init__(self) -> None:
         self._named: list[tuple[Any, str]] = []
+        self._same: dict[str, Dim] = {}
 
     def shape(self, operator: str, tensor: Any) -> tuple[Dim, ...]:
         """The shape of a Relax expression: an ``int`` or a name for each dimension.
@@ -48,7 +49,17 @@ class SymbolTable:
         left, right = expressions([small, large], self.values)
         return bool(Analyzer().can_prove(left <= right))
 
+    def take_for(self, name: str, dim: Dim) -> None:
+        """From now on, call a symbolic size what another is called; who does it checks it."""
+        self._same[name] = dim
+
     def _dim(self, dim: Any) -> Dim:
+        found = self._name(dim)
+        while isinstance(found, str) and found in self._same:
+            found = self._same[found]
+        return found
+
+    def _name(self, dim: Any) -> Dim:
         if isinstance(dim, int | tirx.IntImm):
             return int(dim)
         for known, name in self._named:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
@@ -32,47 +32,75 @@ class AtMost:
     dimension: int
 
 
+class Place(NamedTuple):
+    """A dimension of a tensor, which has a name."""
+
+    tensor: str
+    dimension: int
+
+
+@dataclass(frozen=True)
+class Equal:
+    """Two tensors must have one size, each in a dimension.
+
+    Attributes
+    ----------
+    left, right : Place
+        The dimensions.
+    """
+
+    left: Place
+    right: Place
+
+
 def check_sizes(
     bb: relax.BlockBuilder,
     operator: str,
-    rules: Sequence[AtMost],
+    rules: Sequence[AtMost | Equal],
     tensors: dict[str, relax.Expr],
-    returned: str,
-) -> relax.Expr:
+    returned: Sequence[str],
+) -> list[relax.Expr]:
     """Emit a check of sizes that costs the host a comparison for each rule.
 
     Parameters
     ----------
-    rules : sequence of AtMost
+    rules : sequence of AtMost or Equal
         What must hold.
     tensors : dict of str to relax.Expr
         The tensors that rules name.
-    returned : str
-        One of these, which nothing reads before the check if it reads the result.
+    returned : sequence of str
+        Some of these, which nothing reads before the check if it reads the results.
 
     Returns
     -------
-    tensor : relax.Expr
-        The tensor ``returned``, itself and no copy.
+    results : list of relax.Expr
+        The tensors ``returned``, themselves and no copies.
     """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
-            handles = {name: T.arg(name, T.handle()) for name in tensors}
+            handles = {name: T.arg(name.replace(" ", "_"), T.handle()) for name in tensors}
             with opaque_block():
                 sizes = {
                     name: sizes_of(handle, tensors[name].ty.ndim)
                     for name, handle in handles.items()
                 }
                 for rule in rules:
-                    _check_rule(operator, rule, sizes)
+                    if isinstance(rule, AtMost):
+                        _check_at_most(operator, rule, sizes)
+                    else:
+                        _check_equal(operator, rule, sizes)
     func = bb.add_func(builder.get(), "check_sizes")
-    place = list(tensors).index(returned)
     arguments = list(tensors.values())
-    return bb.emit(relax.op.call_tir_inplace(func, arguments, place, arguments[place].ty))
+    places = [list(tensors).index(name) for name in returned]
+    types = [arguments[place].ty for place in places]
+    if len(types) == 1:
+        return [bb.emit(relax.op.call_tir_inplace(func, arguments, places, types[0]))]
+    results = bb.emit(relax.op.call_tir_inplace(func, arguments, places, types))
+    return [bb.emit(relax.TupleGetItem(results, at)) for at in range(len(types))]
 
 
-def _check_rule(operator: str, rule: AtMost, sizes: dict[str, Any]) -> None:
+def _check_at_most(operator: str, rule: AtMost, sizes: dict[str, Any]) -> None:
     small, large = (_size(sizes[name], rule.dimension) for name in (rule.small, rule.large))
     with T.If(small > large):
         with T.Then():
@@ -84,6 +112,23 @@ def _check_rule(operator: str, rule: AtMost, sizes: dict[str, Any]) -> None:
                     f" in dimension {rule.dimension} is larger than {rule.large}, of size ",
                     large,
                     " there.",
+                ],
+            )
+
+
+def _check_equal(operator: str, rule: Equal, sizes: dict[str, Any]) -> None:
+    left, right = (_size(sizes[name], dimension) for name, dimension in (rule.left, rule.right))
+    with T.If(left != right):
+        with T.Then():
+            raise_error(
+                "ValueError",
+                [
+                    f"{operator}: {rule.left.tensor} of size ",
+                    left,
+                    f" in dimension {rule.left.dimension} must have the size of "
+                    f"{rule.right.tensor} in dimension {rule.right.dimension}, which is ",
+                    right,
+                    ".",
                 ],
             )
 

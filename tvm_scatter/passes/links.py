@@ -234,7 +234,7 @@ def _row_link(call: relax.Call, reduction: str, values: Mapping[Any, Any]) -> Ro
     if axes != tuple(range(axes[0], axes[0] + len(axes))) or axes[-1] >= len(data):
         return None
     common = _common_shape(shapes)
-    if common is None or len(updates) > len(data) - len(axes) + len(common):
+    if common is None or not _fits(updates, [*data[: axes[0]], *common, *data[axes[-1] + 1 :]]):
         return None
     wrap = bool(call.attrs["wrap_negative"])
     known = [known_values(index, values) for index in _fields(call.args[1])]
@@ -257,7 +257,8 @@ def _tuple_link(call: relax.Call, reduction: str, _values: Any) -> TupleLink | N
     components = numbers(index[-1:])
     if components is None or not 1 <= components[0] <= len(data):
         return None
-    if len(updates) != len(index) - 1 + len(data) - components[0]:
+    expected = [*index[:-1], *data[components[0] :]]
+    if len(updates) != len(expected) or not all(map(same_size, updates, expected)):
         return None
     wrap = bool(call.attrs["wrap_negative"])
     return TupleLink(call, reduction, wrap, _product(index[:-1]), components=components[0])
@@ -319,6 +320,15 @@ def _common_shape(shapes: Sequence[Any]) -> list[Any] | None:
             elif not same_size(size, 1) and not same_size(size, common[axis]):
                 return None
     return common
+
+
+def _fits(updates: Sequence[Any], shape: Sequence[Any]) -> bool:
+    """Whether updates certainly broadcast to a shape; else that is checked when lowered."""
+    behind = shape[len(shape) - len(updates) :]
+    return len(updates) <= len(shape) and all(
+        same_size(size, 1) or same_size(size, wanted)
+        for size, wanted in zip(updates, behind, strict=True)
+    )
 
 
 def _product(sizes: Sequence[Any]) -> Any:
