@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -222,6 +223,30 @@ def test_no_command_is_a_usage_error():
     assert "Traceback" not in finished.stderr
 
 
+def in_shell(model, before="", after=""):
+    command = [sys.executable, "-m", "tvm_scatter.cli", "explain", str(model), "--target", "llvm"]
+    line = f"{before} {shlex.join(command)} {after}"
+    return subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+@pytest.mark.parametrize("odd", [{"after": "2>&-"}, {"before": "COLUMNS=0"}])
+def test_the_table_is_shown_however_the_shell_is_set(model, odd):
+    finished = in_shell(model, **odd)
+    assert finished.returncode == 0, finished.stderr
+    assert "chosen" in finished.stdout
+
+
+@pytest.mark.parametrize(("odd", "status"), [(">/dev/full", 2), (">&- 2>&- <&-", 0)])
+def test_output_that_goes_nowhere_is_no_traceback(model, odd, status):
+    finished = in_shell(model, after=odd)
+    assert finished.returncode == status
+    lines = [line for line in finished.stderr.splitlines() if "importing" not in line]
+    full = "tvm-scatter explain: the output cannot be written: No space left on device."
+    assert lines == ([full] if status else [])
+
+
 _INTERRUPTED = """
 import signal, sys
 
@@ -239,7 +264,9 @@ sys.exit(main())
 """
 
 
-@pytest.mark.parametrize("at", ["tvm", "tvm_scatter.tuning", "torch", "xgboost"])
+@pytest.mark.parametrize(
+    "at", ["numpy", "numpy.exceptions", "tvm", "tvm_scatter.tuning", "torch", "xgboost"]
+)
 def test_an_interrupted_import_is_one_line(at, model, tmp_path):
     command = {
         "xgboost": ["tune", str(model), "--work-dir", str(tmp_path), "--target", "llvm"],

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
-import os
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,7 +14,7 @@ from tvm_scatter.errors import ScatterError, ScatterWarning
 from tvm_scatter.passes import PASSES
 from tvm_scatter.problem import BOUNDS
 
-from . import bench, cache, compile, demo, doctor, explain, report, tune
+from . import bench, cache, compile, demo, doctor, explain, report, streams, tune
 
 _BAD_INPUT = 2
 
@@ -29,25 +27,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     status : int
         0 if all went well, 1 if something was found to be wrong, 2 for bad input, 130 after Ctrl-C.
     """
+    interrupt.imported()
+    streams.prepare()
     parsed = _parser().parse_args(arguments)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files may be no text.
-        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with _warnings_in_one_line():
-            return int(parsed.run(parsed))
-    except ScatterError as error:
-        # Errors of the library name its own part, which is the command's here.
-        sentence = str(error).removeprefix("bench: ").removeprefix("tuning: ")
-        sys.stderr.write(f"tvm-scatter {parsed.command}: {sentence}\n")
-        return _BAD_INPUT
-    except KeyboardInterrupt:
-        interrupt.say(f"tvm-scatter {parsed.command}")
+            status = int(parsed.run(parsed))
+            sys.stdout.flush()
+            return status
+    except (Exception, KeyboardInterrupt) as error:
+        return _end(f"tvm-scatter {parsed.command}", error)
+
+
+def _end(command: str, error: BaseException) -> int:
+    """The status that a command ends with after an error, of which the user is told."""
+    if interrupt.caused(error):
+        interrupt.say(command)
         return interrupt.STATUS
-    except BrokenPipeError:
-        # The reader, such as head, has left. What is still buffered has nowhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    if isinstance(error, OSError) and streams.is_unwritable(error):
+        streams.drop()
+        if isinstance(error, BrokenPipeError):
+            # The reader, such as head, has left.
+            return 0
+        error = ScatterError(f"the output cannot be written: {error.strerror}.")
+    if not isinstance(error, ScatterError):
+        raise error
+    # Errors of the library name its own part, which is the command's here.
+    sentence = str(error).removeprefix("bench: ").removeprefix("tuning: ")
+    sys.stderr.write(f"{command}: {sentence}\n")
+    return _BAD_INPUT
 
 
 @contextmanager

@@ -1,0 +1,47 @@
+"""Standard streams that are closed or full, and a terminal without a width."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+
+_UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+
+
+def prepare() -> None:
+    """Make the standard streams fit to be written to."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, _nowhere(number))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names of files may be no text.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) == 0:
+        # Some shells set it where there is no terminal. Tables without a width are empty.
+        del os.environ["COLUMNS"]
+
+
+def is_unwritable(error: OSError) -> bool:
+    """Whether an error says that output has nowhere to go."""
+    return error.filename is None and error.errno in _UNWRITABLE
+
+
+def drop() -> None:
+    """Let go of what is still to be written to standard output."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _nowhere(number: int) -> io.TextIOWrapper:
+    """A stream whose descriptor the shell has closed: others write to the descriptor itself."""
+    try:
+        os.fstat(number)
+    except OSError:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        if sink != number:
+            os.dup2(sink, number)
+            os.close(sink)
+        return open(number, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    return open(os.devnull, "w", encoding="utf-8")
