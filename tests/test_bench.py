@@ -95,6 +95,8 @@ def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) ->
         (["--scale", "0"], "--scale 0 must be at least 1"),
         (["--json", "no/such.json"], "there is no folder no"),
         (["--markdown", "no/such.md"], "there is no folder no"),
+        (["--json", "/"], "/ is a folder"),
+        (["--plot", "/"], "/ is a folder"),
         (["--resume"], "--resume needs --json FILE"),
         (["--filter", "none"], "no workload is called 'none'"),
     ],

@@ -223,6 +223,13 @@ def test_no_command_is_a_usage_error():
     assert "Traceback" not in finished.stderr
 
 
+@pytest.mark.parametrize(("name", "about"), [("", "names no file"), ("new/", "is a folder")])
+def test_the_output_is_a_file(name, about, model, capfd, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    complaint(capfd, "compile", model, "--target", "llvm", "-o", name, about=about)
+    assert not list(tmp_path.glob("new*"))
+
+
 def in_shell(model, before="", after=""):
     command = [sys.executable, "-m", "tvm_scatter.cli", "explain", str(model), "--target", "llvm"]
     line = f"{before} {shlex.join(command)} {after}"
@@ -302,3 +309,17 @@ def test_odd_arguments_of_tune(odd, model, tmp_path, capfd):
     given = () if odd[0] == "--grid" else (model,)
     command = ("tune", *given, "--target", "llvm", "--work-dir", tmp_path / "log", *odd)
     complaint(capfd, *command, about=odd[1][:8])
+
+
+def test_pictures_need_no_backend_of_the_environment():
+    pytest.importorskip("matplotlib")
+    draw = "from tvm_scatter.tuning.pyplot import pyplot; print(pyplot('it').get_backend())"
+    finished = subprocess.run(
+        [sys.executable, "-c", draw],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "MPLBACKEND": "nonsense"},
+    )
+    assert finished.stdout.strip().lower() == "agg", finished.stderr

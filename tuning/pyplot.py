@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
@@ -20,10 +21,15 @@ def pyplot(what: str) -> Any:
     ScatterError
         If matplotlib is not installed.
     """
+    # Read on import, and refused there if it names no backend that there is.
+    chosen = os.environ.pop("MPLBACKEND", None)
     try:
         import matplotlib
     except ImportError as error:
         raise ScatterError(f"{what} needs matplotlib; install tvm_scatter[report].") from error
+    finally:
+        if chosen is not None:
+            os.environ["MPLBACKEND"] = chosen
     matplotlib.use("Agg")
     from matplotlib import pyplot as interface
 

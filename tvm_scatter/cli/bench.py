@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,8 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     if scale < 1:
         raise ScatterError(f"bench: --scale {scale} must be at least 1, which is all of the work.")
     for file in filter(None, (arguments.json, arguments.markdown, arguments.plot)):
-        if not Path(file).parent.is_dir():
-            raise ScatterError(f"bench: {file}: there is no folder {Path(file).parent}.")
+        _need_writable(Path(file))
     workloads = [workload.scaled(scale) for workload in workloads] if scale > 1 else workloads
     facts = {**bench.machine(device), "scale": scale}
     result = bench.Report(facts, [])
@@ -71,6 +71,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         report.plot(result, Path(arguments.plot))
     return 0
+
+
+def _need_writable(path: Path) -> None:
+    """Refuse, before anything is measured, a file that the figures cannot go to."""
+    if not path.parent.is_dir():
+        raise ScatterError(f"bench: {path}: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise ScatterError(f"bench: {path} is a folder; name the file to write.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ScatterError(f"bench: {path} cannot be written: permission denied.")
 
 
 def _report_to_resume(arguments: argparse.Namespace) -> Report | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import tvm
@@ -25,9 +26,11 @@ def _output(model: Path, named: str | None) -> Path:
     ScatterError
         If it cannot go there, or would overwrite the model.
     """
-    output = Path(named) if named else Path(model.with_suffix(".so").name)
+    if named == "":
+        raise ScatterError("-o '' names no file; leave it out for the name of the model.")
+    output = Path(model.with_suffix(".so").name) if named is None else Path(named)
     try:
-        if output.is_dir():
+        if output.is_dir() or (named or "").endswith(os.sep):
             raise ScatterError(f"{output} is a folder; name the file to write.")
         if not output.parent.is_dir():
             raise ScatterError(f"{output}: there is no folder {output.parent}.")
