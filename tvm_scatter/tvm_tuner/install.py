@@ -63,11 +63,11 @@ def _with_arguments(init: Callable[..., None], allocate: Callable[..., Any]) -> 
 
     def init_with_arguments(self: Any, *args: Any, **kwargs: Any) -> None:
         # What every runner imports: it is there, unlike where nobody tunes.
-        import cloudpickle
+        from cloudpickle import register_pickle_by_value
 
         stock(self, *args, **kwargs)
         if self.f_alloc_argument is None:
-            cloudpickle.register_pickle_by_value(arguments)
+            register_pickle_by_value(arguments)
             self.f_alloc_argument = allocate
 
     setattr(init_with_arguments, _STOCK, stock)
