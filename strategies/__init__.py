@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tvm_scatter.strategy import OpStrategy, register_strategy, strategy_for
+from tvm_scatter.selection.strategy import OpStrategy, register_strategy, strategy_for
 
 
 def register_strategies() -> None:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
-from tvm_scatter.reductions import DATA_DTYPES, FLOATS, INTEGERS
+from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
+from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS, INTEGERS
 
 NUMBERS = (*FLOATS, *INTEGERS)
 SIGNED = (*FLOATS, *(dtype for dtype in INTEGERS if dtype.startswith("i")))

@@ -12,8 +12,8 @@ import tvm_ffi
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.ops import index_put, scatter_elements
-from tvm_scatter.targets import parse_target
+from tvm_scatter.ops.operators import index_put, scatter_elements
+from tvm_scatter.selection.targets import parse_target
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100")
 

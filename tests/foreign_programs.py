@@ -18,7 +18,7 @@ from tvm import relax, tirx
 from tvm.relax import op
 from tvm.script import tirx as T
 
-from tvm_scatter import ops
+from tvm_scatter.ops import operators as ops
 
 #: What packed functions have kept in this run.
 KEPT = threading.local()

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
-from tvm_scatter.reductions import numpy_dtype
+from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
+from tvm_scatter.problem.reductions import numpy_dtype
 
 Shape = tuple[int, ...]
 DTYPES = ("float32", "int64", "bfloat16", "uint8", "float16", "bool", "int32", "float64", "int8")

@@ -17,12 +17,12 @@ from tvm import relax
 from tvm_ffi import DLDeviceType
 
 import tvm_scatter
-from tvm_scatter.device_check import NOTED, notes_in
-from tvm_scatter.emission import Signature, build_prim_func, workspace_size
-from tvm_scatter.extent import Extent
+from tvm_scatter.bounds.device_check import NOTED, notes_in
+from tvm_scatter.lowering.emission import Signature, build_prim_func, workspace_size
 from tvm_scatter.options import Options
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.strategy import strategy_for
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.strategy import strategy_for
 
 Build = Callable[..., Any]
 #: Bytes on both sides of what a kernel writes, and what they hold.

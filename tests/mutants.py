@@ -315,7 +315,7 @@ KERNELS = (
 LAUNCHES = (
     Mutant(
         "offsets of 32 bits for what needs more",
-        "strategies/cuda/launch.py",
+        "strategies/cuda/codegen/launch.py",
         "_NARROW_LIMIT = 1 << 30",
         "_NARROW_LIMIT = 1 << 40",
         ("tests/test_offsets.py::test_offsets_are_wide_where_they_must_be",),
@@ -351,47 +351,47 @@ LAUNCHES = (
 )
 
 _LLVM = "strategies/llvm/"
-_RECORDS = "tvm_scatter/records.py"
+_RECORDS = "tvm_scatter/selection/records.py"
 
 CPU = (
     Mutant(
         "a mean counted once for each block of columns",
-        _LLVM + "ordered.py",
+        "strategies/llvm/steps/ordered.py",
         "counting = tirx.all(counting, share.column == 0)",
         "counting = tirx.all(counting, share.column >= 0)",
         (_large("sequential"),),
     ),
     Mutant(
         "a mean counted once for each batch",
-        _LLVM + "ordered.py",
+        "strategies/llvm/steps/ordered.py",
         "counting = tirx.all(counting, share.batch == 0)",
         "counting = tirx.all(counting, share.batch >= 0)",
         (_large("sequential"),),
     ),
     Mutant(
         "two workers own the place between them",
-        _LLVM + "ordered.py",
+        "strategies/llvm/steps/ordered.py",
         "inside = tirx.all(valid, place >= low, place < high)",
         "inside = tirx.all(valid, place >= low, place <= high)",
         (_large("parallel_injective"),),
     ),
     Mutant(
         "two workers own the column between them",
-        _LLVM + "ordered.py",
+        "strategies/llvm/steps/ordered.py",
         "own = loops.settle(tirx.max(loops.minimum(sizes.slice - column, columns), 0))",
         "own = loops.settle(tirx.max(loops.minimum(sizes.slice - column, columns + 1), 0))",
         (_large("sequential"),),
     ),
     Mutant(
         "a reduction without the data that includes it",
-        _LLVM + "ordered.py",
+        "strategies/llvm/steps/ordered.py",
         "if starts_empty and not problem.unique:",
         "if starts_empty and problem.unique:",
         (_cases("sequential", device="llvm"),),
     ),
     Mutant(
         "a mean on a CPU that does not count the data",
-        _LLVM + "ordered.py",
+        "strategies/llvm/steps/ordered.py",
         "count = T.bind(count + tirx.const(1, str(counts.dtype)))",
         "count = T.bind(count + tirx.const(0, str(counts.dtype)))",
         (_cases("sequential", device="llvm"),),
@@ -412,7 +412,7 @@ CPU = (
     ),
     Mutant(
         "chunks of a sort that share one histogram",
-        _LLVM + "radix.py",
+        "strategies/llvm/steps/radix.py",
         "        def place(c: Any) -> None:\n            start, length = self._bounds(c)\n"
         "            base = T.bind(c * _BUCKETS)",
         "        def place(c: Any) -> None:\n            start, length = self._bounds(c)\n"
@@ -421,28 +421,28 @@ CPU = (
     ),
     Mutant(
         "a sort by too few bits",
-        _LLVM + "radix.py",
+        "strategies/llvm/steps/radix.py",
         "return passes, -(-bits // passes)",
         "return passes, bits // passes",
         (_large("sort_based"),),
     ),
     Mutant(
         "no key for what is dropped",
-        _LLVM + "radix.py",
+        "strategies/llvm/steps/radix.py",
         "bits = max(self.keys.bit_length(), 1)",
         "bits = max((self.keys - 1).bit_length(), 1)",
         (_large("sort_based"),),
     ),
     Mutant(
         "a segment that ends in the next chunk joined without it",
-        _LLVM + "segments.py",
+        "strategies/llvm/steps/segments.py",
         "with loops.serial(last[0] - c) as i:",
         "with loops.serial(last[0] - c - 1) as i:",
         (_large("sort_based"),),
     ),
     Mutant(
         "the first update of a segment wins",
-        _LLVM + "segments.py",
+        "strategies/llvm/steps/segments.py",
         "with T.If(tirx.all(key < self.key_limit, self._ends(at, key))):",
         "with T.If(tirx.all(key < self.key_limit, self._begins(at, key))):",
         (_ordered("sort_based", "llvm"),),
@@ -463,42 +463,42 @@ CPU = (
     ),
     Mutant(
         "a last chunk as long as the others",
-        _LLVM + "loops.py",
+        "strategies/llvm/steps/loops.py",
         "body(start, T.bind(int64(minimum(size - start, chunk))))",
         "body(start, T.bind(int64(chunk)))",
         (_drops("partitioned", "llvm"), _large("private_bins")),
     ),
     Mutant(
         "a copy without the elements behind the last page",
-        _LLVM + "loops.py",
+        "strategies/llvm/steps/loops.py",
         "copy(T.bind(start + done), length - done)",
         "copy(T.bind(start + done), length - done - 1)",
         (_large("sequential"),),
     ),
     Mutant(
         "a negative index on a CPU one too far",
-        _LLVM + "loops.py",
+        "strategies/llvm/steps/loops.py",
         "index = T.bind(tirx.Select(index < 0, index + extent, index))",
         "index = T.bind(tirx.Select(index < 0, index + extent - 1, index))",
         (_cases("sequential", device="llvm"),),
     ),
     Mutant(
         "an index of the extent taken for good on a CPU",
-        _LLVM + "loops.py",
+        "strategies/llvm/steps/loops.py",
         "valid = tirx.all(valid, index >= 0, index < extent)",
         "valid = tirx.all(valid, index >= 0, index <= extent)",
         (_drops("sequential", "llvm"),),
     ),
     Mutant(
         "a mean of negative integers on a CPU rounded to zero",
-        _LLVM + "values.py",
+        "strategies/llvm/steps/values.py",
         'return convert(tirx.floordiv(convert(total, "int64"), convert(count, "int64")), dtype)',
         'return convert(tirx.truncdiv(convert(total, "int64"), convert(count, "int64")), dtype)',
         (_cases("sequential", "signed", "llvm"),),
     ),
 )
 
-_BOUNDS = "tvm_scatter/bounds.py"
+_BOUNDS = "tvm_scatter/bounds/host_check.py"
 
 _ALONE = "tests/test_host_check.py::test_every_bad_index_at_every_position"
 
@@ -550,7 +550,7 @@ CHECKS = (
 READING = (
     Mutant(
         "an index larger by one than what it covers",
-        "tvm_scatter/size_check.py",
+        "tvm_scatter/bounds/size_check.py",
         "with T.If(small > large):",
         "with T.If(small > large + 1):",
         ("tests/test_size_check.py::test_an_index_larger_than_what_it_covers[llvm-raise]",),
@@ -582,7 +582,7 @@ _PASSES = "tvm_scatter/passes/"
 _IN_PLACE = "tests/test_reuse_buffers.py::"
 
 _SHARED = "tests/test_shared_memory.py::"
-_SHARING = _PASSES + "sharing.py"
+_SHARING = "tvm_scatter/passes/analysis/sharing.py"
 _KEPT = "tests/test_attributes.py::"
 
 PASSES = (
@@ -625,56 +625,56 @@ PASSES = (
     ),
     Mutant(
         "a rewrite drops that the order is asked for",
-        "tvm_scatter/scatter_call.py",
+        "tvm_scatter/ops/scatter_call.py",
         "**(attrs | changes)),",
         '**(attrs | {"ordered": False} | changes)),',
         (_KEPT + "test_what_is_asked_for_is_kept",),
     ),
     Mutant(
         "scatters merged of which one is to be ordered",
-        "tvm_scatter/scatter_call.py",
+        "tvm_scatter/ops/scatter_call.py",
         '_OWN = frozenset({"operator", "wrap_negative", "unique"})',
         '_OWN = frozenset({"operator", "wrap_negative", "unique", "ordered"})',
         (_KEPT + "test_what_is_asked_for_of_one_only",),
     ),
     Mutant(
         "a read right after the scatter is none",
-        _PASSES + "overwritable.py",
+        "tvm_scatter/passes/analysis/overwritable.py",
         "for other in steps.all[step.at + 1 :] if other.reads & shared]",
         "for other in steps.all[step.at + 2 :] if other.reads & shared]",
         (_IN_PLACE + "test_which_are_in_place", _IN_PLACE + "test_results"),
     ),
     Mutant(
         "what is returned is overwritten",
-        _PASSES + "overwritable.py",
+        "tvm_scatter/passes/analysis/overwritable.py",
         "    if steps.returned & shared:",
         "    if steps.returned & shared and not step.var:",
         (_IN_PLACE + "test_a_scatter_that_nothing_reads_leaves_its_data_alone",),
     ),
     Mutant(
         "what the caller keeps is overwritten",
-        _PASSES + "overwritable.py",
+        "tvm_scatter/passes/analysis/overwritable.py",
         "    if kept:",
         "    if len(kept) > 1:",
         (_IN_PLACE + "test_which_are_in_place",),
     ),
     Mutant(
         "what is read before waits for nobody",
-        _PASSES + "overwritable.py",
+        "tvm_scatter/passes/analysis/overwritable.py",
         "    if step.fused == 0:",
         "    if step.fused >= 0:",
         (_IN_PLACE + "test_results_where_tvm_fuses_and_folds",),
     ),
     Mutant(
         "what comes from outside of a branch is overwritten",
-        _PASSES + "overwritable.py",
+        "tvm_scatter/passes/analysis/overwritable.py",
         "    if any(other.scope != step.scope for other in steps if other.var in shared):",
         "    if any(other.scope > step.scope for other in steps if other.var in shared):",
         (_IN_PLACE + "test_branches",),
     ),
     Mutant(
         "a parameter of a function that the module calls is overwritten",
-        _PASSES + "overwritable.py",
+        "tvm_scatter/passes/analysis/overwritable.py",
         "    if name in _called(mod):",
         "    if name not in mod.functions and name in _called(mod):",
         (_IN_PLACE + "test_a_function_that_is_called_from_the_module_keeps_its_copy",),
@@ -709,7 +709,7 @@ PASSES = (
     ),
     Mutant(
         "a link that something else reads",
-        _PASSES + "bulk_scatters.py",
+        "tvm_scatter/passes/merge_chains.py",
         "if link.data in open_chains and definitions.uses[link.data] == 1:",
         "if link.data in open_chains:",
         (
@@ -719,7 +719,7 @@ PASSES = (
     ),
     Mutant(
         "a link that moves past a write",
-        _PASSES + "bulk_scatters.py",
+        "tvm_scatter/passes/merge_chains.py",
         "            for tail in list(open_chains):\n                close(tail)\n"
         "            continue",
         "            continue",
@@ -727,7 +727,7 @@ PASSES = (
     ),
     Mutant(
         "the last write is not asked for",
-        _PASSES + "bulk_scatters.py",
+        "tvm_scatter/passes/merge_chains.py",
         'ordered=last_wins or bool(first.call.attrs["ordered"]),',
         'ordered=bool(first.call.attrs["ordered"]),',
         ("tests/test_bulk_scatters.py::test_the_last_write_is_asked_for",),
@@ -752,35 +752,35 @@ PASSES = (
     ),
     Mutant(
         "scatters of different kinds put together",
-        _PASSES + "batch_scatters.py",
+        "tvm_scatter/passes/horizontal_fusion.py",
         "return call.op.name, attrs, operator_name(call), types",
         "return call.op.name, operator_name(call), types",
         ("tests/test_batch_scatters.py::test_what_differs_stays_apart",),
     ),
     Mutant(
         "a dependent scatter put together with what it needs",
-        _PASSES + "independent.py",
+        "tvm_scatter/passes/analysis/dependence.py",
         "depths.append(max((depths[other] + (other in kinds) for other in earlier), default=0))",
         "depths.append(0)",
         ("tests/test_batch_scatters.py::test_dependent_scatters_stay_apart",),
     ),
     Mutant(
         "a read that comes before a write in place",
-        _PASSES + "independent.py",
+        "tvm_scatter/passes/analysis/dependence.py",
         "before[step.at] |= {other.at for other in steps.all[: step.at] if other.reads & written}",
         "pass",
         ("tests/test_batch_scatters.py::test_in_place",),
     ),
     Mutant(
         "a caller's tensor written before its indices are known to be good",
-        "tvm_scatter/device_check.py",
+        "tvm_scatter/bounds/device_check.py",
         "if problem.in_place and not temporary:",
         "if problem.in_place and temporary:",
         ("tests/test_bounds.py::test_nothing_is_written_when_it_raises[cuda-in_place]",),
     ),
 )
 
-_STRATEGY = "tvm_scatter/strategy.py"
+_STRATEGY = "tvm_scatter/selection/strategy.py"
 
 SELECTION = (
     Mutant(
@@ -821,14 +821,14 @@ SELECTION = (
     ),
     Mutant(
         "a rule whose field does not fit",
-        "tvm_scatter/defaults.py",
+        "tvm_scatter/selection/default_rules.py",
         "        if getattr(problem, name) not in values:\n            return False, ()",
         "        if getattr(problem, name) not in values:\n            continue",
         ("tests/test_tuning.py::test_the_rules_choose_what_the_benchmark_was_made_with",),
     ),
     Mutant(
         "a rule whose condition does not hold",
-        "tvm_scatter/defaults.py",
+        "tvm_scatter/selection/default_rules.py",
         "        elif not _COMPARE[comparison](known, value):\n            return False, ()",
         "        elif not _COMPARE[comparison](known, value):\n            continue",
         ("tests/test_tuning.py::test_the_rules_choose_what_the_benchmark_was_made_with",),
@@ -863,7 +863,7 @@ SELECTION = (
     ),
 )
 
-_STORE = "tvm_scatter/kernel_cache/store.py"
+_STORE = "tvm_scatter/runtime/kernel_cache/store.py"
 _CACHE = "tests/test_kernel_cache.py::"
 
 CACHE = (
@@ -897,21 +897,21 @@ CACHE = (
     ),
     Mutant(
         "every process compiles",
-        "tvm_scatter/kernel_cache/compile.py",
+        "tvm_scatter/runtime/kernel_cache/compile.py",
         "binary = store.read(key)  # another process may have been faster",
         "binary = None",
         (_CACHE + "test_what_another_process_compiles_meanwhile_is_taken",),
     ),
     Mutant(
         "kernels of one architecture for another",
-        "tvm_scatter/kernel_cache/compile.py",
+        "tvm_scatter/runtime/kernel_cache/compile.py",
         "parts = [source, str(arch), *dependencies(source)]",
         "parts = [source, *dependencies(source)]",
         (_CACHE + "test_the_key_holds_source_and_architecture",),
     ),
     Mutant(
         "a limit of megabytes counted in kilobytes",
-        "tvm_scatter/kernel_cache/settings.py",
+        "tvm_scatter/runtime/kernel_cache/settings.py",
         '"M": 1 << 20',
         '"M": 1 << 10',
         (_CACHE + "test_size_limit",),
@@ -925,56 +925,56 @@ _ONNX = "tests/test_onnx_import.py::"
 IMPORTERS = (
     Mutant(
         "ranks that count the position itself",
-        _IMPORTERS + "torch_mask.py",
+        "tvm_scatter/importers/torch/mask.py",
         'lambda i: total[i] - chosen[i].astype("int64")',
         "lambda i: total[i]",
         (_TORCH + "test_masks_of_several_axes",),
     ),
     Mutant(
         "a mask of two axes counted along the last",
-        _IMPORTERS + "torch_index.py",
+        "tvm_scatter/importers/torch/index.py",
         "        stride = number_of(shape[axis + 1 :])",
         "        stride = number_of(shape[axis:])",
         (_TORCH + "test_index_put",),
     ),
     Mutant(
         "index_add with negative indices",
-        _IMPORTERS + "torch_index.py",
+        "tvm_scatter/importers/torch/index.py",
         "wrap_negative=call.origin not in _WITHOUT_NEGATIVE,",
         "wrap_negative=True,",
         (_TORCH + "test_indices_out_of_bounds",),
     ),
     Mutant(
         "accumulate taken for a write",
-        _IMPORTERS + "torch_index.py",
+        "tvm_scatter/importers/torch/index.py",
         '            "add" if add else "update",',
         '            "update",',
         (_TORCH + "test_index_put",),
     ),
     Mutant(
         "alpha forgotten",
-        _IMPORTERS + "torch_scatter.py",
+        "tvm_scatter/importers/torch/scatter.py",
         "        source = _scale(call, source, alpha)\n",
         "        source = _scale(call, source, 1)\n",
         (_TORCH + "test_without_decomposition",),
     ),
     Mutant(
         "a padding row that gets a gradient",
-        _IMPORTERS + "torch_scatter.py",
+        "tvm_scatter/importers/torch/scatter.py",
         '    if call["padding_idx"] >= 0:',
         '    if call["padding_idx"] > 0:',
         (_TORCH + "test_embedding_gradient",),
     ),
     Mutant(
         "a diagonal above taken for one below",
-        _IMPORTERS + "torch_slice.py",
+        "tvm_scatter/importers/torch/slice.py",
         "starts = {rows: max(-offset, 0), columns: max(offset, 0)}",
         "starts = {rows: max(offset, 0), columns: max(-offset, 0)}",
         (_TORCH + "test_views",),
     ),
     Mutant(
         "a slice with a step one row too long",
-        _IMPORTERS + "torch_slice.py",
+        "tvm_scatter/importers/torch/slice.py",
         "count = max(0, -(-(end - start) // step))",
         "count = max(0, (end - start) // step + 1)",
         (_TORCH + "test_views",),

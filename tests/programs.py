@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from tvm import relax
 
-from tvm_scatter import ops
+from tvm_scatter.ops import operators as ops
 
 #: More than the 1024 elements up to which TVM evaluates a tensor at compile time.
 ROWS, COLUMNS = 270, 4

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from tvm_scatter import ScatterProblem
-from tvm_scatter.extent import Extent
-from tvm_scatter.problem import BOUNDS
-from tvm_scatter.reductions import (
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reductions import (
     DATA_DTYPES,
     FLOATS,
     INDEX_DTYPES,
@@ -22,8 +21,9 @@ from tvm_scatter.reductions import (
     ROUNDOFF,
     numpy_dtype,
 )
-from tvm_scatter.reference import destinations
-from tvm_scatter.sizes import Sizes
+from tvm_scatter.problem.reference import destinations
+from tvm_scatter.problem.scatter_problem import BOUNDS
+from tvm_scatter.problem.sizes import Sizes
 
 Array = np.ndarray[Any, Any]
 #: How indices are spread over the places there are.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_scatter.reductions import numpy_dtype
+from tvm_scatter.problem.reductions import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 #: Bits of the exponent and of the mantissa.

@@ -12,9 +12,9 @@ from random_problems import draw_operands
 from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.extent import Extent
-from tvm_scatter.ops import index_put
-from tvm_scatter.reference import scatter_reference
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reference import scatter_reference
 
 
 def _problem(extent: int, width: int, count: int, **fields: Any) -> ScatterProblem:

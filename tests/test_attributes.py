@@ -14,9 +14,11 @@ import tvm_ffi
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import legalize, ops
-from tvm_scatter.batch import is_batch, scatters_of
-from tvm_scatter.lower import lower
+from tvm_scatter.lowering import legalize
+from tvm_scatter.lowering.batched import is_batch, scatters_of
+from tvm_scatter.lowering.lower import lower
+from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.scatter_call import attributes, rewritten
 from tvm_scatter.options import Options
 from tvm_scatter.passes import (
     BatchScatters,
@@ -26,7 +28,6 @@ from tvm_scatter.passes import (
     ReuseBuffers,
 )
 from tvm_scatter.passes.fold_broadcast_index import is_scatter
-from tvm_scatter.scatter_call import attributes, rewritten
 
 _LLVM = tvm.target.Target("llvm")
 _CUDA = tvm.target.Target("nvidia/nvidia-h100")

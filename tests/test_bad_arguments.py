@@ -11,7 +11,9 @@ import tvm
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import ScatterError, ops, read_ops
+from tvm_scatter import ScatterError
+from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops import read_ops
 
 
 def variable(name: str, shape: Any, dtype: str) -> relax.Var:

@@ -13,14 +13,20 @@ from test_pass_properties import fusing_pipeline
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import ops
-from tvm_scatter.emission import build_prim_func, workspace_size
-from tvm_scatter.extent import Extent
+from tvm_scatter.lowering.emission import build_prim_func, workspace_size
+from tvm_scatter.ops import operators as ops
 from tvm_scatter.options import Options
-from tvm_scatter.passes import BatchScatters, ReuseBuffers, batch_scatters
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.reference import scatter_reference
-from tvm_scatter.strategy import strategy_for
+from tvm_scatter.passes import (
+    BatchScatters,
+    ReuseBuffers,
+)
+from tvm_scatter.passes import (
+    horizontal_fusion as batch_scatters,
+)
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.strategy import strategy_for
 
 _ROWS, _COLUMNS, _COUNT = 32, 8, 5
 _LLVM = tvm.target.Target("llvm")

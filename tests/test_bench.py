@@ -10,10 +10,11 @@ import pytest
 
 from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
-from tvm_scatter.tuning import bench, bounds_cost, report
-from tvm_scatter.tuning.bench import Report, Row
-from tvm_scatter.tuning.timing import Timing
-from tvm_scatter.tuning.workloads import WORKLOADS
+from tvm_scatter.tuning.bench import bench, report
+from tvm_scatter.tuning.bench.bench import Report, Row
+from tvm_scatter.tuning.experiments import bounds_cost
+from tvm_scatter.tuning.measure.timing import Timing
+from tvm_scatter.tuning.space.workloads import WORKLOADS
 
 pytest.importorskip("torch")
 

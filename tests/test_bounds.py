@@ -28,14 +28,15 @@ from tally import Tally
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import ScatterProblem, device_check, strategy_for
-from tvm_scatter.answers import Findings
-from tvm_scatter.bounds import STATUS
-from tvm_scatter.device_check import CheckKind
-from tvm_scatter.extent import Extent
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.bounds import device_check
+from tvm_scatter.bounds.device_check import CheckKind
+from tvm_scatter.bounds.host_check import STATUS
+from tvm_scatter.emit.mailbox import Findings
+from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 from tvm_scatter.passes import ReuseBuffers
-from tvm_scatter.reference import scatter_reference, violations
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reference import scatter_reference, violations
 from tvm_scatter.strategies.cuda.check import CHECK
 
 DATA = np.arange(12, dtype="float32").reshape(4, 3)

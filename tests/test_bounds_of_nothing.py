@@ -12,7 +12,7 @@ from harness import compile_all, device_of, target_of
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 
 Array = np.ndarray[Any, Any]
 

@@ -14,9 +14,9 @@ from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
 import tvm_scatter
-from tvm_scatter import ops
+from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
 from tvm_scatter.passes import BulkScatters
-from tvm_scatter.scatter_call import STOCK_OPERATORS
 
 _ROWS, _COLUMNS = 40, 6
 _LLVM = tvm.target.Target("llvm")

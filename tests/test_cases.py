@@ -11,7 +11,7 @@ from cases import CASES, Case
 from harness import applicable, assert_same, compile_all, orders, run_all, run_compiled
 from tally import Tally
 
-from tvm_scatter.reductions import DATA_DTYPES, FLOATS
+from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
 SIGNED_INDEX = ("int64", "int32", "int8", "int16")
 ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")

@@ -272,7 +272,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    "at", ["numpy", "numpy.exceptions", "tvm", "tvm_scatter.tuning", "torch", "xgboost"]
+    "at", ["numpy", "numpy.exceptions", "tvm", "tvm_scatter.lowering", "torch", "xgboost"]
 )
 def test_an_interrupted_import_is_one_line(at, model, tmp_path):
     command = {
@@ -313,7 +313,7 @@ def test_odd_arguments_of_tune(odd, model, tmp_path, capfd):
 
 def test_pictures_need_no_backend_of_the_environment():
     pytest.importorskip("matplotlib")
-    draw = "from tvm_scatter.tuning.pyplot import pyplot; print(pyplot('it').get_backend())"
+    draw = "from tvm_scatter.tuning.bench.pyplot import pyplot; print(pyplot('it').get_backend())"
     finished = subprocess.run(
         [sys.executable, "-c", draw],
         capture_output=True,

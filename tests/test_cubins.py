@@ -22,7 +22,7 @@ from cuda_cases import (
 from tvm.support import nvcc
 
 import tvm_scatter
-from tvm_scatter.cuda_toolkit import nvrtc_version
+from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
 

@@ -19,13 +19,13 @@ from tvm_scatter import (
     OpStrategy,
     ScatterError,
     ScatterProblem,
-    cuda_driver,
     graphed,
     options,
 )
-from tvm_scatter.extent import Extent
-from tvm_scatter.ops import index_put, scatter_elements
+from tvm_scatter.ops.operators import index_put, scatter_elements
 from tvm_scatter.options import CUDA_GRAPH_VARIABLE
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.runtime import cuda_driver
 
 GPU = tvm.cuda(0)
 

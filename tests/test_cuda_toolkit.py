@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tvm_scatter import cuda_toolkit
+from tvm_scatter.runtime import cuda_toolkit
 
 pytestmark = pytest.mark.skipif(cuda_toolkit.wheels() is None, reason="CUDA wheels not installed")
 

@@ -28,13 +28,13 @@ from tvm.target import Target
 from tvm_scatter import ScatterError, explain
 from tvm_scatter.cli import main
 from tvm_scatter.errors import ScatterWarning
-from tvm_scatter.ops import index_put
-from tvm_scatter.records import records_in
-from tvm_scatter.shipped import database_for
-from tvm_scatter.tuning.candidates import candidates
-from tvm_scatter.tuning.database import open_database, read_database
-from tvm_scatter.tuning.results import results_in
-from tvm_scatter.tuning.tasks import extract_tasks
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.selection.records import records_in
+from tvm_scatter.selection.shipped_log import database_for
+from tvm_scatter.tasks import extract_tasks
+from tvm_scatter.tuning.space.candidates import candidates
+from tvm_scatter.tuning.store.database import open_database, read_database
+from tvm_scatter.tuning.store.results import results_in
 
 LLVM = Target("llvm")
 RECORDS, WORKLOADS = "database_tuning_record.json", "database_workload.json"

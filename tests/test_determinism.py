@@ -11,8 +11,8 @@ from tally import Tally
 from tvm import relax, tirx
 
 import tvm_scatter
-from tvm_scatter.ops import index_put
-from tvm_scatter.tuning.distributions import draw_indices
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.tuning.operands.distributions import draw_indices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("load")]
 

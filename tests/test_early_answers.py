@@ -11,10 +11,10 @@ from harness import ProblemRunner, compile_all, device_of, target_of
 from tvm.runtime import tensor
 
 from tvm_scatter import ScatterProblem
-from tvm_scatter.extent import Extent
-from tvm_scatter.ops import index_put, scatter_elements
-from tvm_scatter.reference import scatter_reference
-from tvm_scatter.strategies.cuda.target import shared_memory_limit
+from tvm_scatter.ops.operators import index_put, scatter_elements
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 #: Places that take all the shared memory a block has.
 FULL = shared_memory_limit(target_of("cuda")) // 4

@@ -10,7 +10,7 @@ import pytest
 from harness import run, run_all
 from tvm import relax
 
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 
 Array = np.ndarray[Any, Any]
 

@@ -12,8 +12,8 @@ from harness import device_of, target_of
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.ops import index_put, scatter_nd
-from tvm_scatter.problem import BOUNDS
+from tvm_scatter.ops.operators import index_put, scatter_nd
+from tvm_scatter.problem.scatter_problem import BOUNDS
 
 Array = np.ndarray[Any, Any]
 Shape = tuple[int | str, ...]

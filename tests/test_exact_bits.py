@@ -12,9 +12,9 @@ from special_values import KINDS, draw
 from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.extent import Extent
-from tvm_scatter.reductions import EXTREMES, FLOATS
-from tvm_scatter.reference import scatter_reference
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reductions import EXTREMES, FLOATS
+from tvm_scatter.problem.reference import scatter_reference
 
 Array = np.ndarray[Any, Any]
 #: Places, columns and updates: single elements, rows, and rows that are not whole vectors.

@@ -12,7 +12,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import tvm_scatter
-from tvm_scatter.ops import scatter_elements
+from tvm_scatter.ops.operators import scatter_elements
 
 LLVM = tvm.target.Target("llvm")
 CUDA = tvm.target.Target({"kind": "cuda", "arch": "sm_80"})

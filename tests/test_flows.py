@@ -16,7 +16,7 @@ from tvm.relax.dpl import is_op, wildcard
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_scatter import ScatterError, options
-from tvm_scatter.ops import choose, index_put
+from tvm_scatter.ops.operators import choose, index_put
 
 ROWS, COLUMNS = 40, 4
 COUNTS = (3, 5, 7)

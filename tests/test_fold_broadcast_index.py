@@ -14,7 +14,7 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_scatter
-from tvm_scatter.ops import INDEX_PUT, scatter_elements
+from tvm_scatter.ops.operators import INDEX_PUT, scatter_elements
 from tvm_scatter.passes import FoldBroadcastIndex
 
 

@@ -17,10 +17,10 @@ from tvm.target import Target
 from tvm.tirx.script import builder as T
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.extent import Extent
-from tvm_scatter.reductions import REDUCTIONS, numpy_dtype
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reductions import REDUCTIONS, numpy_dtype
+from tvm_scatter.selection.targets import host_target
 from tvm_scatter.strategies.llvm import half
-from tvm_scatter.targets import host_target
 
 #: Calls of the functions that convert in software, rather than their definitions.
 _CALLS = re.compile(r"\b(?:call|jmp)\w*\s+__(?:extend|trunc|gnu)\w+")

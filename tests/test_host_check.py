@@ -12,9 +12,9 @@ from harness import relax_function, target_of
 from tally import Tally
 from tvm import relax
 
-from tvm_scatter.bounds import check_on_host
-from tvm_scatter.lower import lower
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.bounds.host_check import check_on_host
+from tvm_scatter.lowering.lower import lower
+from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 from tvm_scatter.options import Options
 
 Array = np.ndarray[Any, Any]

@@ -12,8 +12,8 @@ from harness import device_of, target_of
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.ops import index_put, scatter_elements
-from tvm_scatter.problem import BOUNDS
+from tvm_scatter.ops.operators import index_put, scatter_elements
+from tvm_scatter.problem.scatter_problem import BOUNDS
 
 DATA = np.arange(4, dtype="float32")
 GOOD, BAD = np.array([1, 1]), np.array([1, 4])

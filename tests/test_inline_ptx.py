@@ -16,9 +16,9 @@ from tvm.support import nvcc
 
 import tvm_scatter
 from tvm_scatter import ScatterProblem
-from tvm_scatter.cuda_toolkit import nvrtc_version
-from tvm_scatter.extent import Extent
-from tvm_scatter.reductions import numpy_dtype
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reductions import numpy_dtype
+from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
 NO_PTX = "#define TVM_SCATTER_NO_PTX\n"
 EXTENT, COUNT = 3000, 20_000

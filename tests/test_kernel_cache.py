@@ -23,13 +23,14 @@ from tvm import relax
 from tvm.support import nvcc
 
 import tvm_scatter
-from tvm_scatter import ScatterError, kernel_cache
+from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
-from tvm_scatter.cuda_toolkit import nvrtc_version
-from tvm_scatter.kernel_cache import Store, headers, settings, statistics
-from tvm_scatter.kernel_cache import compile as cache
-from tvm_scatter.kernel_cache import store as store_module
-from tvm_scatter.ops import index_put
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.runtime import kernel_cache
+from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
+from tvm_scatter.runtime.kernel_cache import Store, headers, settings, statistics
+from tvm_scatter.runtime.kernel_cache import compile as cache
+from tvm_scatter.runtime.kernel_cache import store as store_module
 
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
 
@@ -381,7 +382,7 @@ def test_a_process_killed_while_it_compiles_holds_nobody_up():
     text = f"""
     import time
     from tvm.target import Target
-    from tvm_scatter.kernel_cache import compile
+    from tvm_scatter.runtime.kernel_cache import compile
     def hang(source):
         print("compiling", flush=True)
         time.sleep(600)

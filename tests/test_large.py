@@ -8,7 +8,7 @@ import tvm
 from tvm import relax, tirx
 
 import tvm_scatter
-from tvm_scatter.ops import index_put
+from tvm_scatter.ops.operators import index_put
 
 pytestmark = pytest.mark.gpu
 

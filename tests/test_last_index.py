@@ -7,7 +7,7 @@ import pytest
 import tvm
 from harness import compile_all, device_of
 
-from tvm_scatter.ops import index_put
+from tvm_scatter.ops.operators import index_put
 
 #: No number of parts divides it: one more than a part of the host's has, and than two of a GPU's.
 COUNT = 16_385

@@ -8,7 +8,8 @@ import tvm
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import device_check, ops
+from tvm_scatter.bounds import device_check
+from tvm_scatter.ops import operators as ops
 
 pytestmark = pytest.mark.gpu
 

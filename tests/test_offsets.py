@@ -6,7 +6,7 @@ import pytest
 from harness import ProblemRunner
 
 from tvm_scatter import ScatterProblem
-from tvm_scatter.extent import Extent
+from tvm_scatter.problem.extent import Extent
 
 MANY, FEW = 1 << 31, 1000
 

@@ -10,7 +10,7 @@ import tvm
 from harness import compile_all, device_of
 from tvm import relax
 
-from tvm_scatter.ops import index_put, scatter_elements, scatter_nd
+from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 
 EXTENT = 5
 BAD = (EXTENT, EXTENT + 1, -EXTENT - 1, 2**31, -(2**31), 2**40, 2**63 - 1, -(2**63))

@@ -13,7 +13,7 @@ from tvm import relax
 
 import tvm_scatter
 from tvm_scatter import ScatterError, current_options, options
-from tvm_scatter.ops import scatter_elements
+from tvm_scatter.ops.operators import scatter_elements
 from tvm_scatter.options import Options
 
 

@@ -14,7 +14,7 @@ from tvm.s_tir import meta_schedule as ms
 
 import tvm_scatter
 from tvm_scatter import ScatterError, options
-from tvm_scatter.ops import index_put, scatter_elements
+from tvm_scatter.ops.operators import index_put, scatter_elements
 from tvm_scatter.options import Options
 from tvm_scatter.passes import PASSES, passes
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tvm_scatter import ScatterError, ScatterProblem
-from tvm_scatter.extent import Extent
+from tvm_scatter.problem.extent import Extent
 
 ROWS = ScatterProblem(
     batch=Extent(2),

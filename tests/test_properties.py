@@ -19,7 +19,7 @@ from tally import Tally
 from worker_threads import divided_work
 
 from tvm_scatter import strategy_for
-from tvm_scatter.reference import scatter_reference
+from tvm_scatter.problem.reference import scatter_reference
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 EXAMPLES = {"llvm": 500, "cuda": 60} if THOROUGH else {"llvm": 4, "cuda": 1}

@@ -10,8 +10,8 @@ from harness import ProblemRunner
 from random_problems import draw_operands
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.extent import Extent
-from tvm_scatter.reference import scatter_reference
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reference import scatter_reference
 
 #: By name: batch, extent, slice, count, and whether the index varies over batch and slice.
 FORMS = {

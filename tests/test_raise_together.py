@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.ops import index_put
+from tvm_scatter.ops.operators import index_put
 
 DATA = np.arange(24, dtype="float32").reshape(6, 4)
 UPDATES = np.ones((3, 4), "float32")

@@ -42,7 +42,7 @@ def test_the_example_runs(capsys, monkeypatch):
 
 def test_the_table_names_every_operator_that_writes():
     pytest.importorskip("torch")
-    from tvm_scatter.importers.torch import WRITERS
+    from tvm_scatter.importers.torch.converters import WRITERS
 
     row = re.search(r"^\| PyTorch \|(.*)\|$", README, re.MULTILINE)
     named = set(re.findall(r"`(\w+)`", row[1])) - {"reduce", "None", "accumulate", "forward"}

@@ -22,9 +22,9 @@ from harness import (
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter import read_ops
-from tvm_scatter.ops import index_put
-from tvm_scatter.reads import is_read
+from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.ops import read_ops
+from tvm_scatter.ops.operators import index_put
 
 Array = np.ndarray[Any, Any]
 CUBE = np.arange(60, dtype="float32").reshape(3, 4, 5) + 1

@@ -12,8 +12,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_scatter
-from tvm_scatter import ops
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops import operators as ops
 from tvm_scatter.passes import ReuseBuffers
 
 _LLVM = tvm.target.Target("llvm")

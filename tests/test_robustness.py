@@ -19,9 +19,10 @@ from cuda_on_cpu import memory_in_use, set_memory_limit, status
 from harness import compile_all, device_of, relax_function, target_of
 from tvm import relax
 
-from tvm_scatter import kernel_cache, options
-from tvm_scatter.kernel_cache import Store
-from tvm_scatter.ops import index_put
+from tvm_scatter import options
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.runtime import kernel_cache
+from tvm_scatter.runtime.kernel_cache import Store
 
 
 def build(data, index, updates):
@@ -105,7 +106,7 @@ for number in itertools.cycle(range(8)):
 
 def test_writers_of_the_kernel_cache_may_be_killed(tmp_path: Path) -> None:
     """Whatever they were doing, every entry is whole or missing, and writing goes on."""
-    spec = importlib.util.find_spec("tvm_scatter.kernel_cache.store")
+    spec = importlib.util.find_spec("tvm_scatter.runtime.kernel_cache.store")
     assert spec is not None and kernel_cache.Store is Store
     moments = random.Random(4)
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""How far 16-bit sums are from float64: the bounds that ``tvm_scatter.reductions`` states."""
+"""How far 16-bit sums are from float64: the bounds that ``tvm_scatter.problem.reductions`` states."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import pytest
 from harness import applicable, run_all
 
 from tvm_scatter import strategy_for
-from tvm_scatter.ops import index_put
-from tvm_scatter.reductions import numpy_dtype, sum_error_bound
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.problem.reductions import numpy_dtype, sum_error_bound
 
 #: Of one destination that takes most of them; ones added one by one in bfloat16 stop at 256.
 _COUNT = 1500

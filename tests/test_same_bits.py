@@ -7,7 +7,7 @@ from harness import ProblemRunner
 from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.extent import Extent
+from tvm_scatter.problem.extent import Extent
 
 SIZES = {"n": 40, "s": 6, "k": 3000}
 

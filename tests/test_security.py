@@ -22,9 +22,9 @@ from tvm.support import cc
 import tvm_scatter
 from tvm_scatter import ScatterError, ScatterProblem
 from tvm_scatter.cli.model import load
-from tvm_scatter.kernel_cache import Store
-from tvm_scatter.tuning.database import read_database
-from tvm_scatter.tuning.distributions import draw_indices
+from tvm_scatter.runtime.kernel_cache import Store
+from tvm_scatter.tuning.operands.distributions import draw_indices
+from tvm_scatter.tuning.store.database import read_database
 
 PACKAGE = Path(tvm_scatter.__file__).resolve().parent
 FOLDERS = {

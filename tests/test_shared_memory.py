@@ -10,9 +10,9 @@ from test_reuse_buffers import Function, arrays, in_place
 from tvm import relax, tirx
 
 import tvm_scatter
-from tvm_scatter import ops
+from tvm_scatter.ops import operators as ops
 from tvm_scatter.passes import ReuseBuffers
-from tvm_scatter.passes.sharing import _COMPUTING, _FRESH, _LOOKING, _VIEWS
+from tvm_scatter.passes.analysis.sharing import _COMPUTING, _FRESH, _LOOKING, _VIEWS
 
 _LLVM = tvm.target.Target("llvm")
 _ROWS, _COLUMNS = 300, 4

@@ -12,8 +12,8 @@ from harness import device_of, target_of
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.ops import scatter_elements
-from tvm_scatter.problem import BOUNDS
+from tvm_scatter.ops.operators import scatter_elements
+from tvm_scatter.problem.scatter_problem import BOUNDS
 
 Shape = tuple[int | str, ...]
 

@@ -10,11 +10,17 @@ import tvm
 from tvm.s_tir import Schedule
 from tvm.s_tir import meta_schedule as ms
 
-from tvm_scatter import Implementation, OpStrategy, ScatterError, ScatterProblem, strategy_for
-from tvm_scatter.extent import Extent
+from tvm_scatter import (
+    Implementation,
+    OpStrategy,
+    ScatterError,
+    ScatterProblem,
+    strategy_for,
+)
 from tvm_scatter.options import Options
-from tvm_scatter.records import IMPLEMENTATION, KNOBS, best_record, workload
-from tvm_scatter.targets import parse_target
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, best_record, workload
+from tvm_scatter.selection.targets import parse_target
 
 LLVM = tvm.target.Target("llvm")
 PROBLEM = ScatterProblem(

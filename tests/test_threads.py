@@ -13,8 +13,8 @@ import tvm
 from harness import ProblemRunner
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.extent import Extent
-from tvm_scatter.reference import scatter_reference
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reference import scatter_reference
 
 #: Name of a form: batch, extent, slice, count, and whether the index varies over batch and slice.
 FORMS = {

@@ -23,34 +23,35 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from tvm_scatter import ScatterError, ScatterProblem, options
-from tvm_scatter.extent import Extent
-from tvm_scatter.records import Decision, decode, ranking, records_in, schedule, workload
-from tvm_scatter.reference import scatter_reference
-from tvm_scatter.shipped import database_for
-from tvm_scatter.tuning import agenda, decision_tree, mended_tree
-from tvm_scatter.tuning.candidates import (
+from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.selection.records import Decision, decode, ranking, records_in, schedule, workload
+from tvm_scatter.selection.shipped_log import database_for
+from tvm_scatter.tasks import Task, extract_tasks
+from tvm_scatter.tuning.fit import decision_tree, mended_tree
+from tvm_scatter.tuning.fit.decision_tree import Examples, Node, Split
+from tvm_scatter.tuning.fit.fit_defaults import regret
+from tvm_scatter.tuning.fit.rules import fit
+from tvm_scatter.tuning.fit.times import Times, measured_in_log
+from tvm_scatter.tuning.operands.distributions import DISTRIBUTIONS
+from tvm_scatter.tuning.operands.hook import ArgumentAllocator
+from tvm_scatter.tuning.operands.inputs import Circumstance, Inputs, draw_components, make_inputs
+from tvm_scatter.tuning.search import agenda
+from tvm_scatter.tuning.search.cost_model import CostModel
+from tvm_scatter.tuning.search.features import features, hottest_share, more_bytes, moved_bytes
+from tvm_scatter.tuning.search.metaschedule import Measurement, space
+from tvm_scatter.tuning.search.search import next_round
+from tvm_scatter.tuning.space.candidates import (
     Candidate,
     candidates,
     default_candidate,
     need_strategy,
     prim_func,
 )
-from tvm_scatter.tuning.cost_model import CostModel
-from tvm_scatter.tuning.database import read_database
-from tvm_scatter.tuning.decision_tree import Examples, Node, Split
-from tvm_scatter.tuning.distributions import DISTRIBUTIONS
-from tvm_scatter.tuning.features import features, hottest_share, more_bytes, moved_bytes
-from tvm_scatter.tuning.fit_defaults import regret
-from tvm_scatter.tuning.grid import grid, problem
-from tvm_scatter.tuning.hook import ArgumentAllocator
-from tvm_scatter.tuning.inputs import Circumstance, Inputs, draw_components, make_inputs
-from tvm_scatter.tuning.metaschedule import Measurement, space
-from tvm_scatter.tuning.packed import read_log
-from tvm_scatter.tuning.rules import fit
-from tvm_scatter.tuning.search import next_round
-from tvm_scatter.tuning.tasks import Task, extract_tasks
-from tvm_scatter.tuning.times import Times, measured_in_log
-from tvm_scatter.tuning.workloads import WORKLOADS
+from tvm_scatter.tuning.space.grid import grid, problem
+from tvm_scatter.tuning.space.workloads import WORKLOADS
+from tvm_scatter.tuning.store.database import read_database
+from tvm_scatter.tuning.store.packed import read_log
 
 LLVM = Target("llvm")
 CUDA = target_of("cuda")

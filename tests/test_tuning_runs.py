@@ -18,16 +18,16 @@ from tvm.target import Target
 
 from tvm_scatter import ScatterError, strategy_for
 from tvm_scatter.cli import main
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.records import records_in
-from tvm_scatter.tuning.build import Failure
-from tvm_scatter.tuning.candidates import Candidate, candidates, need_strategy
-from tvm_scatter.tuning.database import open_database, read_database
-from tvm_scatter.tuning.grid import problem
-from tvm_scatter.tuning.results import Result
-from tvm_scatter.tuning.scale_out import running_servers, running_tracker
-from tvm_scatter.tuning.tasks import Task
-from tvm_scatter.tuning.tune import Settings, tune
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.records import records_in
+from tvm_scatter.tasks import Task
+from tvm_scatter.tuning.experiments.scale_out import running_servers, running_tracker
+from tvm_scatter.tuning.measure.build import Failure
+from tvm_scatter.tuning.search.tune import Settings, tune
+from tvm_scatter.tuning.space.candidates import Candidate, candidates, need_strategy
+from tvm_scatter.tuning.space.grid import problem
+from tvm_scatter.tuning.store.database import open_database, read_database
+from tvm_scatter.tuning.store.results import Result
 
 LLVM = Target("llvm")
 SMALL = Settings(distributions=("uniform",))
@@ -100,7 +100,7 @@ def test_a_log_is_completed_by_one_implementation(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_size_is_measured_over_its_range(tmp_path: Path) -> None:
-    from tvm_scatter.extent import Extent
+    from tvm_scatter.problem.extent import Extent
 
     posed = replace(problem(100, 2, 1), count=Extent(1, ("n0",)))
     (result,) = tune([Task(posed, ranges={"n0": (8, 800)})], LLVM, tmp_path, SMALL)
@@ -116,9 +116,9 @@ def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     script = (
         "from pathlib import Path; from tvm.target import Target\n"
-        "from tvm_scatter.tuning.grid import problem\n"
-        "from tvm_scatter.tuning.tasks import Task\n"
-        "from tvm_scatter.tuning.tune import Settings, tune\n"
+        "from tvm_scatter.tuning.space.grid import problem\n"
+        "from tvm_scatter.tasks import Task\n"
+        "from tvm_scatter.tuning.search.tune import Settings, tune\n"
         "tasks = [Task(problem(n, 1, 50)) for n in range(50, 90)]\n"
         f"tune(tasks, Target('llvm'), Path({str(folder)!r}), Settings(distributions=('uniform',)))"
     )
@@ -281,7 +281,7 @@ def test_the_command_says_why_nothing_was_measured(
         failure = Failure(Candidate("sequential"), "it took more than 1 s")
         return [Result(task, failed=[failure]) for task in tasks]
 
-    monkeypatch.setattr("tvm_scatter.tuning.tune.tune", fail)
+    monkeypatch.setattr("tvm_scatter.tuning.search.tune.tune", fail)
     assert main(["tune", model, "--target", "llvm", "--work-dir", str(tmp_path)]) == 1
     assert capfd.readouterr().err.splitlines()[-1] == (
         "tvm-scatter tune: no candidate could be measured, the first because it took more than "

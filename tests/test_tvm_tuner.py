@@ -15,7 +15,7 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_scatter import options
-from tvm_scatter.ops import index_put
+from tvm_scatter.ops.operators import index_put
 from tvm_scatter.tvm_tuner import arguments
 from tvm_scatter.tvm_tuner.as_it_is import MeasureOnce, is_scheduled, only_design, tensors_for
 

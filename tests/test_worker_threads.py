@@ -6,9 +6,9 @@ import worker_threads
 from harness import signature_of, target_of
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.emission import build_prim_func
-from tvm_scatter.extent import Extent
+from tvm_scatter.lowering.emission import build_prim_func
 from tvm_scatter.options import Options
+from tvm_scatter.problem.extent import Extent
 
 
 def test_cpu_code_runs_in_several_threads() -> None:

@@ -10,8 +10,8 @@ import pytest
 import tvm
 from tvm import te
 
-from tvm_scatter.reductions import INTEGERS
-from tvm_scatter.wrapping import wrapping_add, wrapping_mul, wrapping_sub
+from tvm_scatter.emit.wrapping import wrapping_add, wrapping_mul, wrapping_sub
+from tvm_scatter.problem.reductions import INTEGERS
 
 OPERATIONS = {np.add: wrapping_add, np.subtract: wrapping_sub, np.multiply: wrapping_mul}
 

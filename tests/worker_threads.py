@@ -32,7 +32,7 @@ def count() -> int:
 @contextlib.contextmanager
 def divided_work() -> Iterator[None]:
     """What is compiled inside the block divides even the smallest work among all threads."""
-    from tvm_scatter.strategies.llvm import loops
+    from tvm_scatter.strategies.llvm.steps import loops
 
     before = loops.SERIAL_WORK
     loops.SERIAL_WORK = -1

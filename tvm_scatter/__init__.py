@@ -14,21 +14,22 @@ _here = Path(__file__).resolve().parent
 if not (_here / "strategies").is_dir():
     __path__.append(str(_here.parent))
 
-from . import interrupt  # noqa: E402
+from .runtime import interrupt  # noqa: E402
 
 interrupt.expect()
 
+from tvm_scatter.importers.torch.converters import torch_converters  # noqa: E402
+from tvm_scatter.ops.mutable_buffers import buffers  # noqa: E402
+from tvm_scatter.problem.scatter_problem import ScatterProblem  # noqa: E402
+from tvm_scatter.runtime.cuda_graphs import Graphed, graphed  # noqa: E402
+from tvm_scatter.selection.strategy import Implementation, OpStrategy, Selection, strategy_for  # noqa: E402
+
 from .errors import ScatterError  # noqa: E402
 from .explain import Explanation, explain  # noqa: E402
-from .graphed import Graphed, graphed  # noqa: E402
-from .importers.torch import torch_converters  # noqa: E402
 from .install import install, is_installed, uninstall  # noqa: E402
 from .options import current_options, options  # noqa: E402
 from .pipelines import pipeline  # noqa: E402
-from .problem import ScatterProblem  # noqa: E402
-from .state import buffers  # noqa: E402
-from .strategy import Implementation, OpStrategy, Selection, strategy_for  # noqa: E402
-from .tuning.tasks import Task, extract_tasks  # noqa: E402
+from .tasks import Task, extract_tasks  # noqa: E402
 
 __version__ = "0.1.0"
 

@@ -13,21 +13,22 @@ from tvm import relax
 from tvm.ir import IRModule
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from .arguments import need_module
-from .assign import in_one_kernel
-from .batch import describe, is_batch, scatters_of
+from tvm_scatter.lowering.batched import describe, is_batch, scatters_of
+from tvm_scatter.lowering.copy_ranges import in_one_kernel
+from tvm_scatter.lowering.legalize import nothing_to_do, strategy_of
+from tvm_scatter.lowering.lower import lower
+from tvm_scatter.ops.arguments import need_module
+from tvm_scatter.ops.operators import ASSIGN
+from tvm_scatter.ops.scatter_call import STOCK_OPERATORS, operator_name
+from tvm_scatter.passes.fold_broadcast_index import is_ours_to_change, is_scatter
+from tvm_scatter.passes.report import Note, collected_notes
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.strategy import Branch, Selection
+from tvm_scatter.selection.targets import to_target
+
 from .errors import ScatterError
-from .legalize import nothing_to_do, strategy_of
-from .lower import lower
-from .ops import ASSIGN
 from .options import current_options
 from .passes import passes
-from .passes.fold_broadcast_index import is_ours_to_change, is_scatter
-from .passes.notes import Note, collected_notes
-from .problem import ScatterProblem
-from .scatter_call import STOCK_OPERATORS, operator_name
-from .strategy import Branch, Selection
-from .targets import to_target
 
 #: What :func:`summary` calls the scatters that this package does not compute.
 STOCK = "TVM's own"

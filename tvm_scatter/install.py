@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from . import (
-    batch,
-    cuda_toolkit,
-    kernel_cache,
-    legalizations,
-    legalize,
-    legalize_reads,
-    ops,
-    pipelines,
-    read_ops,
-    tvm_tuner,
-)
+from tvm_scatter.importers.torch import converters as torch_importer
+
+from . import pipelines, tvm_tuner
 from .importers import onnx as onnx_importer
-from .importers import torch as torch_importer
+from .lowering import batched as batch
+from .lowering import legalizations, legalize, legalize_reads
+from .ops import operators as ops
+from .ops import read_ops
+from .runtime import cuda_toolkit, kernel_cache
 
 _installed = False
 
@@ -23,7 +18,7 @@ _installed = False
 def install() -> None:
     """Put the strategy into TVM. Called at import; calling it again changes nothing."""
     global _installed
-    from tvm_scatter.strategies import register_strategies
+    from .strategies import register_strategies
 
     register_strategies()
     ops.register()

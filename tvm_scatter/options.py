@@ -9,8 +9,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tvm_scatter.problem.scatter_problem import BOUNDS
+
 from .errors import ScatterError
-from .problem import BOUNDS
 
 #: Switches a CUDA graph on where no caller says otherwise.
 CUDA_GRAPH_VARIABLE = "TVM_SCATTER_CUDA_GRAPH"

@@ -15,10 +15,11 @@ from tvm import relax
 from tvm.relax import pipeline as tvm_pipelines
 from tvm.target import Target
 
+from tvm_scatter.selection.targets import to_target
+
 from .errors import ScatterError
 from .options import checked, current_options, options
 from .passes import RaiseTogether, passes
-from .targets import to_target
 
 #: Pipelines that begin with legalization, by their names and as functions of TVM's module, where
 #: its others find them. The first is what ``tvm.compile`` takes on CPUs.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, at_most, ceil_div
-from tvm_scatter.strategies.cuda import sorting
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.listed_rows import (
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+from tvm_scatter.strategies.cuda.steps.listed_rows import (
     LEAST_CHUNK,
     LONG_LIST,
     ListedRows,
@@ -17,9 +19,8 @@ from tvm_scatter.strategies.cuda.listed_rows import (
     declare_lists,
     lanes_and_parts,
 )
-from tvm_scatter.strategies.cuda.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.target import shared_memory_limit
-from tvm_scatter.strategy import Config, Implementation
+
+from .steps import sorting
 
 # As in device/bucketed.cuh.
 _TILE_THREADS = 512

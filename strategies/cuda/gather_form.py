@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, at_least, ceil_div
-from tvm_scatter.strategies.cuda import stages
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.parallel_injective import lanes_for, widest_vector
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+
+from .parallel_injective import lanes_for, widest_vector
+from .steps import stages
 
 _THREADS = 256
 #: A block looks at every index of its batch; beyond this many the map of winners is cheaper.

@@ -7,12 +7,13 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, at_most, ceil_div
-from tvm_scatter.strategies.cuda import sorting, stages
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.listed_rows import (
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.steps.listed_rows import (
     CHUNK_THREADS,
     LEAST_CHUNK,
     LONG_LIST,
@@ -20,8 +21,8 @@ from tvm_scatter.strategies.cuda.listed_rows import (
     chunk_entries,
     declare_lists,
 )
-from tvm_scatter.strategies.cuda.source import accumulate_bytes
-from tvm_scatter.strategy import Config, Implementation
+
+from .steps import sorting, stages
 
 # As in device/grouped.cuh.
 _GROUP_THREADS = 256

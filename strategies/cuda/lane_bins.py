@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes
-from tvm_scatter.strategies.cuda.shared_bins import output_bytes, reduce_by_blocks
-from tvm_scatter.strategies.cuda.target import shared_memory_limit
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+
+from .shared_bins import output_bytes, reduce_by_blocks
 
 _LANES = 32
 #: Six warps with 32 KB of bins each fit one of 132 multiprocessors. A constant and no knob, because

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.reductions import item_bytes
-from tvm_scatter.sizes import Sizes, ceil_div
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.sorting import Arguments, Layout
-from tvm_scatter.strategies.cuda.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.target import shared_memory_limit
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+from tvm_scatter.strategies.cuda.steps.sorting import Arguments, Layout
 
 # As in device/partition.cuh.
 _THREADS = 1024

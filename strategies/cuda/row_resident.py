@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import ceil_div
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.target import shared_memory_limit
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 #: Every block of a slab reads all its indices, so more tiles than this read more than they save.
 _MOST_TILES = 8

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div
-from tvm_scatter.strategies.cuda import sorting, stages
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.listed_rows import lanes_and_parts
-from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
-from tvm_scatter.strategies.cuda.source import accumulate_bytes
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.steps.listed_rows import lanes_and_parts
+
+from .parallel_injective import widest_vector
+from .steps import sorting, stages
 
 # As in device/segmented.cuh.
 _CHUNK = 64

@@ -7,13 +7,14 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.reductions import item_bytes
-from tvm_scatter.sizes import Sizes, ceil_div
-from tvm_scatter.strategies.cuda import stages
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+
+from .steps import stages
 
 #: Above this many bytes a copy by the blocks that own the lines is slower than a launch of its own.
 _FUSED_BYTES = 1 << 18

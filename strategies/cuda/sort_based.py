@@ -10,14 +10,15 @@ from typing import Any
 
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div
-from tvm_scatter.strategies.cuda import sorting, stages
-from tvm_scatter.strategies.cuda.launch import launch
-from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
-from tvm_scatter.strategies.cuda.source import accumulate_bytes
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+
+from .parallel_injective import widest_vector
+from .steps import sorting, stages
 
 _CHUNK = 32  # as in device/segment.cuh
 _THREADS = 128

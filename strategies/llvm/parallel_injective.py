@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.sizes import Sizes, ceil_div
-from tvm_scatter.strategies.llvm import loops, ordered
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+
+from .steps import loops, ordered
 
 _UNIQUE_TASKS = 256
 

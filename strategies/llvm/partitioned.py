@@ -7,12 +7,13 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emission import Operands
-from tvm_scatter.problem import ScatterProblem
-from tvm_scatter.reductions import item_bytes
-from tvm_scatter.sizes import Sizes, ceil_div, round_up
-from tvm_scatter.strategies.llvm import loops, values
-from tvm_scatter.strategy import Config, Implementation
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
+from tvm_scatter.selection.strategy import Config, Implementation
+
+from .steps import loops, values
 
 #: Output that one bucket covers: it stays in the second-level cache while it is worked on.
 _BUCKET_BYTES = 1 << 18

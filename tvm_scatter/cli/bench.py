@@ -16,13 +16,13 @@ from tvm_scatter.errors import ScatterError
 from .progress import progress
 
 if TYPE_CHECKING:
-    from tvm_scatter.tuning.bench import Report
+    from tvm_scatter.tuning.bench.bench import Report
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Time the workloads and print, save and plot what was found."""
-    from tvm_scatter.tuning import bench, report
-    from tvm_scatter.tuning.workloads import SCALE, WORKLOADS
+    from tvm_scatter.tuning.bench import bench, report
+    from tvm_scatter.tuning.space.workloads import SCALE, WORKLOADS
 
     device = arguments.device or ("cuda" if tvm.cuda(0).exist else "cpu")
     if device == "cuda" and not tvm.cuda(0).exist:
@@ -85,7 +85,7 @@ def _need_writable(path: Path) -> None:
 
 def _report_to_resume(arguments: argparse.Namespace) -> Report | None:
     """The report that an earlier run left, if it is asked for and there is one."""
-    from tvm_scatter.tuning.bench import Report
+    from tvm_scatter.tuning.bench.bench import Report
 
     if not arguments.resume:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tvm_scatter.kernel_cache import Store, settings
+from tvm_scatter.runtime.kernel_cache import Store, settings
 
 
 def run(arguments: argparse.Namespace) -> int:

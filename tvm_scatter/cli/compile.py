@@ -12,7 +12,7 @@ from tvm.support import cc
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.explain import explain, summary
-from tvm_scatter.targets import parse_target
+from tvm_scatter.selection.targets import parse_target
 
 from .model import chosen_options, load, need_file, sentence
 from .progress import progress

@@ -12,7 +12,7 @@ from tvm.target import Target
 
 from tvm_scatter.demo import DemoModel, demo_models
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.targets import need_device, parse_target
+from tvm_scatter.selection.targets import need_device, parse_target
 
 from .model import import_torch, sentence
 from .progress import progress

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from tvm.support import cc
 
-from tvm_scatter import cuda_toolkit
-from tvm_scatter.strategy import strategy_for
-from tvm_scatter.targets import default_target, gpu_target
+from tvm_scatter.runtime import cuda_toolkit
+from tvm_scatter.selection.strategy import strategy_for
+from tvm_scatter.selection.targets import default_target, gpu_target
 
 #: Distributions, and the extra that brings each.
 _PACKAGES = {

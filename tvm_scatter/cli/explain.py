@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_scatter.explain import Explanations, explain
-from tvm_scatter.targets import parse_target
+from tvm_scatter.selection.targets import parse_target
 
 from .model import chosen_options, load
 from .progress import progress

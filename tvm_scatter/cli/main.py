@@ -9,12 +9,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tvm_scatter import __version__, interrupt
+from tvm_scatter import __version__
 from tvm_scatter.errors import ScatterError, ScatterWarning
 from tvm_scatter.passes import PASSES
-from tvm_scatter.problem import BOUNDS
+from tvm_scatter.problem.scatter_problem import BOUNDS
+from tvm_scatter.runtime import interrupt
 
-from . import bench, cache, compile, demo, doctor, explain, report, streams, tune
+from . import (
+    bench,
+    cache,
+    compile,
+    demo,
+    doctor,
+    explain,
+    report,
+    streams,
+    tune,
+)
 
 _BAD_INPUT = 2
 

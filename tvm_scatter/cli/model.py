@@ -14,8 +14,8 @@ from tvm.target import Target
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options, options
-from tvm_scatter.quiet import quiet
-from tvm_scatter.strategy import strategy_for
+from tvm_scatter.runtime.suppress_stderr import quiet
+from tvm_scatter.selection.strategy import strategy_for
 
 from .archive import RefusedError
 from .model_file import readable
@@ -149,7 +149,7 @@ def chosen_options(arguments: argparse.Namespace, target: Target) -> Iterator[Op
 def _records(folder: str | None, target: Target) -> AbstractContextManager[Any]:
     if folder is None:
         return nullcontext()
-    from tvm_scatter.tuning.database import read_database
+    from tvm_scatter.tuning.store.database import read_database
 
     database = read_database(Path(folder))
     database.need_target(target)

@@ -12,7 +12,7 @@ from rich.table import Table
 from .tune import table
 
 if TYPE_CHECKING:
-    from tvm_scatter.tuning.results import Result
+    from tvm_scatter.tuning.store.results import Result
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -23,9 +23,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the directories hold; several are compared by their best."""
-    from tvm_scatter.tuning.database import read_database
-    from tvm_scatter.tuning.plots import plot_tasks
-    from tvm_scatter.tuning.results import results_in
+    from tvm_scatter.tuning.bench.plots import plot_tasks
+    from tvm_scatter.tuning.store.database import read_database
+    from tvm_scatter.tuning.store.results import results_in
 
     console = Console(highlight=False, markup=False)
     databases = [read_database(Path(folder)) for folder in arguments.folders]

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.targets import need_device, parse_target
+from tvm_scatter.selection.targets import need_device, parse_target
 
 from .model import load
 from .progress import progress
@@ -23,11 +23,11 @@ from .progress import progress
 if TYPE_CHECKING:
     from tvm.target import Target
 
-    from tvm_scatter.problem import ScatterProblem
-    from tvm_scatter.tuning.results import Result
-    from tvm_scatter.tuning.session import Tracker
-    from tvm_scatter.tuning.tasks import Task
-    from tvm_scatter.tuning.tune import Settings
+    from tvm_scatter.problem.scatter_problem import ScatterProblem
+    from tvm_scatter.tasks import Task
+    from tvm_scatter.tuning.measure.session import Tracker
+    from tvm_scatter.tuning.search.tune import Settings
+    from tvm_scatter.tuning.store.results import Result
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -78,9 +78,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Tune, showing what is being done, and print what came of it."""
-    from tvm_scatter.tuning.database import FAILURES
-    from tvm_scatter.tuning.plots import plot_tasks
-    from tvm_scatter.tuning.tune import DISTRIBUTIONS, Settings, tune
+    from tvm_scatter.tuning.bench.plots import plot_tasks
+    from tvm_scatter.tuning.search.tune import DISTRIBUTIONS, Settings, tune
+    from tvm_scatter.tuning.store.database import FAILURES
 
     target = parse_target(arguments.target)
     _import(arguments.imports)
@@ -158,8 +158,8 @@ class _Listener:
 def _tasks(
     arguments: argparse.Namespace, target: Target, step: Callable[[str], None]
 ) -> list[Task]:
-    from tvm_scatter.tuning.grid import grid
-    from tvm_scatter.tuning.tasks import extract_tasks
+    from tvm_scatter.tasks import extract_tasks
+    from tvm_scatter.tuning.space.grid import grid
 
     if arguments.model is None and arguments.grid is None:
         raise ScatterError("name a model, or a grid with --grid.")
@@ -192,7 +192,7 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def _tracker(arguments: argparse.Namespace) -> Tracker | None:
-    from tvm_scatter.tuning.session import Tracker
+    from tvm_scatter.tuning.measure.session import Tracker
 
     if arguments.tracker is None:
         return None

@@ -15,8 +15,8 @@ from tvm import relax
 from tvm.target import Target
 
 from tvm_scatter.explain import explain, summary
-from tvm_scatter.quiet import quiet
-from tvm_scatter.targets import need_device
+from tvm_scatter.runtime.suppress_stderr import quiet
+from tvm_scatter.selection.targets import need_device
 
 from .model import DemoModel
 

@@ -16,11 +16,19 @@ import tvm
 from tvm.target import Target
 
 import tvm_scatter
-from tvm_scatter.quiet import quiet
-from tvm_scatter.targets import need_device, parse_target
+from tvm_scatter.runtime.suppress_stderr import quiet
+from tvm_scatter.selection.targets import need_device, parse_target
 
 from . import demo_models
-from .compare import difference, export, import_program, make, outputs, runner, seconds
+from .compare import (
+    difference,
+    export,
+    import_program,
+    make,
+    outputs,
+    runner,
+    seconds,
+)
 from .model import DemoModel
 
 _SECONDS = 120

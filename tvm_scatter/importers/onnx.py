@@ -9,12 +9,13 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from .. import ops
-from ..errors import ScatterError
-from ..options import current_options
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.importers.torch.call import number_of, shape_of, text
+from tvm_scatter.ops import operators as ops
+from tvm_scatter.options import current_options
+
 from . import onnx_read
 from .on_import import forget, when_imported
-from .torch_call import number_of, shape_of, text
 
 _MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 _TABLE = "_get_convert_map"

@@ -8,7 +8,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from .. import read_ops
+from tvm_scatter.ops import read_ops
 
 
 def gather(

@@ -8,10 +8,10 @@ import tvm
 
 from tvm_scatter.options import Options
 
-from .batch_scatters import BatchScatters
-from .bulk_scatters import BulkScatters
+from .defer_bounds_check import RaiseTogether
 from .fold_broadcast_index import FoldBroadcastIndex
-from .raise_together import RaiseTogether
+from .horizontal_fusion import BatchScatters
+from .merge_chains import BulkScatters
 from .reuse_buffers import ReuseBuffers
 
 #: In the order in which they run: the option that switches a pass, and what makes it.

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_scatter.legalize import strategy_of
-from tvm_scatter.ops import Run
+from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.ops.operators import Run
+from tvm_scatter.ops.scatter_call import operator_name
 from tvm_scatter.options import current_options
-from tvm_scatter.scatter_call import operator_name
+from tvm_scatter.passes.analysis.broadcast_source import static_shape
+from tvm_scatter.passes.analysis.created import fill_value, is_created
+from tvm_scatter.passes.analysis.known_values import numbers
 
-from .broadcast_source import static_shape
-from .created import fill_value, is_created
-from .known_values import numbers
-from .links import Link, RowLink
+from .chain_links import Link, RowLink
 
 #: What a launch costs, in bytes that could have been moved instead.
 LAUNCH_BYTES = 8 << 20

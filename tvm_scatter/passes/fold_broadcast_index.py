@@ -15,15 +15,21 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.legalize import strategy_of
-from tvm_scatter.ops import INDEX_PUT, NAMES, SCATTER_ELEMENTS
+from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.ops.operators import INDEX_PUT, NAMES, SCATTER_ELEMENTS
+from tvm_scatter.ops.scatter_call import STOCK_OPERATORS, as_ours, rewritten
 from tvm_scatter.options import current_options
-from tvm_scatter.scatter_call import STOCK_OPERATORS, as_ours, rewritten
+from tvm_scatter.passes.analysis.broadcast_source import (
+    BroadcastSource,
+    broadcast_source,
+    is_one,
+    same_size,
+    static_shape,
+)
+from tvm_scatter.passes.analysis.definitions import Definitions
+from tvm_scatter.passes.analysis.effects import may_write
 
-from .broadcast_source import BroadcastSource, broadcast_source, is_one, same_size, static_shape
-from .definitions import Definitions
-from .effects import may_write
-from .notes import note
+from .report import note
 
 _OPERATORS = ("relax.scatter_elements", SCATTER_ELEMENTS)
 #: Functions that another compiler takes as they are.

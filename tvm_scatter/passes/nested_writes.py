@@ -14,15 +14,15 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.legalize import strategy_of
-from tvm_scatter.scatter_call import rewritten
+from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.ops.scatter_call import rewritten
+from tvm_scatter.passes.analysis.broadcast_source import same_size, static_shape
+from tvm_scatter.passes.analysis.definitions import Definitions
+from tvm_scatter.passes.analysis.effects import may_write
+from tvm_scatter.passes.analysis.known_values import known_values, numbers
 
-from .broadcast_source import same_size, static_shape
-from .definitions import Definitions
-from .effects import may_write
+from .chain_links import RowLink, link_of
 from .fold_broadcast_index import is_scatter
-from .known_values import known_values, numbers
-from .links import RowLink, link_of
 
 _VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 

@@ -13,15 +13,15 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_scatter.bounds.alias_check import check_separate
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.legalize import strategy_of
-from tvm_scatter.ops import TEMPORARY
-from tvm_scatter.scatter_call import rewritten
-from tvm_scatter.separate import check_separate
+from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.ops.operators import TEMPORARY
+from tvm_scatter.ops.scatter_call import rewritten
+from tvm_scatter.passes.analysis.overwritable import Overwrite, donated_parameters, overwrites
 
 from .fold_broadcast_index import is_ours_to_change
-from .notes import note
-from .overwritable import Overwrite, donated_parameters, overwrites
+from .report import note
 
 
 def ReuseBuffers(donate: Iterable[str] = ()) -> tvm.transform.Pass:

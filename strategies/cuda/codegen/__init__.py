@@ -1,0 +1,1 @@
+"""How the text of a CUDA kernel is put together and launched."""

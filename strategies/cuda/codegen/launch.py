@@ -1,0 +1,193 @@
+"""Launching device routines from TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.sizes import at_least, at_most
+
+from .source import problem_struct, routine
+
+#: Below this, sums of two offsets fit 32 bits.
+_NARROW_LIMIT = 1 << 30
+_MAX_BLOCKS = (1 << 31) - 1
+
+
+def launch(
+    operands: Operands,
+    headers: Sequence[str],
+    body: str,
+    blocks: Any,
+    threads: int,
+    arguments: Mapping[str, tuple[str, Any]] | None = None,
+    shared_bytes: Any = 0,
+    answers: bool = False,
+) -> None:
+    """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
+
+    Parameters
+    ----------
+    headers : sequence of str
+        Device headers that the body uses, without their ending.
+    body : str
+        C++ statements. In scope: ``P`` (the problem), ``Data``, ``Offset``, ``sizes``, ``indices``,
+        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, what
+        ``arguments`` names, and ``shared``, a pointer to dynamic shared memory if there is any.
+        It must leave ``blockIdx.y`` alone, which says whose scatter a block computes.
+    blocks, threads : int or expression, int
+        The launch; at least one block is launched.
+    arguments : mapping of name to (C++ type, expression), optional
+        Further parameters of the body.
+    shared_bytes : int or expression
+        Dynamic shared memory of each block.
+    answers : bool
+        Whether the body calls ``indices_are_seen`` where P has ``answers``, so that no launch has
+        to tell the host.
+    """
+    answers = answers and operands.noting
+    every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, answers
+    if operands.problem.is_static:
+        _launch(*every, "int" if _largest(operands) < _NARROW_LIMIT else "long long")
+    else:
+        with T.If(_largest(operands) < tirx.IntImm("int64", _NARROW_LIMIT)):
+            with T.Then():
+                _launch(*every, "int")
+            with T.Else():
+                _launch(*every, "long long")
+    if answers:
+        operands.indices_are_seen(told=True)
+
+
+def _largest(operands: Operands) -> Any:
+    sizes = operands.sizes
+    entries = sizes.items * len(sizes.extents)
+    if operands.problem.is_static:
+        return max(sizes.data_size, sizes.update_size, entries)
+    return tirx.max(tirx.max(sizes.data_size, sizes.update_size), entries)
+
+
+def _launch(
+    operands: Operands,
+    headers: Sequence[str],
+    body: str,
+    blocks: Any,
+    threads: int,
+    arguments: Mapping[str, tuple[str, Any]],
+    shared_bytes: Any,
+    answers: bool,
+    offset: str,
+) -> None:
+    problem, sizes = operands.problem, operands.sizes
+    notes = operands.notes if operands.noting else None
+    struct, text = problem_struct(problem, offset, notes is not None, answers)
+    scatters = [_tensors(each) for each in (operands, *operands.others)]
+    pointers = list(scatters[0])
+    numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
+    numbers |= {f"extent{j}": extent for j, extent in enumerate(sizes.extents)}
+
+    parameters, lines = _pointers(pointers, len(scatters))
+    parameters += [f"long long {name}" for name in numbers]
+    parameters += [f"{kind} {name}" for name, (kind, _) in arguments.items()]
+    telling = ""
+    if notes:
+        parameters += ["void* noted_pointer", "long long call", "void* counter_pointer"]
+        words = "static_cast<int64*>(noted_pointer)"
+        telling = f", {words} + {notes.noted.note}, {words} + {notes.noted.first_answer}, call, "
+        telling += "static_cast<uint32*>(counter_pointer)"
+    has_shared = not (isinstance(shared_bytes, int) and shared_bytes == 0)
+    if has_shared:
+        parameters.append("void* shared_pointer")
+
+    index = "static_cast<const typename P::Index*>"
+    index_list = ", ".join(f"{index}(index{i}_pointer)" for i in range(len(operands.indices)))
+    extent_list = ", ".join(f"Offset(extent{j})" for j in range(len(sizes.extents)))
+    lines += [
+        f"  using P = {struct};",
+        "  using Data = P::Data;",
+        "  using Offset = P::Offset;",
+        "  Data* const out = static_cast<Data*>(out_pointer);",
+        "  const Data* const updates = static_cast<const Data*>(updates_pointer);",
+        "  const Data* const data = "
+        + ("static_cast<const Data*>(data_pointer);" if "data" in pointers else "nullptr;"),
+        "  char* const workspace = "
+        + ("static_cast<char*>(workspace_pointer);" if "workspace" in pointers else "nullptr;"),
+        "  const Sizes<P> sizes{Offset(batch), Offset(count), Offset(slice), "
+        f"{{{extent_list}}}{telling}}};",
+        f"  const Indices<P> indices{{{{{index_list}}}}};",
+        "  (void)out, (void)updates, (void)data, (void)workspace, (void)sizes, (void)indices;",
+    ]
+    if has_shared:
+        lines.append("  char* const shared = static_cast<char*>(shared_pointer);")
+    name, source = routine(
+        ("problem", "reduction", *headers), [text], parameters, "\n".join([*lines, body])
+    )
+    values = [tensors[name].data for name in pointers for tensors in scatters]
+    values += list(numbers.values()) + [value for _, value in arguments.values()]
+    if notes:
+        values += [notes.noted.words.data, notes.call, notes.counter]
+    run_routine(
+        name, source, values, blocks, threads, shared_bytes if has_shared else None, len(scatters)
+    )
+
+
+def _tensors(operands: Operands) -> dict[str, Any]:
+    """The buffers that a kernel takes, by name."""
+    tensors = {"out": operands.out, "updates": operands.updates}
+    if operands.data is not None:
+        tensors["data"] = operands.data
+    if operands.workspace is not None:
+        tensors["workspace"] = operands.workspace
+    return tensors | {f"index{i}": buffer for i, buffer in enumerate(operands.indices)}
+
+
+def _pointers(names: Sequence[str], scatters: int) -> tuple[list[str], list[str]]:
+    """C++ parameters for the tensors of all scatters, and what finds those of a block."""
+    if scatters == 1:
+        return [f"void* {name}_pointer" for name in names], []
+    parameters = [f"void* {name}_{at}" for name in names for at in range(scatters)]
+    lines = [
+        f"  void {', '.join(f'*{name}_pointer' for name in names)};",
+        "  switch (blockIdx.y) {",
+    ]
+    for at in range(scatters):
+        label = "default" if at == scatters - 1 else f"case {at}"
+        found = " ".join(f"{name}_pointer = {name}_{at};" for name in names)
+        lines.append(f"    {label}: {found} break;")
+    return parameters, [*lines, "  }"]
+
+
+def run_routine(
+    name: str,
+    source: str,
+    values: Sequence[Any],
+    blocks: Any,
+    threads: int,
+    shared_bytes: Any = None,
+    scatters: int = 1,
+) -> None:
+    """Launch ``blocks`` x ``threads`` threads for each scatter that call a device routine."""
+    with ExitStack() as launched:
+        launched.enter_context(T.launch_thread("blockIdx.x", grid_size(blocks)))
+        if scatters > 1:
+            launched.enter_context(T.launch_thread("blockIdx.y", scatters))
+        with T.launch_thread("threadIdx.x", threads):
+            arguments = [_as_argument(value) for value in values]
+            if shared_bytes is not None:
+                shared = T.alloc_buffer((shared_bytes,), "uint8", scope="shared.dyn")
+                arguments.append(shared.data)
+            T.evaluate(T.cuda.func_call(name, *arguments, source_code=source))
+
+
+def grid_size(blocks: Any) -> Any:
+    """``blocks``, within what a launch takes."""
+    return at_most(at_least(blocks, 1), _MAX_BLOCKS)
+
+
+def _as_argument(value: Any) -> Any:
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value

@@ -1,0 +1,147 @@
+"""The CUDA C++ text of a kernel: headers, and what is known of a problem at compile time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+
+import numpy as np
+
+from tvm_scatter.problem.reductions import identity, item_bytes, numpy_dtype
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+
+_DATA_TYPES = {
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+    "bool": "tvm_scatter::Boolean",
+}
+_REDUCTIONS = {
+    "update": "Update",
+    "add": "Add",
+    "mean": "Add",
+    "mul": "Mul",
+    "min": "Min",
+    "max": "Max",
+}
+_BITS_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+
+def accumulate_bytes(dtype: str) -> int:
+    """Bytes of the type in which a data type is accumulated."""
+    return 4 if dtype in ("float16", "bfloat16") else item_bytes(dtype)
+
+
+def data_type(problem: ScatterProblem) -> str:
+    """The C++ type of an element; a plain update moves bits and needs no other type."""
+    if problem.reduction == "update":
+        return _BITS_TYPES[item_bytes(problem.data_dtype)]
+    return _DATA_TYPES[problem.data_dtype]
+
+
+def c_type(dtype: str) -> str:
+    """The C++ type for a data type."""
+    return _DATA_TYPES[dtype]
+
+
+@cache
+def headers(names: tuple[str, ...]) -> str:
+    """The text of device headers and of all that they include from this package, in order."""
+    folder = resources.files("tvm_scatter.strategies.cuda") / "device"
+    texts: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in texts:
+            return
+        lines = []
+        for line in (folder / f"{name}.cuh").read_text(encoding="utf-8").splitlines():
+            if line.startswith('#include "'):
+                add(line.split('"')[1].removesuffix(".cuh"))
+            else:
+                lines.append(line)
+        texts[name] = "\n".join(lines)
+
+    for name in names:
+        add(name)
+    return "\n".join(texts.values()) + "\n"
+
+
+def problem_struct(
+    problem: ScatterProblem, offset: str, notes: bool = False, answers: bool = False
+) -> tuple[str, str]:
+    """The struct that describes a problem to the templates: its name and its text.
+
+    Parameters
+    ----------
+    offset : str
+        The C++ type of index arithmetic: ``int`` or ``long long``.
+    notes : bool
+        Whether the host is told where an index is passed over.
+    answers : bool
+        Whether blocks tell the host that they have seen their indices.
+    """
+    data = data_type(problem)
+    if problem.reduction == "update":
+        start = "0"
+    else:
+        value = np.asarray(identity(problem.reduction, problem.data_dtype))
+        bits = value.astype(numpy_dtype(problem.data_dtype)).tobytes()
+        literal = f"static_cast<tvm_scatter::Bits<Data>>({int.from_bytes(bits, 'little')}ull)"
+        start = f"tvm_scatter::bit_cast<Data>({literal})"
+
+    def flag(value: bool) -> str:
+        return "true" if value else "false"
+
+    body = f"""  using Data = {data};
+  using Index = {_DATA_TYPES[problem.index_dtype]};
+  using Offset = {offset};
+  using Reduction = tvm_scatter::{_REDUCTIONS[problem.reduction]};
+  static constexpr int components = {len(problem.extents)};
+  static constexpr bool interleaved = {flag(problem.interleaved)};
+  static constexpr bool index_batch = {flag(problem.index_batch)};
+  static constexpr bool index_slice = {flag(problem.index_slice)};
+  static constexpr bool update_batch = {flag(problem.update_batch)};
+  static constexpr bool update_count = {flag(problem.update_count)};
+  static constexpr bool update_slice = {flag(problem.update_slice)};
+  static constexpr bool wrap = {flag(problem.wrap_negative)};
+  static constexpr bool check = {flag(problem.bounds != "trust")};
+  static constexpr bool notes = {flag(notes)};
+  static constexpr bool answers = {flag(answers)};
+  static constexpr bool include_self = {flag(problem.include_self)};
+  static constexpr bool unique = {flag(problem.unique)};
+  static __device__ __forceinline__ Data start() {{ return {start}; }}
+"""
+    name = "ScatterProblem_" + hashlib.sha256(body.encode()).hexdigest()[:12]
+    guarded = (
+        f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
+    )
+    return name, guarded
+
+
+def routine(
+    header_names: Sequence[str], structs: Sequence[str], parameters: Sequence[str], body: str
+) -> tuple[str, str]:
+    """A ``__device__`` function around ``body``: its name and the whole source that it needs.
+
+    The name is a digest of the text, so equal routines of one module are one function.
+    """
+    text = headers(tuple(header_names)) + "".join(structs)
+    name = "scatter_" + hashlib.sha256((text + repr(parameters) + body).encode()).hexdigest()[:16]
+    signature = ", ".join(parameters)
+    text += (
+        f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\n"
+        f"__device__ __forceinline__ void {name}({signature}) {{\n"
+        f"  using namespace tvm_scatter;\n{body}\n}}\n#endif\n"
+    )
+    return name, text

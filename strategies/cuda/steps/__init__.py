@@ -1,0 +1,1 @@
+"""Launches that several implementations share."""

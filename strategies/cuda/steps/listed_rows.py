@@ -1,0 +1,110 @@
+"""Launches that reduce rows whose updates are listed by place, however the lists were made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
+
+from . import sorting
+
+#: As in device/listed_rows.cuh: entries beyond which a list is reduced in chunks.
+LONG_LIST = 32
+#: Entries of one chunk of a long list: short chunks where there is little work to share out, long
+#: ones where many chunks would meet at one sum.
+LEAST_CHUNK, _MOST_CHUNK = 32, 128
+#: Threads that look for chunks of long lists: how many there are is known on the device only.
+CHUNK_THREADS = 1 << 17
+
+
+def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
+    """Entries of one chunk of a long list."""
+    vector = widest_vector(problem)
+    threads_of_entry = ceil_div(sizes.width, vector)
+    even = sizes.items * threads_of_entry // CHUNK_THREADS
+    return at_most(at_least(even, LEAST_CHUNK), _MOST_CHUNK)
+
+
+def lanes_and_parts(problem: ScatterProblem, sizes: Sizes) -> tuple[int, Any]:
+    """Threads that share a row, and the parts of its columns that they take one of."""
+    vector = widest_vector(problem)
+    lanes = sorting.lanes_in_warp(problem, vector)
+    # The device divides by it, even where a symbolic width turns out to be nothing.
+    return lanes, at_least(ceil_div(sizes.width, lanes * vector), 1)
+
+
+def declare_lists(
+    layout: sorting.Layout, kind: str, name: str, fields: Mapping[str, str], *numbers: int
+) -> tuple[str, sorting.Arguments]:
+    """C++ declarations of lists and of the ``sums`` of long ones, and what these need.
+
+    Parameters
+    ----------
+    kind, name : str
+        The lists' type, an aggregate, and what they are called.
+    fields : mapping of name to C++ type
+        Regions of the layout that the lists point to, in order; ``numbers`` follow them.
+    """
+    text = "".join(layout.pointer(field, of) for field, of in fields.items())
+    text += f"  const {kind} {name}{{{', '.join((*fields, *map(str, numbers)))}}};\n"
+    text += "  using Wide = Accumulate<Data>;\n" + layout.pointer("sums", "Wide")
+    text += f"  (void){name}, (void)sums;\n"
+    return text, layout.arguments(*fields, "sums")
+
+
+class ListedRows:
+    """The steps of a reduction of listed rows; each is a template over lanes and vectors.
+
+    Parameters
+    ----------
+    header : str
+        The device header of the lists.
+    prologue : str
+        C++ declarations of the lists and of the ``sums`` of long ones.
+    arguments : dict
+        What the declarations need.
+    """
+
+    def __init__(
+        self, operands: Operands, header: str, prologue: str, arguments: sorting.Arguments
+    ) -> None:
+        sizes = operands.sizes
+        self._operands = operands
+        self._header = header
+        self._vector = widest_vector(operands.problem)
+        self.lanes, self.tiles = lanes_and_parts(operands.problem, sizes)
+        self._arguments = {
+            **arguments,
+            "chunk": ("long long", chunk_entries(operands.problem, sizes)),
+            "tiles": ("long long", self.tiles),
+        }
+        tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
+        fits = " && ".join(f"aligned<Data, {self._vector}>({name})" for name in tensors)
+        self._prologue = f"{prologue}  if ({fits})\n    "
+
+    def step(self, call: str, blocks: Any, threads: int) -> None:
+        """Launch ``call``, in which ``{lanes}`` and ``{vector}`` are filled in.
+
+        The call has ``chunk`` and ``tiles``, parts of the columns, in scope.
+        """
+        forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
+        body = self._prologue + forms[0] + "\n  else\n    " + forms[1]
+        launch(self._operands, (self._header,), body, blocks, threads, self._arguments)
+
+    def write(self, lists: str, threads: int) -> None:
+        """Write every row of the output from its list, its sum or the data."""
+        operands = self._operands
+        mean = "true" if operands.problem.reduction == "mean" else "false"
+        source, in_place = ("out", "true") if operands.data is None else ("data", "false")
+        teams = operands.sizes.destinations * self.tiles
+        self.step(
+            f"write_rows<P, {{lanes}}, {{vector}}, {mean}, {in_place}>(out, {source}, sums, "
+            f"{lists}, updates, sizes, tiles);",
+            ceil_div(teams * self.lanes, threads),
+            threads,
+        )

@@ -1,0 +1,153 @@
+"""Launches that sort the items of a problem by destination, for all that work on sorted lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.parallel_injective import lanes_for
+
+from . import stages
+
+# As in device/radix_sort.cuh.
+_SORT_THREADS = 256
+_SORT_TILE = 4096
+_MAX_DIGIT_BITS = 9
+#: Ranks are 32 bits wide.
+MAX_ITEMS = 1 << 32
+KEY = "  using Key = If<sizeof(Offset) == 4, uint32, uint64>::type;\n"
+
+Arguments = dict[str, tuple[str, Any]]
+
+
+class Layout:
+    """Regions of a workspace: where each begins, in bytes."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, Any] = {}
+        self.total: Any = 0
+
+    def add(self, name: str, size: Any) -> None:
+        """Append a region of ``size`` bytes."""
+        self.offsets[name] = self.total
+        self.total = self.total + round_up(size, 256)
+
+    def pointer(self, name: str, kind: str) -> str:
+        """A C++ declaration of a pointer to a region."""
+        return f"  {kind}* const {name} = reinterpret_cast<{kind}*>(workspace + {name}_at);\n"
+
+    def arguments(self, *names: str) -> Arguments:
+        """The offsets of regions, as arguments of a kernel."""
+        return {f"{name}_at": ("long long", self.offsets[name]) for name in names}
+
+
+def key_bytes(problem: ScatterProblem, sizes: Sizes) -> int:
+    """Bytes of a key: 4 where the problem certainly fits, 8 where it may not."""
+    wide = not problem.is_static or max(sizes.items, sizes.destinations) >= (1 << 32) - 1
+    return 8 if wide else 4
+
+
+def add_regions(layout: Layout, problem: ScatterProblem, sizes: Sizes) -> None:
+    """Append what the sort needs."""
+    bytes_of_list = sizes.items * key_bytes(problem, sizes)
+    for name in ("keys0", "keys1", "items0", "items1"):
+        layout.add(name, bytes_of_list)
+    layout.add("digits", ceil_div(sizes.items, _SORT_TILE) * (4 << _MAX_DIGIT_BITS))
+    layout.add("totals", 4 << _MAX_DIGIT_BITS)
+
+
+def refuse_too_many(problem: ScatterProblem) -> str | None:
+    """Why the sort cannot take a problem, or ``None``."""
+    items = problem.items
+    if items.is_static and items.constant >= MAX_ITEMS:
+        return f"it sorts fewer than {MAX_ITEMS} updates, not {items}"
+    return None
+
+
+def sort(operands: Operands, layout: Layout) -> None:
+    """Sort the items of the problem by place; dropped updates go to the end.
+
+    A stable radix sort over exactly the bits that the number of places needs.
+    """
+    if not operands.problem.is_static:
+        with T.Assert(
+            operands.sizes.items < tirx.IntImm("int64", MAX_ITEMS),
+            f"{operands.signature.operator}: at most {MAX_ITEMS - 1} updates can be sorted",
+        ):
+            pass
+    passes, bits = _passes(operands)
+    items = operands.sizes.items
+    tiles = ceil_div(items, _SORT_TILE)
+    stages.stride_launch(
+        operands,
+        KEY + layout.pointer("keys0", "Key") + "  make_keys<P, Key>(keys0, indices, sizes);",
+        items,
+        ("radix_sort",),
+        layout.arguments("keys0"),
+    )
+    operands.indices_are_seen()
+    lists = ("keys0", "keys1", "items0", "items1", "digits", "totals")
+    prologue = (
+        KEY
+        + _turns(layout, "keys", "items")
+        + layout.pointer("digits", "uint32")
+        + layout.pointer("totals", "uint32")
+        + "  const bool odd = pass & 1;\n  const int shift = int(pass) * "
+        + f"{bits};\n  const int64 size = sizes.items();\n"
+        + "  (void)keys0, (void)keys1, (void)items0, (void)items1, (void)digits, (void)totals;\n"
+        + "  (void)odd, (void)shift, (void)size;\n"
+    )
+    with T.serial(passes) as turn:
+        arguments = {**layout.arguments(*lists), "pass": ("long long", turn)}
+
+        def step(body: str, blocks: Any) -> None:
+            launch(operands, ("radix_sort",), prologue + body, blocks, _SORT_THREADS, arguments)
+
+        step(f"  count_digits<{bits}>(digits, odd ? keys1 : keys0, size, shift);", tiles)
+        step(f"  scan_counts(digits, totals, ceil_div<int64>(size, {_SORT_TILE}));", 1 << bits)
+        step(
+            f"  move_to_rank<{bits}, Key>(odd ? keys0 : keys1, odd ? items0 : items1,\n"
+            "      odd ? keys1 : keys0, pass == 0 ? nullptr : (odd ? items1 : items0),\n"
+            "      digits, totals, size, shift);",
+            tiles,
+        )
+
+
+def sorted_lists(operands: Operands, layout: Layout) -> tuple[str, Arguments]:
+    """C++ declarations of ``Key`` and of the sorted ``keys`` and ``items``, and their arguments."""
+    passes, _ = _passes(operands)
+    text = KEY + _turns(layout, "keys", "items")
+    text += "  const Key* const keys = passes & 1 ? keys1 : keys0;\n"
+    text += "  const Key* const items = passes & 1 ? items1 : items0;\n"
+    text += "  (void)keys, (void)items;\n"
+    arguments = layout.arguments("keys0", "keys1", "items0", "items1")
+    return text, {**arguments, "passes": ("long long", passes)}
+
+
+def lanes_in_warp(problem: ScatterProblem, vector: int) -> int:
+    """Threads of one warp that share a row: a power of two that covers it, or the whole warp."""
+    return min(lanes_for(problem, vector), 32)
+
+
+def _turns(layout: Layout, *names: str) -> str:
+    return "".join(layout.pointer(f"{name}{turn}", "Key") for name in names for turn in "01")
+
+
+def _passes(operands: Operands) -> tuple[Any, int]:
+    """How many passes the sort takes, and the bits of a digit."""
+    places = operands.sizes.destinations
+    if isinstance(places, int):
+        bits = max(places.bit_length(), 1)
+        passes = -(-bits // _MAX_DIGIT_BITS)
+        return passes, -(-bits // passes)
+    passes = tirx.IntImm("int64", 1)
+    for done in range(_MAX_DIGIT_BITS, 63, _MAX_DIGIT_BITS):
+        more = tirx.shift_right(places, tirx.IntImm("int64", done)) > 0
+        passes = passes + tirx.Cast("int64", more)
+    return passes, _MAX_DIGIT_BITS

@@ -1,0 +1,90 @@
+"""The launches around a reduction that every implementation shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div, round_up
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+
+THREADS = 256
+_COPY_UNROLL = 2
+#: Blocks of a grid-stride loop: enough to fill any GPU several times over.
+_STRIDE_BLOCKS = 4096
+
+
+def copy_data(operands: Operands) -> None:
+    """``out = data``, 16 bytes an access; nothing where the problem is in place."""
+    if operands.data is None:
+        return
+    size = operands.sizes.data_size * item_bytes(operands.problem.data_dtype)
+    launch(
+        operands,
+        ("stages",),
+        "  copy_bytes(out, data, bytes);",
+        blocks=ceil_div(size, THREADS * _COPY_UNROLL * 16),
+        threads=THREADS,
+        arguments={"bytes": ("long long", size)},
+    )
+
+
+def stride_launch(
+    operands: Operands,
+    body: str,
+    work: Any,
+    headers: tuple[str, ...] = ("stages",),
+    arguments: dict[str, tuple[str, Any]] | None = None,
+) -> None:
+    """Launch a grid-stride loop over ``work`` pieces."""
+    blocks = at_most(ceil_div(work, THREADS), _STRIDE_BLOCKS)
+    launch(operands, headers, body, blocks, THREADS, arguments)
+
+
+def count_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
+    """Workspace for the number of updates at each destination; only ``mean`` needs it."""
+    return round_up(sizes.destinations * 4, 16) if problem.reduction == "mean" else 0
+
+
+def around(operands: Operands, reduce_into_out: Callable[[], None], counts_at: Any = 0) -> None:
+    """Surround a step that reduces updates into ``out`` with what the problem needs besides.
+
+    Parameters
+    ----------
+    reduce_into_out : callable
+        Adds the launches that combine every update into ``out``.
+    counts_at : int or expression
+        Where in the workspace the counts of ``mean`` stand, in bytes.
+    """
+    problem, sizes = operands.problem, operands.sizes
+    if not problem.include_self and problem.reduction != "update":
+        stride_launch(
+            operands, "  reset_touched<P>(out, indices, sizes);", sizes.items * sizes.width
+        )
+        operands.indices_are_seen()
+    reduce_into_out()
+    if problem.reduction != "mean":
+        return
+    counts = "  uint32* const counts = reinterpret_cast<uint32*>(workspace + counts_at);\n"
+    arguments = {"counts_at": ("long long", counts_at)}
+    stride_launch(
+        operands,
+        counts + "  fill(counts, 0u, int64(sizes.destinations()));",
+        sizes.destinations,
+        arguments=arguments,
+    )
+    stride_launch(
+        operands,
+        counts + "  count_updates<P>(counts, indices, sizes);",
+        sizes.items,
+        arguments=arguments,
+    )
+    stride_launch(
+        operands,
+        counts + "  divide_by_counts<P>(out, counts, sizes);",
+        sizes.data_size,
+        arguments=arguments,
+    )

@@ -1,0 +1,1 @@
+"""The benchmark: workloads, peers and the report."""

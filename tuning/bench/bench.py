@@ -1,0 +1,427 @@
+"""The benchmark: every workload, ours against every peer, checked before it is timed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.target import Target
+
+import tvm_scatter
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.options import Options
+from tvm_scatter.problem.reductions import ROUNDOFF
+from tvm_scatter.selection.strategy import strategy_for
+from tvm_scatter.selection.targets import host_target
+from tvm_scatter.tuning.measure.kernel import Kernel, compile_selections
+from tvm_scatter.tuning.measure.machine import describe, kernels
+from tvm_scatter.tuning.measure.timing import Timing, copy_bandwidth, time_on_cpu, time_on_gpu
+from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
+
+from . import peers
+
+#: Facts in which the rows of one report must agree, and those of which every run has its own.
+_CONDITIONS = ("device", "driver", "threads", "caches", "scale")
+_OF_A_RUN = ("clocks", "copy_bytes_per_us")
+
+
+@dataclass
+class Row:
+    """One workload's figures, in microseconds.
+
+    Attributes
+    ----------
+    floor : float
+        The bytes that must move over the measured copy bandwidth.
+    ours : Timing
+        The strategy's own choice.
+    implementation : str
+        What it chose.
+    others : dict
+        Every peer's form, and our other implementations as ``ours: name``.
+    failed : dict
+        Peers that cannot do the workload, with the last line of what they say.
+    error : float
+        Largest difference from the float64 reference, relative to the sum of magnitudes that went
+        into the element.
+    earlier : dict or None
+        Where an earlier run measured it, the facts of that run that differ from the report's.
+    """
+
+    workload: str
+    implementation: str
+    floor: float
+    ours: Timing
+    error: float
+    others: dict[str, Timing] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    earlier: dict[str, Any] | None = None
+
+    @property
+    def label(self) -> str:
+        """The workload's name, with a mark where an earlier run measured it."""
+        return self.workload if self.earlier is None else f"{self.workload}*"
+
+    @property
+    def best_peer(self) -> tuple[str, float]:
+        """The fastest peer that gives what the workload asks for, and its device time."""
+        theirs = {n: t.device for n, t in self.others.items() if not n.startswith("ours: ")}
+        if any(w.name == self.workload and w.deterministic for w in WORKLOADS):
+            # Only PyTorch has a mode in which these are reproducible; torch.compile keeps it. Stock
+            # TVM is timed only where it applies updates in order.
+            theirs = {n: t for n, t in theirs.items() if n.startswith(("torch", "stock"))}
+        if not theirs:
+            return "none", math.nan
+        name = min(theirs, key=theirs.__getitem__)
+        return name, theirs[name]
+
+
+@dataclass
+class Report:
+    """A run of the benchmark and what it ran on."""
+
+    machine: dict[str, Any]
+    rows: list[Row]
+
+    def geometric_mean(self) -> float:
+        """Of the ratios of the best peer to ours."""
+        ratios = [row.best_peer[1] / row.ours.device for row in self.rows]
+        ratios = [ratio for ratio in ratios if ratio == ratio]
+        return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+
+    def continued(self, machine: dict[str, Any]) -> Report:
+        """The report that another run goes on with: these rows are those of an earlier one.
+
+        Raises
+        ------
+        ScatterError
+            If what that run was made on differs so that its figures must not stand beside these.
+        """
+        for name in _CONDITIONS:
+            if self.machine.get(name) != machine.get(name):
+                raise ScatterError(
+                    f"bench: the report to resume was measured with {name} "
+                    f"{self.machine.get(name)!r}, here it is {machine.get(name)!r}; give --json "
+                    "another file."
+                )
+        rows = []
+        for row in self.rows:
+            facts = {**self.machine, **(row.earlier or {})}
+            earlier = {
+                name: facts.get(name, "unknown")
+                for name, value in machine.items()
+                if name not in _OF_A_RUN and facts.get(name, "unknown") != value
+            }
+            rows.append(replace(row, earlier=earlier))
+        return Report(machine, rows)
+
+    def save(self, path: Path) -> None:
+        """Write the report as JSON."""
+        plain = {"machine": self.machine, "rows": [asdict(row) for row in self.rows]}
+        path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: Path) -> Report:
+        """Read a report that :meth:`save` wrote.
+
+        Raises
+        ------
+        ScatterError
+            If the file is no report.
+        """
+        try:
+            plain = json.loads(path.read_text(encoding="utf-8"))
+            rows = [
+                Row(
+                    **{
+                        **row,
+                        "ours": Timing(**row["ours"]),
+                        "others": {n: Timing(**t) for n, t in row["others"].items()},
+                    }
+                )
+                for row in plain["rows"]
+            ]
+            return Report(plain["machine"], rows)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ScatterError(f"bench: {str(path)!r} is no report of a run: {error}.") from error
+
+
+def run(
+    device: str,
+    workloads: Iterable[Workload] = WORKLOADS,
+    compile_best: bool = False,
+    stock: bool = False,
+    jax: bool = False,
+    all_implementations: bool = False,
+) -> Iterator[Row]:
+    """Check and time workloads one by one.
+
+    Parameters
+    ----------
+    device : str
+        ``"cuda"`` or ``"cpu"``.
+    compile_best : bool
+        Whether ``torch.compile`` is a peer as well; it takes seconds for each workload.
+    stock, jax : bool
+        Whether TVM without this package, and JAX, are peers as well.
+    all_implementations : bool
+        Whether each of our implementations that applies is timed, not only the chosen one.
+
+    Raises
+    ------
+    ScatterError
+        If PyTorch is not installed or a result of ours is wrong.
+    """
+    try:
+        import torch
+    except ImportError as missing:
+        raise ScatterError(
+            "bench: it compares with PyTorch; install tvm_scatter[torch]."
+        ) from missing
+    if device == "cpu":
+        _share_threads()
+    target = Target.from_device(tvm.cuda(0)) if device == "cuda" else host_target()
+    timing: Callable[[Callable[[], Any]], Timing] = time_on_gpu if device == "cuda" else time_on_cpu
+    bandwidth = copy_bandwidth(device)
+    for workload in workloads:
+        data, index, updates = make_tensors(workload, device)
+        result = torch.empty_like(data)
+        kernels = _kernels(workload, target, all_implementations)
+        reference, magnitude, bound = _reference(workload, data, index, updates)
+        timed: dict[str, Timing] = {}
+        error = 0.0
+        for name, kernel in kernels.items():
+            call = _call(kernel, data, index, updates, result)
+            result.fill_(7)
+            call()
+            off = _error(result, reference, magnitude, workload)
+            if not bool((off <= bound).all()):
+                raise ScatterError(
+                    f"bench: {name} is wrong on {workload.name!r}: off by {float(off.max()):.2g} "
+                    "of the magnitudes summed."
+                )
+            error = float(off.max()) if name == "chosen" else error
+            timed[name] = timing(call)
+        row = Row(
+            workload.name,
+            kernels["chosen"].selection.implementation.name,
+            workload.floor_bytes / bandwidth,
+            timed.pop("chosen"),
+            error,
+            {f"ours: {name}": t for name, t in timed.items()},
+        )
+        del reference, magnitude, bound
+        tensors = (data, index, updates)
+        with _determinism(workload):
+            for name, form in _peers(workload, tensors, target, compile_best, stock, jax):
+                try:
+                    row.others[name] = timing(form)
+                except Exception as refusal:
+                    # A peer that cannot do a workload is no reason to stop; the report shows it.
+                    row.failed[name] = str(refusal).strip().splitlines()[-1][:200]
+        yield row
+        del data, index, updates, result, kernels
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def _share_threads() -> None:
+    """Give TVM as many threads as PyTorch, before TVM starts them.
+
+    TVM would also bind the main thread to the first core. A peer that starts threads later would
+    inherit that, and all of them would share the one core.
+    """
+    import torch
+
+    os.environ["TVM_NUM_THREADS"] = str(torch.get_num_threads())
+    os.environ["TVM_BIND_THREADS"] = "0"
+
+
+def _peers(
+    workload: Workload,
+    tensors: tuple[Any, Any, Any],
+    target: Target,
+    compile_best: bool,
+    stock: bool,
+    jax: bool,
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """The forms of every peer that is wanted; each is prepared when it is first called."""
+
+    def later(prepare: Callable[[], Callable[[], Any]]) -> Callable[[], Any]:
+        prepared: list[Callable[[], Any]] = []
+
+        def call() -> Any:
+            if not prepared:
+                prepared.append(prepare())
+            return prepared[0]()
+
+        return call
+
+    yield from peers.torch_forms(workload, *tensors).items()
+    if not tensors[0].is_cuda:
+        yield from peers.torch_forms_into(workload, *tensors).items()
+    if compile_best:
+        yield "torch.compile", later(lambda: peers.torch_compiled(workload, *tensors))
+    if tensors[0].is_cuda and not workload.deterministic:
+        yield from peers.cupy_forms(workload, *tensors).items()
+    if jax and not workload.deterministic:
+        yield "jax", later(lambda: peers.jax_form(workload, *tensors))
+    # On a CPU it takes the updates of a column in order, on a GPU those of the line.
+    if stock and not (tensors[0].is_cuda and workload.deterministic):
+        yield "stock TVM", later(lambda: _stock(workload, *tensors, target))
+
+
+def machine(device: str) -> dict[str, Any]:
+    """Where a run was made: device, driver and versions."""
+    import torch
+
+    return {
+        **describe("cuda" if device == "cuda" else "llvm"),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "kernels": kernels(),
+        "caches": "emptied before every call"
+        if device == "cuda"
+        else "as the call before left them",
+        "copy_bytes_per_us": copy_bandwidth(device),
+    }
+
+
+def make_tensors(workload: Workload, device: str) -> tuple[Any, Any, Any]:
+    """Data, index and updates of a workload, as PyTorch has them."""
+    import torch
+
+    generator = torch.Generator(device=device).manual_seed(1)
+    dtype = getattr(torch, workload.dtype)
+
+    def values(*shape: int) -> Any:
+        if workload.dtype.startswith("int"):
+            return torch.randint(-99, 99, shape, generator=generator, device=device, dtype=dtype)
+        return torch.randn(shape, generator=generator, device=device).to(dtype)
+
+    data = values(workload.batch, workload.extent, workload.slice)
+    updates = values(workload.batch, workload.count, workload.slice)
+    # A copy of PyTorch's own: TVM takes only memory aligned to 64 bytes.
+    index = torch.from_numpy(workload.indices()).to(device, copy=True)
+    return data, index, updates
+
+
+def _kernels(workload: Workload, target: Target, every: bool) -> dict[str, Kernel]:
+    strategy = strategy_for(target.kind.name)
+    assert strategy is not None
+    problem, signature = workload.problem(), workload.signature()
+    names = ["chosen"]
+    selections = [strategy.select(problem, target, Options())]
+    if every:
+        for name in strategy.applicable(problem, target):
+            # One thread for a line of a million updates would take seconds and show nothing.
+            if name == "sequential" and workload.count > 10_000:
+                continue
+            names.append(name)
+            selections.append(strategy.select(problem, target, Options(implementation=name)))
+    kernels = compile_selections(problem, signature, selections, target)
+    return dict(zip(names, kernels, strict=True))
+
+
+def _call(kernel: Kernel, *tensors: Any) -> Callable[[], Any]:
+    import torch
+
+    flat = [tensor.reshape(-1) for tensor in tensors]
+    if kernel.workspace_bytes is not None:
+        flat.append(torch.empty(kernel.workspace_bytes, dtype=torch.uint8, device=flat[0].device))
+    arguments = [tvm.runtime.from_dlpack(tensor) for tensor in flat]
+    return lambda: kernel.function(*arguments)
+
+
+def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple[Any, Any, Any]:
+    """The result in float64, the magnitudes that went into each element, and the error allowed.
+
+    The bound is that of adding an element's updates one by one, in any order, each sum rounded to
+    the stored type (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2): the
+    number of additions times the unit roundoff, relative to the sum of magnitudes.
+    """
+    import torch
+
+    exact, source = data.double(), updates.double()
+    place = index[:, :, None] if workload.per_batch else index[None, :, None]
+    place = place.expand(updates.shape)
+    if workload.reduction == "update":
+        result = exact.scatter(1, place, source)
+        return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
+    if workload.reduction == "max":
+        result = exact.scatter_reduce(1, place, source, "amax")
+        return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
+    if workload.per_batch:
+        result = exact.scatter_add(1, place, source)
+        magnitude = exact.abs().scatter_add(1, place, source.abs())
+        counts = torch.zeros_like(exact).scatter_add(1, place, torch.ones_like(source))
+    else:
+        result = exact.index_add(1, index, source)
+        magnitude = exact.abs().index_add(1, index, source.abs())
+        ones = torch.ones((1, workload.count, 1), dtype=torch.double, device=data.device)
+        counts = torch.zeros((1, workload.extent, 1), dtype=torch.double, device=data.device)
+        counts = counts.index_add(1, index, ones)
+    # Twice, for the rounding of the inputs to the reference's magnitudes.
+    return result, magnitude.clamp(min=1e-30), 2 * ROUNDOFF.get(workload.dtype, 0.0) * (counts + 1)
+
+
+def _error(result: Any, reference: Any, magnitude: Any, workload: Workload) -> Any:
+    if workload.reduction == "update" and workload.distribution != "permutation":
+        # Of several updates of one destination any may win; that none is lost is tested elsewhere.
+        return result.isfinite().logical_not().double()
+    return (result.double() - reference).abs() / magnitude
+
+
+class _determinism:
+    """PyTorch's deterministic mode, for workloads that ask for a reproducible result."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.wanted = workload.deterministic
+
+    def __enter__(self) -> None:
+        import torch
+
+        if self.wanted:
+            torch.use_deterministic_algorithms(True, warn_only=True)
+            # The mode would also fill every new tensor, which is for finding bugs.
+            torch.utils.deterministic.fill_uninitialized_memory = False
+
+    def __exit__(self, *_: object) -> None:
+        import torch
+
+        if self.wanted:
+            torch.use_deterministic_algorithms(False)
+            torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+def _stock(workload: Workload, data: Any, index: Any, updates: Any, target: Target) -> Any:
+    """TVM's own ``scatter_elements`` on the same tensors."""
+    from tvm import relax
+
+    shape = (workload.batch, workload.extent, workload.slice)
+    update_shape = (workload.batch, workload.count, workload.slice)
+    place = index[..., None].expand(*update_shape).contiguous()
+    builder = relax.BlockBuilder()
+    variables = [
+        relax.Var(name, relax.TensorType(dims, dtype))
+        for name, dims, dtype in (
+            ("data", shape, workload.dtype),
+            ("index", update_shape, "int64"),
+            ("updates", update_shape, workload.dtype),
+        )
+    ]
+    with builder.function("main", variables):
+        call = relax.op.scatter_elements(*variables, axis=1, reduction=workload.reduction)
+        builder.emit_func_output(builder.emit(call))
+    with tvm_scatter.options(enabled=False):
+        executable = tvm.compile(builder.get(), target=target)
+    on = tvm.cuda(0) if target.kind.name == "cuda" else tvm.cpu()
+    machine = relax.VirtualMachine(executable, on)
+    arguments = [tvm.runtime.from_dlpack(tensor.contiguous()) for tensor in (data, place, updates)]
+    return lambda: machine["main"](*arguments)

@@ -1,0 +1,162 @@
+"""What others offer for a workload: every form of it in every library that is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from typing import Any
+
+from tvm_scatter.tuning.space.workloads import Workload
+
+Call = Callable[[], Any]
+
+
+def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+    """PyTorch's functional forms of a workload.
+
+    Parameters
+    ----------
+    data, index, updates : torch.Tensor
+        Of shapes (batch, extent, slice), (batch, count) or (count,), and (batch, count, slice).
+    """
+    import torch
+
+    if workload.per_batch:
+        flat, source = data[:, :, 0], updates[:, :, 0]
+        if workload.reduction == "update":
+            return {"torch scatter": lambda: torch.scatter(flat, 1, index, source)}
+        if workload.reduction == "add":
+            return {"torch scatter_add": lambda: torch.scatter_add(flat, 1, index, source)}
+        reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+        return {
+            "torch scatter_reduce": lambda: torch.scatter_reduce(flat, 1, index, source, reduce)
+        }
+    rows, source = data[0], updates[0]
+    expanded = index[:, None].expand(-1, workload.slice)
+    if workload.reduction == "update":
+        return {
+            "torch index_copy": lambda: torch.index_copy(rows, 0, index, source),
+            "torch index_put": lambda: torch.index_put(rows, (index,), source),
+            "torch scatter": lambda: torch.scatter(rows, 0, expanded, source),
+        }
+    if workload.reduction == "add":
+        return {
+            "torch index_add": lambda: torch.index_add(rows, 0, index, source),
+            "torch scatter_add": lambda: torch.scatter_add(rows, 0, expanded, source),
+            "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, "sum"),
+            "torch index_put": lambda: torch.index_put(rows, (index,), source, accumulate=True),
+        }
+    reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+    return {
+        "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, reduce),
+        "torch index_reduce": lambda: torch.index_reduce(rows, 0, index, source, reduce),
+    }
+
+
+def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+    """PyTorch's forms that write to memory which is there already, as our kernels do.
+
+    On a CPU a functional form takes fresh memory from the operating system for every large result,
+    and spends more on that than on the scatter.
+    """
+    if workload.per_batch:
+        rows, source, axis = data[:, :, 0], updates[:, :, 0], 1
+    else:
+        rows, source, axis = data[0], updates[0], 0
+    expanded = index if workload.per_batch else index[:, None].expand(-1, workload.slice)
+    out = rows.clone()
+
+    def scatter_reduce(reduce: str) -> Call:
+        return lambda: out.copy_(rows).scatter_reduce_(axis, expanded, source, reduce)
+
+    if workload.reduction not in ("update", "add"):
+        reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+        return {"torch scatter_reduce_": scatter_reduce(reduce)}
+    forms: dict[str, Call] = {}
+    if workload.reduction == "update":
+        forms["torch scatter_"] = lambda: out.copy_(rows).scatter_(axis, expanded, source)
+    else:
+        forms["torch scatter_add_"] = lambda: out.copy_(rows).scatter_add_(axis, expanded, source)
+        forms["torch scatter_reduce_"] = scatter_reduce("sum")
+    if not workload.per_batch:
+        accumulate = workload.reduction == "add"
+        forms["torch index_put_"] = lambda: out.copy_(rows).index_put_(
+            (index,), source, accumulate=accumulate
+        )
+        if accumulate:
+            forms["torch index_add_"] = lambda: out.copy_(rows).index_add_(0, index, source)
+        else:
+            forms["torch index_copy_"] = lambda: out.copy_(rows).index_copy_(0, index, source)
+    return forms
+
+
+def torch_compiled(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
+    """PyTorch's first form through ``torch.compile``."""
+    import torch
+
+    form = next(iter(torch_forms(workload, data, index, updates).values()))
+    return torch.compile(form, dynamic=False)
+
+
+def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
+    """CuPy's forms, on the memory of PyTorch tensors; empty where CuPy has none."""
+    if importlib.util.find_spec("cupy") is None or workload.dtype == "bfloat16":
+        return {}
+    import cupy
+
+    # CuPy writes in place, so each form begins with a copy, as the functional forms do inside.
+    rows, places, source = (cupy.from_dlpack(t) for t in (data[0], index, updates[0]))
+    if workload.per_batch:
+        flat, source = cupy.from_dlpack(data[:, :, 0]), cupy.from_dlpack(updates[:, :, 0])
+        rows_of = cupy.arange(workload.batch)[:, None]
+        target: Any = (rows_of, places)
+    else:
+        flat, target = rows, places
+
+    def assign() -> Any:
+        out = flat.copy()
+        out[target] = source
+        return out
+
+    def at(function: Any) -> Call:
+        def call() -> Any:
+            out = flat.copy()
+            function.at(out, target, source)
+            return out
+
+        return call
+
+    if workload.reduction == "update":
+        return {"cupy assign": assign}
+    forms = {
+        f"cupy {name}.at": at(getattr(cupy, name))
+        for reduction, name in (("add", "add"), ("max", "maximum"), ("min", "minimum"))
+        if reduction == workload.reduction
+    }
+    if workload.reduction == "add" and workload.slice == 1 and not workload.per_batch:
+        weights = source[:, 0]
+        forms["cupy bincount"] = lambda: (
+            rows[:, 0]
+            + cupy.bincount(places, weights=weights, minlength=workload.extent).astype(rows.dtype)
+        )
+    return forms
+
+
+def jax_form(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
+    """JAX's ``x.at[i]``, jitted, on the memory of PyTorch tensors."""
+    # JAX would otherwise take most of the memory, and know no int64.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    x, i, u = (jax.dlpack.from_dlpack(t.contiguous()) for t in (data, index, updates))
+    method = {"update": "set", "add": "add", "max": "max", "min": "min", "mul": "multiply"}[
+        workload.reduction
+    ]
+    if workload.per_batch:
+        rows = jax.numpy.arange(workload.batch)[:, None]
+        function = jax.jit(lambda x, i, u: getattr(x.at[rows, i], method)(u))
+    else:
+        function = jax.jit(lambda x, i, u: getattr(x.at[:, i], method)(u))
+    return lambda: function(x, i, u).block_until_ready()

@@ -1,0 +1,1 @@
+"""Programs behind single figures in the documentation; nothing imports them."""

@@ -1,0 +1,1 @@
+"""How the default choice is fitted to measurements."""

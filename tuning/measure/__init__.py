@@ -1,0 +1,1 @@
+"""How candidates are built, checked and timed."""

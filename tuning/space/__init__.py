@@ -1,0 +1,1 @@
+"""What is measured: problems, and candidates to compute them."""

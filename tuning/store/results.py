@@ -1,0 +1,87 @@
+"""What tuning came to: candidates in order, and what they gain over the default."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from tvm.target import Target
+
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.records import Decision, TunedRecord, ranking, typical
+from tvm_scatter.tasks import Task
+from tvm_scatter.tuning.measure.build import Failure
+from tvm_scatter.tuning.space.candidates import Candidate, default_candidate
+
+from .database import Database
+
+
+@dataclass
+class Result:
+    """What tuning a task came to.
+
+    Attributes
+    ----------
+    default : float or None
+        Microseconds of what is chosen without any record, where it was measured.
+    ranked : list of TunedRecord
+        Measured candidates, fastest first.
+    failed : list of Failure
+        Candidates that were left out.
+    space : int
+        How many candidates a run may measure; 0 where that was not asked.
+    tried : int
+        How many of these it has measured, or tried to.
+    """
+
+    task: Task
+    space: int = 0
+    tried: int = 0
+    default: float | None = None
+    ranked: list[TunedRecord] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+
+    @property
+    def best(self) -> TunedRecord | None:
+        """The fastest."""
+        return self.ranked[0] if self.ranked else None
+
+    @property
+    def gain(self) -> float:
+        """How many times the best is as fast as the default; 1 where either is unknown."""
+        if self.best is None or self.default is None:
+            return 1.0
+        return self.default / self.best.microseconds
+
+    def take(
+        self, known: Sequence[tuple[Decision, float]], defaults: Collection[Candidate]
+    ) -> None:
+        """Take in measurements, each a decision and its microseconds."""
+        self.ranked = ranking(known)
+        times = [r.microseconds for r in self.ranked if candidate_of(r) in defaults]
+        self.default = min(times) if times else None
+
+
+def candidate_of(record: TunedRecord) -> Candidate:
+    """The candidate behind a record."""
+    return Candidate.of(record.implementation, record.config)
+
+
+def default_candidates(task: Task, target: Target) -> set[Candidate]:
+    """What is chosen without any record: one candidate, or more where symbolic sizes decide."""
+    return {default_candidate(problem, target) for problem in task.representatives().values()}
+
+
+def results_in(database: Database) -> list[Result]:
+    """The results that a directory of records holds, in the order in which they were begun."""
+    target = database.target()
+    known: dict[ScatterProblem, list[tuple[Decision, float]]] = {}
+    for problem, decision, seconds in database.records():
+        known.setdefault(problem, []).append((decision, typical(seconds)))
+    results = []
+    for problem, timed in known.items():
+        task = Task(problem)
+        result = Result(task)
+        result.take(timed, default_candidates(task, target))
+        results.append(result)
+    return results

@@ -1,0 +1,89 @@
+"""A check at run time that a tensor which will be overwritten shares no memory with the others.
+
+Whether a caller passes one tensor twice cannot be known at compile time. The check compares
+addresses on the host and touches no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.error_text import raise_error
+from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.ops.shapes import SymbolTable
+
+#: The content, pointer or number, of an argument that TVM's functions pass each other: what
+#: TVM's C++ calls ``kTVMFFIAnyUnionValue``.
+_UNION = 15
+
+
+def check_separate(
+    bb: relax.BlockBuilder, name: str, tensor: relax.Expr, others: Sequence[relax.Expr]
+) -> relax.Expr:
+    """Emit the check; the result is the tensor, to be used from then on.
+
+    Parameters
+    ----------
+    name : str
+        What the error calls the tensor.
+    others : sequence of relax.Var
+        What else the caller passes; a tuple counts for its fields.
+    """
+    tensors = [leaf for other in others for leaf in _leaves(bb, other)]
+    if not tensors:
+        return tensor
+    func = bb.add_func(_check_func(name, tensor, tensors), "check_separate")
+    return bb.emit(relax.op.call_tir_inplace(func, [tensor, *tensors], 0, tensor.ty))
+
+
+def _leaves(bb: relax.BlockBuilder, value: Any) -> list[Any]:
+    if isinstance(value.ty, relax.TupleType):
+        fields = [bb.emit(relax.TupleGetItem(value, at)) for at in range(len(value.ty.fields))]
+        return [leaf for field in fields for leaf in _leaves(bb, field)]
+    return [value] if isinstance(value.ty, relax.TensorType) else []
+
+
+def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
+    table = SymbolTable()
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_attr({**PRIM_FUNC_ATTRS, "tirx.noalias": False})
+            parameters = Parameters()
+            shapes = [table.shape("donate", each) for each in (tensor, *others)]
+            for at, (each, shape) in enumerate(zip((tensor, *others), shapes, strict=True)):
+                parameters.add(f"tensor{at}", shape, str(each.ty.dtype))
+            with parameters.in_body() as buffers:
+                ranges = [
+                    _range(buffer, parameters.size(shape), each)
+                    for buffer, shape, each in zip(buffers, shapes, (tensor, *others), strict=True)
+                ]
+                start, end = ranges[0]
+                for other, (low, high) in zip(others, ranges[1:], strict=True):
+                    with T.If(tirx.all(start < high, low < end)):
+                        with T.Then():
+                            text = (
+                                f"{name}: it is donated and shares memory with the argument "
+                                f"{getattr(other, 'name', 'of a tuple')}; pass a copy of one."
+                            )
+                            raise_error("ValueError", [text])
+    return builder.get()
+
+
+def _range(buffer: Any, elements: Any, tensor: Any) -> tuple[Any, Any]:
+    """The addresses from which and up to which a tensor reaches."""
+    width = (tvm.DataType(str(tensor.ty.dtype)).bits + 7) // 8
+    start = T.bind(_address(buffer))
+    return start, start + tirx.Cast("int64", elements) * width
+
+
+def _address(buffer: Any) -> Any:
+    """A buffer's address as a number. TVM has no cast for it: it is stored and read again."""
+    value = T.bind(tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", 1))
+    T.evaluate(tirx.call_intrin("int32", "tirx.tvm_struct_set", value, 0, _UNION, buffer.data))
+    return tirx.call_intrin("int64", "tirx.tvm_struct_get", value, 0, _UNION)

@@ -1,0 +1,225 @@
+"""The ``raise`` policy: what is checked, on a host how, and what is said of a bad index.
+
+The check is a call of its own, so that no implementation needs to know how to report. Calls take
+tokens of those that come before them, which keeps the order where only data flow orders calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import relax, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.error_text import raise_error
+from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.emit.wrapping import wrapping_add, wrapping_sub
+from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
+
+#: What a check says of a bad entry: its flat position in its index tensor, which component it
+#: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
+STATUS = ("position", "component", "index", "extent")
+CHECK_NAME = "check_indices"
+_HOST_CHUNKS = 64
+_HOST_CHUNK = 16384
+
+
+@dataclass(frozen=True)
+class CheckOperands:
+    """What a bounds check works on.
+
+    Attributes
+    ----------
+    check : IndexCheck
+        What is checked.
+    indices : list of buffer
+        Flat index tensors.
+    lengths : list
+        Their numbers of elements.
+    extents : list
+        The extent that each component addresses.
+    """
+
+    check: IndexCheck
+    indices: Sequence[Any]
+    lengths: Sequence[Any]
+    extents: Sequence[Any]
+
+    @property
+    def components(self) -> list[tuple[int, int, int]]:
+        """For each component: its index buffer, and the stride and offset of its entries there."""
+        count = len(self.extents)
+        if self.check.interleaved:
+            return [(0, count, j) for j in range(count)]
+        return [(j, 1, 0) for j in range(count)]
+
+
+def check_on_host(
+    bb: relax.BlockBuilder, check: IndexCheck, returned: relax.Expr | None = None
+) -> relax.Expr:
+    """Emit a check that is over before what takes its result, a token, begins.
+
+    The token is the tensor ``returned`` itself, an index tensor if there is none. A new tensor may
+    not be allocated in a branch: TVM would use its memory in the other branch, where it is none.
+    """
+    with check_function(check) as (builder, parameters):
+        T.arg("returned", T.handle())
+        with parameters.in_body() as buffers:
+            status = T.alloc_buffer((len(STATUS),), "int64", scope="local")
+            _find_first(check_operands(parameters, buffers, check), status)
+            with T.If(status[0] >= 0):
+                with T.Then():
+                    raise_for(check, status)
+    func = bb.add_func(builder.get(), CHECK_NAME)
+    arguments = [*check_arguments(check), check.indices[-1] if returned is None else returned]
+    token = len(arguments) - 1
+    return bb.emit(relax.op.call_tir_inplace(func, arguments, token, arguments[token].ty))
+
+
+def check_arguments(check: IndexCheck) -> list[relax.Expr]:
+    """What a check is called with. The data is passed only for its shape, which has the extents."""
+    return [check.data, *check.indices]
+
+
+@contextmanager
+def check_function(check: IndexCheck) -> Iterator[tuple[IRBuilder, Parameters]]:
+    """A check under construction, with the parameters that take its arguments declared."""
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_attr(PRIM_FUNC_ATTRS)
+        parameters = Parameters()
+        parameters.add("data", check.data_shape, check.data_dtype)
+        for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):
+            parameters.add(f"index{i}", shape, dtype)
+        yield builder, parameters
+
+
+def check_operands(
+    parameters: Parameters, buffers: Sequence[Any], check: IndexCheck
+) -> CheckOperands:
+    """What a check works on, once its parameters are declared."""
+    lengths = [parameters.size(shape) for shape in check.shapes]
+    unknown = [length for length in lengths if not isinstance(length, int)]
+    if len(set(check.shapes)) > 1 and unknown:
+        # They are broadcast to each other, and no entry of one is used where another has none.
+        none = tirx.any(tirx.const(False, "bool"), *(length == 0 for length in unknown))
+        lengths = [tirx.Select(none, _int64(0), _int64(length)) for length in lengths]
+    return CheckOperands(
+        check=check,
+        indices=buffers[1:],
+        lengths=lengths,
+        extents=[parameters.size((dim,)) for dim in check.extents],
+    )
+
+
+def _int64(value: Any) -> Any:
+    return tirx.IntImm("int64", value) if isinstance(value, int) else value
+
+
+def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
+    """Whether an int64 index lies outside the extent."""
+    lowest = 0 - extent if wrap_negative else 0
+    return tirx.any(index < lowest, index >= extent)
+
+
+def _find_first(operands: CheckOperands, status: Any) -> None:
+    """Fill the status: chunks in parallel, each keeping its first bad entry."""
+    T.buffer_store(status, tirx.IntImm("int64", -1), [0])
+    for component, (which, stride, offset) in enumerate(operands.components):
+        index, extent = operands.indices[which], operands.extents[component]
+        entries = operands.lengths[which] // stride
+        chunks = at_most(at_least(ceil_div(entries, _HOST_CHUNK), 1), _HOST_CHUNKS)
+        first_bad = T.alloc_buffer((_HOST_CHUNKS,), "int64", scope="global")
+
+        def entry(at: Any, index: Any = index, stride: int = stride, offset: int = offset) -> Any:
+            return tirx.Cast("int64", index[at * stride + offset])
+
+        loop = T.serial if isinstance(chunks, int) and chunks == 1 else T.parallel
+        with loop(chunks) as c:
+            _scan_chunk(operands, entry, extent, entries, chunks, first_bad, c)
+        with T.serial(chunks) as c:
+            at = tirx.Cast("int64", first_bad[c])
+            with T.If(tirx.all(at < entries, tirx.any(status[0] < 0, at < status[0]))):
+                with T.Then():
+                    T.buffer_store(status, at, [0])
+                    T.buffer_store(status, tirx.IntImm("int64", component), [1])
+                    T.buffer_store(status, entry(at), [2])
+                    T.buffer_store(status, tirx.Cast("int64", extent), [3])
+
+
+def _scan_chunk(
+    operands: CheckOperands,
+    entry: Callable[[Any], Any],
+    extent: Any,
+    entries: Any,
+    chunks: Any,
+    first_bad: Any,
+    c: Any,
+) -> None:
+    chunk = ceil_div(entries, chunks)
+    start = T.bind(tirx.Cast("int64", chunk * c))
+    length = T.bind(tirx.max(tirx.min(entries - start, tirx.Cast("int64", chunk)), 0))
+    T.buffer_store(first_bad, entries, [c])
+    # Almost always all are good, and then one bit says so: the sign of all distances to both ends.
+    # Distances that wrap around have it too; without a branch the loop vectorises.
+    below_zero = extent if operands.check.wrap_negative else 0
+    distances = T.alloc_buffer((1,), "int64", scope="local")
+    T.buffer_store(distances, tirx.IntImm("int64", 0), [0])
+    with T.serial(length) as j:
+        index = entry(start + j)
+        to_lowest = wrapping_add(index, below_zero, "int64")
+        to_highest = wrapping_sub(extent - 1, index, "int64")
+        both = tirx.bitwise_or(to_lowest, to_highest)
+        T.buffer_store(distances, tirx.bitwise_or(distances[0], both), [0])
+    with T.If(distances[0] < 0):
+        with T.Then():
+            with T.serial(length) as j:
+                at = start + j
+                with T.If(is_bad(entry(at), extent, operands.check.wrap_negative)):
+                    with T.Then():
+                        T.buffer_store(first_bad, tirx.min(first_bad[c], at), [c])
+
+
+def raise_for(check: IndexCheck, status: Any) -> None:
+    """Add statements that raise the error for a bad entry: a buffer as :data:`STATUS` says."""
+    lowest = ["[-", status[3], ", "] if check.wrap_negative else ["[0, "]
+    raise_error(
+        "IndexError",
+        [
+            f"{check.operator}: index ",
+            status[2],
+            *_position(check, status),
+            " is out of bounds for an axis of extent ",
+            status[3],
+            "; it must be in ",
+            *lowest,
+            status[3] - 1,
+            "].",
+        ],
+    )
+
+
+def _position(check: IndexCheck, status: Any) -> list[Any]:
+    """Where the bad index stands: coordinates if the shapes are known and equal, else flat."""
+    shapes = {shape[:-1] if check.interleaved else shape for shape in check.shapes}
+    shape = shapes.pop()
+    parts: list[Any] = [" at "]
+    if check.flattened or shapes or not all(isinstance(dim, int) for dim in shape):
+        parts += ["flat position ", status[0]]
+    else:
+        parts.append("position (")
+        stride = 1
+        coordinates: list[Any] = []
+        for dim in reversed(shape):
+            coordinates.insert(0, status[0] // stride % max(int(dim), 1))
+            stride *= max(int(dim), 1)
+        for coordinate in coordinates:
+            parts += [coordinate, ", "]
+        parts[-1:] = [")"] if coordinates else ["position ()"]
+    if len(check.extents) > 1:
+        parts += [" of component ", status[1]]
+    return parts

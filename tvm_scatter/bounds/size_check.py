@@ -1,0 +1,138 @@
+"""What is said at run time of sizes that do not fit and were not known before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tvm import relax, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.error_text import raise_error
+from tvm_scatter.emit.kept_memory import sizes_of
+from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, opaque_block
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """One tensor may be no larger than another in a dimension.
+
+    Attributes
+    ----------
+    small, large : str
+        Their names.
+    dimension : int
+        The dimension.
+    """
+
+    small: str
+    large: str
+    dimension: int
+
+
+class Place(NamedTuple):
+    """A dimension of a tensor, which has a name."""
+
+    tensor: str
+    dimension: int
+
+
+@dataclass(frozen=True)
+class Equal:
+    """Two tensors must have one size, each in a dimension.
+
+    Attributes
+    ----------
+    left, right : Place
+        The dimensions.
+    """
+
+    left: Place
+    right: Place
+
+
+def check_sizes(
+    bb: relax.BlockBuilder,
+    operator: str,
+    rules: Sequence[AtMost | Equal],
+    tensors: dict[str, relax.Expr],
+    returned: Sequence[str],
+) -> list[relax.Expr]:
+    """Emit a check of sizes that costs the host a comparison for each rule.
+
+    Parameters
+    ----------
+    rules : sequence of AtMost or Equal
+        What must hold.
+    tensors : dict of str to relax.Expr
+        The tensors that rules name.
+    returned : sequence of str
+        Some of these, which nothing reads before the check if it reads the results.
+
+    Returns
+    -------
+    results : list of relax.Expr
+        The tensors ``returned``, themselves and no copies.
+    """
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
+            handles = {name: T.arg(name.replace(" ", "_"), T.handle()) for name in tensors}
+            with opaque_block():
+                sizes = {
+                    name: sizes_of(handle, tensors[name].ty.ndim)
+                    for name, handle in handles.items()
+                }
+                for rule in rules:
+                    if isinstance(rule, AtMost):
+                        _check_at_most(operator, rule, sizes)
+                    else:
+                        _check_equal(operator, rule, sizes)
+    func = bb.add_func(builder.get(), "check_sizes")
+    arguments = list(tensors.values())
+    places = [list(tensors).index(name) for name in returned]
+    types = [arguments[place].ty for place in places]
+    if len(types) == 1:
+        return [bb.emit(relax.op.call_tir_inplace(func, arguments, places, types[0]))]
+    results = bb.emit(relax.op.call_tir_inplace(func, arguments, places, types))
+    return [bb.emit(relax.TupleGetItem(results, at)) for at in range(len(types))]
+
+
+def _check_at_most(operator: str, rule: AtMost, sizes: dict[str, Any]) -> None:
+    small, large = (_size(sizes[name], rule.dimension) for name in (rule.small, rule.large))
+    with T.If(small > large):
+        with T.Then():
+            raise_error(
+                "ValueError",
+                [
+                    f"{operator}: {rule.small} of size ",
+                    small,
+                    f" in dimension {rule.dimension} is larger than {rule.large}, of size ",
+                    large,
+                    " there.",
+                ],
+            )
+
+
+def _check_equal(operator: str, rule: Equal, sizes: dict[str, Any]) -> None:
+    left, right = (_size(sizes[name], dimension) for name, dimension in (rule.left, rule.right))
+    with T.If(left != right):
+        with T.Then():
+            raise_error(
+                "ValueError",
+                [
+                    f"{operator}: {rule.left.tensor} of size ",
+                    left,
+                    f" in dimension {rule.left.dimension} must have the size of "
+                    f"{rule.right.tensor} in dimension {rule.right.dimension}, which is ",
+                    right,
+                    ".",
+                ],
+            )
+
+
+def _size(sizes: Any, dimension: int) -> Any:
+    """A size of a tensor; a 0-d one stands for one of a single element."""
+    return sizes[dimension] if int(sizes.shape[0]) else tirx.IntImm("int64", 1)

@@ -1,0 +1,1 @@
+"""What every generated function is made of: parameters, operands, errors, waiting for a stream."""

@@ -1,0 +1,103 @@
+"""Memory that a virtual machine keeps from its first call on, for one place in a program.
+
+TVM's virtual machine keeps under a number what a function allocates once for CUDA graphs; that
+serves here too. So each virtual machine has memory of its own, for each place in the program that
+asks for some, and frees it when it goes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+from tvm.script.ir_builder import IRBuilder
+from tvm.tirx.script import builder as T
+from tvm_ffi import DLDeviceType
+
+from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, opaque_block
+
+_NUMBER = "tvm_scatter.emit.kept_memory"
+_DATA, _SHAPE, _DEVICE_ID = 1, 2, 9  # fields of a DLTensor, as TVM's code generator numbers them
+
+
+def page_locked(bb: relax.BlockBuilder, words: int) -> relax.Expr:
+    """Emit memory that a GPU writes and the host reads, without a copy or a wait for a stream.
+
+    It is int64, and zero before the first call.
+    """
+    zeros = relax.const(np.zeros(words, "int64"), "int64")
+    # Page-locked memory serves all GPUs, whatever the number.
+    host, first = tirx.IntImm("int64", int(DLDeviceType.kDLCUDAHost)), tirx.IntImm("int64", 0)
+    type_ = relax.TensorType((words,), "int64")
+    return _kept(
+        bb,
+        "allocate_page_locked",
+        relax.op.call_pure_packed("vm.builtin.to_device", zeros, host, first, ty_args=type_),
+        type_,
+    )
+
+
+def counter(bb: relax.BlockBuilder) -> relax.Expr:
+    """Emit a number in memory of the GPU: int32, zero before the first call."""
+    type_ = relax.TensorType((1,), "int32")
+    zero = bb.add_func(_zero(), "zero")
+    return _kept(bb, "allocate_counter", relax.op.call_tir(zero, [], type_), type_)
+
+
+def data_of(tensor: Any) -> Any:
+    """Where the elements of a tensor are that a PrimFunc takes as a bare handle."""
+    return T.bind(T.tvm_struct_get(tensor, 0, _DATA, "handle"))
+
+
+def words_of(tensor: Any, size: int) -> Any:
+    """The words of such a tensor: an int64 buffer."""
+    return T.decl_buffer((size,), "int64", data=data_of(tensor))
+
+
+def sizes_of(tensor: Any, rank: int) -> Any:
+    """The sizes of such a tensor: an int64 buffer."""
+    shape = T.bind(T.tvm_struct_get(tensor, 0, _SHAPE, "handle"))
+    return T.decl_buffer((rank,), "int64", data=shape)
+
+
+def device_id_of(tensor: Any) -> Any:
+    """The number of the device that such a tensor lies on."""
+    return T.bind(T.tvm_struct_get(tensor, 0, _DEVICE_ID, "int32"))
+
+
+def _kept(
+    bb: relax.BlockBuilder, name: str, allocation: relax.Expr, type_: relax.TensorType
+) -> relax.Expr:
+    """Emit what an expression was when it was computed, at the first call."""
+    number = 1 + max(map(_number, bb.get().functions.values()), default=-1)
+    memory = relax.Var("memory", type_)
+    body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(memory, allocation)])], memory)
+    # The number keeps the function from being merged with another's.
+    function = relax.Function([], body, type_, is_pure=True).with_attr(
+        _NUMBER, tirx.IntImm("int64", number)
+    )
+    # TVM's own numbers count up from zero.
+    arguments = relax.Tuple([bb.add_func(function, name), tirx.IntImm("int64", -1 - number)])
+    return bb.emit(
+        relax.op.call_builtin_with_ctx(
+            "vm.builtin.cuda_graph.get_cached_alloc", arguments, ty_args=type_
+        )
+    )
+
+
+def _number(function: Any) -> int:
+    attrs = function.attrs
+    return int(attrs[_NUMBER]) if attrs is not None and _NUMBER in attrs else -1
+
+
+def _zero() -> tirx.PrimFunc:
+    """A kernel that makes a number zero."""
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_attr(PRIM_FUNC_ATTRS)
+            number = T.match_buffer(T.arg("number", T.handle()), (1,), "int32")
+            with opaque_block():
+                with T.launch_thread("blockIdx.x", 1), T.launch_thread("threadIdx.x", 1):
+                    T.buffer_store(number, tirx.IntImm("int32", 0), [0])
+    return builder.get()

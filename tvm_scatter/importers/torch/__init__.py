@@ -1,0 +1,1 @@
+"""PyTorch's scatter operators for TVM's ``from_exported_program``."""

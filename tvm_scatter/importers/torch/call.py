@@ -1,0 +1,200 @@
+"""One ATen call of an exported program: its arguments by name, and how Relax is emitted for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, tirx
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.shapes import no_elements, same_size
+
+
+class TorchCall:
+    """An ATen call as a converter sees it.
+
+    Parameters
+    ----------
+    node : torch.fx.Node
+        The call.
+    importer : tvm.relax.frontend.torch.base_fx_graph_translator.BaseFXGraphImporter
+        TVM's importer, which holds what has been translated so far.
+    """
+
+    def __init__(self, node: Any, importer: Any) -> None:
+        self.node = node
+        self.importer = importer
+        self.bb = importer.block_builder
+        schema = node.target._schema
+        self.name = schema.name.removeprefix("aten::").rstrip("_")
+        self._arguments: dict[str, Any] = {}
+        for position, argument in enumerate(schema.arguments):
+            if position < len(node.args):
+                value = node.args[position]
+            elif argument.name in node.kwargs:
+                value = node.kwargs[argument.name]
+            elif argument.has_default_value():
+                value = argument.default_value
+            else:
+                raise ScatterError(f"{self.name}: argument {argument.name!r} is missing.")
+            self._arguments[argument.name] = importer._retrieve_args(value)
+
+    @property
+    def origin(self) -> str:
+        """The operator that the model called; PyTorch may have decomposed it into this one."""
+        original = self.node.meta.get("original_aten")
+        schema = getattr(original, "_schema", None)
+        if schema is None:
+            return self.name
+        return str(schema.name).removeprefix("aten::").rstrip("_")
+
+    def __getitem__(self, name: str) -> Any:
+        return self._arguments[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._arguments
+
+    def get(self, name: str, default: Any) -> Any:
+        """An argument that not every overload has."""
+        return self._arguments.get(name, default)
+
+    def error(self, text: str) -> ScatterError:
+        """An error that names the operator."""
+        return ScatterError(f"{self.origin}: {text}")
+
+    # Emitting
+
+    def emit(self, expression: Any) -> Any:
+        """Bind an expression to a variable."""
+        return self.bb.emit(expression)
+
+    def compute(self, function: Callable[..., Any], *arguments: Any, name: str) -> Any:
+        """Emit a tensor expression as a function of its own, which TVM may fuse.
+
+        Sizes that the function works with must be arguments: a symbolic size is another variable
+        inside.
+        """
+        return self.bb.emit_te(function, *arguments, primfunc_name_hint=name)
+
+    def reshape(self, tensor: Any, shape: Sequence[Any]) -> Any:
+        """The tensor in another shape; itself if that is its shape already."""
+        if same_shape(shape_of(tensor), shape):
+            return tensor
+        if is_empty(tensor):
+            # TVM has no schedule for GPUs for this.
+            return self.emit(no_elements(relax.TensorType(list(shape), tensor.ty.dtype)))
+        return self.emit(relax.op.reshape(tensor, list(shape)))
+
+    def scalar(self, value: Any, dtype: str) -> Any:
+        """A number, a symbolic size or a 0-d tensor as a 0-d tensor of the given type."""
+        if isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType):
+            if value.ty.ndim != 0 and number_of(shape_of(value)) != 1:
+                raise self.error(
+                    f"value must have one element, but its shape is {text(shape_of(value))}."
+                )
+            if str(value.ty.dtype) != dtype:
+                value = self.emit(relax.op.astype(value, dtype))
+            return self.reshape(value, ())
+        if isinstance(value, bool | int | float):
+            return constant(value, dtype)
+        return self.importer._prim_value_to_scalar_tensor(value, dtype)
+
+    # Checking
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front; a 0-d tensor has one axis, as in PyTorch."""
+        rank = max(rank, 1)
+        if not -rank <= axis < rank:
+            raise self.error(
+                f"dim {axis} is out of range for data of rank {rank}; it must be in "
+                f"[{-rank}, {rank - 1}]."
+            )
+        return axis % rank
+
+    def expect_shape(self, what: str, tensor: Any, expected: Sequence[Any]) -> None:
+        """Refuse a tensor whose shape certainly differs from the expected one."""
+        shape = shape_of(tensor)
+        if len(shape) != len(expected) or any(map(differ, shape, expected)):
+            raise self.error(
+                f"{what} of shape {text(shape)} does not match the expected shape {text(expected)}."
+            )
+
+    def expect_dtype(self, what: str, tensor: Any, dtype: str) -> None:
+        """Refuse a tensor of another type."""
+        if str(tensor.ty.dtype) != dtype:
+            raise self.error(
+                f"{what} of type {tensor.ty.dtype} does not match data of type {dtype}."
+            )
+
+    def broadcast(self, *tensors: Any) -> tuple[Any, ...]:
+        """The common shape of tensors under NumPy's rules."""
+        shapes = [shape_of(tensor) for tensor in tensors]
+        rank = max(map(len, shapes))
+        common: list[Any] = [1] * rank
+        for shape in shapes:
+            for axis, dim in enumerate(shape, rank - len(shape)):
+                if is_one(common[axis]):
+                    common[axis] = dim
+                elif not is_one(dim) and differ(dim, common[axis]):
+                    raise self.error(
+                        f"shapes {', '.join(map(text, shapes))} do not broadcast: {common[axis]} "
+                        f"against {dim}."
+                    )
+        return tuple(common)
+
+
+def shape_of(tensor: Any) -> tuple[Any, ...]:
+    """The shape of a Relax tensor: an ``int`` for each static size, an expression for others."""
+    shape = tensor.ty.shape
+    if shape is None or not hasattr(shape, "values"):
+        raise ScatterError(
+            f"scatter: the shape of every operand must be known, at least symbolically; one has "
+            f"only a rank of {tensor.ty.ndim}."
+        )
+    return tuple(int(dim) if isinstance(dim, int | tirx.IntImm) else dim for dim in shape.values)
+
+
+def text(shape: Sequence[Any]) -> str:
+    """A shape for an error message."""
+    return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+
+
+def number_of(shape: Sequence[Any]) -> Any:
+    """The number of elements: an ``int`` or an expression."""
+    number: Any = 1
+    for dim in shape:
+        if isinstance(dim, int) and dim == 0:
+            return 0
+        number = number * dim
+    return number
+
+
+def is_empty(tensor: Any) -> bool:
+    """Whether a tensor certainly has no element."""
+    return 0 in [dim for dim in shape_of(tensor) if isinstance(dim, int)]
+
+
+def is_one(dim: Any) -> bool:
+    """Whether a size is certainly 1."""
+    return isinstance(dim, int) and dim == 1
+
+
+def differ(left: Any, right: Any) -> bool:
+    """Whether two sizes certainly differ."""
+    return isinstance(left, int) and isinstance(right, int) and left != right
+
+
+def same_shape(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    """Whether two shapes are certainly equal."""
+    return len(left) == len(right) and all(map(same_size, left, right))
+
+
+def constant(value: bool | int | float, dtype: str) -> Any:
+    """A 0-d constant, converted as PyTorch converts a Python number."""
+    if dtype == "bool":
+        return relax.const(np.array(bool(value)), "bool")
+    if dtype.startswith(("int", "uint")):
+        return relax.const(np.array(int(value)).astype(dtype), dtype)
+    return relax.const(float(value), dtype)

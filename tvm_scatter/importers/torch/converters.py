@@ -1,0 +1,239 @@
+"""PyTorch's scatter operators for TVM's ``from_exported_program``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from tvm import relax
+
+from tvm_scatter.importers.on_import import forget, when_imported
+from tvm_scatter.options import current_options
+
+from . import (
+    index as torch_index,
+)
+from . import (
+    mask as torch_mask,
+)
+from . import (
+    read as torch_read,
+)
+from . import (
+    scatter as torch_scatter,
+)
+from . import (
+    slice as torch_slice,
+)
+from .call import TorchCall
+from .state import explicit_buffers, remember_buffers
+
+Converter = Callable[[TorchCall], Any]
+
+_MODULE = "tvm.relax.frontend.torch.exported_program_translator"
+_IMPORTER = "ExportedProgramImporter"
+_STOCK = "_tvm_scatter_stock"
+
+#: What writes: a graph without any of these is left to TVM entirely.
+WRITERS: dict[str, Converter] = {
+    "scatter.src": torch_scatter.scatter,
+    "scatter.value": torch_scatter.scatter,
+    "scatter.reduce": torch_scatter.scatter_reduce,
+    "scatter.value_reduce": torch_scatter.scatter_reduce,
+    "scatter_add.default": torch_scatter.scatter_add,
+    "scatter_reduce.two": torch_scatter.scatter_reduce,
+    "index_add.default": torch_scatter.index_add,
+    "index_copy.default": torch_scatter.index_copy,
+    "index_fill.int_Scalar": torch_scatter.index_fill,
+    "index_fill.int_Tensor": torch_scatter.index_fill,
+    "index_reduce.default": torch_scatter.index_reduce,
+    "index_put.default": torch_index.index_put,
+    "_unsafe_index_put.default": torch_index.index_put,
+    "masked_scatter.default": torch_mask.masked_scatter,
+    "put.default": torch_scatter.put,
+    "select_scatter.default": torch_slice.select_scatter,
+    "slice_scatter.default": torch_slice.slice_scatter,
+    "diagonal_scatter.default": torch_slice.diagonal_scatter,
+    "as_strided_scatter.default": torch_slice.as_strided_scatter,
+    "embedding_dense_backward.default": torch_scatter.embedding_dense_backward,
+}
+
+#: The writers that have an in-place form. The others take a copy by their nature.
+_IN_PLACE = (
+    "scatter.src",
+    "scatter.value",
+    "scatter.reduce",
+    "scatter.value_reduce",
+    "scatter_add.default",
+    "scatter_reduce.two",
+    "index_add.default",
+    "index_copy.default",
+    "index_fill.int_Scalar",
+    "index_fill.int_Tensor",
+    "index_reduce.default",
+    "index_put.default",
+    "masked_scatter.default",
+    "put.default",
+)
+
+#: What reads by index: TVM's converters take negative indices for good ones and read elsewhere,
+#: mistake ``x[i, :, j]``, cut indices to 32 bits, or are missing.
+READERS: dict[str, Converter] = {
+    "index.Tensor": torch_read.index,
+    "_unsafe_index.Tensor": torch_read.index,
+    "index_select.default": torch_read.index_select,
+    "embedding.default": torch_read.embedding,
+    "gather.default": torch_read.gather,
+    "take.default": torch_read.take,
+    "select.int": torch_read.select,
+}
+
+#: What else ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Installed, they
+#: serve only graphs that write.
+VIEWS: dict[str, Converter] = {
+    "as_strided.default": torch_slice.as_strided,
+    "copy.default": torch_slice.copy,
+}
+
+
+#: What PyTorch decomposes a writer into, where TVM's converter is wrong. Used only for that.
+PARTS: dict[str, Converter] = {
+    "mul.Tensor": torch_scatter.scaled,
+    "where.self": torch_slice.decomposed_select_scatter,
+}
+
+
+def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
+    """The converters for PyTorch's scatter operators, as a ``custom_convert_map``.
+
+    Importing the package adds them to TVM's importer already; this is for callers who would rather
+    pass them by hand, after :func:`tvm_scatter.uninstall`.
+
+    Returns
+    -------
+    converters : dict
+        From the name of an ATen overload, such as ``"scatter_add.default"``, to a function of the
+        graph's node and TVM's importer.
+    """
+    converters: dict[str, Callable[[Any, Any], Any]] = {
+        name: partial(_convert, converter)
+        for name, converter in (WRITERS | READERS | VIEWS).items()
+    }
+    for name in _IN_PLACE:
+        operator, overload = name.split(".")
+        converters[f"{operator}_.{overload}"] = partial(_convert_in_place, WRITERS[name])
+    return converters
+
+
+def install_torch() -> None:
+    """Add the converters to TVM's importer, as soon as it is imported."""
+    when_imported(_MODULE, _extend)
+
+
+def uninstall_torch() -> None:
+    """Give TVM's importer back."""
+    forget(_MODULE)
+    if _MODULE in sys.modules:
+        _restore(sys.modules[_MODULE])
+
+
+def _convert(converter: Converter, node: Any, importer: Any) -> Any:
+    return converter(TorchCall(node, importer))
+
+
+def _convert_in_place(converter: Converter, node: Any, importer: Any) -> Any:
+    """Convert the call, and let every name of the tensor that it overwrites mean the result."""
+    call = TorchCall(node, importer)
+    overwritten = call["self"]
+    result = converter(call)
+    for other, value in list(importer.env.items()):
+        if value is overwritten:
+            importer.env[other] = result
+    return result
+
+
+def _extend(module: ModuleType) -> None:
+    """Wrap the importer's table and its entry point; what they were is kept on the class."""
+    importer = getattr(module, _IMPORTER)
+    stock = importer.__dict__.get(_STOCK) or {
+        "create_convert_map": importer.create_convert_map,
+        "from_exported_program": importer.from_exported_program,
+    }
+    setattr(importer, _STOCK, stock)
+
+    def create_convert_map(self: Any) -> dict[str, Any]:
+        table = stock["create_convert_map"](self)
+        if not current_options().enabled:
+            return table
+        ours = {
+            name: lambda node, converter=converter: converter(node, self)
+            for name, converter in torch_converters().items()
+        }
+        for name, view in VIEWS.items():
+            ours[name] = partial(_convert_view, self, view, table[name])
+        for name, part in PARTS.items():
+            ours[name] = partial(_convert_part, self, part, table[name])
+        return table | ours
+
+    def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
+        if current_options().enabled and _writes_through_views(exported_program):
+            exported_program = exported_program.run_decompositions({})
+        buffers: dict[str, Any] = {}
+        if current_options().enabled:
+            exported_program, buffers = explicit_buffers(exported_program, _writes)
+        mod = stock["from_exported_program"](self, exported_program, *rest, **named)
+        if any(map(_is_part, exported_program.graph.nodes)):
+            # The other pieces of what was decomposed have no reader left.
+            mod = relax.transform.DeadCodeElimination()(mod)
+        return remember_buffers(mod, buffers)
+
+    importer.create_convert_map = create_convert_map
+    importer.from_exported_program = from_exported_program
+
+
+def _restore(module: ModuleType) -> None:
+    importer = getattr(module, _IMPORTER)
+    for name, function in importer.__dict__.get(_STOCK, {}).items():
+        setattr(importer, name, function)
+    if _STOCK in importer.__dict__:
+        delattr(importer, _STOCK)
+
+
+def _convert_view(importer: Any, view: Converter, stock: Any, node: Any) -> Any:
+    """Convert a view: by TVM's converter, unless the graph writes to what it shows."""
+    writes = any(map(_writes, node.graph.nodes))
+    return view(TorchCall(node, importer)) if writes else stock(node)
+
+
+def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
+    """Convert a piece of a decomposed writer by ``part``, and all else by TVM's converter."""
+    converted = part(TorchCall(node, importer)) if _is_part(node) else None
+    return stock(node) if converted is None else converted
+
+
+def _writes(node: Any) -> bool:
+    """Whether a node is a scatter, or a piece of what PyTorch decomposed one into."""
+    return getattr(node.target, "__name__", "") in WRITERS or _is_part(node)
+
+
+def _is_part(node: Any) -> bool:
+    return getattr(node.meta.get("original_aten"), "__name__", "") in WRITERS
+
+
+def _writes_through_views(exported_program: Any) -> bool:
+    """Whether the program still writes in place through a view, such as ``x[1].copy_(v)``.
+
+    PyTorch then rewrites it without in-place operators; nothing else is decomposed. By default TVM
+    has had the program decomposed already.
+    """
+    for node in exported_program.graph.nodes:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None or not schema.is_mutable or not node.args:
+            continue
+        viewed = getattr(getattr(node.args[0], "target", None), "_schema", None)
+        if viewed is not None and any(value.alias_info for value in viewed.returns):
+            return True
+    return False

@@ -1,0 +1,124 @@
+"""PyTorch's operators that read by index: ``index``, ``index_select``, ``gather`` and their kin.
+
+A read of one axis stays TVM's ``take``, whose mode says which operator it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from tvm_scatter.ops import read_ops
+from tvm_scatter.ops.shapes import no_elements, same_size
+
+from .call import TorchCall, is_empty, is_one, number_of, shape_of, text
+from .index import is_mask, placed_indices
+
+
+def index(call: TorchCall) -> Any:
+    """``index``: what ``index_put`` writes, read."""
+    data = call["self"]
+    axes: list[int] = []
+    indices: list[Any] = []
+    for axis, tensor in placed_indices(call, data, call["indices"]):
+        parts = _nonzero(call, tensor) if is_mask(tensor) else [tensor]
+        axes += range(axis, axis + len(parts))
+        indices += parts
+    if len(axes) == 1:
+        return _take(call, data, indices[0], axes[0])
+    common = call.broadcast(*indices)
+    indices = [_of_one_size(call, each, common) for each in indices]
+    return call.emit(read_ops.index(data, indices, axes, operator=call.origin))
+
+
+def index_select(call: TorchCall) -> Any:
+    """``index_select``."""
+    data, positions = call["self"], call["index"]
+    axis = call.axis(call["dim"], data.ty.ndim)
+    if data.ty.ndim == 0:
+        return _take(call, call.reshape(data, (1,)), call.reshape(positions, ()), 0)
+    return _take(call, data, call.reshape(positions, (number_of(shape_of(positions)),)), axis)
+
+
+def embedding(call: TorchCall) -> Any:
+    """``embedding``."""
+    weight, positions = call["weight"], call["indices"]
+    shape = shape_of(positions)
+    # One axis of indices, because TVM's gradient takes no more.
+    rows = _take(call, weight, call.reshape(positions, (number_of(shape),)), 0)
+    return call.reshape(rows, (*shape, *shape_of(weight)[1:]))
+
+
+def take(call: TorchCall) -> Any:
+    """``take``: positions in the flattened data."""
+    data = call["self"]
+    return _take(call, call.reshape(data, (number_of(shape_of(data)),)), call["index"], 0)
+
+
+def gather(call: TorchCall) -> Any:
+    """``gather``."""
+    data, positions = call["self"], call["index"]
+    shape = shape_of(positions)
+    axis = call.axis(call["dim"], data.ty.ndim)
+    if is_empty(positions):
+        return call.emit(no_elements(relax.TensorType(list(shape), data.ty.dtype)))
+    if max(data.ty.ndim, 1) != max(positions.ty.ndim, 1):
+        raise call.error(
+            f"index of shape {text(shape)} must have the rank of data of shape "
+            f"{text(shape_of(data))}."
+        )
+    # A 0-d tensor has one axis of one element.
+    data = call.reshape(data, shape_of(data) or (1,))
+    positions = call.reshape(positions, shape or (1,))
+    read = call.emit(read_ops.gather_elements(data, positions, axis, operator=call.origin))
+    return call.reshape(read, shape)
+
+
+def select(call: TorchCall) -> Any:
+    """``select``: one position of an axis, a number or what a 0-d tensor holds."""
+    data, position = call["self"], call["index"]
+    axis = call.axis(call["dim"], data.ty.ndim)
+    extent = shape_of(data)[axis]
+    if isinstance(position, int) and isinstance(extent, int):
+        position = position + extent if position < 0 else position
+    if isinstance(position, int):
+        return _take(call, data, relax.const(position, "int64"), axis)
+
+    def tensor(position: Any) -> te.Tensor:
+        return te.compute((), lambda: position, name="position")
+
+    return _take(call, data, call.compute(tensor, position, name="position"), axis)
+
+
+def _take(call: TorchCall, data: Any, positions: Any, axis: int) -> Any:
+    # PyTorch decomposes others into index, and each has its own rule for negative indices.
+    operator = call.origin if call.name == "index" else call.name
+    return call.emit(relax.op.take(data, positions, axis, mode=operator))
+
+
+def _of_one_size(call: TorchCall, index: Any, common: Any) -> Any:
+    """The index, and a check that sizes which must be equal are, where that is not certain."""
+    shape = shape_of(index)
+    sizes = common[len(common) - len(shape) :]
+    expected = [a if is_one(a) else b for a, b in zip(shape, sizes, strict=True)]
+    if all(map(same_size, shape, expected)):
+        return index
+    return call.bb.match_cast(index, relax.TensorType(expected, str(index.ty.dtype)))
+
+
+def _nonzero(call: TorchCall, mask: Any) -> list[Any]:
+    """The coordinates of the true positions: one vector for each axis, as long as there are.
+
+    Two reads by one mask have one length, so that what they read fits together.
+    """
+    known: dict[Any, list[Any]] = call.importer.__dict__.setdefault("_tvm_scatter_nonzero", {})
+    if mask not in known:
+        count = tirx.Var("true_count", "int64")
+        found = call.emit(relax.op.nonzero(mask))
+        found = call.bb.match_cast(found, relax.TensorType([mask.ty.ndim, count], "int64"))
+        known[mask] = []
+        for axis in range(mask.ty.ndim):
+            row = call.emit(relax.op.strided_slice(found, [0], [axis], [axis + 1]))
+            known[mask].append(call.reshape(row, (count,)))
+    return known[mask]

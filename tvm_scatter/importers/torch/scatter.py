@@ -1,0 +1,185 @@
+"""PyTorch's scatter family, one index for each element, and index_add's, one index for each row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from tvm_scatter.ops import operators as ops
+
+from .call import (
+    TorchCall,
+    constant,
+    differ,
+    is_empty,
+    is_one,
+    number_of,
+    shape_of,
+    text,
+)
+
+
+def scatter(call: TorchCall, reduction: str = "update", include_self: bool = True) -> Any:
+    """``scatter``, ``scatter_add`` and ``scatter_reduce``, with a tensor or a number as source."""
+    data, index = call["self"], call["index"]
+    if is_empty(index):
+        return data
+    axis = call.axis(call["dim"], data.ty.ndim)
+    if "src" in call:
+        source = call["src"]
+        if source.ty.ndim == 0 and index.ty.ndim == 1 and not is_one(shape_of(index)[0]):
+            raise call.error(
+                f"index of shape {text(shape_of(index))} is larger than src of shape ()."
+            )
+    else:
+        source = call.scalar(call["value"], str(data.ty.dtype))
+    return call.emit(
+        ops.scatter_elements(
+            data,
+            index,
+            source,
+            axis,
+            reduction,
+            include_self=include_self,
+            operator=call.origin,
+        )
+    )
+
+
+def scatter_add(call: TorchCall) -> Any:
+    """``scatter_add``."""
+    return scatter(call, "add")
+
+
+def scatter_reduce(call: TorchCall) -> Any:
+    """``scatter.reduce``, ``scatter.value_reduce`` and ``scatter_reduce.two``."""
+    return scatter(call, call["reduce"], call.get("include_self", True))
+
+
+def index_add(call: TorchCall) -> Any:
+    """``index_add``, alpha included."""
+    source, alpha = call["source"], call["alpha"]
+    if not isinstance(alpha, bool | int | float) or alpha != 1:
+        source = _scale(call, source, alpha)
+    return _rows(call, source, "add")
+
+
+def scaled(call: TorchCall) -> Any:
+    """The product with alpha that PyTorch splits off ``index_add``."""
+    return _scale(call, call["self"], call["other"])
+
+
+def index_copy(call: TorchCall) -> Any:
+    """``index_copy``."""
+    return _rows(call, call["source"], "update")
+
+
+def index_reduce(call: TorchCall) -> Any:
+    """``index_reduce``."""
+    return _rows(call, call["source"], call["reduce"], call["include_self"])
+
+
+def index_fill(call: TorchCall) -> Any:
+    """``index_fill`` with a number or a 0-d tensor."""
+    value = call.scalar(call["value"], str(call["self"].ty.dtype))
+    return _rows(call, value, "update", wrap_negative=True, fill=True)
+
+
+def put(call: TorchCall) -> Any:
+    """``put``: positions in the flattened data."""
+    data, index, source = call["self"], call["index"], call["source"]
+    call.expect_dtype("source", source, str(data.ty.dtype))
+    if is_empty(index):
+        return data
+    count = number_of(shape_of(index))
+    if differ(count, number_of(shape_of(source))):
+        raise call.error(
+            f"source of shape {text(shape_of(source))} and index of shape "
+            f"{text(shape_of(index))} must have the same number of elements."
+        )
+    flat = call.reshape(data, (number_of(shape_of(data)),))
+    result = ops.scatter_elements(
+        flat,
+        call.reshape(index, (count,)),
+        call.reshape(source, (count,)),
+        0,
+        "add" if call["accumulate"] else "update",
+        wrap_negative=True,
+        operator=call.origin,
+    )
+    return call.reshape(call.emit(result), shape_of(data))
+
+
+def embedding_dense_backward(call: TorchCall) -> Any:
+    """``embedding_dense_backward``: the gradient rows added up at their words."""
+    gradient, words = call["grad_output"], call["indices"]
+    dtype = str(gradient.ty.dtype)
+    count = number_of(shape_of(words))
+    width = shape_of(gradient)[words.ty.ndim :]
+    call.expect_shape("grad_output", gradient, (*shape_of(words), *width))
+    zeros = call.emit(relax.op.zeros((call["num_weights"], *width), dtype))
+    if is_empty(gradient):
+        return zeros
+    rows = call.reshape(gradient, (count, *width))
+    words = call.reshape(words, (count,))
+    index_dtype = str(words.ty.dtype)
+    column = (count, *(1 for _ in width))
+    if call["scale_grad_by_freq"]:
+        ones = call.emit(relax.op.ones((count,), "float32"))
+        none = call.emit(relax.op.zeros((call["num_weights"],), "float32"))
+        occurrences = call.emit(ops.index_put(none, [words], ones, [0], "add", wrap_negative=False))
+        frequency = call.emit(relax.op.take(occurrences, words, axis=0, mode="clip"))
+        frequency = call.emit(relax.op.astype(call.reshape(frequency, column), dtype))
+        rows = call.emit(relax.op.divide(rows, frequency))
+    if call["padding_idx"] >= 0:
+        padding = constant(call["padding_idx"], index_dtype)
+        is_padding = call.reshape(call.emit(relax.op.equal(words, padding)), column)
+        rows = call.emit(relax.op.where(is_padding, constant(0, dtype), rows))
+    return call.emit(
+        ops.index_put(zeros, [words], rows, [0], "add", wrap_negative=False, operator=call.origin)
+    )
+
+
+def _scale(call: TorchCall, source: Any, alpha: Any) -> Any:
+    dtype = str(source.ty.dtype)
+    product = relax.op.logical_and if dtype == "bool" else relax.op.multiply
+    return call.emit(product(source, call.scalar(alpha, dtype)))
+
+
+def _rows(
+    call: TorchCall,
+    source: Any,
+    reduction: str,
+    include_self: bool = True,
+    wrap_negative: bool = False,
+    fill: bool = False,
+) -> Any:
+    """Rows of ``source`` along one axis of the data, one index for each row."""
+    data, index = call["self"], call["index"]
+    shape = shape_of(data)
+    rank = len(shape)
+    axis = call.axis(call["dim"], rank)
+    call.expect_dtype("value" if fill else "source", source, str(data.ty.dtype))
+    if index.ty.ndim > 1:
+        raise call.error(
+            f"index must be a vector or a scalar, but its shape is {text(shape_of(index))}."
+        )
+    data = call.reshape(data, shape or (1,))
+    count = number_of(shape_of(index))
+    index = call.reshape(index, (count,))
+    if not fill:
+        if rank < 2 and source.ty.ndim == 0:
+            source = call.reshape(source, (1,))
+        call.expect_shape("source", source, (*shape[:axis], count, *shape[axis + 1 :]))
+    result = ops.index_put(
+        data,
+        [index],
+        source,
+        [axis],
+        reduction,
+        include_self=include_self,
+        wrap_negative=wrap_negative,
+        operator=call.origin,
+    )
+    return call.reshape(call.emit(result), shape)

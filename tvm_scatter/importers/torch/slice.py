@@ -1,0 +1,217 @@
+"""Writes through a view: ``select_scatter``, ``slice_scatter``, ``diagonal_scatter`` and strides.
+
+Each is an ``index_put`` whose indices count: they never repeat, and they lie inside the data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from tvm_scatter.ops import operators as ops
+
+from .call import TorchCall, is_empty, number_of, same_shape, shape_of
+
+#: A longer index is computed rather than stored with the model.
+_MOST_CONSTANT = 4096
+
+
+def select_scatter(call: TorchCall) -> Any:
+    """``select_scatter``: one position of an axis."""
+    data, source, position = call["self"], call["src"], call["index"]
+    shape = shape_of(data)
+    if not shape:
+        raise call.error("data must have at least one dimension.")
+    axis = call.axis(call["dim"], len(shape))
+    call.expect_shape("src", source, (*shape[:axis], *shape[axis + 1 :]))
+    extent = shape[axis]
+    if isinstance(position, int):
+        if isinstance(extent, int) and not -extent <= position < extent:
+            raise call.error(
+                f"index {position} is out of range for dimension {axis} of data of shape "
+                f"{tuple(shape)}."
+            )
+        position = position + extent if position < 0 else position
+    return _select(call, data, source, axis, position)
+
+
+def _select(call: TorchCall, data: Any, source: Any, axis: int, position: Any) -> Any:
+    shape = shape_of(data)
+    source = call.reshape(source, (*shape[:axis], 1, *shape[axis + 1 :]))
+    return _write(call, data, source, {axis: (position, 1)}, 1)
+
+
+def decomposed_select_scatter(call: TorchCall) -> Any:
+    """The ``where`` that PyTorch decomposes ``select_scatter`` into; ``None`` if it is another.
+
+    ``where(arange == position, source, data)`` reads and writes all of the data for one row.
+    """
+    mask, expanded = call.node.args[:2]
+    source = expanded.args[0] if _is(expanded, "expand.default") else None
+    if source is None or not _is(mask, "eq.Scalar") or not _is(source, "unsqueeze.default"):
+        return None
+    data = call["other"]
+    source, axis = source.args[:2]
+    position = call.importer._retrieve_args(mask.args[1])
+    return _select(call, data, call.importer.env[source], int(axis) % data.ty.ndim, position)
+
+
+def _is(node: Any, name: str) -> bool:
+    return getattr(getattr(node, "target", None), "__name__", "") == name
+
+
+def slice_scatter(call: TorchCall) -> Any:
+    """``slice_scatter``: every ``step``-th position of a range of an axis."""
+    data, source, step = call["self"], call["src"], call["step"]
+    shape = shape_of(data)
+    if not shape:
+        raise call.error("data must have at least one dimension.")
+    axis = call.axis(call["dim"], len(shape))
+    extent = shape[axis]
+    start = _bound(call["start"], 0, extent)
+    end = _bound(call["end"], extent, extent)
+    if isinstance(step, int) and step <= 0:
+        raise call.error(f"step {step} must be positive.")
+    count: Any = shape_of(source)[axis] if source.ty.ndim == len(shape) else None
+    if all(isinstance(bound, int) for bound in (start, end, step)):
+        count = max(0, -(-(end - start) // step))
+    call.expect_shape("src", source, (*shape[:axis], count, *shape[axis + 1 :]))
+    if is_empty(source):
+        return data
+    return _write(call, data, source, {axis: (start, step)}, count)
+
+
+def diagonal_scatter(call: TorchCall) -> Any:
+    """``diagonal_scatter``: a diagonal of two axes, whose values run along the source's last."""
+    data, source, offset = call["self"], call["src"], call["offset"]
+    shape = shape_of(data)
+    rank = len(shape)
+    if rank < 2:
+        raise call.error(f"data of shape {tuple(shape)} must have at least two dimensions.")
+    rows, columns = call.axis(call["dim1"], rank), call.axis(call["dim2"], rank)
+    if rows == columns:
+        raise call.error(f"dim1 and dim2 must differ, but both are {rows}.")
+    starts = {rows: max(-offset, 0), columns: max(offset, 0)}
+    length: Any = shape_of(source)[-1] if source.ty.ndim else None
+    if isinstance(shape[rows], int) and isinstance(shape[columns], int):
+        length = max(min(shape[axis] - start for axis, start in starts.items()), 0)
+    rest = [dim for axis, dim in enumerate(shape) if axis not in starts]
+    call.expect_shape("src", source, (*rest, length))
+    if is_empty(source):
+        return data
+    first, last = sorted(starts)
+    # NumPy's rule: the indexed axes stand in place if they are adjacent, else in front.
+    place = first if last == first + 1 else 0
+    order = [*range(place), rank - 2, *range(place, rank - 2)]
+    if order != list(range(rank - 1)):
+        source = call.emit(relax.op.permute_dims(source, order))
+    return _write(call, data, source, {axis: (starts[axis], 1) for axis in (first, last)}, length)
+
+
+def as_strided(call: TorchCall) -> Any:
+    """``as_strided`` on compact data: what :func:`as_strided_scatter` writes, read."""
+    data = call["self"]
+    size, stride, offset = list(call["size"]), list(call["stride"]), call["storage_offset"] or 0
+    flat = call.reshape(data, (number_of(shape_of(data)),))
+
+    def read(source: te.Tensor, size: Any, stride: Any, offset: Any) -> te.Tensor:
+        return te.compute(size, lambda *at: source(_strided(at, stride, offset)), name="strided")
+
+    return call.compute(read, flat, size, stride, offset, name="strided")
+
+
+def copy(call: TorchCall) -> Any:
+    """``copy``: the source in the shape and type of the data, which keeps its value."""
+    data, source = call["self"], call["src"]
+    if str(source.ty.dtype) != str(data.ty.dtype):
+        source = call.emit(relax.op.astype(source, str(data.ty.dtype)))
+    if same_shape(shape_of(source), shape_of(data)):
+        return source
+    return call.emit(relax.op.broadcast_to(source, list(shape_of(data))))
+
+
+def as_strided_scatter(call: TorchCall) -> Any:
+    """``as_strided_scatter`` on compact data: elements at any strides, such as a diagonal."""
+    data, source = call["self"], call["src"]
+    size, stride = list(call["size"]), list(call["stride"])
+    call.expect_shape("src", source, size)
+    if is_empty(source):
+        return data
+    elements = number_of(shape_of(data))
+    flat = call.reshape(data, (elements,))
+    offset = call["storage_offset"] or 0
+
+    def positions(size: Any, stride: Any, offset: Any) -> te.Tensor:
+        return te.compute(size, lambda *at: _strided(at, stride, offset), name="positions")
+
+    index = call.compute(positions, size, stride, offset, name="positions")
+    count = number_of(size)
+    result = ops.index_put(
+        flat,
+        [call.reshape(index, (count,))],
+        call.reshape(source, (count,)),
+        [0],
+        wrap_negative=False,
+        operator=call.origin,
+    )
+    return call.reshape(call.emit(result), shape_of(data))
+
+
+def _write(
+    call: TorchCall, data: Any, source: Any, ranges: dict[int, tuple[Any, Any]], count: Any
+) -> Any:
+    """Write at ``start + step * i`` of each of some axes, ``i`` the same in all."""
+    call.expect_dtype("src", source, str(data.ty.dtype))
+
+    indices = [_counting(call, count, start, step) for start, step in ranges.values()]
+    return call.emit(
+        ops.index_put(
+            data,
+            indices,
+            source,
+            list(ranges),
+            wrap_negative=False,
+            unique=True,
+            operator=call.origin,
+        )
+    )
+
+
+def _strided(at: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
+    total: Any = tirx.IntImm("int64", 0) + offset
+    for i, step in zip(at, stride, strict=True):
+        total = total + i.astype("int64") * step
+    return total
+
+
+def _counting(call: TorchCall, count: Any, start: Any, step: Any) -> Any:
+    """``start``, ``start + step``, ...: known to the passes where it is known at all."""
+    if all(isinstance(number, int) for number in (count, start, step)):
+        if count <= _MOST_CONSTANT:
+            return relax.const(start + step * np.arange(count), "int64")
+        return call.emit(relax.op.arange(start, start + step * count, step, "int64"))
+
+    def counting(count: Any, start: Any, step: Any) -> te.Tensor:
+        return te.compute((count,), lambda i: i.astype("int64") * step + start, name="counting")
+
+    return call.compute(counting, count, start, step, name="counting")
+
+
+def _bound(bound: Any, default: Any, extent: Any) -> Any:
+    """A slice's bound as a position from the front, inside the axis."""
+    if bound is None:
+        return default
+    if isinstance(bound, int) and isinstance(extent, int):
+        bound = bound + extent if bound < 0 else bound
+        return min(max(bound, 0), extent)
+    if isinstance(bound, int):
+        if bound >= 2**63 - 1:
+            return extent
+        if bound == 0:
+            return 0
+    bound = tirx.IntImm("int64", bound) if isinstance(bound, int) else bound
+    from_front = tirx.Select(bound < 0, bound + extent, bound)
+    return tirx.max(tirx.min(from_front, extent), tirx.IntImm("int64", 0))

@@ -1,0 +1,1 @@
+"""From a call of a scatter operator to a function of TVM's."""

@@ -1,0 +1,133 @@
+"""The operators of this package in TVM's own, for targets that have no strategy.
+
+A model that TVM could import and compile for such a target before must still compile for it when
+the importer of this package has written it in the operators of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tvm import relax, te, tirx, topi
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.operators import INDEX_PUT, SCATTER_ELEMENTS
+from tvm_scatter.ops.shapes import same_size
+
+
+def legalize_as_stock(
+    bb: relax.BlockBuilder, call: relax.Call, target_kind: str, stock: Mapping[str, Any]
+) -> relax.Expr:
+    """Legalize a call as the ``relax.scatter_elements`` or ``relax.scatter_nd`` that it equals.
+
+    Parameters
+    ----------
+    stock : mapping
+        TVM's own legalizations by the operator's name.
+
+    Raises
+    ------
+    ScatterError
+        If TVM has no operator for it.
+    """
+    attrs = call.attrs
+    reduction = str(attrs["reduction"])
+    if reduction == "mean" or not bool(attrs["include_self"]):
+        raise _refusal(call, target_kind, "TVM has no mean and no include_self=False")
+    if call.op.name == SCATTER_ELEMENTS:
+        same = _elements(bb, call, reduction, target_kind)
+        return stock["relax.scatter_elements"](bb, bb.normalize(same))
+    back: list[int] = []
+    if call.op.name == INDEX_PUT:
+        same, back = _put(bb, call, reduction)
+    else:
+        data, indices, updates = call.args
+        extents = list(data.ty.shape)[: int(indices.ty.shape[-1])]
+        indices = bb.emit_te(_wrap_last, indices, extents, primfunc_name_hint="wrap_negative")
+        same = relax.op.scatter_nd(data, indices, updates, reduction)
+    result = stock["relax.scatter_nd"](bb, bb.normalize(same))
+    if back == sorted(back):
+        return result
+    return bb.call_te(topi.transpose, bb.emit(result), back, primfunc_name_hint="transpose")
+
+
+def _elements(
+    bb: relax.BlockBuilder, call: relax.Call, reduction: str, target_kind: str
+) -> relax.Expr:
+    data, index, updates = call.args
+    axis = int(call.attrs["axis"])
+    shape = list(index.ty.shape)
+    if updates.ty.ndim == 0 and shape:
+        updates = bb.emit_te(topi.broadcast_to, updates, shape, primfunc_name_hint="broadcast_to")
+    whole = data.ty.ndim == len(shape) > 0 and all(
+        same_size(u, i) and (d == axis or same_size(w, i))
+        for d, (w, i, u) in enumerate(zip(data.ty.shape, shape, updates.ty.shape, strict=True))
+    )
+    if not whole:
+        raise _refusal(call, target_kind, "an index box smaller than data or updates")
+    return relax.op.scatter_elements(data, index, updates, axis, reduction)
+
+
+def _put(bb: relax.BlockBuilder, call: relax.Call, reduction: str) -> tuple[relax.Expr, list[int]]:
+    """As ``scatter_nd`` on data with the indexed axes in front, and how to bring them back."""
+    data, indices, values = call.args
+    axes = [int(axis) for axis in call.attrs["axes"]]
+    rank = int(data.ty.ndim)
+    others = [axis for axis in range(rank) if axis not in axes]
+    order = axes + others
+    adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+    extents = [data.ty.shape[axis] for axis in axes]
+
+    # Sizes are arguments, so that symbolic ones become parameters of the functions.
+    def stacked(parts: Sequence[te.Tensor], extents: Sequence[Any]) -> te.Tensor:
+        common = _broadcast_shape(parts)
+        wide = [topi.broadcast_to(topi.cast(part, "int64"), common) for part in parts]
+        return _wrap_last(topi.stack(wide, axis=len(common)), extents)
+
+    index = bb.emit_te(stacked, list(indices.fields), extents, primfunc_name_hint="stacked")
+    common_shape = list(index.ty.shape)[:-1]
+    front = axes[0] if adjacent else 0
+    sizes = [data.ty.shape[axis] for axis in others]
+    selected = [*sizes[:front], *common_shape, *sizes[front:]]
+    width = len(common_shape)
+    forward = [*range(front, front + width), *range(front), *range(front + width, len(selected))]
+
+    def rows(tensor: te.Tensor, selected: Sequence[Any]) -> te.Tensor:
+        return topi.transpose(topi.broadcast_to(tensor, selected), forward)
+
+    updates = bb.emit_te(rows, values, selected, primfunc_name_hint="rows")
+    if order != sorted(order):
+        data = bb.emit_te(topi.transpose, data, order, primfunc_name_hint="transpose")
+    back = [order.index(axis) for axis in range(rank)]
+    return relax.op.scatter_nd(data, index, updates, reduction), back
+
+
+def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
+    """Negative entries of each component along the last axis, counted from the front."""
+
+    def wrapped(*at: Any) -> Any:
+        extent: Any = tirx.IntImm("int64", 0)
+        for component, size in enumerate(extents):
+            extent = tirx.Select(at[-1] == component, tirx.Cast("int64", size), extent)
+        entry = indices(*at)
+        return tirx.Select(entry < 0, entry + tirx.Cast(indices.dtype, extent), entry)
+
+    return te.compute(indices.shape, wrapped, name="wrap_negative")
+
+
+def _broadcast_shape(parts: Any) -> list[Any]:
+    rank = max(len(part.shape) for part in parts)
+    shape: list[Any] = [1] * rank
+    for part in parts:
+        for d, dim in enumerate(part.shape, rank - len(part.shape)):
+            if not (isinstance(dim, int | tirx.IntImm) and int(dim) == 1):
+                shape[d] = dim
+    return shape
+
+
+def _refusal(call: relax.Call, target_kind: str, what: str) -> ScatterError:
+    return ScatterError(
+        f"{call.attrs['operator']}: no implementation for target {target_kind!r} ({what}); compile "
+        "for llvm or cuda."
+    )

@@ -1,0 +1,177 @@
+"""What reads by index: the one place that knows the operators and their rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvm_scatter.bounds.size_check import AtMost, check_sizes
+from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.read_forms import ByAxes, ByElements, ByTuples, Form
+from tvm_scatter.ops.read_ops import GATHER_ELEMENTS, GATHER_ND, INDEX, NAMES
+from tvm_scatter.ops.shapes import SymbolTable, broadcast
+
+STOCK_OPERATORS = (
+    "relax.take",
+    "relax.gather_elements",
+    "relax.gather_nd",
+    "relax.index_tensor",
+)
+#: Modes of ``relax.take`` that say themselves what a bad index means. Other modes are ``fast``,
+#: TVM's default, and the names of the operators that the importers have written as one.
+_MODES = ("clip", "wrap", "nan")
+#: The importers' operators for which a negative index is a bad one.
+_WITHOUT_NEGATIVE = ("index_select", "embedding")
+#: Those that pass their indices in another shape.
+_FLATTENED = ("embedding",)
+
+
+@dataclass(frozen=True)
+class Read:
+    """A read in the form in which it is checked and emitted.
+
+    Attributes
+    ----------
+    form : Form
+        Which element each index stands for.
+    check : IndexCheck
+        Its operands, and what is checked of them.
+    """
+
+    form: Form
+    check: IndexCheck
+
+    def is_in_range(self) -> bool:
+        """Whether all indices are known, and none is bad."""
+        return all(
+            values is not None and bool(((values >= lowest) & (values < extent)).all())
+            for values, lowest, extent in self._known()
+        )
+
+    def is_empty(self) -> bool:
+        """Whether it certainly reads nothing."""
+        check = self.check
+        return 0 in self.form.shape(check.data_shape, check.shapes)
+
+    def has_negative(self) -> bool:
+        """Whether an index may count from the end."""
+        return self.check.wrap_negative and any(
+            bool((values < 0).any()) if values is not None else not dtype.startswith("uint")
+            for (values, *_), dtype in zip(self._known(), self._dtypes(), strict=True)
+        )
+
+    def _dtypes(self) -> Sequence[str]:
+        return self.check.index_dtypes * (len(self.check.extents) if self.check.interleaved else 1)
+
+    def _known(self) -> list[tuple[Any, Any, Any]]:
+        """For each component its indices, if they are constants, and the range they must be in."""
+        known: list[tuple[Any, Any, Any]] = []
+        check = self.check
+        for component, extent in enumerate(check.extents):
+            index = check.indices[0 if check.interleaved else component]
+            if not isinstance(index, tvm.ir.GenericConst) or not isinstance(extent, int):
+                known.append((None, None, None))
+                continue
+            values = np.asarray(index.value.numpy())
+            values = values[..., component] if check.interleaved else values
+            known.append((values, -extent if check.wrap_negative else 0, extent))
+        return known
+
+
+def read_of(bb: relax.BlockBuilder, call: relax.Call) -> Read | None:
+    """What a call reads by index, or ``None`` if it says itself what a bad index means.
+
+    Raises
+    ------
+    ScatterError
+        If index tensors do not certainly broadcast against each other, or one is larger than the
+        data where it may not be.
+    """
+    name, attrs = call.op.name, call.attrs
+    data, index = call.args
+    if name == "relax.take":
+        mode = str(attrs.mode)
+        if mode in _MODES:
+            return None
+        axis = 0 if attrs.axis is None else int(attrs.axis) % data.ty.ndim
+        operator = "take" if mode == "fast" else mode
+        wrap = mode not in _WITHOUT_NEGATIVE
+        return _read(bb, ByAxes((axis,)), operator, data, [index], wrap, mode in _FLATTENED)
+    if name == "relax.gather_elements":
+        form: Form = ByElements(data.ty.ndim, int(attrs.axis) % data.ty.ndim)
+        return _read(bb, form, "gather_elements", data, [index], True)
+    if name == "relax.gather_nd":
+        form = ByTuples(int(attrs.batch_dims), int(index.ty.shape[-1]))
+        return _read(bb, form, "gather_nd", data, [index], True)
+    if name == "relax.index_tensor":
+        indices = _fields(bb, index)
+        return _read(bb, ByAxes(tuple(range(len(indices)))), "index_tensor", data, indices, True)
+    operator, wrap = str(attrs["operator"]), bool(attrs["wrap_negative"])
+    if name == INDEX:
+        form = ByAxes(tuple(int(axis) for axis in attrs["axes"]))
+        return _read(bb, form, operator, data, _fields(bb, index), wrap)
+    if name == GATHER_ELEMENTS:
+        return _read(
+            bb, ByElements(data.ty.ndim, int(attrs["axis"])), operator, data, [index], wrap
+        )
+    assert name == GATHER_ND
+    form = ByTuples(int(attrs["batch_dims"]), int(index.ty.shape[-1]))
+    return _read(bb, form, operator, data, [index], wrap)
+
+
+def is_read(value: Any) -> bool:
+    """Whether an expression is a call of an operator that reads by index."""
+    known = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return known and value.op.name in (*STOCK_OPERATORS, *NAMES)
+
+
+def _fields(bb: relax.BlockBuilder, indices: Any) -> list[Any]:
+    if isinstance(indices, relax.Tuple):
+        return list(indices.fields)
+    return [bb.emit(relax.TupleGetItem(indices, at)) for at in range(len(indices.ty.fields))]
+
+
+def _read(
+    bb: relax.BlockBuilder,
+    form: Form,
+    operator: str,
+    data: Any,
+    indices: Sequence[Any],
+    wrap: bool,
+    flattened: bool = False,
+) -> Read:
+    symbols = SymbolTable()
+    shape = symbols.shape(operator, data)
+    shapes = tuple(symbols.shape(operator, index) for index in indices)
+    if isinstance(form, ByAxes):
+        broadcast(operator, shapes)
+    unknown = [axis for axis in form.shared if not symbols.fits(shapes[0][axis], shape[axis])]
+    for axis in unknown:
+        if isinstance(shapes[0][axis], int) and isinstance(shape[axis], int):
+            raise ScatterError(
+                f"{operator}: index of shape {shapes[0]} is larger than data of shape {shape} in "
+                f"dimension {axis}."
+            )
+    if unknown:
+        rules = [AtMost("index", "data", axis) for axis in unknown]
+        [data] = check_sizes(bb, operator, rules, {"index": indices[0], "data": data}, ["data"])
+    check = IndexCheck(
+        operator=operator,
+        data=data,
+        data_shape=shape,
+        data_dtype=str(data.ty.dtype),
+        indices=indices,
+        shapes=shapes,
+        extents=tuple(shape[axis] for axis in form.addressed),
+        interleaved=isinstance(form, ByTuples),
+        wrap_negative=wrap,
+        index_dtypes=tuple(str(index.ty.dtype) for index in indices),
+        flattened=flattened,
+    )
+    return Read(form, check)

@@ -1,0 +1,183 @@
+"""What callers pass, checked before TVM's C++ sees it: it crashes, or speaks of something else."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_scatter.errors import ScatterError
+
+
+def need_module(operator: str, mod: Any) -> None:
+    """Refuse what is no module.
+
+    Raises
+    ------
+    ScatterError
+        If it is none.
+    """
+    if not isinstance(mod, tvm.IRModule):
+        raise ScatterError(
+            f"{operator}: it takes an IRModule, not {type(mod).__name__}; an importer makes one, "
+            "such as tvm.relax.frontend.torch.from_exported_program."
+        )
+
+
+def need_tensor(operator: str, name: str, value: Any) -> None:
+    """Refuse an operand that is certainly no tensor. What is not emitted yet has no type.
+
+    Raises
+    ------
+    ScatterError
+        If it is none.
+    """
+    if not isinstance(value, relax.Expr):
+        raise ScatterError(
+            f"{operator}: {name} is {_short(value)}, which is no tensor of Relax; give a "
+            "relax.Var, a relax.const or what BlockBuilder.emit returned."
+        )
+    unknown = type(value.ty) is tvm.ir.Type and not isinstance(value, tvm.ir.Op | tvm.ir.GlobalVar)
+    if not unknown and not isinstance(value.ty, relax.TensorType):
+        raise ScatterError(f"{operator}: {name} is {_short(value)}, which is no tensor.")
+
+
+def need_tensors(operator: str, name: str, values: Any) -> list[Any]:
+    """The operands of a list.
+
+    Raises
+    ------
+    ScatterError
+        If it is no list, or something in it is certainly no tensor.
+    """
+    tensors = _listed(operator, name, values, "tensors")
+    for at, tensor in enumerate(tensors):
+        need_tensor(operator, f"{name}[{at}]", tensor)
+    return tensors
+
+
+def need_indices(operator: str, indices: Any) -> list[Any]:
+    """The index tensors of a list, one for each of some axes.
+
+    Raises
+    ------
+    ScatterError
+        If it is no list, or something in it is certainly no tensor.
+    """
+    listed = _listed(operator, "indices", indices, "tensors")
+    for at, index in enumerate(listed):
+        if index is None:
+            raise ScatterError(
+                f"{operator}: indices[{at}] is None; leave it out, and name the axes of the others "
+                "in axes."
+            )
+    return need_tensors(operator, "indices", listed)
+
+
+def rank_of(operator: str, data: Any) -> int:
+    """The rank of the data.
+
+    Raises
+    ------
+    ScatterError
+        If it is not known, or the data is no tensor.
+    """
+    need_tensor(operator, "data", data)
+    if not isinstance(data.ty, relax.TensorType):
+        raise ScatterError(
+            f"{operator}: {_short(data)} is not known to be a tensor; emit it with "
+            "BlockBuilder.emit first."
+        )
+    if data.ty.ndim < 0:
+        raise ScatterError(f"{operator}: the rank of data must be known.")
+    return int(data.ty.ndim)
+
+
+def checked_axis(operator: str, axis: Any, rank: int, name: str = "axis") -> int:
+    """An axis, counted from the front.
+
+    Raises
+    ------
+    ScatterError
+        If it is no axis of data of that rank.
+    """
+    number = integer(operator, name, axis)
+    if not -rank <= number < rank:
+        allowed = f"in [{-rank}, {rank - 1}]" if rank else "left out"
+        raise ScatterError(
+            f"{operator}: {name} {number} is out of range for data of rank {rank}; it must be "
+            f"{allowed}."
+        )
+    return number % rank
+
+
+def checked_axes(operator: str, axes: Any, rank: int, count: int) -> list[int]:
+    """The axes that ``count`` index tensors address, counted from the front.
+
+    Raises
+    ------
+    ScatterError
+        If they are not as many distinct axes of data of that rank, ascending.
+    """
+    listed = _listed(operator, "axes", axes, "integers")
+    if not count or len(listed) != count:
+        raise ScatterError(
+            f"{operator}: {count} index tensors for {len(listed)} axes; give one for each."
+        )
+    found = [checked_axis(operator, axis, rank, f"axes[{at}]") for at, axis in enumerate(listed)]
+    if sorted(set(found)) != found:
+        raise ScatterError(f"{operator}: axes {found} must be distinct, ascending.")
+    return found
+
+
+def integer(operator: str, name: str, value: Any) -> int:
+    """An integer of Python, NumPy or TVM.
+
+    Raises
+    ------
+    ScatterError
+        If it is none.
+    """
+    if isinstance(value, numbers.Integral | tirx.IntImm):
+        return int(value)
+    raise ScatterError(f"{operator}: {name} {_short(value)} must be an integer.")
+
+
+def checked_runs(operator: str, runs: Any) -> list[Any]:
+    """The runs of an assignment.
+
+    Raises
+    ------
+    ScatterError
+        If they are not of four integers each.
+    """
+    listed = _listed(operator, "runs", runs, "runs")
+    for at, run in enumerate(listed):
+        numbers_of = list(run) if isinstance(run, Iterable) else []
+        if len(numbers_of) != 4:
+            raise ScatterError(
+                f"{operator}: runs[{at}] is {_short(run)}; it must be (source, first position in "
+                "it, first position in the data, length)."
+            )
+        for number in numbers_of:
+            integer(operator, f"runs[{at}]", number)
+    return listed
+
+
+def _listed(operator: str, name: str, values: Any, of: str) -> list[Any]:
+    single = isinstance(values, relax.Expr) and not isinstance(values, relax.Tuple)
+    if single or isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise ScatterError(
+            f"{operator}: {name} must be a list of {of}, not {_short(values)}; put a single one "
+            "into a list."
+        )
+    return list(values)
+
+
+def _short(value: Any) -> str:
+    """A value in some words of one line."""
+    text = " ".join((str if isinstance(value, relax.Expr) else repr)(value).split())
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,221 @@
+"""The Relax operators of this package that read by index: what its scatters write, read.
+
+TVM's own take one axis (``relax.take``), the leading axes (``relax.index_tensor``), or do not say
+whether negative indices count from the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import Op
+
+from tvm_scatter.errors import ScatterError
+
+from .arguments import (
+    checked_axes,
+    checked_axis,
+    integer,
+    need_indices,
+    need_tensor,
+    rank_of,
+)
+from .read_forms import ByAxes, ByElements, ByTuples, Form
+
+INDEX = "relax.tvm_scatter.index"
+GATHER_ELEMENTS = "relax.tvm_scatter.gather_elements"
+GATHER_ND = "relax.tvm_scatter.gather_nd"
+NAMES = (INDEX, GATHER_ELEMENTS, GATHER_ND)
+
+
+def index(
+    data: relax.Expr,
+    indices: Sequence[relax.Expr],
+    axes: Sequence[int],
+    *,
+    wrap_negative: bool = True,
+    operator: str = "index",
+) -> relax.Expr:
+    """Read at positions given by one index tensor for each of some axes: NumPy's ``x[i, :, j]``.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape of rank at least 1.
+    indices : sequence of relax.Expr
+        Integer tensors that broadcast against each other to a shape I.
+    axes : sequence of int
+        The axis of ``data`` that each index tensor addresses, counted from the front, ascending.
+    wrap_negative : bool
+        Whether negative indices count from the end.
+    operator : str
+        What errors call it.
+
+    Returns
+    -------
+    result : relax.Expr
+        ``data[indices]``: I stands in the place of the indexed axes where these are adjacent, and
+        first where not, as in NumPy.
+
+    Raises
+    ------
+    ScatterError
+        If the axes are none of the data's, or the indices do not broadcast.
+    """
+    rank = rank_of(operator, data)
+    tensors = need_indices(operator, indices)
+    axes = checked_axes(operator, axes, rank, len(tensors))
+    attrs = {"axes": axes, "wrap_negative": bool(wrap_negative), "operator": operator}
+    return _call(INDEX, [data, relax.Tuple(tensors)], attrs)
+
+
+def gather_elements(
+    data: relax.Expr,
+    index: relax.Expr,
+    axis: int,
+    *,
+    wrap_negative: bool = False,
+    operator: str = "gather_elements",
+) -> relax.Expr:
+    """Read one element for each element of ``index``: PyTorch's ``gather``.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape D of rank at least 1.
+    index : relax.Expr
+        Integers of shape I, of the rank of D; ``I[d] <= D[d]`` for every axis but ``axis``.
+    axis : int
+        The axis that the indices address, counted from the front.
+    wrap_negative, operator
+        As in :func:`index`.
+
+    Returns
+    -------
+    result : relax.Expr
+        Shape I.
+
+    Raises
+    ------
+    ScatterError
+        If an operand is no tensor, or the axis is none of the data's.
+    """
+    axis = checked_axis(operator, axis, rank_of(operator, data))
+    need_tensor(operator, "index", index)
+    attrs = {"axis": axis, "wrap_negative": bool(wrap_negative), "operator": operator}
+    return _call(GATHER_ELEMENTS, [data, index], attrs)
+
+
+def gather_nd(
+    data: relax.Expr,
+    indices: relax.Expr,
+    batch_dims: int = 0,
+    *,
+    wrap_negative: bool = True,
+    operator: str = "gather_nd",
+) -> relax.Expr:
+    """Read at positions given by tuples along the last axis of one index tensor.
+
+    Parameters
+    ----------
+    data : relax.Expr
+        Any shape D of rank at least 1.
+    indices : relax.Expr
+        Integers of shape (..., M); the last axis holds one index for each of the M axes that follow
+        the batch axes.
+    batch_dims : int
+        How many leading axes both have in common.
+    wrap_negative, operator
+        As in :func:`index`.
+
+    Returns
+    -------
+    result : relax.Expr
+        Shape ``(..., *D[batch_dims + M:])``.
+
+    Raises
+    ------
+    ScatterError
+        If an operand is no tensor, M is not known, or the data has fewer axes than are addressed.
+    """
+    rank = rank_of(operator, data)
+    need_tensor(operator, "indices", indices)
+    batch_dims = integer(operator, "batch_dims", batch_dims)
+    if not 0 <= batch_dims < max(rank, 1):
+        raise ScatterError(
+            f"{operator}: batch_dims {batch_dims} is out of range for data of rank {rank}."
+        )
+    _check_tuples(operator, indices, batch_dims, rank)
+    attrs = {
+        "batch_dims": batch_dims,
+        "wrap_negative": bool(wrap_negative),
+        "operator": operator,
+    }
+    return _call(GATHER_ND, [data, indices], attrs)
+
+
+def _check_tuples(operator: str, indices: relax.Expr, batch_dims: int, rank: int) -> None:
+    """Refuse tuples that are longer than the data has axes. What is not emitted has no shape."""
+    if not isinstance(indices.ty, relax.TensorType):
+        return
+    shape = getattr(indices.ty.shape, "values", None)
+    if not shape or not isinstance(shape[-1], tirx.IntImm):
+        raise ScatterError(
+            f"{operator}: the last axis of indices of type {indices.ty} holds a tuple, and its "
+            "size must be a known number."
+        )
+    components = int(shape[-1])
+    if batch_dims >= len(shape) or batch_dims + components > rank:
+        raise ScatterError(
+            f"{operator}: tuples of {components} indices in a tensor of rank {len(shape)}, after "
+            f"{batch_dims} batch axes, are too long for data of rank {rank}."
+        )
+
+
+def register() -> None:
+    """Register the operators with TVM; harmless when they are there already."""
+    for name, infer in (
+        (INDEX, _infer_index),
+        (GATHER_ELEMENTS, _infer_gather_elements),
+        (GATHER_ND, _infer_gather_nd),
+    ):
+        if name not in Op.list_op_names():
+            tvm.ir.register_op_attr(name, "FPurity", True)
+            tvm.ir.register_op_attr(name, "FInferType", infer)
+
+
+def _call(name: str, operands: list[Any], attrs: dict[str, Any]) -> relax.Call:
+    return relax.Call(Op.get(name), operands, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+
+
+def _infer_index(call: relax.Call, _context: Any) -> Any:
+    data, indices = call.args
+    axes = tuple(int(axis) for axis in call.attrs["axes"])
+    ranks = [index.ty.ndim for index in indices.fields]
+    rank = data.ty.ndim - len(axes) + max(ranks)
+    return _read_type(ByAxes(axes), data, list(indices.fields), rank)
+
+
+def _infer_gather_elements(call: relax.Call, _context: Any) -> Any:
+    data, index = call.args
+    form = ByElements(data.ty.ndim, int(call.attrs["axis"]))
+    return _read_type(form, data, [index], index.ty.ndim)
+
+
+def _infer_gather_nd(call: relax.Call, _context: Any) -> Any:
+    data, index = call.args
+    form = ByTuples(int(call.attrs["batch_dims"]), int(index.ty.shape[-1]))
+    rank = index.ty.ndim - 1 + data.ty.ndim - form.batch - form.components
+    return _read_type(form, data, [index], rank)
+
+
+def _read_type(form: Form, data: Any, indices: Sequence[Any], rank: int) -> Any:
+    shapes = [getattr(tensor.ty.shape, "values", None) for tensor in (data, *indices)]
+    known = [list(shape) for shape in shapes if shape is not None]
+    if len(known) < len(shapes):
+        return relax.TensorType(None, data.ty.dtype, data.ty.vdevice, rank)
+    shape = form.shape(known[0], known[1:])
+    return relax.TensorType(shape, data.ty.dtype, data.ty.vdevice)

@@ -1,0 +1,113 @@
+"""Shapes of Relax tensors as plain tuples, with names for their symbolic sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.sym import Analyzer
+
+from tvm_scatter.errors import ScatterError
+
+Dim = int | str
+
+
+class SymbolTable:
+    """Names for the symbolic sizes of one call, in the order in which they are first met."""
+
+    def __init__(self) -> None:
+        self._named: list[tuple[Any, str]] = []
+        self._same: dict[str, Dim] = {}
+
+    def shape(self, operator: str, tensor: Any) -> tuple[Dim, ...]:
+        """The shape of a Relax expression: an ``int`` or a name for each dimension.
+
+        Raises
+        ------
+        ScatterError
+            If only the rank is known.
+        """
+        shape = tensor.ty.shape
+        if shape is None or not hasattr(shape, "values"):
+            raise ScatterError(
+                f"{operator}: the shape of every operand must be known, at least symbolically; "
+                f"one has only a rank of {tensor.ty.ndim}."
+            )
+        return tuple(self._dim(dim) for dim in shape.values)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The expression behind each name."""
+        return {name: value for value, name in self._named}
+
+    def fits(self, small: Dim, large: Dim) -> bool:
+        """Whether a size is certainly no larger than another."""
+        if isinstance(small, int) and isinstance(large, int):
+            return small <= large
+        left, right = expressions([small, large], self.values)
+        return bool(Analyzer().can_prove(left <= right))
+
+    def take_for(self, name: str, dim: Dim) -> None:
+        """From now on, call a symbolic size what another is called; who does it checks it."""
+        self._same[name] = dim
+
+    def _dim(self, dim: Any) -> Dim:
+        found = self._name(dim)
+        while isinstance(found, str) and found in self._same:
+            found = self._same[found]
+        return found
+
+    def _name(self, dim: Any) -> Dim:
+        if isinstance(dim, int | tirx.IntImm):
+            return int(dim)
+        for known, name in self._named:
+            if same_size(known, dim):
+                return name
+        name = f"n{len(self._named)}"
+        self._named.append((dim, name))
+        return name
+
+
+def same_size(left: Any, right: Any) -> bool:
+    """Whether two sizes are certainly equal, however they are written: ``n + 1`` and ``1 + n``."""
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int) and left == right
+    return bool(tvm_ffi.structural_equal(left, right) or Analyzer().can_prove_equal(left, right))
+
+
+def expressions(shape: Sequence[Dim], symbols: dict[str, Any]) -> list[Any]:
+    """The shape with the names replaced by their expressions."""
+    return [symbols[dim] if isinstance(dim, str) else dim for dim in shape]
+
+
+def broadcast(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]:
+    """The common shape of ``shapes`` under NumPy's rules.
+
+    Raises
+    ------
+    ScatterError
+        If two static sizes disagree, or a symbolic one meets a different size.
+    """
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
+    result: list[Dim] = []
+    for dims in zip(*padded, strict=True):
+        wide = sorted({dim for dim in dims if dim != 1}, key=str)
+        if len(wide) > 1:
+            raise ScatterError(
+                f"{operator}: shapes {', '.join(map(str, shapes))} do not broadcast: {wide[0]} "
+                f"against {wide[1]}."
+            )
+        result.append(wide[0] if wide else 1)
+    return tuple(result)
+
+
+def no_elements(type_: relax.TensorType) -> relax.Expr:
+    """A tensor of a type that has no element, whatever its symbolic sizes are.
+
+    It is allocated and nothing more: TVM cannot store an empty constant, and its schedule for GPUs
+    writes even where there is nothing to write.
+    """
+    return relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)

@@ -1,0 +1,1 @@
+"""What several passes must know of a function."""

@@ -1,0 +1,124 @@
+"""Which variables of a function may share memory, and which memory is not the function's own.
+
+The answer errs on one side: two variables that certainly do not share may be taken to share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from .bindings import Step
+from .broadcast_source import static_shape
+from .created import CREATION
+from .known_values import numbers
+from .sharing import is_tensor, leaves, shared_operands
+
+#: Elements up to which TVM evaluates a tensor without inputs at compile time and keeps it.
+_FOLDED_ELEMENTS = 1024
+
+
+class Storage:
+    """Sets of variables that may share memory; more are joined as calls become in place.
+
+    Parameters
+    ----------
+    function : relax.Function
+        The function.
+    steps : iterable of Step
+        Its bindings, or the first of them: the others are added in their order.
+    """
+
+    def __init__(self, function: relax.Function, steps: Iterable[Step]) -> None:
+        self._parents: dict[Any, Any] = {}
+        self._members: dict[Any, set[Any]] = {}
+        self._foreign: set[Any] = set()
+        self._folded: set[Any] = set()
+        self.parameters = set(function.params)
+        for step in steps:
+            self.add(step)
+
+    def members(self, var: Any) -> frozenset[Any]:
+        """The variables that may share memory with one, itself included."""
+        return frozenset(self._members.get(self._root(var), {var}))
+
+    def is_foreign(self, var: Any) -> bool:
+        """Whether the memory may be a constant's, or somebody else's whom nobody here knows."""
+        return bool(self._foreign & self.members(var))
+
+    def join(self, left: Any, right: Any) -> None:
+        """Let two variables share memory."""
+        into, from_ = self._root(left), self._root(right)
+        if into.same_as(from_):
+            return
+        members = self._members.setdefault(into, {into})
+        members |= self._members.pop(from_, {from_})
+        self._parents[from_] = into
+
+    def _root(self, var: Any) -> Any:
+        while var in self._parents:
+            var = self._parents[var]
+        return var
+
+    def add(self, step: Step) -> None:
+        """Take note of what a binding shares with earlier ones."""
+        var, value = step.var, step.value
+        if isinstance(value, relax.Function):
+            # A closure keeps what it captures, and may run at any time.
+            self._foreign |= {var, *step.reads}
+            return
+        if self._becomes_constant(value):
+            self._folded.add(var)
+            self._foreign.add(var)
+        if isinstance(value, relax.Call):
+            self._add_call(var, value)
+            return
+        if isinstance(value, relax.If):
+            branches = (value.true_branch.body, value.false_branch.body)
+            if any(not isinstance(branch, relax.Var) for branch in branches):
+                self._foreign.add(var)
+        if isinstance(value, tvm.ir.GenericConst) or _holds_constant(value):
+            self._foreign.add(var)
+        for read in step.reads:
+            self.join(var, read)
+
+    def _add_call(self, var: Any, call: relax.Call) -> None:
+        shared = shared_operands(var, call, self._folded)
+        if shared is None:
+            shared = [leaf for leaf in leaves(call.args) if isinstance(leaf, relax.Var)]
+            self._foreign.add(var)
+        for leaf in shared:
+            if isinstance(leaf, relax.Var):
+                self.join(var, leaf)
+            else:
+                self._foreign.add(var)
+
+    def _becomes_constant(self, value: Any) -> bool:
+        """Whether TVM may evaluate an expression at compile time."""
+        if isinstance(value, tvm.ir.GenericConst):
+            return True
+        if not isinstance(value, relax.Call):
+            return isinstance(value, relax.Var) and value in self._folded
+        tensors = [leaf for leaf in leaves(value.args) if is_tensor(leaf)]
+        name = value.op.name if isinstance(value.op, tvm.ir.Op) else ""
+        if not tensors or name in CREATION:
+            size = _elements(value)
+            return size is not None and size <= _FOLDED_ELEMENTS
+        return all(
+            isinstance(leaf, tvm.ir.GenericConst) or leaf in self._folded for leaf in tensors
+        )
+
+
+def _holds_constant(value: Any) -> bool:
+    return isinstance(value, relax.Tuple) and any(
+        isinstance(leaf, tvm.ir.GenericConst) for leaf in leaves([value])
+    )
+
+
+def _elements(tensor: Any) -> int | None:
+    static = numbers(static_shape(tensor))
+    return None if static is None else int(np.prod(static, dtype=np.int64))

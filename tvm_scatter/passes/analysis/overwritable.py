@@ -1,0 +1,179 @@
+"""Which scatters may overwrite their data: the proof that nothing else needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_scatter.ops.mutable_buffers import state_parameters
+from tvm_scatter.passes.fold_broadcast_index import is_scatter
+
+from .aliasing import Storage
+from .bindings import Step, Steps
+from .effects import may_write
+
+
+@dataclass(frozen=True)
+class Overwrite:
+    """A scatter that may overwrite its data.
+
+    Attributes
+    ----------
+    call : relax.Call
+        The scatter.
+    earlier : tuple of relax.Var
+        Tensors computed from the old data. TVM's fusion might move what computes them behind the
+        scatter; they must be there before it.
+    donated : tuple of relax.Var
+        The caller's tensors that it may overwrite.
+    """
+
+    call: relax.Call
+    earlier: tuple[Any, ...]
+    donated: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Overwrites:
+    """What was found in a function.
+
+    Attributes
+    ----------
+    found : dict
+        By the variable of the scatter.
+    refused : dict
+        For the other scatters into a tensor, why they copy it.
+    """
+
+    found: Mapping[Any, Overwrite]
+    refused: Mapping[Any, str]
+
+
+def donated_parameters(mod: tvm.IRModule, name: Any, names: Iterable[str]) -> list[Any]:
+    """The parameters of a function that its caller gives away, by name or as changed buffers.
+
+    None where the function is called from inside of the module: that caller may read on.
+    """
+    function = mod[name]
+    if name in _called(mod):
+        return []
+    named = [parameter for parameter in function.params if parameter.name in names]
+    return list(dict.fromkeys([*named, *state_parameters(function)]))
+
+
+def _called(mod: tvm.IRModule) -> set[Any]:
+    """The functions that are called or passed on inside of the module."""
+    found: set[Any] = set()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.GlobalVar):
+            found.add(expression)
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function.body, visit)
+    return found
+
+
+def overwrites(function: relax.Function, donated: Iterable[Any] = ()) -> Overwrites:
+    """Find the scatters that may overwrite their data.
+
+    Parameters
+    ----------
+    donated : iterable of relax.Var
+        The parameters that the caller gives away.
+    """
+    steps = Steps(function)
+    storage = Storage(function, steps)
+    found: dict[Any, Overwrite] = {}
+    refused: dict[Any, str] = {}
+    for step in steps:
+        if not is_scatter(step.value) or may_write(step.value):
+            continue
+        proof = _prove(step, steps, storage, frozenset(donated))
+        if isinstance(proof, str):
+            refused[step.var] = proof
+        else:
+            found[step.var] = proof
+            storage.join(step.var, step.value.args[0])
+    return Overwrites(found, refused)
+
+
+def _prove(step: Step, steps: Steps, storage: Storage, donated: frozenset[Any]) -> Overwrite | str:
+    """That nothing needs the data of a scatter once it runs, or why that is not certain."""
+    data, operands = step.value.args[0], step.value.args[1:]
+    if not isinstance(data, relax.Var):
+        return "its data is a constant"
+    if any(
+        isinstance(operand.ty, relax.TupleType) and not isinstance(operand, relax.Tuple)
+        for operand in operands
+    ):
+        return "its indices are a tuple from elsewhere"
+    shared = storage.members(data)
+    if storage.is_foreign(data):
+        return f"{data.name} may be a constant"
+    parameters = shared & storage.parameters
+    kept = sorted(parameter.name for parameter in parameters - donated)
+    if kept:
+        return f"{' and '.join(kept)} is not donated"
+    if step.var in shared or shared & _variables(operands):
+        return f"it reads {data.name} as an index or an update, too"
+    if any(other.scope != step.scope for other in steps if other.var in shared):
+        return f"{data.name} comes from outside of the branch"
+    if parameters and step.scope != 0:
+        return f"{data.name} comes from outside of the branch"
+    later = [other.var.name for other in steps.all[step.at + 1 :] if other.reads & shared]
+    if later:
+        return f"{later[0]} reads {data.name} afterwards"
+    if steps.returned & shared:
+        return f"{data.name} is returned as well"
+    earlier = delayable(step, steps, shared)
+    if earlier is None:
+        return f"what is read from {data.name} before might be computed afterwards"
+    return Overwrite(step.value, earlier, tuple(parameters))
+
+
+def delayable(step: Step, steps: Steps, shared: frozenset[Any]) -> tuple[Any, ...] | None:
+    """Results read from the shared memory that fusion might compute after the step.
+
+    ``None`` if one of them is no tensor, for which the step cannot wait.
+    """
+    if step.fused == 0:
+        return ()
+    found = []
+    for reader in steps.all[: step.at]:
+        if reader.fused != step.fused or not reader.reads & shared or reader.var in shared:
+            continue
+        # Fusion moves a computation down to one that reads its result, and not across a scatter.
+        if not _outlives(reader, step, steps):
+            continue
+        if not isinstance(reader.var.ty, relax.TensorType):
+            return None
+        found.append(reader.var)
+    return tuple(found)
+
+
+def _outlives(reader: Step, step: Step, steps: Steps) -> bool:
+    """Whether a result reaches beyond the step without passing through it."""
+    reached = {reader.var}
+    for other in steps.all[reader.at + 1 :]:
+        if not other.reads & reached:
+            continue
+        if other.at == step.at:
+            # The step waits for it already.
+            return False
+        if other.at > step.at:
+            return True
+        reached.add(other.var)
+    return False
+
+
+def _variables(operands: Sequence[Any]) -> frozenset[Any]:
+    found: set[Any] = set()
+    for operand in operands:
+        found |= set(relax.analysis.free_vars(operand))
+    return frozenset(found)

@@ -1,0 +1,360 @@
+"""One scatter as a link of a chain: what must agree for two to be merged, and their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from tvm_scatter.ops.operators import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
+from tvm_scatter.ops.scatter_call import as_ours, requests, rewritten
+from tvm_scatter.passes.analysis.broadcast_source import same_size, static_shape
+from tvm_scatter.passes.analysis.known_values import MOST_VALUES, known_values, numbers
+
+Emit = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A scatter of a chain.
+
+    Attributes
+    ----------
+    call : relax.Call
+        The scatter.
+    reduction : str
+        Its reduction.
+    wrap_negative : bool or None
+        How it takes negative indices; ``None`` where it is known to have none.
+    count : int or expression
+        Its updates along the axis on which links are put end to end.
+    positions : numpy.ndarray or None
+        Where each update goes, as one number over the indexed axes, if that is known.
+    """
+
+    call: relax.Call
+    reduction: str
+    wrap_negative: bool | None
+    count: Any
+    positions: np.ndarray[Any, Any] | None = None
+
+    def continues(self, other: Link) -> bool:
+        """Whether this link and an earlier one differ in operands only."""
+        return type(self) is type(other) and self.asks_as(other) and self._continues(other)
+
+    def asks_as(self, other: Link, *but_for: str) -> bool:
+        """Whether the same is asked for of this link and another, but for some attributes."""
+        own, others = requests(self.call), requests(other.call)
+        return all(
+            own.get(name) == others.get(name) for name in {*own, *others} if name not in but_for
+        )
+
+    def _continues(self, other: Any) -> bool:
+        raise NotImplementedError
+
+    @property
+    def update_shape(self) -> list[Any]:
+        """The shape of the updates once they are not broadcast any more."""
+        raise NotImplementedError
+
+    @property
+    def joint(self) -> int:
+        """The axis of the updates on which links are put end to end."""
+        raise NotImplementedError
+
+    @property
+    def index_joint(self) -> int:
+        """The axis of the index tensors on which links are put end to end."""
+        return 0
+
+    @property
+    def index_dtypes(self) -> set[str]:
+        """The types of the index tensors."""
+        return {str(self.call.args[1].ty.dtype)}
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        """The index tensors, with what it takes to get them into shape emitted."""
+        raise NotImplementedError
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        """The updates, with what it takes to get them into shape emitted."""
+        raise NotImplementedError
+
+    def merged(self, data: Any, indices: Sequence[Any], updates: Any, **changes: Any) -> relax.Call:
+        """This scatter with other operands."""
+        return rewritten(self.call, [data, indices[0], updates], **changes)
+
+    @property
+    def data(self) -> Any:
+        """What is scattered into."""
+        return self.call.args[0]
+
+
+@dataclass(frozen=True)
+class RowLink(Link):
+    """An ``index_put`` into adjacent axes: index vectors and one row of updates for each entry."""
+
+    axes: tuple[int, ...] = ()
+    common: tuple[Any, ...] = ()
+
+    def _continues(self, other: RowLink) -> bool:
+        return self.axes == other.axes
+
+    @property
+    def joint(self) -> int:
+        return self.axes[0]
+
+    @property
+    def update_shape(self) -> list[Any]:
+        return self._around([self.count])
+
+    @property
+    def index_dtypes(self) -> set[str]:
+        return {str(index.ty.dtype) for index in _fields(self.call.args[1])}
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        vectors = []
+        for index in _fields(self.call.args[1]):
+            index = _broadcast(visit(index), self.common, emit)
+            vectors.append(_cast(_reshape(index, [self.count], emit), dtype, emit))
+        return vectors
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        updates = _broadcast(visit(self.call.args[2]), self._around(self.common), emit)
+        return _reshape(updates, self.update_shape, emit)
+
+    def merged(self, data: Any, indices: Sequence[Any], updates: Any, **changes: Any) -> relax.Call:
+        return rewritten(self.call, [data, relax.Tuple(list(indices)), updates], **changes)
+
+    def positions_over(self, first: int, last: int) -> np.ndarray[Any, Any] | None:
+        """Where each update goes, as one number over more axes than the indexed ones, if known.
+
+        As many for each entry as there are places on the other axes.
+        """
+        shape = static_shape(self.data) or []
+        extents = numbers(shape[first : last + 1])
+        if self.positions is None or extents is None:
+            return None
+        begin, end = self.axes[0] - first, self.axes[-1] + 1 - first
+        before, own, behind = (
+            int(np.prod(part, dtype=np.int64))
+            for part in (extents[:begin], extents[begin:end], extents[end:])
+        )
+        if before * len(self.positions) * behind > MOST_VALUES:
+            return None
+        starts = np.arange(before)[:, None, None] * own + self.positions[None, :, None]
+        return np.asarray(starts * behind + np.arange(behind)).reshape(-1)
+
+    def _around(self, middle: Sequence[Any]) -> list[Any]:
+        shape = static_shape(self.data) or []
+        return [*shape[: self.axes[0]], *middle, *shape[self.axes[-1] + 1 :]]
+
+
+@dataclass(frozen=True)
+class TupleLink(Link):
+    """A ``scatter_nd``: tuples of indices and one row of updates for each."""
+
+    components: int = 0
+
+    def _continues(self, other: TupleLink) -> bool:
+        return self.components == other.components
+
+    @property
+    def joint(self) -> int:
+        return 0
+
+    @property
+    def update_shape(self) -> list[Any]:
+        return [self.count, *(static_shape(self.data) or [])[self.components :]]
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        index = _reshape(visit(self.call.args[1]), [self.count, self.components], emit)
+        return [_cast(index, dtype, emit)]
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        return _reshape(visit(self.call.args[2]), self.update_shape, emit)
+
+
+@dataclass(frozen=True)
+class ElementLink(Link):
+    """A ``scatter_elements``: one index for each update."""
+
+    axis: int = 0
+
+    def _continues(self, other: ElementLink) -> bool:
+        boxes = zip(self.update_shape, other.update_shape, strict=True)
+        return self.axis == other.axis and all(
+            at == self.axis or same_size(*sizes) for at, sizes in enumerate(boxes)
+        )
+
+    @property
+    def joint(self) -> int:
+        return self.axis
+
+    @property
+    def update_shape(self) -> list[Any]:
+        return static_shape(self.call.args[1]) or []
+
+    @property
+    def index_joint(self) -> int:
+        return self.axis
+
+    def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
+        return [_cast(visit(self.call.args[1]), dtype, emit)]
+
+    def updates(self, visit: Emit, emit: Emit) -> Any:
+        return _broadcast(visit(self.call.args[2]), self.update_shape, emit)
+
+
+def link_of(call: relax.Call, values: Mapping[Any, Any]) -> Link | None:
+    """A scatter as a link, or ``None`` if it can be none."""
+    data, indices = call.args[0], call.args[1]
+    if not static_shape(data) or (isinstance(indices.ty, relax.TupleType) and not _fields(indices)):
+        return None
+    call = as_ours(call)
+    reduction = _reduction(call)
+    if call.op.name not in _LINKS or reduction is None:
+        return None
+    link = _LINKS[call.op.name](call, reduction, values)
+    # With those of other types they would be cast, and large ones wrap around.
+    return None if link is None or "uint64" in link.index_dtypes else link
+
+
+def _row_link(call: relax.Call, reduction: str, values: Mapping[Any, Any]) -> RowLink | None:
+    data, updates = static_shape(call.args[0]), static_shape(call.args[2])
+    shapes = [static_shape(index) for index in _fields(call.args[1])]
+    if data is None or updates is None or None in shapes:
+        return None
+    axes = tuple(int(axis) for axis in call.attrs["axes"])
+    if axes != tuple(range(axes[0], axes[0] + len(axes))) or axes[-1] >= len(data):
+        return None
+    common = _common_shape(shapes)
+    if common is None or not _fits(updates, [*data[: axes[0]], *common, *data[axes[-1] + 1 :]]):
+        return None
+    wrap = bool(call.attrs["wrap_negative"])
+    known = [known_values(index, values) for index in _fields(call.args[1])]
+    positions = _positions(known, data, axes)
+    return RowLink(
+        call,
+        reduction,
+        wrap if positions is None else None,
+        _product(common),
+        positions,
+        axes=axes,
+        common=tuple(common),
+    )
+
+
+def _tuple_link(call: relax.Call, reduction: str, _values: Any) -> TupleLink | None:
+    data, index, updates = map(static_shape, call.args[:3])
+    if data is None or not index or updates is None:
+        return None
+    components = numbers(index[-1:])
+    if components is None or not 1 <= components[0] <= len(data):
+        return None
+    expected = [*index[:-1], *data[components[0] :]]
+    if len(updates) != len(expected) or not all(map(same_size, updates, expected)):
+        return None
+    wrap = bool(call.attrs["wrap_negative"])
+    return TupleLink(call, reduction, wrap, _product(index[:-1]), components=components[0])
+
+
+def _element_link(call: relax.Call, reduction: str, _values: Any) -> ElementLink | None:
+    data, index, updates = map(static_shape, call.args[:3])
+    if not data or index is None or updates is None or len(index) != len(data):
+        return None
+    # Larger updates are cropped where the scatter is lowered; a chain of those is left alone.
+    if updates and not all(map(same_size, index, updates)):
+        return None
+    axis = int(call.attrs["axis"])
+    if not -len(data) <= axis < len(data):
+        return None
+    axis %= len(data)
+    wrap = bool(call.attrs["wrap_negative"])
+    return ElementLink(call, reduction, wrap, index[axis], axis=axis)
+
+
+def _reduction(call: relax.Call) -> str | None:
+    """The reduction, if two scatters by it equal one: not a mean, not without the data."""
+    name, include_self = str(call.attrs["reduction"]), bool(call.attrs["include_self"])
+    return name if name == "update" or (name != "mean" and include_self) else None
+
+
+_LINKS: dict[str, Callable[[relax.Call, str, Mapping[Any, Any]], Link | None]] = {
+    INDEX_PUT: _row_link,
+    SCATTER_ELEMENTS: _element_link,
+    SCATTER_ND: _tuple_link,
+}
+
+
+def _positions(
+    indices: Sequence[np.ndarray[Any, Any] | None], data: Sequence[Any], axes: tuple[int, ...]
+) -> np.ndarray[Any, Any] | None:
+    extents = numbers([data[axis] for axis in axes])
+    if extents is None or any(index is None for index in indices):
+        return None
+    grids = np.broadcast_arrays(*(np.asarray(index, dtype=np.int64) for index in indices))
+    for index, extent in zip(grids, extents, strict=True):
+        # Negative or bad ones mean different things to different operators.
+        if index.size and not 0 <= index.min() <= index.max() < extent:
+            return None
+    return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)
+
+
+def _fields(indices: Any) -> list[Any]:
+    return list(indices.fields) if isinstance(indices, relax.Tuple) else []
+
+
+def _common_shape(shapes: Sequence[Any]) -> list[Any] | None:
+    rank = max(map(len, shapes))
+    common: list[Any] = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if same_size(common[axis], 1):
+                common[axis] = size
+            elif not same_size(size, 1) and not same_size(size, common[axis]):
+                return None
+    return common
+
+
+def _fits(updates: Sequence[Any], shape: Sequence[Any]) -> bool:
+    """Whether updates certainly broadcast to a shape; else that is checked when lowered."""
+    behind = shape[len(shape) - len(updates) :]
+    return len(updates) <= len(shape) and all(
+        same_size(size, 1) or same_size(size, wanted)
+        for size, wanted in zip(updates, behind, strict=True)
+    )
+
+
+def _product(sizes: Sequence[Any]) -> Any:
+    product: Any = 1
+    for size in sizes:
+        product = product * size
+    static = numbers([product])
+    return product if static is None else static[0]
+
+
+def _broadcast(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
+    current = static_shape(tensor) or []
+    if len(current) == len(shape) and all(map(same_size, current, shape)):
+        return tensor
+    return emit(relax.op.broadcast_to(tensor, list(shape)))
+
+
+def _reshape(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
+    current = static_shape(tensor) or []
+    if len(current) == len(shape) and all(map(same_size, current, shape)):
+        return tensor
+    return emit(relax.op.reshape(tensor, list(shape)))
+
+
+def _cast(tensor: Any, dtype: str, emit: Emit) -> Any:
+    if str(tensor.ty.dtype) == dtype:
+        return tensor
+    if isinstance(tensor, tvm.ir.GenericConst):
+        return relax.const(tensor.value.numpy().astype(dtype), dtype)
+    return emit(relax.op.astype(tensor, dtype))

@@ -1,0 +1,138 @@
+"""Under ``raise`` the host waits for all checks of a function at its end, not at each operator.
+
+Until then a scatter passes over bad indices and a read takes zeros for them, so nothing that a
+caller can see may be written, and nothing may run whose effects are not known. The pass legalizes
+scatters and reads ahead of LegalizeOps, because only then it is known where the host waits. A
+scatter that notes bad indices itself waits where it is: what a check would need to say more is many
+bytes, and would have to be kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Op
+from tvm.relax.binding_rewrite import DataflowBlockRewrite
+from tvm.target import Target
+
+from tvm_scatter.bounds.device_check import CAN_WAIT
+from tvm_scatter.lowering.reads import STOCK_OPERATORS as STOCK_READS
+from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.ops.operators import NAMES, TEMPORARY
+from tvm_scatter.ops.read_ops import NAMES as READ_NAMES
+from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.effects import asks_for, may_write
+from tvm_scatter.passes.analysis.sharing import shared_operands
+from tvm_scatter.selection.strategy import strategy_for
+
+from .fold_broadcast_index import is_ours_to_change, is_scatter, with_changes
+
+_CHECKED = (*STOCK_OPERATORS, *NAMES, *STOCK_READS, *READ_NAMES)
+
+
+def RaiseTogether() -> tvm.transform.Pass:
+    """The pass. It changes nothing unless the target checks indices on a device under ``raise``."""
+
+    def together(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        if not _raises_on_device():
+            return mod
+        suitable = {
+            name.name_hint
+            for name, function in mod.functions.items()
+            if is_ours_to_change(function) and _can_wait(function)
+        }
+        if not suitable:
+            return mod
+        legal = _with_legal_accesses(mod)
+        return with_changes(
+            legal,
+            lambda name, function: (
+                _waiting_once(legal, function) if name.name_hint in suitable else None
+            ),
+        )
+
+    return tvm.transform.module_pass(together, opt_level=0, name="RaiseTogether")
+
+
+def _raises_on_device() -> bool:
+    target, options = Target.current(allow_none=True), current_options()
+    if target is None or not options.enabled:
+        return False
+    strategy = strategy_for(target.kind.name)
+    checks = strategy is not None and strategy.device_check is not None
+    return checks and options.bounds_for(target.kind.name) == "raise"
+
+
+def _with_legal_accesses(mod: tvm.IRModule) -> tvm.IRModule:
+    others = [name for name in Op.list_op_names() if name not in _CHECKED]
+    return relax.transform.LegalizeOps(skip_ops=others)(mod)
+
+
+def _can_wait(function: relax.Function) -> bool:
+    """Whether a function that is checked does nothing that a later error could not undo."""
+    blocks = function.body.blocks
+    if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
+        return False
+    values = [binding.value for binding in blocks[0].bindings]
+    checked = any(is_scatter(value) or is_read(value) for value in values)
+    return checked and not any(map(_has_effects, values))
+
+
+def _has_effects(value: Any) -> bool:
+    if is_scatter(value):
+        return may_write(value) and not asks_for(value, TEMPORARY)
+    # Somebody else's code is pure by their word, which may mean less than that nothing changes.
+    unknown = isinstance(value, relax.Call) and shared_operands(value, value) is None
+    return unknown or isinstance(value, relax.Function) or may_write(value)
+
+
+def _waiting_once(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
+    """The function with its waits in front of what it returns; ``None`` if none can move."""
+    (block,), result = function.body.blocks, function.body.body
+    waits = [binding for binding in block.bindings if _is_wait(mod, binding.value)]
+    if not waits:
+        return None
+    rewrite = DataflowBlockRewrite(block, function)
+    for binding in waits:
+        rewrite.replace_all_uses(binding.var, binding.value.args[1][0])
+        rewrite.remove_unused(binding.var)
+    bindings = list(rewrite.mutated_dfb().bindings)
+    returned = bindings.pop()
+    if not result.same_as(returned.var):
+        return None
+    value = returned.value
+    fields = list(value.fields) if isinstance(value, relax.Tuple) else [value]
+    first = fields[0]
+    if not isinstance(first.ty, relax.TensorType):
+        return None
+    builder = relax.BlockBuilder(mod)
+    if not isinstance(first, relax.Var):
+        first = _bind(bindings, first)
+    for wait in waits:
+        func, (_, memory) = wait.value.args[0], wait.value.args[1].fields
+        call = relax.op.call_tir_inplace(func, [first, memory], 0, first.ty)
+        first = _bind(bindings, builder.normalize(call))
+    fields[0] = first
+    value = relax.Tuple(fields) if isinstance(value, relax.Tuple) else first
+    bindings.append(relax.VarBinding(result, builder.normalize(value)))
+    body = relax.SeqExpr([relax.DataflowBlock(bindings)], result)
+    return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+
+
+def _bind(bindings: list[Any], value: relax.Expr) -> relax.Var:
+    """Bind a value to a variable of its own at the end of some bindings."""
+    var = relax.DataflowVar("waited", value.ty)
+    bindings.append(relax.VarBinding(var, value))
+    return var
+
+
+def _is_wait(mod: tvm.IRModule, value: Any) -> bool:
+    if not isinstance(value, relax.Call) or not value.args:
+        return False
+    if not isinstance(value.args[0], tvm.ir.GlobalVar):
+        return False
+    attrs = mod[value.args[0]].attrs
+    return attrs is not None and CAN_WAIT in attrs

@@ -1,0 +1,257 @@
+"""Scatters into one tensor, one after another, become one scatter.
+
+A model that writes ``x[0] = a; x[1] = b`` arrives as a chain: each link copies x and launches
+again. The links are put end to end, in their order, so that the last write still wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
+
+from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.ops.operators import ASSIGN, choose, flat
+from tvm_scatter.ops.scatter_call import rewritten
+from tvm_scatter.passes.analysis.broadcast_source import static_shape
+from tvm_scatter.passes.analysis.created import fill_value
+from tvm_scatter.passes.analysis.definitions import Definitions
+from tvm_scatter.passes.analysis.effects import may_write
+from tvm_scatter.passes.analysis.known_values import numbers
+from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
+
+from .chain_links import Link, RowLink, link_of
+from .chains import Chain, Form, cheapest_form
+from .fold_broadcast_index import is_scatter, with_changes
+from .nested_writes import flatten_nested_writes
+from .report import note
+
+#: A function has an argument for each link; a longer chain becomes several.
+_MOST_LINKS = 128
+
+
+def BulkScatters(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.transform.Pass:
+    """The pass.
+
+    Parameters
+    ----------
+    in_place : bool
+        Whether scatters will be in place where they can: then a chain costs no copies.
+    donate : iterable of str
+        As :func:`~tvm_scatter.passes.ReuseBuffers` will take it.
+    """
+    names = tuple(donate)
+
+    def bulk(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        def change(name: tvm.ir.GlobalVar, function: relax.Function) -> Any:
+            donated = donated_parameters(mod, name, names) if in_place else None
+            return _bulk_function(mod, name.name_hint, function, donated)
+
+        return with_changes(mod, change)
+
+    return tvm.transform.module_pass(bulk, opt_level=0, name="BulkScatters")
+
+
+def _bulk_function(
+    mod: tvm.IRModule, name: str, function: relax.Function, donated: Sequence[Any] | None
+) -> Any:
+    """The function with its chains merged, or ``None`` if it holds none."""
+    if not _scatters(function):
+        return None
+    # A read that nothing uses would make an intermediate value look as if it were needed.
+    function = relax.analysis.remove_all_unused(function)
+    flat = flatten_nested_writes(mod, function)
+    changed, function = flat is not function, flat
+    definitions = Definitions.of(function)
+    blocks = _Blocks()
+    blocks.visit_expr(function)
+    overwritten = {} if donated is None else overwrites(function, donated).found
+    plans: dict[Any, tuple[Chain, Form]] = {
+        chain.variables[-1]: (chain, form)
+        for bindings in blocks.found
+        for chain in _chains(bindings, definitions)
+        for form in [cheapest_form(chain, chain.variables[0] in overwritten, definitions.values)]
+        if form is not Form.APART
+    }
+    if not plans:
+        return function if changed else None
+    for last, (chain, _) in plans.items():
+        note("bulk", f"{name}.{last.name}", f"is {chain.operator} in one")
+    return _Merger(mod, plans, definitions.values).visit_expr(function)
+
+
+def _scatters(function: relax.Function) -> int:
+    found: list[Any] = []
+    relax.analysis.post_order_visit(
+        function, lambda expr: found.append(expr) if is_scatter(expr) else None
+    )
+    return len(found) > 1
+
+
+@visitor
+class _Blocks(PyExprVisitor):
+    """The bindings of each block, nested ones included."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[list[Any]] = []
+
+    def visit_binding_block_(self, block: relax.BindingBlock) -> None:
+        self.found.append(list(block.bindings))
+        for binding in block.bindings:
+            self.visit_binding(binding)
+
+    def visit_dataflow_block_(self, block: relax.DataflowBlock) -> None:
+        self.visit_binding_block_(block)
+
+
+def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
+    """Chains of two links and more of one block."""
+    open_chains: dict[Any, tuple[list[Link], list[Any]]] = {}
+    done: list[Chain] = []
+
+    def close(tail: Any) -> None:
+        links, variables = open_chains.pop(tail)
+        if len(links) > 1:
+            done.append(Chain(links, variables))
+
+    for binding in bindings:
+        value = getattr(binding, "value", None)
+        if may_write(value):
+            # What is merged moves down to the last link, and must not move past a write.
+            for tail in list(open_chains):
+                close(tail)
+            continue
+        if not is_scatter(value) or strategy_of(value)[1] is None:
+            continue
+        link = link_of(value, definitions.values)
+        if link is None:
+            continue
+        links, variables = [link], [binding.var]
+        if link.data in open_chains and definitions.uses[link.data] == 1:
+            before = open_chains[link.data]
+            if len(before[0]) < _MOST_LINKS and _continues(before[0], link):
+                del open_chains[link.data]
+                links, variables = [*before[0], link], [*before[1], binding.var]
+        open_chains[binding.var] = (links, variables)
+    for tail in list(open_chains):
+        close(tail)
+    return done
+
+
+def _continues(links: Sequence[Link], link: Link) -> bool:
+    wraps = {each.wrap_negative for each in (*links, link)} - {None}
+    if len(wraps) > 1 or not link.asks_as(links[-1]):
+        return False
+    longer = Chain([*links, link], ())
+    if longer.is_mixed:
+        # Rows, columns and elements have nothing in common but places that are known.
+        return longer.runs is not None
+    return link.continues(links[-1])
+
+
+@mutator
+class _Merger(PyExprMutator):
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        plans: dict[Any, tuple[Chain, Form]],
+        values: Mapping[Any, Any],
+    ) -> None:
+        super().__init__(mod)
+        self.values = values
+        self.plans = plans
+        self.dropped = {var for chain, _ in plans.values() for var in chain.variables[:-1]}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self.dropped:
+            return
+        if binding.var in self.plans:
+            chain, form = self.plans[binding.var]
+            make = {Form.ASSIGN: self._assign, Form.CHOOSE: self._choose, Form.JOIN: self._join}
+            binding = relax.VarBinding(binding.var, make[form](chain))
+        super().visit_var_binding_(binding)
+
+    def _assign(self, chain: Chain) -> relax.Call:
+        emit, first = self.builder_.emit, chain.links[0]
+        used = sorted({source for source, *_ in chain.runs or ()})
+        runs = [(used.index(each[0]), *each[1:]) for each in chain.runs or ()]
+        sources = [chain.links[source].updates(self.visit_expr, emit) for source in used]
+        data, (axis, last) = self.visit_expr(first.data), chain.span
+        shape = static_shape(first.data) or []
+        if axis != last:
+            merged = chain.flat(shape)
+            data, *sources = (emit(relax.op.reshape(each, merged)) for each in (data, *sources))
+        places = {"axis": axis, "runs": flat(runs), "unique": True, "wrap_negative": False}
+        operands = [data, relax.Tuple(sources)]
+        call = rewritten(first.call, operands, ASSIGN, operator=chain.operator, **places)
+        return call if axis == last else relax.op.reshape(emit(call), shape)
+
+    def _choose(self, chain: Chain) -> relax.Call:
+        """Scatter the numbers of the updates, of which the largest wins, and choose by them."""
+        emit, first = self.builder_.emit, chain.links[0]
+        extent = (static_shape(first.data) or [])[first.joint]
+        none = emit(relax.op.full([extent], relax.const(-1, "int32"), "int32"))
+        count = sum(int(link.count) for link in chain.links)
+        numbering = rewritten(
+            first.call,
+            [none, relax.Tuple(self._indices(chain)), relax.const(np.arange(count), "int32")],
+            axes=[0],
+            reduction="max",
+            include_self=True,
+            **self._found(chain),
+        )
+        number = emit(numbering)
+        fill = fill_value(self.values.get(first.data))
+        data = self.visit_expr(first.data if fill is None else fill)
+        data = self._rows(data, first.joint) if fill is None else data
+        sources = [
+            self._rows(link.updates(self.visit_expr, emit), first.joint) for link in chain.links
+        ]
+        return relax.op.reshape(emit(choose(data, number, sources)), static_shape(first.data))
+
+    def _rows(self, tensor: Any, axis: int) -> Any:
+        """A tensor in three axes, of which the given one is the second."""
+        shape = numbers(static_shape(tensor)) or ()
+        rows = [prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])]
+        return self.builder_.emit(relax.op.reshape(tensor, rows))
+
+    def _join(self, chain: Chain) -> relax.Call:
+        emit, first = self.builder_.emit, chain.links[0]
+        updates = [link.updates(self.visit_expr, emit) for link in chain.links]
+        last_wins = first.reduction == "update" and not chain.is_unique
+        return first.merged(
+            self.visit_expr(first.data),
+            self._indices(chain),
+            emit(relax.op.concat(updates, first.joint)),
+            ordered=last_wins or bool(first.call.attrs["ordered"]),
+            **self._found(chain),
+        )
+
+    def _found(self, chain: Chain) -> dict[str, Any]:
+        """What is known of the indices of all links, and what people call them."""
+        return {
+            "wrap_negative": chain.wrap_negative,
+            "unique": chain.is_unique,
+            "operator": chain.operator,
+        }
+
+    def _indices(self, chain: Chain) -> list[Any]:
+        first, positions = chain.links[0], chain.positions
+        if positions is not None and isinstance(first, RowLink):
+            extents = numbers([(static_shape(first.data) or [])[axis] for axis in first.axes])
+            vectors = np.unravel_index(positions, extents or ())
+            return [relax.const(vector, "int64") for vector in vectors]
+        dtypes = {dtype for link in chain.links for dtype in link.index_dtypes}
+        dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
+        emit = self.builder_.emit
+        parts = [link.indices(self.visit_expr, emit, dtype) for link in chain.links]
+        return [
+            emit(relax.op.concat(list(tensors), first.index_joint))
+            for tensors in zip(*parts, strict=True)
+        ]

@@ -1,0 +1,187 @@
+"""The semantics of scatter in one place: a NumPy reference, to check answers against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .reductions import EXTREMES, FLOATS, identity, last_in_order
+from .scatter_problem import ScatterProblem
+from .sizes import Sizes
+
+Array = np.ndarray[Any, Any]
+_HALF = ("float16", "bfloat16")
+
+
+def scatter_reference(
+    problem: ScatterProblem, data: Array, indices: Sequence[Array], updates: Array
+) -> Array:
+    """The result of a static problem.
+
+    Parameters
+    ----------
+    problem : ScatterProblem
+        Its bounds policy is taken as ``"drop"``: an update with a bad index has no effect.
+    data : numpy.ndarray
+        As many elements as ``problem.data_size``, in any shape.
+    indices : sequence of numpy.ndarray
+        One for each component, or a single one if the problem is interleaved.
+    updates : numpy.ndarray
+        The updates before broadcasting.
+
+    Returns
+    -------
+    out : numpy.ndarray
+        A new array of the shape and type of ``data``. Sums and products of half types are formed in
+        single precision and rounded once. The last of several updates wins. Minima and maxima of
+        floats have the bits that :func:`~tvm_scatter.problem.reductions.last_in_order` says.
+    """
+    sizes = Sizes.of(problem)
+    dtype = problem.data_dtype
+    place, valid = destinations(problem, indices)
+    b, _, s = np.ogrid[: sizes.batch, : sizes.count, : sizes.slice]
+    at = (b * sizes.extent + place) * sizes.slice + s
+    box = (sizes.batch, sizes.count, sizes.slice)
+    valid = np.broadcast_to(valid, box).reshape(-1)
+    at = np.broadcast_to(at, box).reshape(-1)[valid]
+    values = _broadcast_updates(problem, sizes, updates).reshape(-1)[valid]
+
+    out = np.array(data).reshape(-1)
+    if problem.reduction == "update":
+        # NumPy promises no order for repeated positions, so the last of each is found first.
+        last = np.full(out.size, -1, np.int64)
+        np.maximum.at(last, at, np.arange(at.size))
+        touched = last >= 0
+        out[touched] = values[last[touched]]
+        return out.reshape(data.shape)
+
+    touched = np.zeros(out.size, bool)
+    touched[at] = True
+    if problem.reduction in EXTREMES and dtype in FLOATS:
+        _extremes(problem, out, touched, at, values)
+        return out.reshape(data.shape)
+
+    wide = np.float32 if dtype in _HALF else out.dtype
+    total = out.astype(wide)
+    if not problem.include_self:
+        total[touched] = np.asarray(identity(problem.reduction, dtype), wide)
+    with np.errstate(all="ignore"):
+        _accumulate(problem.reduction, dtype, total, at, values.astype(wide))
+        if problem.reduction == "mean" and dtype != "bool":
+            count = np.bincount(at, minlength=out.size)[touched] + int(problem.include_self)
+            total[touched] = _divide(total[touched], count, dtype)
+        out[touched] = total[touched].astype(out.dtype)
+    return out.reshape(data.shape)
+
+
+def destinations(problem: ScatterProblem, indices: Sequence[Array]) -> tuple[Array, Array]:
+    """Place along the scatter axis and validity of each index read.
+
+    Returns
+    -------
+    place, valid : numpy.ndarray
+        Of shape (batch or 1, count, slice or 1); ``place`` is 0 where not valid.
+    """
+    sizes = Sizes.of(problem)
+    shape = (
+        sizes.batch if problem.index_batch else 1,
+        sizes.count,
+        sizes.slice if problem.index_slice else 1,
+    )
+    components = len(problem.extents)
+    if problem.interleaved:
+        tuples = np.asarray(indices[0]).reshape(-1, components)
+        indices = [tuples[:, component] for component in range(components)]
+    place = np.zeros(shape, np.int64)
+    valid = np.ones(shape, bool)
+    for index, extent in zip(indices, sizes.extents, strict=True):
+        index = np.asarray(index).astype(np.int64).reshape(shape)
+        if problem.wrap_negative:
+            index = np.where(index < 0, index + extent, index)
+        inside = (index >= 0) & (index < extent)
+        valid &= inside
+        place = place * extent + np.where(inside, index, 0)
+    return np.where(valid, place, 0), valid
+
+
+def violations(
+    problem: ScatterProblem, indices: Sequence[Array]
+) -> list[tuple[int, int, int, int]]:
+    """The index entries that are out of bounds.
+
+    Returns
+    -------
+    found : list of (position, component, index, extent)
+        ``position`` counts the index reads of one component, row-major. Sorted.
+    """
+    sizes = Sizes.of(problem)
+    components = len(problem.extents)
+    if problem.interleaved:
+        tuples = np.asarray(indices[0]).reshape(-1, components)
+        indices = [tuples[:, component] for component in range(components)]
+    found = []
+    for component, (index, extent) in enumerate(zip(indices, sizes.extents, strict=True)):
+        flat = np.asarray(index).reshape(-1).astype(np.int64)
+        lowest = -extent if problem.wrap_negative else 0
+        bad = np.flatnonzero((flat < lowest) | (flat >= extent))
+        found += [(int(i), component, int(flat[i]), int(extent)) for i in bad]
+    return sorted(found)
+
+
+def _broadcast_updates(problem: ScatterProblem, sizes: Sizes, updates: Array) -> Array:
+    shape = (
+        sizes.batch if problem.update_batch else 1,
+        sizes.count if problem.update_count else 1,
+        sizes.slice if problem.update_slice else 1,
+    )
+    box = (sizes.batch, sizes.count, sizes.slice)
+    return np.broadcast_to(np.asarray(updates).reshape(shape), box)
+
+
+def _accumulate(reduction: str, dtype: str, total: Array, at: Array, values: Array) -> None:
+    if dtype == "bool":
+        operation: Any = np.logical_or if reduction in ("add", "mean", "max") else np.logical_and
+    else:
+        operation = {
+            "add": np.add,
+            "mean": np.add,
+            "mul": np.multiply,
+            "min": np.minimum,
+            "max": np.maximum,
+        }[reduction]
+    operation.at(total, at, values)
+
+
+def _extremes(
+    problem: ScatterProblem, out: Array, touched: Array, at: Array, values: Array
+) -> None:
+    """Minima or maxima of floats in IEEE 754's total order, computed as integers, into ``out``."""
+    signed = f"i{out.itemsize}"
+    last = last_in_order(problem.reduction, problem.data_dtype)
+    # A signaling NaN is no error here.
+    with np.errstate(invalid="ignore"):
+        is_nan, kept = np.isnan(values), np.isnan(out) & problem.include_self
+    keys = _in_order(np.where(is_nan, np.array(last, signed), values.view(signed)))
+    total = _in_order(out.view(signed))
+    if not problem.include_self:
+        start = np.array(identity(problem.reduction, problem.data_dtype), out.dtype)
+        total[touched] = _in_order(start.view(signed))
+    extreme: Any = np.minimum if problem.reduction == "min" else np.maximum
+    extreme.at(total, at, keys)
+    written = touched & ~kept
+    out.view(signed)[written] = _in_order(total)[written]
+
+
+def _in_order(bits: Array) -> Array:
+    """The bits of floats as integers in their total order, and back again."""
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+
+def _divide(total: Array, count: Array, dtype: str) -> Array:
+    if dtype in FLOATS:
+        return total / count.astype(total.dtype)
+    if total.dtype.kind == "u":
+        return total // count.astype(np.uint64)
+    return np.floor_divide(total.astype(np.int64), count)

@@ -1,0 +1,80 @@
+"""The sizes of one problem as numbers or as expressions, so that one formula serves both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .extent import Extent
+from .scatter_problem import ScatterProblem
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What :class:`~tvm_scatter.problem.ScatterProblem` names, evaluated.
+
+    Each field is an ``int`` where the problem is static and an int64 expression where not.
+    """
+
+    batch: Any
+    extent: Any
+    slice: Any
+    count: Any
+    extents: tuple[Any, ...]
+    slab: Any
+    data_size: Any
+    update_size: Any
+    items: Any
+    width: Any
+    destinations: Any
+
+    @staticmethod
+    def of(problem: ScatterProblem, symbols: Mapping[str, Any] | None = None) -> Sizes:
+        """Evaluate ``problem`` with a value for each of its symbols."""
+        values = symbols or {}
+
+        def value(extent: Extent) -> Any:
+            return extent.value(values)
+
+        return Sizes(
+            batch=value(problem.batch),
+            extent=value(problem.extent),
+            slice=value(problem.slice),
+            count=value(problem.count),
+            extents=tuple(value(extent) for extent in problem.extents),
+            slab=value(problem.slab),
+            data_size=value(problem.data_size),
+            update_size=value(problem.update_size),
+            items=value(problem.items),
+            width=value(problem.width),
+            destinations=value(problem.destinations),
+        )
+
+
+def ceil_div(numerator: Any, denominator: Any) -> Any:
+    """Division rounded up, for numbers and expressions that are not negative."""
+    return (numerator + (denominator - 1)) // denominator
+
+
+def round_up(value: Any, multiple: int) -> Any:
+    """The next multiple."""
+    return ceil_div(value, multiple) * multiple
+
+
+def at_least(value: Any, least: int) -> Any:
+    """The larger of a number or expression and a constant."""
+    if isinstance(value, int):
+        return max(value, least)
+    from tvm import tirx
+
+    return tirx.max(value, tirx.IntImm("int64", least))
+
+
+def at_most(value: Any, most: int) -> Any:
+    """The smaller of a number or expression and a constant."""
+    if isinstance(value, int):
+        return min(value, most)
+    from tvm import tirx
+
+    return tirx.min(value, tirx.IntImm("int64", most))

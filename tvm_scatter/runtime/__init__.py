@@ -1,0 +1,1 @@
+"""What a model needs when it is built and run: compiled kernels, CUDA graphs, buffers."""

@@ -1,0 +1,335 @@
+"""Tuned records: how a measurement is written to, found in, and read from a MetaSchedule database.
+
+A record's workload is an IRModule with one schedulable block that carries the problem as text. Its
+trace annotates that block with the implementation, its knobs (as sampled decisions) and the
+circumstances of the measurement, so an ordinary MetaSchedule database holds everything and TVM's
+own tools can read it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
+from statistics import geometric_mean, median_high
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.s_tir import Schedule
+from tvm.s_tir import meta_schedule as ms
+from tvm.script import tirx as T
+
+from tvm_scatter.errors import ScatterError, ScatterWarning
+from tvm_scatter.problem.plain_data import parse
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+
+from .workload_form import PROBLEM, hash_and_problem
+
+IMPLEMENTATION = "scatter.implementation"
+KNOBS = "scatter.knobs"
+CIRCUMSTANCES = "scatter.measured"
+#: More records of one problem than any space has.
+_ALL = 1 << 20
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a trace stands for.
+
+    Attributes
+    ----------
+    implementation : str
+        The implementation's name.
+    config : mapping of str to int
+        Its knobs.
+    circumstances : mapping of str to str
+        How it was measured: ``distribution`` and ``seed`` of the indices, ``cache`` (``cold`` or
+        ``warm``) and, for symbolic problems, ``sizes``.
+    """
+
+    implementation: str
+    config: Mapping[str, int] = field(default_factory=dict)
+    circumstances: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def candidate(self) -> tuple[str, tuple[tuple[str, int], ...]]:
+        """Implementation and knobs, as a key."""
+        return self.implementation, tuple(sorted(self.config.items()))
+
+    @property
+    def circumstance(self) -> tuple[tuple[str, str], ...]:
+        """The circumstances, as a key."""
+        return tuple(sorted(self.circumstances.items()))
+
+
+@dataclass(frozen=True)
+class TunedRecord:
+    """A measured candidate: implementation, knobs and time in microseconds."""
+
+    implementation: str
+    config: Mapping[str, int]
+    microseconds: float
+
+
+def workload_key(problem: ScatterProblem, target: Any) -> str:
+    """The text that identifies a problem in a database: it, and the architecture it is for.
+
+    The bounds policy does not change which implementation is best, so all policies share a record.
+    """
+    return _key(problem, str(target.kind.name), architecture(target))
+
+
+def _key(problem: ScatterProblem, kind: str, arch: str) -> str:
+    plain = json.loads(replace(problem, bounds="drop").to_json())
+    key = {"problem": plain, "target": kind, "arch": arch}
+    return json.dumps(key, sort_keys=True, separators=(",", ":"))
+
+
+def architecture(target: Any) -> str:
+    """The architecture of a CUDA target, such as ``sm_90``; empty for others."""
+    return str(target.attrs.get("arch", "")) if target.kind.name == "cuda" else ""
+
+
+def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
+    """The IRModule that stands for a problem in a database."""
+    return _workload(workload_key(problem, target))
+
+
+@lru_cache(maxsize=1024)
+def _workload(key: str) -> tvm.IRModule:
+    return tvm.IRModule({"main": _placeholder().with_attr(PROBLEM, key)})
+
+
+# Parsing takes as long as compiling a small kernel, and longer in a deep call stack.
+@cache
+def _placeholder() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
+    def main(out: T.Buffer((1,), "int32")) -> None:  # type: ignore[valid-type]
+        T.func_attr({"global_symbol": "main"})
+        with T.sblock("scatter"):
+            out[0] = 0
+
+    return main
+
+
+def problem_of(module: tvm.IRModule) -> tuple[ScatterProblem, str, str] | None:
+    """The problem, target kind and architecture behind a workload; ``None`` for a foreign one.
+
+    Raises
+    ------
+    ScatterError
+        If the problem is of another format version, or damaged.
+    """
+    main = next(iter(module.functions.values()), None)
+    attrs = getattr(main, "attrs", None)
+    return None if attrs is None or PROBLEM not in attrs else _identified(str(attrs[PROBLEM]))
+
+
+def workload_again(described: Any) -> tvm.IRModule | None:
+    """The workload behind what a database keeps of it, made anew; ``None`` for a foreign one.
+
+    Parameters
+    ----------
+    described : plain data
+        Whoever wrote it: TVM sees none of it.
+
+    Raises
+    ------
+    ScatterError
+        If it is of another format version, or damaged.
+    """
+    said = hash_and_problem(described)
+    if said is None:
+        return None
+    written, text = said
+    module = _workload(_key(*_identified(text)))
+    if written != workload_hash(module):
+        raise ScatterError("records: a workload cannot be read: its hash is another's.")
+    return module
+
+
+def workload_hash(module: tvm.IRModule) -> str:
+    """What MetaSchedule writes beside a workload."""
+    return str(tvm_ffi.structural_hash(module) % (1 << 64))
+
+
+def _identified(text: str) -> tuple[ScatterProblem, str, str]:
+    """The inverse of :func:`workload_key`."""
+    try:
+        key = parse(text)
+        kind, arch = str(key["target"]), str(key["arch"])
+        return ScatterProblem.from_json(json.dumps(key["problem"])), kind, arch
+    except (ValueError, KeyError, TypeError) as error:
+        raise ScatterError(f"records: a workload cannot be read: {error}.") from error
+
+
+def schedule(
+    module: tvm.IRModule,
+    implementation: str,
+    knobs: Mapping[str, Sequence[int]],
+    config: Mapping[str, int] | None = None,
+    circumstances: Mapping[str, str] | None = None,
+) -> Schedule:
+    """The schedule whose trace stands for a candidate.
+
+    Parameters
+    ----------
+    module : IRModule
+        What :func:`workload` made.
+    knobs : mapping of str to sequence of int
+        The values that each knob can have.
+    config : mapping of str to int, optional
+        The value that each knob has; without it the decisions are sampled.
+    """
+    result = Schedule(module)
+    block = result.get_sblock("scatter")
+    result.annotate(block, IMPLEMENTATION, implementation)
+    for name, values in knobs.items():
+        decision = None if config is None else list(values).index(config[name])
+        sampled = result.sample_categorical(
+            list(values), [1.0 / len(values)] * len(values), decision=decision
+        )
+        result.annotate(block, f"{KNOBS}.{name}", sampled)
+    for name, text in (circumstances or {}).items():
+        result.annotate(block, f"{CIRCUMSTANCES}.{name}", text)
+    return result
+
+
+def decode(trace: Any) -> Decision | None:
+    """What a trace stands for; ``None`` for a foreign trace.
+
+    Raises
+    ------
+    ScatterError
+        If it is damaged.
+    """
+    sampled: dict[Any, int] = {}
+    marks: dict[str, Any] = {}
+    try:
+        for step in trace.insts:
+            kind = str(step.kind.name)
+            if kind == "SampleCategorical" and step in trace.decisions:
+                sampled[step.outputs[0]] = int(step.attrs[0][int(trace.decisions[step])])
+            elif kind == "Annotate":
+                value = step.inputs[1]
+                marks[str(step.attrs[0])] = sampled.get(value, value)
+    except Exception as error:  # whatever TVM makes of a trace that is not as it writes them
+        raise ScatterError(f"records: its trace cannot be read: {error}.") from error
+    if IMPLEMENTATION not in marks:
+        return None
+    return Decision(
+        str(marks[IMPLEMENTATION]),
+        {name: _knob(name, value) for name, value in _below(marks, KNOBS)},
+        {name: str(value) for name, value in _below(marks, CIRCUMSTANCES)},
+    )
+
+
+def _knob(name: str, value: Any) -> int:
+    try:
+        number = int(value)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 0:
+        raise ScatterError(f"records: its knob {name} is {str(value)!r}, no whole number.")
+    return number
+
+
+def _below(marks: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    return [
+        (name[len(prefix) + 1 :], value)
+        for name, value in marks.items()
+        if name.startswith(prefix + ".")
+    ]
+
+
+def tuned_records(problem: ScatterProblem, target: Any) -> Iterator[TunedRecord]:
+    """The candidates of a problem in the database in force, fastest first."""
+    database = ms.Database.current()
+    if database is not None:
+        yield from records_in(database, problem, target)
+
+
+def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[TunedRecord]:
+    """The candidates of a problem in a database, fastest first.
+
+    Where candidates were measured under several circumstances, those count that were measured under
+    most of them, by the geometric mean: a candidate must not win because its hard case is missing.
+    """
+    module = workload(problem, target)
+    if not database.has_workload(module):
+        return []
+    timed = []
+    for record in database.get_top_k(database.commit_workload(module), _ALL):
+        try:
+            said = measurement(record)
+        except ScatterError as error:
+            passed_over(f"a record of [{problem}]", error)
+        else:
+            timed += [] if said is None else [(said[0], typical(said[1]))]
+    return ranking(timed)
+
+
+def measurement(record: Any) -> tuple[Decision, list[float]] | None:
+    """What a record of a database says: decision and seconds; ``None`` if it is not one of ours.
+
+    Raises
+    ------
+    ScatterError
+        If it is damaged.
+    """
+    decision = decode(record.trace)
+    if decision is None or not record.run_secs:
+        return None
+    return decision, positive(record.run_secs)
+
+
+def positive(seconds: Iterable[Any]) -> list[float]:
+    """Measured times as numbers.
+
+    Raises
+    ------
+    ScatterError
+        If one of them is none that takes any time.
+    """
+    times = [float(second) for second in seconds]
+    for time in times:
+        if not 0 < time < math.inf:
+            raise ScatterError(f"records: its time is {time} s, no positive number.")
+    return times
+
+
+def passed_over(what: str, error: Exception) -> None:
+    """Warn of something that is damaged and does not count."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    reason = lines[-1].removeprefix("records: ").rstrip(".")
+    warnings.warn(f"{what} is passed over: {reason}.", ScatterWarning, stacklevel=3)
+
+
+def typical(seconds: Iterable[float]) -> float:
+    """The time that stands for several measurements, in microseconds: their (upper) median."""
+    return 1e6 * median_high(seconds)
+
+
+def ranking(timed: Iterable[tuple[Decision, float]]) -> list[TunedRecord]:
+    """Measured candidates, fastest first by the rule of :func:`records_in`."""
+    times: dict[Any, dict[Any, float]] = {}
+    for decision, microseconds in timed:
+        seen = times.setdefault(decision.candidate, {})
+        circumstance = decision.circumstance
+        seen[circumstance] = min(microseconds, seen.get(circumstance, microseconds))
+    most = max(map(len, times.values()), default=0)
+    ranked = [
+        TunedRecord(implementation, dict(config), geometric_mean(seen.values()))
+        for (implementation, config), seen in times.items()
+        if len(seen) == most
+    ]
+    return sorted(ranked, key=lambda record: record.microseconds)
+
+
+def best_record(problem: ScatterProblem, target: Any) -> TunedRecord | None:
+    """The fastest candidate of a problem in the database in force, or ``None``."""
+    return next(tuned_records(problem, target), None)

@@ -1,0 +1,138 @@
+"""The tuning logs that come with this package: found by the target's architecture."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import tvm
+from tvm.s_tir import meta_schedule as ms
+
+from tvm_scatter.errors import ScatterWarning
+from tvm_scatter.problem.plain_data import parse, read_text
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+
+from .record_form import check_record
+from .records import (
+    TunedRecord,
+    architecture,
+    passed_over,
+    positive,
+    records_in,
+    workload_hash,
+)
+
+#: Of ``metadata.json``; a file of a later version is left alone.
+FORMAT_VERSION = 1
+METADATA = "metadata.json"
+WORKLOADS = "database_workload.json"
+RECORDS = "database_tuning_record.json"
+
+
+def shipped_records(problem: ScatterProblem, target: Any) -> list[TunedRecord]:
+    """The candidates of a problem in the log shipped for a target, fastest first."""
+    database = shipped_database(str(target.kind.name), architecture(target))
+    return [] if database is None else records_in(database, problem, target)
+
+
+@cache
+def shipped_database(kind: str, arch: str) -> Any:
+    """The log shipped for a kind of target and an architecture, or ``None`` if there is none."""
+    folder = resources.files("tvm_scatter.tuning") / "logs"
+    return database_for(Path(str(folder)), kind, arch)
+
+
+def database_for(folder: Path, kind: str, arch: str) -> Any:
+    """The log in one of the sub-folders of ``folder`` that is for an architecture.
+
+    A log that this version cannot read, or a second one for the same architecture, is left alone
+    with a warning.
+    """
+    found: Path | None = None
+    for log in sorted(path.parent for path in folder.glob(f"*/{METADATA}")):
+        if not _is_for(log, kind, arch):
+            continue
+        if found is not None:
+            warnings.warn(
+                f"tuning log {log.name!r} is ignored: {found.name!r} is for {arch or kind} too.",
+                ScatterWarning,
+                stacklevel=2,
+            )
+            continue
+        found = log
+    if found is None:
+        return None
+    try:
+        return _Log(found)
+    except (OSError, ValueError) as error:
+        _ignored(found, f"it cannot be read: {error}")
+        return None
+
+
+class _Log:
+    """A JSON database of MetaSchedule that is only read, and parsed only where it is asked.
+
+    MetaSchedule's own reader parses all of it first, which takes longer than compiling a model.
+    What is damaged is passed over with a warning.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._places: dict[str, int] = {}
+        self._records: dict[int, list[tuple[int, str]]] = {}
+        for place, line in enumerate(read_text(folder / WORKLOADS).splitlines()):
+            try:
+                self._places[str(parse(line)[0])] = place
+            except (ValueError, LookupError, TypeError) as error:
+                self._pass_over(WORKLOADS, place, error)
+        for number, line in enumerate(read_text(folder / RECORDS).splitlines()):
+            start, comma, _ = line[1:].partition(",")
+            if line.startswith("[") and comma and line.endswith("]]") and start.isdecimal():
+                self._records.setdefault(int(start), []).append((number, line))
+            else:
+                self._pass_over(RECORDS, number, ValueError("it is no record"))
+
+    def _pass_over(self, name: str, number: int, error: Exception) -> None:
+        passed_over(f"tuning log {self._folder.name!r}: line {number + 1} of {name}", error)
+
+    def has_workload(self, module: tvm.IRModule) -> bool:
+        """Whether there are records of a workload."""
+        return workload_hash(module) in self._places
+
+    def commit_workload(self, module: tvm.IRModule) -> Any:
+        """The workload for a module."""
+        return ms.database.Workload(module)
+
+    def get_top_k(self, workload: Any, _count: int) -> list[Any]:
+        """All records of a workload, in the order in which they were made."""
+        found = []
+        for number, line in self._records.get(self._places[workload_hash(workload.mod)], ()):
+            try:
+                described = parse(line)[1]
+                check_record(described)
+                positive(described[1] or ())
+                found.append(ms.database.TuningRecord.from_json(described, workload))
+            except Exception as error:  # whatever TVM makes of a damaged record
+                self._pass_over(RECORDS, number, error)
+        return found
+
+
+def _is_for(log: Path, kind: str, arch: str) -> bool:
+    try:
+        metadata = parse(read_text(log / METADATA))
+        version, target = metadata["format"], metadata["target"]
+        matches = (target["kind"], target.get("arch", "")) == (kind, arch)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        _ignored(log, f"its {METADATA} cannot be read")
+        return False
+    if matches and version != FORMAT_VERSION:
+        _ignored(log, f"its format is {version}, this version reads {FORMAT_VERSION}")
+        return False
+    return bool(matches)
+
+
+def _ignored(log: Path, reason: str) -> None:
+    warnings.warn(f"tuning log {log.name!r} is ignored: {reason}.", ScatterWarning, stacklevel=3)
