@@ -8,7 +8,7 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter import Implementation, strategy_for
-from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.emit.operands import Operands
 from tvm_scatter.selection.strategy import Config
 
 

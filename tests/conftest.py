@@ -16,8 +16,8 @@ from tally import summary, tally  # noqa: F401
 enable()
 worker_threads.enable()
 
-from tvm_scatter import strategy_for
-from tvm_scatter.bounds import device_check
+from tvm_scatter import strategy_for  # noqa: E402
+from tvm_scatter.bounds import device_check  # noqa: E402
 
 DEVICES = ("llvm", "cuda", pytest.param("gpu", marks=pytest.mark.gpu))
 

@@ -18,10 +18,11 @@ from tvm_ffi import DLDeviceType
 
 import tvm_scatter
 from tvm_scatter.bounds.device_check import NOTED, notes_in
-from tvm_scatter.lowering.emission import Signature, build_prim_func, workspace_size
+from tvm_scatter.lowering.emission import build_prim_func, workspace_size
 from tvm_scatter.options import Options
 from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.signature import Signature
 from tvm_scatter.selection.strategy import strategy_for
 
 Build = Callable[..., Any]

@@ -21,10 +21,10 @@ from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.scatter_call import attributes, rewritten
 from tvm_scatter.options import Options
 from tvm_scatter.passes import (
-    BatchScatters,
-    BulkScatters,
+    DeferBoundsCheck,
     FoldBroadcastIndex,
-    RaiseTogether,
+    HorizontalFusion,
+    MergeScatterChains,
     ReuseBuffers,
 )
 from tvm_scatter.passes.fold_broadcast_index import is_scatter
@@ -153,14 +153,14 @@ def new_data_of_an_assignment(emit, wanted):
 REWRITES = {
     "fold": (FoldBroadcastIndex, _LLVM, of_elements, ops.SCATTER_ELEMENTS),
     "fold of TVM's": (FoldBroadcastIndex, _LLVM, of_stock_elements, ops.SCATTER_ELEMENTS),
-    "nested": (BulkScatters, _LLVM, element_of_a_row, ops.INDEX_PUT),
-    "nested in a slice": (BulkScatters, _LLVM, column_of_rows, ops.INDEX_PUT),
-    "assign": (BulkScatters, _LLVM, known_rows, ops.INDEX_PUT),
-    "choose": (BulkScatters, _CUDA, rows_in_a_chain, ops.INDEX_PUT),
-    "join": (BulkScatters, _LLVM, rows_in_a_chain, ops.INDEX_PUT),
-    "join of tuples": (BulkScatters, _LLVM, tuples_in_a_chain, ops.SCATTER_ND),
-    "join of elements": (BulkScatters, _LLVM, elements_in_a_chain, ops.SCATTER_ELEMENTS),
-    "batch": (partial(BatchScatters, always=True), _LLVM, independent, ops.INDEX_PUT),
+    "nested": (MergeScatterChains, _LLVM, element_of_a_row, ops.INDEX_PUT),
+    "nested in a slice": (MergeScatterChains, _LLVM, column_of_rows, ops.INDEX_PUT),
+    "assign": (MergeScatterChains, _LLVM, known_rows, ops.INDEX_PUT),
+    "choose": (MergeScatterChains, _CUDA, rows_in_a_chain, ops.INDEX_PUT),
+    "join": (MergeScatterChains, _LLVM, rows_in_a_chain, ops.INDEX_PUT),
+    "join of tuples": (MergeScatterChains, _LLVM, tuples_in_a_chain, ops.SCATTER_ND),
+    "join of elements": (MergeScatterChains, _LLVM, elements_in_a_chain, ops.SCATTER_ELEMENTS),
+    "batch": (partial(HorizontalFusion, always=True), _LLVM, independent, ops.INDEX_PUT),
     "in place": (ReuseBuffers, _LLVM, new_data, ops.INDEX_PUT),
     "assign in place": (ReuseBuffers, _LLVM, new_data_of_an_assignment, ops.ASSIGN),
 }
@@ -278,7 +278,7 @@ def test_legalized_early_or_late(name, monkeypatch) -> None:
 
     monkeypatch.setattr(legalize, "lower", spy)
     found = []
-    for make in (RaiseTogether, relax.transform.LegalizeOps):
+    for make in (DeferBoundsCheck, relax.transform.LegalizeOps):
         seen.clear()
         with _CUDA, tvm_scatter.options(bounds="raise"):
             make()(mod)
@@ -290,7 +290,12 @@ def test_legalized_early_or_late(name, monkeypatch) -> None:
 def test_passes_run_a_second_time(rewrite) -> None:
     """As they do where a module that went through them is compiled."""
     _, target, build, _ = REWRITES[rewrite]
-    passes = [FoldBroadcastIndex(), BulkScatters(True), ReuseBuffers(), BatchScatters(True)]
+    passes = [
+        FoldBroadcastIndex(),
+        MergeScatterChains(True),
+        ReuseBuffers(),
+        HorizontalFusion(True),
+    ]
     with target, tvm_scatter.options(bounds="drop"):
         once = tvm.transform.Sequential(passes)(module(build, {}, {}))
         twice = tvm.transform.Sequential(passes)(once)

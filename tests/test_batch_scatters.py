@@ -17,7 +17,7 @@ from tvm_scatter.lowering.emission import build_prim_func, workspace_size
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.options import Options
 from tvm_scatter.passes import (
-    BatchScatters,
+    HorizontalFusion,
     ReuseBuffers,
 )
 from tvm_scatter.passes import (
@@ -120,7 +120,7 @@ def heads(program):
 def batches(module, target=_LLVM, donate=(), always=True, **options):
     """How many scatters each batch of a module holds."""
     with target, tvm_scatter.options(bounds="drop", **options):
-        module = tvm.transform.Sequential([ReuseBuffers(donate), BatchScatters(always)])(module)
+        module = tvm.transform.Sequential([ReuseBuffers(donate), HorizontalFusion(always)])(module)
     found = []
 
     def visit(expression):
@@ -313,7 +313,7 @@ def test_equal_zeros_are_made_once() -> None:
     program = Program(3)
     module = program.module(build)
     with _LLVM, tvm_scatter.options(bounds="drop"):
-        passes = [ReuseBuffers(), BatchScatters(always=True)]
+        passes = [ReuseBuffers(), HorizontalFusion(always=True)]
         text = str(tvm.transform.Sequential(passes)(module)["main"])
     assert text.count("R.zeros(") == 1
     assert "in_place=True" not in text

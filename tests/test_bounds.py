@@ -31,8 +31,7 @@ import tvm_scatter
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.bounds import device_check
 from tvm_scatter.bounds.device_check import CheckKind
-from tvm_scatter.bounds.host_check import STATUS
-from tvm_scatter.emit.mailbox import Findings
+from tvm_scatter.emit.mailbox import STATUS, Findings
 from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 from tvm_scatter.passes import ReuseBuffers
 from tvm_scatter.problem.extent import Extent

@@ -10,9 +10,9 @@ import tvm
 from cuda_on_cpu import status
 
 from tvm_scatter import strategy_for
-from tvm_scatter.lowering.emission import Signature
 from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.signature import Signature
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.tuning.measure.kernel import compile_selections

@@ -16,7 +16,7 @@ from tvm.relax.frontend.torch import from_exported_program
 import tvm_scatter
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
-from tvm_scatter.passes import BulkScatters
+from tvm_scatter.passes import MergeScatterChains
 
 _ROWS, _COLUMNS = 40, 6
 _LLVM = tvm.target.Target("llvm")
@@ -376,7 +376,7 @@ def check(mod, expected, device, names=None, **switches):
 def test_number_of_scatters() -> None:
     mod, _ = module()
     with _LLVM:
-        left = scatters(BulkScatters()(mod))
+        left = scatters(MergeScatterChains()(mod))
     assert left == {case.__name__: count for case, count in CASES.items()}
 
 
@@ -397,7 +397,7 @@ def test_results_with_symbolic_sizes() -> None:
     mod, expected = module(symbolic=True)
     kept = tvm.IRModule({name: mod[name] for name in (case.__name__ for case in cases)})
     with _LLVM:
-        assert set(scatters(BulkScatters()(kept)).values()) == {1}
+        assert set(scatters(MergeScatterChains()(kept)).values()) == {1}
     check(kept, {case.__name__: expected[case.__name__] for case in cases}, "llvm")
 
 
@@ -418,7 +418,7 @@ def test_scatters_whose_sizes_may_differ_stay_apart(tuples) -> None:
             output = builder.emit_output(write(builder.emit(write(x))))
         builder.emit_func_output(output)
     with _LLVM:
-        assert scatters(BulkScatters()(builder.get())) == {"main": 2}
+        assert scatters(MergeScatterChains()(builder.get())) == {"main": 2}
 
 
 def test_results_on_cuda(device) -> None:
@@ -463,7 +463,7 @@ def test_a_chain_is_one_kernel() -> None:
     target = tvm.target.Target("nvidia/nvidia-h100")
     with target:
         mod = tvm.transform.Sequential(
-            [BulkScatters(), *relax.backend.cuda.pipeline.legalize_passes(target)]
+            [MergeScatterChains(), *relax.backend.cuda.pipeline.legalize_passes(target)]
         )(builder.get())
     calls = [
         binding.value
@@ -480,7 +480,7 @@ def test_a_forced_implementation_gets_each_link() -> None:
     mod, _ = module()
     kept = tvm.IRModule({"known_when_run": mod["known_when_run"]})
     with tvm_scatter.options(implementation="parallel_injective"), _LLVM:
-        assert scatters(BulkScatters()(kept)) == {"known_when_run": 2}
+        assert scatters(MergeScatterChains()(kept)) == {"known_when_run": 2}
 
 
 def test_the_last_write_is_asked_for() -> None:
@@ -517,7 +517,7 @@ def test_levels_on_a_gpu(in_place: bool) -> None:
     """Rows put where indices say, from several tensors, are one scatter and one choice."""
     target = tvm.target.Target("nvidia/nvidia-h100")
     with target:
-        mod = BulkScatters(in_place=in_place)(levels_into(relax.op.zeros, "float32"))
+        mod = MergeScatterChains(in_place=in_place)(levels_into(relax.op.zeros, "float32"))
         assert scatters(mod) == {"main": 1}
         mod = tvm.transform.Sequential(relax.backend.cuda.pipeline.legalize_passes(target))(mod)
     written = [
@@ -569,7 +569,7 @@ def test_a_choice_of_rows(device, dtype: str, row: tuple[int, ...], make) -> Non
     expected = expected + {relax.op.ones: 1, fives: 5}.get(make, 0)
     expected[indices.ravel()] = np.concatenate(levels)
     with target:
-        assert scatters(BulkScatters()(mod)) == {"main": 1}
+        assert scatters(MergeScatterChains()(mod)) == {"main": 1}
     executable = tvm.compile(mod, target, relax_pipeline=tvm_scatter.pipeline(target))
     typed = [tvm.runtime.tensor(level.astype(dtype), on) for level in levels]
     typed += [tvm.runtime.tensor(index, on) for index in indices]
@@ -589,7 +589,7 @@ def test_a_cache_is_not_copied_to_save_a_launch() -> None:
             twice = builder.emit_output(ops.index_put(once, [indices[1]], rows[1], [0]))
         builder.emit_func_output(twice)
     with tvm.target.Target("nvidia/nvidia-h100"):
-        assert scatters(BulkScatters(True, ["cache"])(builder.get())) == {"main": 2}
+        assert scatters(MergeScatterChains(True, ["cache"])(builder.get())) == {"main": 2}
 
 
 def test_long_chains_become_several() -> None:
@@ -604,7 +604,7 @@ def test_long_chains_become_several() -> None:
             output = builder.emit_output(tensor)
         builder.emit_func_output(output)
     with _LLVM:
-        assert scatters(BulkScatters()(builder.get())) == {"main": 3}
+        assert scatters(MergeScatterChains()(builder.get())) == {"main": 3}
 
 
 def test_copying_large_updates_does_not_pay() -> None:
@@ -619,7 +619,7 @@ def test_copying_large_updates_does_not_pay() -> None:
             twice = builder.emit_output(ops.index_put(once, [index], updates, [0], "add"))
         builder.emit_func_output(twice)
     with _LLVM:
-        assert scatters(BulkScatters()(builder.get())) == {"main": 2}
+        assert scatters(MergeScatterChains()(builder.get())) == {"main": 2}
 
 
 def test_a_write_in_between_keeps_links_apart() -> None:
@@ -633,7 +633,7 @@ def test_a_write_in_between_keeps_links_apart() -> None:
         twice = builder.emit(ops.index_put(once, [relax.const([1], "int64")], row, [0]))
         builder.emit_func_output(twice)
     with _LLVM:
-        assert scatters(BulkScatters()(builder.get())) == {"main": 2}
+        assert scatters(MergeScatterChains()(builder.get())) == {"main": 2}
 
 
 class Elements(torch.nn.Module):
@@ -681,7 +681,7 @@ def test_assignment_to_elements(model, shape, left) -> None:
     mod = from_exported_program(torch.export.export(model.eval(), example))
     assert scatters(mod)["main"] > left
     with _LLVM:
-        merged = BulkScatters(in_place=True)(mod)
+        merged = MergeScatterChains(in_place=True)(mod)
     assert scatters(merged)["main"] == left
     machine = relax.VirtualMachine(tvm.compile(mod, _LLVM), tvm.cpu())
     (result,) = machine["main"](*(tvm.runtime.tensor(each.numpy()) for each in example))

@@ -1,4 +1,4 @@
-"""How far 16-bit sums are from float64: the bounds that ``tvm_scatter.problem.reductions`` states."""
+"""How far 16-bit sums are from float64: the bounds of ``problem.reductions``."""
 
 from __future__ import annotations
 

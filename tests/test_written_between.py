@@ -12,7 +12,7 @@ from tvm.relax import op
 
 import tvm_scatter
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.passes import BulkScatters, FoldBroadcastIndex
+from tvm_scatter.passes import FoldBroadcastIndex, MergeScatterChains
 
 _LLVM = tvm.target.Target("llvm")
 _SHAPE = (300, 4)
@@ -118,7 +118,7 @@ def _chain(writes):
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_choice_among_what_is_no_number_any_more(writes) -> None:
     with tvm.target.Target("nvidia/nvidia-h100"):
-        text = str(BulkScatters()(module([_chain(writes)])))
+        text = str(MergeScatterChains()(module([_chain(writes)])))
     assert "tvm_scatter.lowering.select_rows" in text
     assert ('choose(R.const(0.0, "float32")' in text) is not writes
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.bounds.device_check import DeviceCheck
-from tvm_scatter.bounds.host_check import STATUS, CheckOperands
-from tvm_scatter.emit.mailbox import Answers, Findings
+from tvm_scatter.emit.index_check import CheckOperands, DeviceCheck
+from tvm_scatter.emit.mailbox import STATUS, Answers, Findings
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
 from tvm_scatter.strategies.cuda.codegen.launch import run_routine
 from tvm_scatter.strategies.cuda.codegen.source import c_type, routine

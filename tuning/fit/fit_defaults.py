@@ -2,7 +2,8 @@
 
 ::
 
-    python -m tvm_scatter.tuning.fit.fit_defaults tuning/logs/h200 --bench tuning/results/h200.json \
+    python -m tvm_scatter.tuning.fit.fit_defaults tuning/logs/h200 \
+        --bench tuning/results/h200.json \
         --held-out tuning/results/held_out.tar.xz -o strategies/defaults/cuda.json
 
 The rules are the leaves of a small tree over the problems of the log, those of the benchmark, and

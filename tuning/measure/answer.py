@@ -14,7 +14,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.target import Target
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, opaque_block
+from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 from tvm_scatter.problem.reductions import FLOATS
 
 #: Tasks among which an answer is divided; each counts its own differences.

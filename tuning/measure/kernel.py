@@ -9,8 +9,9 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
-from tvm_scatter.lowering.emission import Signature, build_prim_func, workspace_size
+from tvm_scatter.lowering.emission import build_prim_func, workspace_size
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.signature import Signature
 from tvm_scatter.selection.strategy import Selection
 
 

@@ -37,7 +37,8 @@ class Circumstance:
     Parameters
     ----------
     distribution : str
-        A key of :data:`~tvm_scatter.tuning.operands.distributions.DISTRIBUTIONS` or an ``.npy`` file.
+        A key of :data:`~tvm_scatter.tuning.operands.distributions.DISTRIBUTIONS` or an
+        ``.npy`` file.
     seed : int
         Of the indices and of the values.
     """

@@ -52,9 +52,10 @@ class Settings:
     seconds : float, optional
         After so long nothing more is measured, if anything has been tried.
     distributions : tuple of str
-        Where indices come from: keys of :data:`~tvm_scatter.tuning.operands.distributions.DISTRIBUTIONS` or
-        ``.npy`` files. A candidate is measured on all of them. Problems whose destinations are
-        unique get permutations instead.
+        Where indices come from: keys of
+        :data:`~tvm_scatter.tuning.operands.distributions.DISTRIBUTIONS` or ``.npy`` files. A
+        candidate is measured on all of them. Problems whose destinations are unique get
+        permutations instead.
     seed : int
         Of indices, values and search.
     cold : bool, optional

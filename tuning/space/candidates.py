@@ -11,8 +11,9 @@ from tvm import tirx
 from tvm.target import Target
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.emission import Signature, build_prim_func, workspace_size
+from tvm_scatter.lowering.emission import build_prim_func, workspace_size
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.default_rules import Rule
 from tvm_scatter.selection.strategy import Branch, OpStrategy, Selection, strategy_for

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tvm_scatter.lowering.emission import Signature
 from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.signature import Signature
 from tvm_scatter.tuning.operands.distributions import draw_indices
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_scatter.ops.shapes import Dim, SymbolTable
+from tvm_scatter.ops.shapes import SymbolTable
+from tvm_scatter.problem.signature import Dim
 
 from .size_check import Equal, Place, check_sizes
 

@@ -15,7 +15,7 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.error_text import raise_error
-from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.ops.shapes import SymbolTable
 
 #: The content, pointer or number, of an argument that TVM's functions pass each other: what

@@ -7,7 +7,6 @@ looks for bad indices, and when, is up to the problem: see :class:`CheckKind`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from math import prod
@@ -18,21 +17,15 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.host_stream import HostStream
-from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.emit.index_check import DeviceCheck, IndexCheck
 from tvm_scatter.emit.kept_memory import counter, data_of, device_id_of, page_locked
-from tvm_scatter.emit.mailbox import Answers, Findings, Noted
-from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, Notes, opaque_block
+from tvm_scatter.emit.mailbox import Findings, Noted
+from tvm_scatter.emit.operands import Notes
+from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
-from .host_check import (
-    CHECK_NAME,
-    CheckOperands,
-    check_arguments,
-    check_function,
-    check_operands,
-    raise_for,
-)
+from .host_check import CHECK_NAME, check_arguments, check_function, check_operands, raise_for
 
 #: Bytes of indices from which on reading them once more takes an H200 longer than the way to the
 #: host and back that follows a scatter (tuning/NOTES.md, "What the bounds policies cost").
@@ -87,26 +80,6 @@ class CheckKind(Enum):
     def bounds(self) -> str:
         """The policy of the scatter itself: whether it meets bad indices."""
         return "trust" if self is CheckKind.BEFORE else "drop"
-
-
-@dataclass(frozen=True)
-class DeviceCheck:
-    """How a device checks indices.
-
-    Attributes
-    ----------
-    parts : callable
-        In how many parts it checks a number of entries, which is symbolic or an ``int``.
-    emit : callable
-        Adds the launch. It is given the operands, the findings to fill, and the number of the call.
-    tell : callable
-        Adds a launch that gives the only answer, good, once all that was launched before is done.
-        It is given the answers and the number of the call.
-    """
-
-    parts: Callable[[Any], int]
-    emit: Callable[[CheckOperands, Findings, Any], None]
-    tell: Callable[[Answers, Any], None]
 
 
 def check_before(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from tvm import relax, tirx
@@ -16,47 +15,15 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.error_text import raise_error
-from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.emit.index_check import CheckOperands, IndexCheck
+from tvm_scatter.emit.mailbox import STATUS
+from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.emit.wrapping import wrapping_add, wrapping_sub
-from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
 
-#: What a check says of a bad entry: its flat position in its index tensor, which component it
-#: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
-STATUS = ("position", "component", "index", "extent")
 CHECK_NAME = "check_indices"
 _HOST_CHUNKS = 64
 _HOST_CHUNK = 16384
-
-
-@dataclass(frozen=True)
-class CheckOperands:
-    """What a bounds check works on.
-
-    Attributes
-    ----------
-    check : IndexCheck
-        What is checked.
-    indices : list of buffer
-        Flat index tensors.
-    lengths : list
-        Their numbers of elements.
-    extents : list
-        The extent that each component addresses.
-    """
-
-    check: IndexCheck
-    indices: Sequence[Any]
-    lengths: Sequence[Any]
-    extents: Sequence[Any]
-
-    @property
-    def components(self) -> list[tuple[int, int, int]]:
-        """For each component: its index buffer, and the stride and offset of its entries there."""
-        count = len(self.extents)
-        if self.check.interleaved:
-            return [(0, count, j) for j in range(count)]
-        return [(j, 1, 0) for j in range(count)]
 
 
 def check_on_host(

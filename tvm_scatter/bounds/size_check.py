@@ -12,7 +12,7 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.kept_memory import sizes_of
-from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, opaque_block
+from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 
 
 @dataclass(frozen=True)

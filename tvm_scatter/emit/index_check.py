@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_scatter.ops.shapes import Dim
+from tvm_scatter.problem.signature import Dim
+
+from .mailbox import Answers, Findings
 
 
 @dataclass(frozen=True)
@@ -56,3 +58,53 @@ class IndexCheck:
         """Whether there certainly is no index."""
         shapes = [shape[:-1] if self.interleaved else shape for shape in self.shapes]
         return any(0 in shape for shape in shapes)
+
+
+@dataclass(frozen=True)
+class CheckOperands:
+    """What a bounds check works on.
+
+    Attributes
+    ----------
+    check : IndexCheck
+        What is checked.
+    indices : list of buffer
+        Flat index tensors.
+    lengths : list
+        Their numbers of elements.
+    extents : list
+        The extent that each component addresses.
+    """
+
+    check: IndexCheck
+    indices: Sequence[Any]
+    lengths: Sequence[Any]
+    extents: Sequence[Any]
+
+    @property
+    def components(self) -> list[tuple[int, int, int]]:
+        """For each component: its index buffer, and the stride and offset of its entries there."""
+        count = len(self.extents)
+        if self.check.interleaved:
+            return [(0, count, j) for j in range(count)]
+        return [(j, 1, 0) for j in range(count)]
+
+
+@dataclass(frozen=True)
+class DeviceCheck:
+    """How a device checks indices.
+
+    Attributes
+    ----------
+    parts : callable
+        In how many parts it checks a number of entries, which is symbolic or an ``int``.
+    emit : callable
+        Adds the launch. It is given the operands, the findings to fill, and the number of the call.
+    tell : callable
+        Adds a launch that gives the only answer, good, once all that was launched before is done.
+        It is given the answers and the number of the call.
+    """
+
+    parts: Callable[[Any], int]
+    emit: Callable[[CheckOperands, Findings, Any], None]
+    tell: Callable[[Answers, Any], None]

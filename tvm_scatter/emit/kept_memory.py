@@ -15,9 +15,9 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 from tvm_ffi import DLDeviceType
 
-from tvm_scatter.lowering.emission import PRIM_FUNC_ATTRS, opaque_block
+from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 
-_NUMBER = "tvm_scatter.emit.kept_memory"
+_NUMBER = "tvm_scatter.kept_memory"
 _DATA, _SHAPE, _DEVICE_ID = 1, 2, 9  # fields of a DLTensor, as TVM's code generator numbers them
 
 

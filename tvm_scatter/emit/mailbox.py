@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.bounds.host_check import STATUS
-
 from .host_stream import HostStream
 from .kept_memory import words_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+#: What a check says of a bad entry: its flat position in its index tensor, which component it
+#: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
+STATUS = ("position", "component", "index", "extent")
 #: How often the host looks for an answer before it waits for the stream, which tells it if the GPU
 #: will never give one.
 _TURNS = 1 << 15
@@ -90,9 +91,9 @@ class Answers:
 
 @dataclass(frozen=True)
 class Findings(Answers):
-    """Answers of a check. The first bad entry of each part follows, as STATUS has it.
+    """Answers of a check. The first bad entry of each part follows, as :data:`STATUS` has it.
 
-    STATUS is :data:`~tvm_scatter.bounds.host_check.STATUS`. Only the entries of bad parts mean anything.
+    Only the entries of bad parts mean anything.
     """
 
     @property

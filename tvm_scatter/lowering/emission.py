@@ -3,143 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.problem.extent import Extent
-from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.emit.operands import Notes, Operands
+from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.sizes import Sizes, at_least
 from tvm_scatter.selection.default_rules import compare
 from tvm_scatter.selection.strategy import Branch, Selection
-
-if TYPE_CHECKING:
-    from tvm_scatter.emit.mailbox import Noted
-
-Dim = int | str
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The shapes in which a call passes the operands of a problem.
-
-    Parameters
-    ----------
-    operator : str
-        The operator's name, for error messages.
-    data, updates : tuple of (int or str)
-        Shapes; a ``str`` names a symbolic size of the problem.
-    indices : tuple of tuple of (int or str)
-        One shape for each index tensor.
-    """
-
-    operator: str
-    data: tuple[Dim, ...]
-    indices: tuple[tuple[Dim, ...], ...]
-    updates: tuple[Dim, ...]
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """Names of the symbolic sizes, sorted."""
-        shapes = (self.data, self.updates, *self.indices)
-        return tuple(sorted({dim for shape in shapes for dim in shape if isinstance(dim, str)}))
-
-
-@dataclass
-class Notes:
-    """How a scatter tells the host that it has passed over an index.
-
-    Attributes
-    ----------
-    noted : Noted
-        Where the note is left, and where it is said to be final.
-    call : expression
-        The number of the call, which says so.
-    counter : handle
-        A number on the GPU by which blocks of one launch count themselves, from zero to zero.
-    tell : callable
-        Adds a launch that says so.
-    final : bool
-        Whether something that says so was added.
-    """
-
-    noted: Noted
-    call: Any
-    counter: Any
-    tell: Callable[[], None]
-    final: bool = False
-
-
-@dataclass(frozen=True)
-class Operands:
-    """What an implementation's :meth:`~tvm_scatter.selection.strategy.Implementation.emit` works on.
-
-    Attributes
-    ----------
-    problem : ScatterProblem
-        The problem.
-    signature : Signature
-        The shapes behind the buffers.
-    target : tvm.target.Target
-        What the code is for.
-    data : buffer or None
-        The input; ``None`` where the problem is in place and ``out`` holds the data already.
-    indices : list of buffer
-        One for each component, or one for all if the problem is interleaved.
-    updates, out : buffer
-        The updates and the result. All buffers are one-dimensional, compact and row-major.
-    workspace : buffer or None
-        ``uint8`` scratch memory of the size that the implementation asked for.
-    sizes : Sizes
-        Numbers, or int64 expressions for symbolic sizes.
-    notes : Notes or None
-        Where an index that is passed over is noted, if that is wanted.
-    others : tuple of Operands
-        Those of further scatters of the same problem, which a GPU's launches compute as well.
-    """
-
-    problem: ScatterProblem
-    signature: Signature
-    target: Any
-    data: Any
-    indices: Sequence[Any]
-    updates: Any
-    out: Any
-    workspace: Any
-    sizes: Sizes
-    notes: Notes | None = None
-    others: tuple[Operands, ...] = ()
-
-    @property
-    def noting(self) -> bool:
-        """Whether what resolves an index has to note that it is passed over."""
-        return self.notes is not None and not self.notes.final
-
-    def indices_are_seen(self, told: bool = False) -> None:
-        """Say that the launches so far have resolved every index: those that follow note none.
-
-        An implementation says so where much follows, which the host then need not wait for.
-
-        Parameters
-        ----------
-        told : bool
-            Whether the last launch itself tells the host.
-        """
-        if self.noting:
-            assert self.notes is not None
-            if not told:
-                self.notes.tell()
-            self.notes.final = True
-
-
-#: Opaque, so that FuseTIR leaves the function alone, and scheduled, so that dlight does.
-PRIM_FUNC_ATTRS = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
 
 
 def build_prim_func(
@@ -224,64 +102,6 @@ def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:
     if "gpu" not in target.keys:
         return list(operands)
     return [replace(operands[0], others=tuple(operands[1:]))]
-
-
-class Parameters:
-    """The buffer parameters of a PrimFunc under construction, and the symbolic sizes they bind."""
-
-    def __init__(self) -> None:
-        self.symbols: dict[str, Any] = {}
-        self._declared: list[tuple[Any, tuple[Dim, ...], str]] = []
-
-    def add(self, name: str, shape: Sequence[Dim], dtype: str) -> None:
-        """Declare the next parameter."""
-        for dim in shape:
-            if isinstance(dim, str) and dim not in self.symbols:
-                self.symbols[dim] = tirx.Var(dim, "int64")
-        self._declared.append((T.arg(name, T.handle()), tuple(shape), dtype))
-
-    def size(self, shape: Sequence[Dim]) -> Any:
-        """The number of elements of a shape: an ``int`` or an int64 expression."""
-        return Extent.product(shape).value(self.symbols)
-
-    @contextmanager
-    def in_body(self) -> Iterator[list[Any]]:
-        """The body of the function, once all are declared: the parameters as flat buffers."""
-        matched = [
-            T.match_buffer(
-                handle,
-                tuple(self.symbols[dim] if isinstance(dim, str) else dim for dim in shape),
-                dtype,
-                # TVM would take a caller's tensor for aligned to 64 bytes, and a view need not be.
-                align=item_bytes(dtype),
-            )
-            for handle, shape, dtype in self._declared
-        ]
-        with opaque_block():
-            yield [
-                T.decl_buffer((self.size(shape),), dtype, data=buffer.data)
-                for buffer, (_, shape, dtype) in zip(matched, self._declared, strict=True)
-            ]
-
-
-@contextmanager
-def opaque_block() -> Iterator[None]:
-    """All that a function does, in one block that TVM's schedulers and tuner leave as it is.
-
-    It stands in a block of its own: TVM's passes expect a function to begin with one for all, and
-    one of them that each statement there has others in it.
-    """
-    with _untouched("root"), _untouched("opaque"):
-        yield
-
-
-@contextmanager
-def _untouched(name: str) -> Iterator[None]:
-    with T.sblock(name):
-        T.reads()
-        T.writes()
-        T.sblock_attr({"schedule_rule": "None"})
-        yield
 
 
 def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:

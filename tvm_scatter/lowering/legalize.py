@@ -13,6 +13,7 @@ from tvm.target import Target
 from tvm_scatter.bounds.device_check import CheckKind, check_before, check_beside, check_noted
 from tvm_scatter.bounds.host_check import check_on_host
 from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.emit.operands import Notes
 from tvm_scatter.ops.operators import ASSIGN, BATCH, CHOOSE
 from tvm_scatter.ops.operators import NAMES as OUR_OPERATORS
 from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
@@ -21,7 +22,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.selection.strategy import OpStrategy, strategy_for
 
 from .copy_ranges import assign_kernel, in_one_kernel
-from .emission import Notes, build_prim_func, function_name, workspace_size
+from .emission import build_prim_func, function_name, workspace_size
 from .fallback import legalize_as_stock
 from .legalizations import put_in_front, stock
 from .lower import Lowered, lower

@@ -16,14 +16,14 @@ from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.operators import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND, TEMPORARY
 from tvm_scatter.ops.scatter_call import operator_name
-from tvm_scatter.ops.shapes import Dim, SymbolTable, broadcast, expressions
+from tvm_scatter.ops.shapes import SymbolTable, broadcast, expressions
 from tvm_scatter.options import Options
 from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import canonical_reduction, check_dtypes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.signature import Dim, Signature
 
 from .copy_ranges import as_index_put
-from .emission import Signature
 
 
 @dataclass(frozen=True)

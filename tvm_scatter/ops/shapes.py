@@ -10,8 +10,7 @@ from tvm import relax, tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.errors import ScatterError
-
-Dim = int | str
+from tvm_scatter.problem.signature import Dim
 
 
 class SymbolTable:

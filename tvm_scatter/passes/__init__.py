@@ -8,18 +8,18 @@ import tvm
 
 from tvm_scatter.options import Options
 
-from .defer_bounds_check import RaiseTogether
+from .defer_bounds_check import DeferBoundsCheck
 from .fold_broadcast_index import FoldBroadcastIndex
-from .horizontal_fusion import BatchScatters
-from .merge_chains import BulkScatters
+from .horizontal_fusion import HorizontalFusion
+from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
 
 #: In the order in which they run: the option that switches a pass, and what makes it.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
-    ("bulk", lambda options: BulkScatters(options.in_place, options.donate)),
+    ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
-    ("batch", lambda options: BatchScatters(always=options.batch is True)),
+    ("batch", lambda options: HorizontalFusion(always=options.batch is True)),
 )
 
 
@@ -32,10 +32,10 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
 
 __all__ = [
     "PASSES",
-    "BatchScatters",
-    "BulkScatters",
+    "DeferBoundsCheck",
     "FoldBroadcastIndex",
-    "RaiseTogether",
+    "HorizontalFusion",
+    "MergeScatterChains",
     "ReuseBuffers",
     "passes",
 ]

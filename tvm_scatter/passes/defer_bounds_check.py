@@ -33,7 +33,7 @@ from .fold_broadcast_index import is_ours_to_change, is_scatter, with_changes
 _CHECKED = (*STOCK_OPERATORS, *NAMES, *STOCK_READS, *READ_NAMES)
 
 
-def RaiseTogether() -> tvm.transform.Pass:
+def DeferBoundsCheck() -> tvm.transform.Pass:
     """The pass. It changes nothing unless the target checks indices on a device under ``raise``."""
 
     def together(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
@@ -54,7 +54,7 @@ def RaiseTogether() -> tvm.transform.Pass:
             ),
         )
 
-    return tvm.transform.module_pass(together, opt_level=0, name="RaiseTogether")
+    return tvm.transform.module_pass(together, opt_level=0, name="DeferBoundsCheck")
 
 
 def _raises_on_device() -> bool:

@@ -39,7 +39,7 @@ _SMALL_BYTES = 20 << 20
 _MOST_SCATTERS = 32
 
 
-def BatchScatters(always: bool = False) -> tvm.transform.Pass:
+def HorizontalFusion(always: bool = False) -> tvm.transform.Pass:
     """The pass.
 
     Parameters
@@ -53,7 +53,7 @@ def BatchScatters(always: bool = False) -> tvm.transform.Pass:
             mod, lambda name, function: _batch_function(mod, name.name_hint, function, always)
         )
 
-    return tvm.transform.module_pass(run, opt_level=0, name="BatchScatters")
+    return tvm.transform.module_pass(run, opt_level=0, name="HorizontalFusion")
 
 
 def _batch_function(

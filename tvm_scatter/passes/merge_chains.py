@@ -35,7 +35,7 @@ from .report import note
 _MOST_LINKS = 128
 
 
-def BulkScatters(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.transform.Pass:
+def MergeScatterChains(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.transform.Pass:
     """The pass.
 
     Parameters
@@ -54,7 +54,7 @@ def BulkScatters(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.tran
 
         return with_changes(mod, change)
 
-    return tvm.transform.module_pass(bulk, opt_level=0, name="BulkScatters")
+    return tvm.transform.module_pass(bulk, opt_level=0, name="MergeScatterChains")
 
 
 def _bulk_function(

@@ -6,19 +6,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from tvm_scatter.emit.index_check import DeviceCheck
+from tvm_scatter.emit.operands import Operands
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options, current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
 
-if TYPE_CHECKING:
-    from tvm_scatter.bounds.device_check import DeviceCheck
-    from tvm_scatter.lowering.emission import Operands
-    from tvm_scatter.problem.sizes import Sizes
-
-    from .default_rules import Rule
-    from .records import TunedRecord
+from .default_rules import Rule, default_rules, holds
+from .records import TunedRecord, tuned_records
+from .shipped_log import shipped_records
 
 Config = Mapping[str, int]
 
@@ -213,9 +212,6 @@ class OpStrategy:
         ScatterError
             If the caller forces an implementation that is unknown or cannot take the problem.
         """
-        from .records import tuned_records
-        from .shipped_log import shipped_records
-
         options = options or current_options()
         if options.implementation is not None:
             return self._forced(problem, target, options)
@@ -297,8 +293,6 @@ class OpStrategy:
     def _default(
         self, problem: ScatterProblem, target: Any, rules: Sequence[Rule] | None
     ) -> tuple[tuple[Branch, ...], str]:
-        from .default_rules import default_rules, holds
-
         applicable = self.applicable(problem, target)
         branches: list[Branch] = []
         if rules is None:

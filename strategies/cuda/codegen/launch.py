@@ -9,7 +9,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.sizes import at_least, at_most
 
 from .source import problem_struct, routine

@@ -13,7 +13,7 @@ import numpy as np
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.lowering.emission import Operands
+from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
 
