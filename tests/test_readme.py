@@ -9,11 +9,15 @@ import pytest
 
 import tvm_scatter
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+IMPLEMENTATIONS = (ROOT / "docs" / "implementations.md").read_text(encoding="utf-8")
+OPERATORS = (ROOT / "docs" / "operators.md").read_text(encoding="utf-8")
 
 
 def test_the_table_names_every_implementation():
-    rows = re.findall(r"^\| (llvm|cuda) \| `(\w+)` \|.*\| (yes|no) \|$", README, re.MULTILINE)
+    row = r"^\| (llvm|cuda) \| `(\w+)` \|.*\| (yes|no) \|$"
+    rows = re.findall(row, IMPLEMENTATIONS, re.MULTILINE)
     named = {(kind, name): promise == "yes" for kind, name, promise in rows}
     registered = {
         (kind, name): implementation.deterministic
@@ -44,6 +48,14 @@ def test_the_table_names_every_operator_that_writes():
     pytest.importorskip("torch")
     from tvm_scatter.importers.torch.converters import WRITERS
 
-    row = re.search(r"^\| PyTorch \|(.*)\|$", README, re.MULTILINE)
+    row = re.search(r"^\| PyTorch \|(.*)\|$", OPERATORS, re.MULTILINE)
     named = set(re.findall(r"`(\w+)`", row[1])) - {"reduce", "None", "accumulate", "forward"}
     assert named == {name.split(".")[0] for name in WRITERS} - {"_unsafe_index_put"}
+
+
+def test_links_lead_somewhere():
+    pages = [ROOT / "README.md", *ROOT.glob("docs/*.md"), *ROOT.glob("tuning/notes/*.md")]
+    for page in pages:
+        text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+        for target in re.findall(r"\]\(([^)#]+)\)", text):
+            assert target.startswith("http") or (page.parent / target).exists(), (page.name, target)

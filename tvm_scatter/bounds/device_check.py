@@ -28,7 +28,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from .host_check import CHECK_NAME, check_arguments, check_function, check_operands, raise_for
 
 #: Bytes of indices from which on reading them once more takes an H200 longer than the way to the
-#: host and back that follows a scatter (tuning/NOTES.md, "What the bounds policies cost").
+#: host and back that follows a scatter (tuning/notes, "What the bounds policies cost").
 _NOTED_BYTES = 32 << 20
 
 
