@@ -28,7 +28,6 @@ __device__ __forceinline__ void atomic_by_swap(T* at, T update) {
     Word* word = reinterpret_cast<Word*>(at);
     Word seen = *reinterpret_cast<volatile Word*>(word);
     while (true) {
-      if (certainly_stays<R>(bit_cast<T>(seen), update)) return;
       const Word next = bit_cast<Word>(combine_stored<R>(bit_cast<T>(seen), update));
       // A NaN that combines to itself ends here too, since bits are compared.
       if (next == seen) return;
@@ -48,7 +47,6 @@ __device__ __forceinline__ void atomic_extreme_of_float(T* at, T update) {
   using Signed = SignedBits<T>;
   using Unsigned = Bits<T>;
   const T seen = *const_cast<volatile T*>(at);
-  if (certainly_stays<R>(seen, update)) return;
   if (bit_cast<Unsigned>(combine_stored<R>(seen, update)) == bit_cast<Unsigned>(seen)) return;
   const Signed bits = bit_cast<Signed>(one_nan<R>(update));
   if constexpr (same<R, Max>) {

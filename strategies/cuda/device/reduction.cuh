@@ -105,19 +105,6 @@ struct Max {
 template <class R, class T>
 constexpr bool is_float_extreme = is_float<T> && (same<R, Min> || same<R, Max>);
 
-// Whether one comparison tells already that a stored value stays. It does for most updates of a place
-// that has many, and costs less than the total order. Zeros, NaNs and denormals are left to that.
-template <class R, class T>
-__device__ __forceinline__ bool certainly_stays(T old, T update) {
-  if constexpr (!is_float_extreme<R, T>) {
-    return false;
-  } else if constexpr (same<R, Min>) {
-    return widen(old) < widen(update);
-  } else {
-    return widen(old) > widen(update);
-  }
-}
-
 // Every NaN becomes the one at the end of the total order.
 template <class R, class T>
 __device__ __forceinline__ T one_nan(T value) {
