@@ -13,6 +13,7 @@ from tvm import relax, te, tirx, topi
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.operators import INDEX_PUT, SCATTER_ELEMENTS
+from tvm_scatter.ops.read_forms import common_shape
 from tvm_scatter.ops.shapes import same_size
 
 
@@ -81,16 +82,16 @@ def _put(bb: relax.BlockBuilder, call: relax.Call, reduction: str) -> tuple[rela
 
     # Sizes are arguments, so that symbolic ones become parameters of the functions.
     def stacked(parts: Sequence[te.Tensor], extents: Sequence[Any]) -> te.Tensor:
-        common = _broadcast_shape(parts)
+        common = common_shape([part.shape for part in parts])
         wide = [topi.broadcast_to(topi.cast(part, "int64"), common) for part in parts]
         return _wrap_last(topi.stack(wide, axis=len(common)), extents)
 
     index = bb.emit_te(stacked, list(indices.fields), extents, primfunc_name_hint="stacked")
-    common_shape = list(index.ty.shape)[:-1]
+    chosen = list(index.ty.shape)[:-1]
     front = axes[0] if adjacent else 0
     sizes = [data.ty.shape[axis] for axis in others]
-    selected = [*sizes[:front], *common_shape, *sizes[front:]]
-    width = len(common_shape)
+    selected = [*sizes[:front], *chosen, *sizes[front:]]
+    width = len(chosen)
     forward = [*range(front, front + width), *range(front), *range(front + width, len(selected))]
 
     def rows(tensor: te.Tensor, selected: Sequence[Any]) -> te.Tensor:
@@ -114,16 +115,6 @@ def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
         return tirx.Select(entry < 0, entry + tirx.Cast(indices.dtype, extent), entry)
 
     return te.compute(indices.shape, wrapped, name="wrap_negative")
-
-
-def _broadcast_shape(parts: Any) -> list[Any]:
-    rank = max(len(part.shape) for part in parts)
-    shape: list[Any] = [1] * rank
-    for part in parts:
-        for d, dim in enumerate(part.shape, rank - len(part.shape)):
-            if not (isinstance(dim, int | tirx.IntImm) and int(dim) == 1):
-                shape[d] = dim
-    return shape
 
 
 def _refusal(call: relax.Call, target_kind: str, what: str) -> ScatterError:
