@@ -20,9 +20,9 @@ import tvm_scatter
 from tvm_scatter.bounds.device_check import NOTED, notes_in
 from tvm_scatter.lowering.emission import build_prim_func, workspace_size
 from tvm_scatter.options import Options
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import strategy_for
 
 Build = Callable[..., Any]
@@ -365,7 +365,7 @@ def at_its_address(view: Any) -> Any:
 def signature_of(problem: ScatterProblem) -> Signature:
     """Flat operands for a problem."""
 
-    def flat(*extents: Extent) -> tuple[int | str, ...]:
+    def flat(*extents: SymbolicSize) -> tuple[int | str, ...]:
         constant, symbols = 1, []
         for extent in extents:
             constant *= extent.constant

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from tvm_scatter import ScatterProblem
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import (
     DATA_DTYPES,
     FLOATS,
@@ -24,6 +23,7 @@ from tvm_scatter.problem.reductions import (
 from tvm_scatter.problem.reference import destinations
 from tvm_scatter.problem.scatter_problem import BOUNDS
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 Array = np.ndarray[Any, Any]
 #: How indices are spread over the places there are.
@@ -60,13 +60,13 @@ def draw_problem(random: Random, most: int = MOST) -> tuple[ScatterProblem, dict
     # Where a size is known to be zero no kernel is asked.
     symbolic |= {name for name in sizes if sizes[name] == 0}
 
-    def extent(name: str) -> Extent:
+    def extent(name: str) -> SymbolicSize:
         if name not in symbolic:
-            return Extent(sizes[name])
+            return SymbolicSize(sizes[name])
         if sizes[name] % 2 == 0 and sizes[name] and random.random() < 0.3:
             sizes[name] //= 2
-            return Extent.product([2, name])
-        return Extent.product([name])
+            return SymbolicSize.product([2, name])
+        return SymbolicSize.product([name])
 
     problem = ScatterProblem(
         batch=extent("b"),

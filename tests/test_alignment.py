@@ -13,16 +13,16 @@ from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.ops.operators import index_put
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 
 def _problem(extent: int, width: int, count: int, **fields: Any) -> ScatterProblem:
     return ScatterProblem(
-        batch=Extent(),
-        extents=(Extent(extent),),
-        slice=Extent(width),
-        count=Extent(count),
+        batch=SymbolicSize(),
+        extents=(SymbolicSize(extent),),
+        slice=SymbolicSize(width),
+        count=SymbolicSize(count),
         **{"data_dtype": "float32", "index_dtype": "int32", "reduction": "add", **fields},
     )
 

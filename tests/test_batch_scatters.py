@@ -23,9 +23,9 @@ from tvm_scatter.passes import (
 from tvm_scatter.passes import (
     horizontal_fusion as batch_scatters,
 )
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import strategy_for
 
 _ROWS, _COLUMNS, _COUNT = 32, 8, 5
@@ -324,8 +324,12 @@ def test_every_implementation_serves_several(device) -> None:
     """Three scatters by one function, with tensors and workspace of their own."""
     fields = {"data_dtype": "float32", "index_dtype": "int64"}
     problems = {
-        "elements": ScatterProblem(Extent(), (Extent(50),), Extent(), Extent(60), **fields),
-        "rows": ScatterProblem(Extent(2), (Extent(9),), Extent(4), Extent(70), **fields),
+        "elements": ScatterProblem(
+            SymbolicSize(), (SymbolicSize(50),), SymbolicSize(), SymbolicSize(60), **fields
+        ),
+        "rows": ScatterProblem(
+            SymbolicSize(2), (SymbolicSize(9),), SymbolicSize(4), SymbolicSize(70), **fields
+        ),
     }
     strategy, target, on = strategy_for(device), target_of(device), device_of(device)
     functions, cases = {}, {}

@@ -34,8 +34,8 @@ from tvm_scatter.bounds.device_check import CheckKind
 from tvm_scatter.emit.mailbox import STATUS, Findings
 from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 from tvm_scatter.passes import ReuseBuffers
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference, violations
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.strategies.cuda.check import CHECK
 
 DATA = np.arange(12, dtype="float32").reshape(4, 3)
@@ -198,16 +198,16 @@ def test_every_implementation_notes_a_bad_index(
 def test_reading_many_indices_twice_costs_more_than_waiting() -> None:
     """The kind of check is chosen by where the result is and by the bytes of the indices."""
     rows = ScatterProblem(
-        batch=Extent(),
-        extents=(Extent(1000),),
-        slice=Extent(128),
-        count=Extent(1 << 20),
+        batch=SymbolicSize(),
+        extents=(SymbolicSize(1000),),
+        slice=SymbolicSize(128),
+        count=SymbolicSize(1 << 20),
         data_dtype="float32",
         index_dtype="int64",
         bounds="raise",
     )
     many = replace(rows, index_slice=True)
-    some = replace(rows, count=Extent.product(["n"]), index_slice=True)
+    some = replace(rows, count=SymbolicSize.product(["n"]), index_slice=True)
     assert CheckKind.of(rows) is CheckKind.BESIDE
     assert CheckKind.of(some) is CheckKind.BESIDE
     assert CheckKind.of(many) is CheckKind.NOTED
@@ -376,16 +376,18 @@ def test_drop_never_writes_outside(device: str, implementation: str, tally: Tall
     """Guard bytes around the output, the adversarial indices among random ones."""
     generator = np.random.default_rng(7)
     base = ScatterProblem(
-        batch=Extent(2),
-        extents=(Extent(5),),
-        slice=Extent(3),
-        count=Extent(40),
+        batch=SymbolicSize(2),
+        extents=(SymbolicSize(5),),
+        slice=SymbolicSize(3),
+        count=SymbolicSize(40),
         data_dtype="float32",
         index_dtype="int64",
         reduction="add",
         bounds="drop",
     )
-    pair = replace(base, batch=Extent(), extents=(Extent(4), Extent(6)), interleaved=True)
+    pair = replace(
+        base, batch=SymbolicSize(), extents=(SymbolicSize(4), SymbolicSize(6)), interleaved=True
+    )
     problems = {
         "rows": base,
         "no_wrap": replace(base, wrap_negative=False),
@@ -440,7 +442,9 @@ def test_sizes_that_turn_out_to_be_zero(device: str) -> None:
     full = {"b": 2, "n": 5, "s": 4, "k": 7}
     runs: dict[str, tuple[ScatterProblem, str]] = {}
     for symbolic in ("bnsk", "bk"):  # the second is for those that must know an output's size
-        b, n, s, k = (Extent.product([name if name in symbolic else full[name]]) for name in full)
+        b, n, s, k = (
+            SymbolicSize.product([name if name in symbolic else full[name]]) for name in full
+        )
         problem = ScatterProblem(
             batch=b,
             extents=(n,),
@@ -470,10 +474,10 @@ def test_sizes_that_turn_out_to_be_zero(device: str) -> None:
 
 def test_violations_are_listed_in_order() -> None:
     problem = ScatterProblem(
-        batch=Extent(),
-        extents=(Extent(2), Extent(3)),
-        slice=Extent(),
-        count=Extent(3),
+        batch=SymbolicSize(),
+        extents=(SymbolicSize(2), SymbolicSize(3)),
+        slice=SymbolicSize(),
+        count=SymbolicSize(3),
         data_dtype="float32",
         index_dtype="int64",
         interleaved=True,
@@ -484,10 +488,10 @@ def test_violations_are_listed_in_order() -> None:
 
 def test_guard_bytes_notice_a_stray_write() -> None:
     problem = ScatterProblem(
-        batch=Extent(),
-        extents=(Extent(4),),
-        slice=Extent(),
-        count=Extent(1),
+        batch=SymbolicSize(),
+        extents=(SymbolicSize(4),),
+        slice=SymbolicSize(),
+        count=SymbolicSize(1),
         data_dtype="float32",
         index_dtype="int64",
         wrap_negative=False,

@@ -10,9 +10,9 @@ import tvm
 from cuda_on_cpu import status
 
 from tvm_scatter import strategy_for
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.tuning.measure.kernel import compile_selections
@@ -47,10 +47,10 @@ INDICES = {
 def kernels(updates: int):
     """The mean of rows by each of the knobs, which needs sums and counts alike."""
     problem = ScatterProblem(
-        batch=Extent(1),
-        extents=(Extent(ROWS),),
-        slice=Extent(WIDTH),
-        count=Extent(updates),
+        batch=SymbolicSize(1),
+        extents=(SymbolicSize(ROWS),),
+        slice=SymbolicSize(WIDTH),
+        count=SymbolicSize(updates),
         data_dtype="float32",
         index_dtype="int64",
         reduction="mean",

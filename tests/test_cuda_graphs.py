@@ -24,7 +24,7 @@ from tvm_scatter import (
 )
 from tvm_scatter.ops.operators import index_put, scatter_elements
 from tvm_scatter.options import CUDA_GRAPH_VARIABLE
-from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.runtime import cuda_driver
 
 GPU = tvm.cuda(0)
@@ -256,10 +256,10 @@ def test_implementations_keep_their_promise(name):
 
 
 PROBLEM = ScatterProblem(
-    batch=Extent(),
-    extents=(Extent(NODES),),
-    slice=Extent(WIDTH),
-    count=Extent(EDGES),
+    batch=SymbolicSize(),
+    extents=(SymbolicSize(NODES),),
+    slice=SymbolicSize(WIDTH),
+    count=SymbolicSize(EDGES),
     data_dtype="float32",
     index_dtype="int64",
     reduction="add",

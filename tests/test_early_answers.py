@@ -12,8 +12,8 @@ from tvm.runtime import tensor
 
 from tvm_scatter import ScatterProblem
 from tvm_scatter.ops.operators import index_put, scatter_elements
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 #: Places that take all the shared memory a block has.
@@ -22,10 +22,10 @@ FULL = shared_memory_limit(target_of("cuda")) // 4
 
 def problem(batch: int, extent: int, count: int) -> ScatterProblem:
     return ScatterProblem(
-        batch=Extent(batch),
-        extents=(Extent(extent),),
-        slice=Extent(),
-        count=Extent(count),
+        batch=SymbolicSize(batch),
+        extents=(SymbolicSize(extent),),
+        slice=SymbolicSize(),
+        count=SymbolicSize(count),
         data_dtype="float32",
         index_dtype="int32",
         reduction="add",

@@ -12,9 +12,9 @@ from special_values import KINDS, draw
 from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import EXTREMES, FLOATS
 from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 Array = np.ndarray[Any, Any]
 #: Places, columns and updates: single elements, rows, and rows that are not whole vectors.
@@ -24,10 +24,10 @@ SHAPES = {"single": (1, 64, 1, 700), "rows": (1, 23, 4, 300), "batches": (3, 11,
 def _problem(dtype: str, reduction: str, shape: str, **more: Any) -> ScatterProblem:
     batch, extent, width, count = SHAPES[shape]
     problem = ScatterProblem(
-        batch=Extent(batch),
-        extents=(Extent(extent),),
-        slice=Extent(width),
-        count=Extent(count),
+        batch=SymbolicSize(batch),
+        extents=(SymbolicSize(extent),),
+        slice=SymbolicSize(width),
+        count=SymbolicSize(count),
         data_dtype=dtype,
         index_dtype="int32",
         reduction=reduction,
@@ -110,7 +110,7 @@ def test_minimum_and_maximum(device: str, implementation: str, tally: Tally) -> 
         ("rows", "max", False),
         ("batches", "min", False),
     )
-    problems["unique"] = _problem("float32", "max", "rows", count=Extent(20), unique=True)
+    problems["unique"] = _problem("float32", "max", "rows", count=SymbolicSize(20), unique=True)
     runner = _runner(device, implementation, problems)
     compared = 0
     for number, (name, problem) in enumerate(problems.items()):

@@ -17,8 +17,8 @@ from tvm.target import Target
 from tvm.tirx.script import builder as T
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import REDUCTIONS, numpy_dtype
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.targets import host_target
 from tvm_scatter.strategies.llvm import half
 
@@ -156,10 +156,10 @@ def _add_problems(
     names = []
     for reduction in reductions:
         problem = ScatterProblem(
-            batch=Extent(),
-            extents=(Extent.product([_EXTENT]),),
-            slice=Extent.product([_WIDTH]),
-            count=Extent.product([_COUNT]),
+            batch=SymbolicSize(),
+            extents=(SymbolicSize.product([_EXTENT]),),
+            slice=SymbolicSize.product([_WIDTH]),
+            count=SymbolicSize.product([_COUNT]),
             data_dtype=dtype,
             index_dtype="int32",
             reduction=reduction,

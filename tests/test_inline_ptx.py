@@ -16,8 +16,8 @@ from tvm.support import nvcc
 
 import tvm_scatter
 from tvm_scatter import ScatterProblem
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import numpy_dtype
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
 NO_PTX = "#define TVM_SCATTER_NO_PTX\n"
@@ -42,10 +42,10 @@ FORMS = {
 def _problem(form: str) -> ScatterProblem:
     dtype, width, reduction, meet = FORMS[form]
     return ScatterProblem(
-        batch=Extent(),
-        extents=(Extent(EXTENT),),
-        slice=Extent(width),
-        count=Extent(COUNT if meet else EXTENT),
+        batch=SymbolicSize(),
+        extents=(SymbolicSize(EXTENT),),
+        slice=SymbolicSize(width),
+        count=SymbolicSize(COUNT if meet else EXTENT),
         data_dtype=dtype,
         index_dtype="int32",
         reduction=reduction,

@@ -16,8 +16,8 @@ from harness import ProblemRunner, assert_same, in_order
 from random_problems import draw_operands
 
 from tvm_scatter import ScatterProblem
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 RANDOM = np.random.default_rng(0)
 #: One more than a chunk of 32, so that the last chunk has one entry.
@@ -49,10 +49,10 @@ class Edge:
             **self.more,
         }
         return ScatterProblem(
-            batch=Extent(),
-            extents=(Extent(self.extent),),
-            slice=Extent(self.width),
-            count=Extent(self.count),
+            batch=SymbolicSize(),
+            extents=(SymbolicSize(self.extent),),
+            slice=SymbolicSize(self.width),
+            count=SymbolicSize(self.count),
             reduction=self.reduction,
             **settings,
         )

@@ -6,7 +6,7 @@ import pytest
 from harness import ProblemRunner
 
 from tvm_scatter import ScatterProblem
-from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 MANY, FEW = 1 << 31, 1000
 
@@ -27,10 +27,10 @@ def test_offsets_are_wide_where_they_must_be(
     extent: int | str, count: int | str, width: int, index_slice: bool, wide: set[str]
 ) -> None:
     problem = ScatterProblem(
-        batch=Extent(),
-        extents=(Extent.product([extent]),),
-        slice=Extent(width),
-        count=Extent.product([count]),
+        batch=SymbolicSize(),
+        extents=(SymbolicSize.product([extent]),),
+        slice=SymbolicSize(width),
+        count=SymbolicSize.product([count]),
         data_dtype="int8",
         index_dtype="int64",
         reduction="add",

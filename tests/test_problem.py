@@ -7,34 +7,38 @@ from dataclasses import replace
 import pytest
 
 from tvm_scatter import ScatterError, ScatterProblem
-from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 ROWS = ScatterProblem(
-    batch=Extent(2),
-    extents=(Extent(10), Extent(3)),
-    slice=Extent(4),
-    count=Extent(7),
+    batch=SymbolicSize(2),
+    extents=(SymbolicSize(10), SymbolicSize(3)),
+    slice=SymbolicSize(4),
+    count=SymbolicSize(7),
     data_dtype="float32",
     index_dtype="int64",
     reduction="add",
 )
-SYMBOLIC = replace(ROWS, count=Extent.product(["n", 2]), slice=Extent.product(["m"]))
+SYMBOLIC = replace(ROWS, count=SymbolicSize.product(["n", 2]), slice=SymbolicSize.product(["m"]))
 
 
 def test_derived_extents() -> None:
-    assert ROWS.extent == Extent(30)
-    assert ROWS.data_size == Extent(2 * 30 * 4)
-    assert ROWS.update_size == Extent(2 * 7 * 4)
-    assert (ROWS.items, ROWS.width, ROWS.destinations) == (Extent(14), Extent(4), Extent(60))
+    assert ROWS.extent == SymbolicSize(30)
+    assert ROWS.data_size == SymbolicSize(2 * 30 * 4)
+    assert ROWS.update_size == SymbolicSize(2 * 7 * 4)
+    assert (ROWS.items, ROWS.width, ROWS.destinations) == (
+        SymbolicSize(14),
+        SymbolicSize(4),
+        SymbolicSize(60),
+    )
     elements = replace(ROWS, index_batch=True, index_slice=True)
-    assert (elements.items, elements.width) == (Extent(56), Extent())
-    assert elements.destinations == Extent(240)
+    assert (elements.items, elements.width) == (SymbolicSize(56), SymbolicSize())
+    assert elements.destinations == SymbolicSize(240)
 
 
 def test_rank_counts_what_is_more_than_one() -> None:
     assert ROWS.rank == 3
-    assert replace(ROWS, batch=Extent()).rank == 2
-    assert replace(ROWS, batch=Extent(), slice=Extent()).rank == 1
+    assert replace(ROWS, batch=SymbolicSize()).rank == 2
+    assert replace(ROWS, batch=SymbolicSize(), slice=SymbolicSize()).rank == 1
 
 
 @pytest.mark.parametrize(
@@ -43,7 +47,9 @@ def test_rank_counts_what_is_more_than_one() -> None:
         ROWS,
         SYMBOLIC,
         replace(ROWS, index_batch=True, unique=True, bounds="trust", in_place=True),
-        replace(ROWS, interleaved=True, include_self=False, reduction="mean", batch=Extent(0)),
+        replace(
+            ROWS, interleaved=True, include_self=False, reduction="mean", batch=SymbolicSize(0)
+        ),
     ],
 )
 def test_json_round_trip(problem: ScatterProblem) -> None:
@@ -81,13 +87,15 @@ def test_symbols_and_sizes() -> None:
     assert SYMBOLIC.symbols == ("m", "n")
     assert not SYMBOLIC.is_static
     fixed = SYMBOLIC.with_sizes({"m": 4, "n": 3})
-    assert fixed == replace(ROWS, count=Extent(6))
+    assert fixed == replace(ROWS, count=SymbolicSize(6))
     assert SYMBOLIC.with_sizes({"m": 4}).symbols == ("n",)
 
 
 def test_a_zero_makes_a_product_static() -> None:
-    assert Extent.product(["n", 0]) == Extent(0)
-    assert Extent.parse(str(Extent.product(["n", 3, "m"]))) == Extent(3, ("m", "n"))
+    assert SymbolicSize.product(["n", 0]) == SymbolicSize(0)
+    assert SymbolicSize.parse(str(SymbolicSize.product(["n", 3, "m"]))) == SymbolicSize(
+        3, ("m", "n")
+    )
 
 
 def test_needs_order() -> None:

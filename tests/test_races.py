@@ -10,8 +10,8 @@ from harness import ProblemRunner
 from random_problems import draw_operands
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 #: By name: batch, extent, slice, count, and whether the index varies over batch and slice.
 FORMS = {
@@ -35,10 +35,10 @@ def problem(form: str, way: str) -> ScatterProblem:
     batch, extent, columns, count, index_batch, index_slice = FORMS[form]
     reduction, include_self, unique = WAYS[way]
     return ScatterProblem(
-        batch=Extent(batch),
-        extents=(Extent(extent),),
-        slice=Extent(columns),
-        count=Extent(min(count, extent) if unique else count),
+        batch=SymbolicSize(batch),
+        extents=(SymbolicSize(extent),),
+        slice=SymbolicSize(columns),
+        count=SymbolicSize(min(count, extent) if unique else count),
         data_dtype="int32",
         index_dtype="int64",
         reduction=reduction,

@@ -7,7 +7,7 @@ from harness import ProblemRunner
 from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 SIZES = {"n": 40, "s": 6, "k": 3000}
 
@@ -15,10 +15,11 @@ SIZES = {"n": 40, "s": 6, "k": 3000}
 def problem(reduction: str, width: int, symbolic: bool) -> ScatterProblem:
     """Many updates of few places, whose sum depends on the order."""
     n, s, k = (
-        Extent.product([name if symbolic else size]) for name, size in {**SIZES, "s": width}.items()
+        SymbolicSize.product([name if symbolic else size])
+        for name, size in {**SIZES, "s": width}.items()
     )
     return ScatterProblem(
-        batch=Extent(),
+        batch=SymbolicSize(),
         extents=(n,),
         slice=s,
         count=k,

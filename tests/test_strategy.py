@@ -18,16 +18,16 @@ from tvm_scatter import (
     strategy_for,
 )
 from tvm_scatter.options import Options
-from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, best_record, workload
 from tvm_scatter.selection.targets import parse_target
 
 LLVM = tvm.target.Target("llvm")
 PROBLEM = ScatterProblem(
-    batch=Extent(),
-    extents=(Extent(100),),
-    slice=Extent(8),
-    count=Extent(50),
+    batch=SymbolicSize(),
+    extents=(SymbolicSize(100),),
+    slice=SymbolicSize(8),
+    count=SymbolicSize(50),
     data_dtype="float32",
     index_dtype="int64",
     reduction="add",
@@ -137,7 +137,7 @@ def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
         assert "2.0 us" in selection.reason
         # The policy for bad indices does not matter, another problem does.
         assert strategy.select(replace(PROBLEM, bounds="raise"), LLVM).source == "tuned"
-        assert strategy.select(replace(PROBLEM, count=Extent(51)), LLVM).source == "default"
+        assert strategy.select(replace(PROBLEM, count=SymbolicSize(51)), LLVM).source == "default"
         # The caller goes before the record.
         assert strategy.select(PROBLEM, LLVM, Options("plain")).source == "forced"
     assert best_record(PROBLEM, LLVM) is None
@@ -186,7 +186,11 @@ def single(extent: int, count: int, **more: Any) -> ScatterProblem:
 
 def rows(extent: int, width: int, count: int, **more: Any) -> ScatterProblem:
     """Rows of ``width`` elements into ``extent`` rows."""
-    sizes = {"extents": (Extent(extent),), "slice": Extent(width), "count": Extent(count)}
+    sizes = {
+        "extents": (SymbolicSize(extent),),
+        "slice": SymbolicSize(width),
+        "count": SymbolicSize(count),
+    }
     return replace(PROBLEM, **sizes, **more)
 
 
@@ -231,6 +235,8 @@ def test_a_kernels_own_shared_memory_counts(arch: str, fits: bool) -> None:
     """To order doubles takes all the 64 KB of a block on Turing, and leaves none for the scan."""
     strategy = strategy_for("cuda")
     assert strategy is not None
-    many = replace(PROBLEM, extents=(Extent(1 << 23),), slice=Extent(), data_dtype="float64")
+    many = replace(
+        PROBLEM, extents=(SymbolicSize(1 << 23),), slice=SymbolicSize(), data_dtype="float64"
+    )
     refusal = strategy.refusal(strategy.implementations["partitioned"], many, parse_target(arch))
     assert refusal is None if fits else "too little shared memory" in str(refusal)

@@ -13,8 +13,8 @@ import tvm
 from harness import ProblemRunner
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 #: Name of a form: batch, extent, slice, count, and whether the index varies over batch and slice.
 FORMS = {
@@ -37,7 +37,7 @@ def results() -> dict[str, np.ndarray]:
         for symbolic in (False, True):
             sizes = {"b": batch, "n": extent, "s": columns, "k": count}
             b, n, s, k = (
-                Extent.product([name if symbolic else size]) for name, size in sizes.items()
+                SymbolicSize.product([name if symbolic else size]) for name, size in sizes.items()
             )
             for reduction in ("add",) if symbolic else ("add", "update"):
                 problem = ScatterProblem(

@@ -23,8 +23,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from tvm_scatter import ScatterError, ScatterProblem, options
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.records import Decision, decode, ranking, records_in, schedule, workload
 from tvm_scatter.selection.shipped_log import database_for
 from tvm_scatter.tasks import Task, extract_tasks
@@ -557,7 +557,7 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
 
 
 def test_representatives_lie_between_the_ends() -> None:
-    task = Task(replace(problem(5, 1, 1), count=Extent(2, ("n0",))), ranges={"n0": (1, 1)})
+    task = Task(replace(problem(5, 1, 1), count=SymbolicSize(2, ("n0",))), ranges={"n0": (1, 1)})
     assert {p.count.constant for p in task.representatives().values()} == {2}
 
 

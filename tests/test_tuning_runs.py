@@ -100,9 +100,9 @@ def test_a_log_is_completed_by_one_implementation(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_size_is_measured_over_its_range(tmp_path: Path) -> None:
-    from tvm_scatter.problem.extent import Extent
+    from tvm_scatter.problem.symbolic_size import SymbolicSize
 
-    posed = replace(problem(100, 2, 1), count=Extent(1, ("n0",)))
+    posed = replace(problem(100, 2, 1), count=SymbolicSize(1, ("n0",)))
     (result,) = tune([Task(posed, ranges={"n0": (8, 800)})], LLVM, tmp_path, SMALL)
     sizes = {
         decision.circumstances["sizes"] for _, decision, _ in read_database(tmp_path).records()

@@ -8,7 +8,7 @@ from harness import signature_of, target_of
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.lowering.emission import build_prim_func
 from tvm_scatter.options import Options
-from tvm_scatter.problem.extent import Extent
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 
 def test_cpu_code_runs_in_several_threads() -> None:
@@ -23,10 +23,10 @@ def test_little_work_is_divided_where_that_is_asked_for() -> None:
 
 def _small_scatter() -> str:
     problem = ScatterProblem(
-        batch=Extent(1),
-        extents=(Extent(4),),
-        slice=Extent(64),
-        count=Extent(3),
+        batch=SymbolicSize(1),
+        extents=(SymbolicSize(4),),
+        slice=SymbolicSize(64),
+        count=SymbolicSize(3),
         data_dtype="float32",
         index_dtype="int64",
         reduction="add",

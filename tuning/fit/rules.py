@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.default_rules import EXTENT_FEATURES, Rule
 from tvm_scatter.tuning.space.candidates import Candidate, candidates, need_strategy
 
@@ -92,8 +92,8 @@ def _last(examples: Examples) -> list[Rule]:
 
 def _takes_symbolic(problem: ScatterProblem, times: Times) -> Collection[str]:
     """What applies to a problem where how many updates and places there are is not known."""
-    unknown = tuple(Extent(1, (f"m{i}",)) for i in range(len(problem.extents)))
-    symbolic = replace(problem, count=Extent(1, ("n",)), extents=unknown)
+    unknown = tuple(SymbolicSize(1, (f"m{i}",)) for i in range(len(problem.extents)))
+    symbolic = replace(problem, count=SymbolicSize(1, ("n",)), extents=unknown)
     return need_strategy(times.target).applicable(symbolic, times.target)
 
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import FLOATS, ROUNDOFF, numpy_dtype
 from tvm_scatter.problem.reference import destinations, scatter_reference
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 from .distributions import draw_indices
 
@@ -165,7 +165,7 @@ def make_inputs(problem: ScatterProblem, circumstance: Circumstance) -> Inputs:
     indices = draw_components(problem, circumstance)
     sizes = Sizes.of(problem)
     columns = narrow_columns(problem)
-    narrow = replace(problem, slice=Extent(columns), bounds="drop", in_place=False)
+    narrow = replace(problem, slice=SymbolicSize(columns), bounds="drop", in_place=False)
     place, _ = destinations(narrow, indices)
     _check_promises(narrow, place, circumstance)
     generator = np.random.default_rng(circumstance.seed + 1)

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.tasks import Task
 
 from .workloads import WORKLOADS
@@ -81,10 +81,10 @@ def problem(
     """A problem as an imported model would pose it."""
     extents = extent if isinstance(extent, tuple) else (extent,)
     return ScatterProblem(
-        batch=Extent(batch),
-        extents=tuple(map(Extent, extents)),
-        slice=Extent(slice),
-        count=Extent(count),
+        batch=SymbolicSize(batch),
+        extents=tuple(map(SymbolicSize, extents)),
+        slice=SymbolicSize(slice),
+        count=SymbolicSize(count),
         data_dtype=dtype,
         index_dtype="int64",
         reduction=reduction,

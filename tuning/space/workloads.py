@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.tuning.operands.distributions import draw_indices
 
 
@@ -66,10 +66,10 @@ class Workload:
     def problem(self, bounds: str = "drop") -> ScatterProblem:
         """The problem behind the workload, as an imported model would pose it."""
         return ScatterProblem(
-            batch=Extent(self.batch),
-            extents=(Extent(self.extent),),
-            slice=Extent(self.slice),
-            count=Extent(self.count),
+            batch=SymbolicSize(self.batch),
+            extents=(SymbolicSize(self.extent),),
+            slice=SymbolicSize(self.slice),
+            count=SymbolicSize(self.count),
             data_dtype=self.dtype,
             index_dtype="int64",
             reduction=self.reduction,

@@ -9,9 +9,9 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.signature import Dim
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 #: Opaque, so that FuseTIR leaves the function alone, and scheduled, so that dlight does.
 PRIM_FUNC_ATTRS = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
@@ -33,7 +33,7 @@ class Parameters:
 
     def size(self, shape: Sequence[Dim]) -> Any:
         """The number of elements of a shape: an ``int`` or an int64 expression."""
-        return Extent.product(shape).value(self.symbols)
+        return SymbolicSize.product(shape).value(self.symbols)
 
     @contextmanager
     def in_body(self) -> Iterator[list[Any]]:

@@ -18,10 +18,10 @@ from tvm_scatter.ops.operators import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATT
 from tvm_scatter.ops.scatter_call import operator_name
 from tvm_scatter.ops.shapes import SymbolTable, broadcast, expressions
 from tvm_scatter.options import Options
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import canonical_reduction, check_dtypes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 from .copy_ranges import as_index_put
 
@@ -158,10 +158,10 @@ class _Lowering:
                 scalar,
             )
         problem = self.problem(
-            batch=Extent.product(index_box[:axis]),
-            extents=(Extent.product(data_box[axis : axis + 1]),),
-            slice=Extent.product(index_box[axis + 1 :]),
-            count=Extent.product(index_box[axis : axis + 1]),
+            batch=SymbolicSize.product(index_box[:axis]),
+            extents=(SymbolicSize.product(data_box[axis : axis + 1]),),
+            slice=SymbolicSize.product(index_box[axis + 1 :]),
+            count=SymbolicSize.product(index_box[axis : axis + 1]),
             index_dtype=_dtype(self.index),
             reduction=reduction,
             index_batch=True,
@@ -196,10 +196,10 @@ class _Lowering:
         if components == 0:
             return self._whole(index[:-1], reduction)
         problem = self.problem(
-            batch=Extent(),
-            extents=tuple(Extent.product([dim]) for dim in data[:components]),
-            slice=Extent.product(data[components:]),
-            count=Extent.product(index[:-1]),
+            batch=SymbolicSize(),
+            extents=tuple(SymbolicSize.product([dim]) for dim in data[:components]),
+            slice=SymbolicSize.product(data[components:]),
+            count=SymbolicSize.product(index[:-1]),
             index_dtype=_dtype(self.index),
             reduction=reduction,
             interleaved=True,
@@ -250,10 +250,10 @@ class _Lowering:
             for index in indices
         ]
         problem = self.problem(
-            batch=Extent.product(data[:first]),
-            extents=tuple(Extent.product([dim]) for dim in extents),
-            slice=Extent.product(data[last:]),
-            count=Extent.product(common),
+            batch=SymbolicSize.product(data[:first]),
+            extents=tuple(SymbolicSize.product([dim]) for dim in extents),
+            slice=SymbolicSize.product(data[last:]),
+            count=SymbolicSize.product(common),
             index_dtype=_dtype(indices[0]),
             reduction=reduction,
             update_batch=varies[0],
@@ -270,10 +270,10 @@ class _Lowering:
             topi.full, (*expressions(shape, self.symbols.values), 1), "int64", tirx.const(0)
         )
         problem = self.problem(
-            batch=Extent(),
-            extents=(Extent(),),
-            slice=Extent.product(self.shape(self.data)),
-            count=Extent.product(shape),
+            batch=SymbolicSize(),
+            extents=(SymbolicSize(),),
+            slice=SymbolicSize.product(self.shape(self.data)),
+            count=SymbolicSize.product(shape),
             index_dtype="int64",
             reduction=reduction,
             interleaved=True,
@@ -460,10 +460,10 @@ class _Lowering:
     ) -> Lowered:
         """A scatter into the flattened data, for what three loops cannot say."""
         problem = self.problem(
-            batch=Extent(),
-            extents=(Extent.product(self.shape(self.data)),),
-            slice=Extent(),
-            count=Extent.product(self.shape(linear)),
+            batch=SymbolicSize(),
+            extents=(SymbolicSize.product(self.shape(self.data)),),
+            slice=SymbolicSize(),
+            count=SymbolicSize.product(self.shape(linear)),
             index_dtype="int64",
             reduction=reduction,
             update_batch=not scalar,

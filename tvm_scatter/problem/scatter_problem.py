@@ -23,7 +23,6 @@ from typing import Any
 
 from tvm_scatter.errors import ScatterError
 
-from .extent import Extent
 from .plain_data import parse
 from .reductions import (
     DATA_DTYPES,
@@ -32,6 +31,7 @@ from .reductions import (
     canonical_reduction,
     is_order_free,
 )
+from .symbolic_size import SymbolicSize
 
 BOUNDS = ("raise", "drop", "trust")
 FORMAT_VERSION = 1
@@ -44,9 +44,9 @@ class ScatterProblem:
 
     Parameters
     ----------
-    batch, slice, count : Extent
+    batch, slice, count : SymbolicSize
         Positions before the scatter axis, positions after it, and updates along it.
-    extents : tuple of Extent
+    extents : tuple of SymbolicSize
         The extent that each index component addresses; their product is the extent of the axis.
         The last component varies fastest, as in a row-major tensor.
     data_dtype, index_dtype : str
@@ -75,10 +75,10 @@ class ScatterProblem:
         Whether the data buffer may be overwritten and is the output.
     """
 
-    batch: Extent
-    extents: tuple[Extent, ...]
-    slice: Extent
-    count: Extent
+    batch: SymbolicSize
+    extents: tuple[SymbolicSize, ...]
+    slice: SymbolicSize
+    count: SymbolicSize
     data_dtype: str
     index_dtype: str
     reduction: str = "update"
@@ -108,26 +108,26 @@ class ScatterProblem:
             )
 
     @property
-    def extent(self) -> Extent:
+    def extent(self) -> SymbolicSize:
         """Positions along the scatter axis."""
-        return reduce(Extent.__mul__, self.extents, Extent())
+        return reduce(SymbolicSize.__mul__, self.extents, SymbolicSize())
 
     @property
-    def data_size(self) -> Extent:
+    def data_size(self) -> SymbolicSize:
         """Elements of data."""
         return self.batch * self.extent * self.slice
 
     @property
-    def update_size(self) -> Extent:
+    def update_size(self) -> SymbolicSize:
         """Updates, counted after broadcasting."""
         return self.batch * self.count * self.slice
 
     @property
-    def index_size(self) -> Extent:
+    def index_size(self) -> SymbolicSize:
         """Entries of all index tensors together."""
         entries = self.count * self.slice if self.index_slice else self.count
         entries = self.batch * entries if self.index_batch else entries
-        return Extent.product([len(self.extents)]) * entries
+        return SymbolicSize.product([len(self.extents)]) * entries
 
     @property
     def elements(self) -> int:
@@ -135,24 +135,24 @@ class ScatterProblem:
         return self.data_size.constant + self.update_size.constant
 
     @property
-    def items(self) -> Extent:
+    def items(self) -> SymbolicSize:
         """Distinct index reads: one per update element, or one per update row."""
         rows = self.batch * self.count
         return rows * self.slice if self.index_slice else rows
 
     @property
-    def width(self) -> Extent:
+    def width(self) -> SymbolicSize:
         """Contiguous elements that one index read moves."""
-        return Extent() if self.index_slice else self.slice
+        return SymbolicSize() if self.index_slice else self.slice
 
     @property
-    def destinations(self) -> Extent:
+    def destinations(self) -> SymbolicSize:
         """Distinct places that an item can go to; each is ``width`` elements wide."""
         places = self.batch * self.extent
         return places * self.slice if self.index_slice else places
 
     @property
-    def slab(self) -> Extent:
+    def slab(self) -> SymbolicSize:
         """Elements of data that one batch scatters into."""
         return self.extent * self.slice
 
@@ -190,8 +190,8 @@ class ScatterProblem:
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
         """The same problem with symbolic sizes replaced by numbers."""
 
-        def fix(extent: Extent) -> Extent:
-            return Extent.product(
+        def fix(extent: SymbolicSize) -> SymbolicSize:
+            return SymbolicSize.product(
                 [extent.constant, *(sizes.get(symbol, symbol) for symbol in extent.symbols)]
             )
 
@@ -208,7 +208,7 @@ class ScatterProblem:
         plain: dict[str, Any] = {"version": FORMAT_VERSION}
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, Extent):
+            if isinstance(value, SymbolicSize):
                 value = str(value)
             elif field.name == "extents":
                 value = [str(extent) for extent in value]
@@ -229,8 +229,8 @@ class ScatterProblem:
             version = plain.pop("version")
             if version == FORMAT_VERSION:
                 for name in ("batch", "slice", "count"):
-                    plain[name] = Extent.parse(plain[name])
-                plain["extents"] = tuple(Extent.parse(extent) for extent in plain["extents"])
+                    plain[name] = SymbolicSize.parse(plain[name])
+                plain["extents"] = tuple(SymbolicSize.parse(extent) for extent in plain["extents"])
                 return _checked(ScatterProblem(**plain))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ScatterError(f"ScatterProblem: cannot read {text[:80]!r}: {error}.") from error

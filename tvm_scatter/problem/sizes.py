@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .extent import Extent
 from .scatter_problem import ScatterProblem
+from .symbolic_size import SymbolicSize
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Sizes:
         """Evaluate ``problem`` with a value for each of its symbols."""
         values = symbols or {}
 
-        def value(extent: Extent) -> Any:
+        def value(extent: SymbolicSize) -> Any:
             return extent.value(values)
 
         return Sizes(

@@ -9,9 +9,9 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-from tvm_scatter.problem.extent import Extent
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 Condition = tuple[str, str, int]
 
@@ -88,7 +88,7 @@ def feature(name: str, problem: ScatterProblem) -> int | None:
         if not (items.is_static and places.is_static):
             return None
         return items.constant // max(places.constant, 1)
-    extent: Extent = getattr(problem, name)
+    extent: SymbolicSize = getattr(problem, name)
     return extent.constant if extent.is_static else None
 
 

@@ -1,4 +1,4 @@
-"""Extents: sizes that are known at compile time, or products with symbolic factors."""
+"""Sizes that are known at compile time, or products with symbolic factors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Extent:
+class SymbolicSize:
     """A number of elements: a constant times any number of symbolic sizes.
 
     Parameters
@@ -23,7 +23,7 @@ class Extent:
     symbols: tuple[str, ...] = ()
 
     @staticmethod
-    def product(dims: Iterable[int | str]) -> Extent:
+    def product(dims: Iterable[int | str]) -> SymbolicSize:
         """The product of ``dims``; an ``int`` is a static size, a ``str`` names a symbolic one."""
         constant, symbols = 1, []
         for dim in dims:
@@ -31,11 +31,13 @@ class Extent:
                 symbols.append(dim)
             else:
                 constant *= int(dim)
-        return Extent(constant, tuple(sorted(symbols)) if constant else ())
+        return SymbolicSize(constant, tuple(sorted(symbols)) if constant else ())
 
-    def __mul__(self, other: Extent) -> Extent:
+    def __mul__(self, other: SymbolicSize) -> SymbolicSize:
         constant = self.constant * other.constant
-        return Extent(constant, tuple(sorted(self.symbols + other.symbols)) if constant else ())
+        return SymbolicSize(
+            constant, tuple(sorted(self.symbols + other.symbols)) if constant else ()
+        )
 
     @property
     def is_static(self) -> bool:
@@ -61,6 +63,8 @@ class Extent:
         return "*".join(factors)
 
     @staticmethod
-    def parse(text: str) -> Extent:
+    def parse(text: str) -> SymbolicSize:
         """The inverse of ``str``."""
-        return Extent.product(int(f) if f.lstrip("-").isdigit() else f for f in text.split("*"))
+        return SymbolicSize.product(
+            int(f) if f.lstrip("-").isdigit() else f for f in text.split("*")
+        )
