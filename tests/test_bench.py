@@ -13,7 +13,7 @@ from tvm_scatter.cli import main
 from tvm_scatter.tuning.bench import bench, report
 from tvm_scatter.tuning.bench.bench import Report, Row
 from tvm_scatter.tuning.experiments import bounds_cost
-from tvm_scatter.tuning.measure.timing import Timing
+from tvm_scatter.tuning.measure.call_times import CallTimes
 from tvm_scatter.tuning.space.workloads import WORKLOADS
 
 pytest.importorskip("torch")
@@ -23,7 +23,7 @@ VERSIONS = {"tvm": "0.27", "torch": "2.11", "kernels": "aa"}
 
 
 def row(workload: str, **more: Any) -> Row:
-    return Row(workload, "grouped", 1.0, Timing(2.0, 0.0, 2.0), 0.0, **more)
+    return Row(workload, "grouped", 1.0, CallTimes(2.0, 0.0, 2.0), 0.0, **more)
 
 
 def facts(**changed: Any) -> dict[str, Any]:

@@ -29,10 +29,10 @@ from tvm_scatter.selection.records import Decision, decode, ranking, records_in,
 from tvm_scatter.selection.shipped_log import database_for
 from tvm_scatter.tasks import Task, extract_tasks
 from tvm_scatter.tuning.fit import decision_tree, mended_tree
+from tvm_scatter.tuning.fit.candidate_times import CandidateTimes, measured_in_log
 from tvm_scatter.tuning.fit.decision_tree import Examples, Node, Split
 from tvm_scatter.tuning.fit.fit_defaults import regret
 from tvm_scatter.tuning.fit.rules import fit
-from tvm_scatter.tuning.fit.times import Times, measured_in_log
 from tvm_scatter.tuning.operands.distributions import DISTRIBUTIONS
 from tvm_scatter.tuning.operands.hook import ArgumentAllocator
 from tvm_scatter.tuning.operands.inputs import Circumstance, Inputs, draw_components, make_inputs
@@ -487,7 +487,7 @@ def test_rules_are_fitted_and_judged() -> None:
         posed = problem(64, 8, count)
         cost = {"sequential": 1.0 * count, "parallel_injective": 1500.0 + 0.1 * count}
         best[posed] = {Candidate(name): cost.get(name, 1e9) for name in ("sort_based", *cost)}
-    times = Times(LLVM, best)
+    times = CandidateTimes(LLVM, best)
     rules = fit(times)
     judged = regret(times, lambda posed: default_candidate(posed, LLVM, rules))
     assert judged.problems == len(best) and judged.worst == 1
@@ -502,7 +502,7 @@ def test_rules_are_fitted_and_judged() -> None:
 
 
 @cache
-def shipped_times() -> Times:
+def shipped_times() -> CandidateTimes:
     """What the shipped log has measured; reading it takes seconds."""
     return measured_in_log(read_database(shipped_log()))
 

@@ -19,9 +19,10 @@ from tvm_scatter.options import Options
 from tvm_scatter.problem.reductions import ROUNDOFF
 from tvm_scatter.selection.strategy import strategy_for
 from tvm_scatter.selection.targets import host_target
+from tvm_scatter.tuning.measure import call_times
+from tvm_scatter.tuning.measure.call_times import CallTimes, copy_bandwidth
 from tvm_scatter.tuning.measure.kernel import Kernel, compile_selections
 from tvm_scatter.tuning.measure.machine import describe, kernels
-from tvm_scatter.tuning.measure.timing import Timing, copy_bandwidth, time_on_cpu, time_on_gpu
 from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
 
 from . import peers
@@ -39,7 +40,7 @@ class Row:
     ----------
     floor : float
         The bytes that must move over the measured copy bandwidth.
-    ours : Timing
+    ours : CallTimes
         The strategy's own choice.
     implementation : str
         What it chose.
@@ -57,9 +58,9 @@ class Row:
     workload: str
     implementation: str
     floor: float
-    ours: Timing
+    ours: CallTimes
     error: float
-    others: dict[str, Timing] = field(default_factory=dict)
+    others: dict[str, CallTimes] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     earlier: dict[str, Any] | None = None
 
@@ -141,8 +142,8 @@ class Report:
                 Row(
                     **{
                         **row,
-                        "ours": Timing(**row["ours"]),
-                        "others": {n: Timing(**t) for n, t in row["others"].items()},
+                        "ours": CallTimes(**row["ours"]),
+                        "others": {n: CallTimes(**t) for n, t in row["others"].items()},
                     }
                 )
                 for row in plain["rows"]
@@ -187,14 +188,14 @@ def run(
     if device == "cpu":
         _share_threads()
     target = Target.from_device(tvm.cuda(0)) if device == "cuda" else host_target()
-    timing: Callable[[Callable[[], Any]], Timing] = time_on_gpu if device == "cuda" else time_on_cpu
+    times_of = call_times.on_gpu if device == "cuda" else call_times.on_cpu
     bandwidth = copy_bandwidth(device)
     for workload in workloads:
         data, index, updates = make_tensors(workload, device)
         result = torch.empty_like(data)
         kernels = _kernels(workload, target, all_implementations)
         reference, magnitude, bound = _reference(workload, data, index, updates)
-        timed: dict[str, Timing] = {}
+        timed: dict[str, CallTimes] = {}
         error = 0.0
         for name, kernel in kernels.items():
             call = _call(kernel, data, index, updates, result)
@@ -207,7 +208,7 @@ def run(
                     "of the magnitudes summed."
                 )
             error = float(off.max()) if name == "chosen" else error
-            timed[name] = timing(call)
+            timed[name] = times_of(call)
         row = Row(
             workload.name,
             kernels["chosen"].selection.implementation.name,
@@ -221,7 +222,7 @@ def run(
         with _determinism(workload):
             for name, form in _peers(workload, tensors, target, compile_best, stock, jax):
                 try:
-                    row.others[name] = timing(form)
+                    row.others[name] = times_of(form)
                 except Exception as refusal:
                     # A peer that cannot do a workload is no reason to stop; the report shows it.
                     row.failed[name] = str(refusal).strip().splitlines()[-1][:200]

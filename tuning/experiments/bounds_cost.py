@@ -11,14 +11,12 @@ it goes on than under the other two, which the third makes up for.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -28,10 +26,12 @@ from tvm_scatter.options import options
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import gpu_target, host_target
 from tvm_scatter.tuning.bench.bench import make_tensors
+from tvm_scatter.tuning.measure import wall_time
 from tvm_scatter.tuning.measure.machine import describe
-from tvm_scatter.tuning.measure.timing import time_in_a_row, time_to_result
+from tvm_scatter.tuning.measure.sampling import Summary
 from tvm_scatter.tuning.space.workloads import SCALE, WORKLOADS, Workload
 
+from . import program
 from .compile_once import LAYERS, SIZES, message_passing
 
 POLICIES = ("trust", "drop", "raise")
@@ -44,13 +44,12 @@ Times = dict[str, float]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.experiments.bounds_cost")
+    parser = program.parser("bounds_cost")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--filter", default="", metavar="TEXT", help="workloads with TEXT in them")
-    parser.add_argument("--markdown", metavar="FILE")
     parsed = parser.parse_args(arguments)
-    if parsed.device == "cuda" and gpu_target() is None:
-        raise SystemExit("bounds_cost: there is no CUDA device here.")
+    if parsed.device == "cuda":
+        program.need_gpu("bounds_cost")
     wanted = [w for w in WORKLOADS if parsed.filter in w.name and not w.deterministic]
     lines = [
         "| workload | in a row: trust | drop | raise | in place: trust | drop | raise "
@@ -79,7 +78,7 @@ def _line(name: str, new: Calls, device: str, in_place: Calls | None = None) -> 
     groups = (
         cost(new, device),
         cost(in_place, device) if in_place else {},
-        cost(new, device, time_to_result),
+        cost(new, device, wall_time.to_result),
     )
     cells = [
         f"{times[policy]:.1f}{_over(times, policy)}" if times else ""
@@ -90,14 +89,14 @@ def _line(name: str, new: Calls, device: str, in_place: Calls | None = None) -> 
 
 
 def cost(
-    compiled: Calls, device: str, timing: Callable[[Callable[[], Any], Any], float] = time_in_a_row
+    compiled: Calls, device: str, samples: Callable[..., list[float]] = wall_time.between_calls
 ) -> Times:
     """Microseconds of calls, the median of three rounds in which all policies have their turn."""
     rounds: dict[str, list[float]] = {policy: [] for policy in compiled}
     for _ in range(_ROUNDS):
         for policy, call in compiled.items():
-            rounds[policy].append(timing(call, _where(device).sync))
-    return {policy: float(np.median(times)) for policy, times in rounds.items()}
+            rounds[policy].append(Summary.of(samples(call, _where(device).sync)).median)
+    return {policy: 1e6 * Summary.of(medians).median for policy, medians in rounds.items()}
 
 
 def calls(workload: Workload, device: str, donate: bool = False) -> Calls:

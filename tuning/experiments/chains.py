@@ -5,11 +5,8 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +14,15 @@ import tvm
 from tvm import relax
 
 import tvm_scatter
+from tvm_scatter.demo.compare import export, import_program
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import gpu_target
+from tvm_scatter.tuning.measure import call_times
+from tvm_scatter.tuning.measure.machine import describe
+from tvm_scatter.tuning.measure.sampling import Budget, Summary
+
+from . import program
 
 _SWITCHES = {
     "neither": {"bulk": False, "in_place": False},
@@ -36,18 +39,15 @@ _CACHE_BYTES = (16 << 20, 256 << 20, 2 << 30)
 #: Independent scatters of one layer, and the rows of 64 numbers of each.
 _SCATTERS, _FEATURES = 12, 64
 _ROWS = (256, 4096, 16384)
+_BUDGET = Budget(fewest=3, most=20, seconds=0.2, patience=0.25)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write what was asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.experiments.chains")
+    parser = program.parser("chains")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--markdown", metavar="FILE")
     parsed = parser.parse_args(arguments)
-    if gpu_target() is None:
-        raise SystemExit("chains: there is no CUDA device here.")
-    from tvm_scatter.tuning.measure.machine import describe
-
+    program.need_gpu("chains")
     figures = {
         "machine": describe("cuda"),
         "assignments": switched(*assignments(), _SWITCHES),
@@ -56,12 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "keys_and_values": switched(*keys_and_values(), _TOGETHER),
         "cache": [cache(size, in_place) for size in _CACHE_BYTES for in_place in (False, True)],
     }
-    text = markdown(figures)
-    print(text)
-    if parsed.json:
-        Path(parsed.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    if parsed.markdown:
-        Path(parsed.markdown).write_text(text + "\n", encoding="utf-8")
+    program.publish(markdown(figures), figures, parsed)
     return 0
 
 
@@ -132,7 +127,7 @@ def switched(
     model: Any, example: tuple[Any, ...], ways: Mapping[str, Mapping[str, bool]]
 ) -> dict[str, Any]:
     """Launches and device time of a model under each combination of passes."""
-    module = imported(model, example)
+    module = import_program(export(model, example))
     expected = model(*example).numpy()
     device = tvm.cuda(0)
     inputs = [tvm.runtime.tensor(each.numpy(), device) for each in example]
@@ -166,7 +161,7 @@ def cache(size: int, in_place: bool) -> dict[str, Any]:
             return value.sum(-1)
 
     value, position = torch.randn(1, _HEADS, 1, _WIDTH), torch.tensor([positions // 2])
-    module = imported(Update().eval(), (value, position))
+    module = import_program(export(Update().eval(), (value, position)))
     machine = compiled(module, in_place=in_place)
     device = tvm.cuda(0)
     inputs = [tvm.runtime.tensor(each.numpy(), device) for each in (value, position)]
@@ -180,17 +175,8 @@ def cache(size: int, in_place: bool) -> dict[str, Any]:
     ):
         raise ScatterError("chains: the cache does not hold what was written.")
     del changed
-    timing = times(partial(machine["main"], *inputs, *state))
-    return {"bytes": size, "in_place": in_place, "memory": peak, **timing}
-
-
-def imported(model: Any, example: tuple[Any, ...]) -> tvm.IRModule:
-    """A model as Relax."""
-    import torch
-    from tvm.relax.frontend.torch import from_exported_program
-
-    with torch.no_grad(), quiet():
-        return from_exported_program(torch.export.export(model, example))
+    measured = times(partial(machine["main"], *inputs, *state))
+    return {"bytes": size, "in_place": in_place, "memory": peak, **measured}
 
 
 def compiled(module: tvm.IRModule, **switches: Any) -> Any:
@@ -204,12 +190,10 @@ def compiled(module: tvm.IRModule, **switches: Any) -> Any:
 
 def times(call: Callable[[], Any]) -> dict[str, float]:
     """Microseconds: kernels added up, and from the first one's start to the last one's end."""
-    from tvm_scatter.tuning.measure.timing import time_on_gpu
-
     call()
-    per_run = sorted(sum(kernels(call)) for _ in range(5))
-    timing = time_on_gpu(call, seconds=0.2)
-    return {"kernels": per_run[2], "elapsed": timing.device, "wall": timing.wall}
+    added_up = Summary.of([sum(kernels(call)) for _ in range(5)]).median
+    elapsed = call_times.on_gpu(call, _BUDGET)
+    return {"kernels": added_up, "elapsed": elapsed.device, "wall": elapsed.wall}
 
 
 def kernels(call: Callable[[], Any]) -> list[float]:

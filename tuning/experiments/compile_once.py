@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -13,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,11 @@ from tvm_scatter.runtime import kernel_cache
 from tvm_scatter.runtime.kernel_cache import settings
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import gpu_target
-from tvm_scatter.tuning.measure.timing import time_to_result
+from tvm_scatter.tuning.measure.machine import describe
+from tvm_scatter.tuning.measure.sampling import Budget, Summary
+from tvm_scatter.tuning.measure.wall_time import to_result
+
+from . import program
 
 _CALLBACK = "tvm_callback_cuda_compile"
 _MODEL = "GraphSAGE mean"
@@ -41,13 +43,11 @@ SIZES = {"small": (32, 64, 64), "large": (200_000, 400_000, 64)}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and write what was asked for."""
-    parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.experiments.compile_once")
+    parser = program.parser("compile_once")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--markdown", metavar="FILE")
     parser.add_argument("--build", action="store_true", help="build the model once and say so")
     parsed = parser.parse_args(arguments)
-    if gpu_target() is None:
-        raise SystemExit("compile_once: there is no CUDA device here.")
+    program.need_gpu("compile_once")
     if parsed.build:
         print(json.dumps(build()))
         return 0
@@ -56,19 +56,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures |= part()
         # Whoever stops this halfway has the first half.
         print(json.dumps(figures), file=sys.stderr, flush=True)
-    text = markdown(figures)
-    print(text)
-    if parsed.json:
-        Path(parsed.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    if parsed.markdown:
-        Path(parsed.markdown).write_text(text + "\n", encoding="utf-8")
+    program.publish(markdown(figures), figures, parsed)
     return 0
 
 
 def machine() -> dict[str, Any]:
     """What this was measured on."""
     from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
-    from tvm_scatter.tuning.measure.machine import describe
 
     return {**describe("cuda"), "nvrtc": nvrtc_version(), "cores": os.cpu_count()}
 
@@ -159,7 +153,11 @@ def _latency(nodes: int, edges: int, width: int) -> dict[str, Any]:
     call = graphed(plain, "main", tensors)
     out = call(*tensors)
     few = nodes > 10_000
-    microseconds = partial(time_to_result, synchronize=device.sync, calls=30 if few else 1000)
+    budget = Budget.exactly(30 if few else 1000)
+
+    def microseconds(call: Callable[[], Any]) -> float:
+        return 1e6 * Summary.of(to_result(call, device.sync, budget)).median
+
     times = {
         "calls": microseconds(lambda: plain["main"](*tensors)),
         "TVM's own graphs": microseconds(lambda: tvms["main"](*tensors)),

@@ -21,8 +21,7 @@ from pathlib import Path
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.selection.targets import parse_target
-from tvm_scatter.tuning.measure.measure import count_servers
-from tvm_scatter.tuning.measure.session import Tracker
+from tvm_scatter.tuning.measure.tracker import Tracker, count_servers
 from tvm_scatter.tuning.search.tune import Settings, tune
 from tvm_scatter.tuning.space.grid import grid
 from tvm_scatter.tuning.store.database import read_database

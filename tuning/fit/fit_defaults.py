@@ -30,9 +30,9 @@ from tvm_scatter.tuning.space.grid import drawn
 from tvm_scatter.tuning.store.database import Database
 from tvm_scatter.tuning.store.packed import read_log
 
+from .candidate_times import CandidateTimes, measured_in_bench, measured_in_log
 from .predicted import Judge
 from .rules import fit, fit_symbolic
-from .times import Times, measured_in_bench, measured_in_log
 
 #: Measured problems that all predicted ones together weigh as much as.
 _WEIGHT = 2400.0
@@ -75,7 +75,7 @@ class Regret:
         return text + (f"; {self.unknown} choices not measured" if self.unknown else "")
 
 
-def regret(times: Times, choice: Callable[[ScatterProblem], Candidate]) -> Regret:
+def regret(times: CandidateTimes, choice: Callable[[ScatterProblem], Candidate]) -> Regret:
     """What a default choice costs on measured problems.
 
     Raises
@@ -123,8 +123,8 @@ def _lines(rules: Sequence[Rule]) -> str:
 
 
 def _fit_to_predicted(
-    log: Database, known: Times, count: int, unseen: Collection[ScatterProblem]
-) -> tuple[list[Rule], list[Rule], Times]:
+    log: Database, known: CandidateTimes, count: int, unseen: Collection[ScatterProblem]
+) -> tuple[list[Rule], list[Rule], CandidateTimes]:
     """Rules for measured problems and predicted ones, and others to judge them by.
 
     The models that judge are not those that the rules are fitted to.

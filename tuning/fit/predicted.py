@@ -1,4 +1,4 @@
-"""Times that a cost model predicts for problems between those that were measured.
+"""CandidateTimes that a cost model predicts for problems between those that were measured.
 
 A tree that sees measured problems only has few of them in each of its regions; the model has
 learned from all of them what a size is worth. It also knows the candidates of a measured problem
@@ -20,7 +20,7 @@ from tvm_scatter.tuning.search.tune import DISTRIBUTIONS
 from tvm_scatter.tuning.space.candidates import Candidate, need_strategy
 from tvm_scatter.tuning.store.database import Database
 
-from .times import Times
+from .candidate_times import CandidateTimes
 
 #: Deeper trees than a search can wait for, ...
 _TREES = {"max_depth": 8, "eta": 0.08, "colsample_bytree": 0.5, "subsample": 0.8, "nthread": 1}
@@ -72,7 +72,9 @@ class Judge:
                 for model in self._models:
                     model.add(row, typical(seconds) / self._floor(problem, candidate))
 
-    def times(self, problems: Iterable[ScatterProblem], space: Space, weight: float = 1.0) -> Times:
+    def times(
+        self, problems: Iterable[ScatterProblem], space: Space, weight: float = 1.0
+    ) -> CandidateTimes:
         """The times of candidates of static problems, as the models expect them.
 
         Parameters
@@ -80,7 +82,7 @@ class Judge:
         weight : float
             How much such a problem counts, against one that was measured.
         """
-        times = Times(self.target)
+        times = CandidateTimes(self.target)
         asked: list[tuple[ScatterProblem, list[Candidate], np.ndarray]] = []
         waiting = 0
         for problem in problems:
@@ -97,7 +99,9 @@ class Judge:
         return times
 
     def _answer(
-        self, asked: Sequence[tuple[ScatterProblem, list[Candidate], np.ndarray]], times: Times
+        self,
+        asked: Sequence[tuple[ScatterProblem, list[Candidate], np.ndarray]],
+        times: CandidateTimes,
     ) -> None:
         if not asked:
             return

@@ -14,10 +14,10 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.default_rules import EXTENT_FEATURES, Rule
 from tvm_scatter.tuning.space.candidates import Candidate, candidates, need_strategy
 
+from .candidate_times import CandidateTimes
 from .decision_tree import Examples, Region, order
 from .mended_tree import grow
 from .predicted import Judge
-from .times import Times
 
 #: The tree is grown until nothing is gained, and then pruned to regions that are worth a line.
 _REGIONS = 4000
@@ -37,7 +37,7 @@ _COVERED = 0.6
 _ASKED = 12
 
 
-def fit(times: Times, judge: Judge | None = None) -> list[Rule]:
+def fit(times: CandidateTimes, judge: Judge | None = None) -> list[Rule]:
     """Rules, tried in order, that choose well for measured problems.
 
     Parameters
@@ -52,7 +52,7 @@ def fit(times: Times, judge: Judge | None = None) -> list[Rule]:
     return rules + _last(examples)
 
 
-def fit_symbolic(times: Times) -> list[Rule]:
+def fit_symbolic(times: CandidateTimes) -> list[Rule]:
     """Few rules, of what takes sizes that are not known before the run time, for such sizes.
 
     Every one of them may become a branch of what is compiled.
@@ -71,7 +71,7 @@ def fit_symbolic(times: Times) -> list[Rule]:
     return rules + _last(coarse)
 
 
-def _examples(times: Times) -> Examples:
+def _examples(times: CandidateTimes) -> Examples:
     problems = list(times.best)
     names = list(need_strategy(times.target).implementations)
     weights = np.array([times.weight.get(problem, 1.0) for problem in problems])
@@ -90,7 +90,7 @@ def _last(examples: Examples) -> list[Rule]:
     ]
 
 
-def _takes_symbolic(problem: ScatterProblem, times: Times) -> Collection[str]:
+def _takes_symbolic(problem: ScatterProblem, times: CandidateTimes) -> Collection[str]:
     """What applies to a problem where how many updates and places there are is not known."""
     unknown = tuple(SymbolicSize(1, (f"m{i}",)) for i in range(len(problem.extents)))
     symbolic = replace(problem, count=SymbolicSize(1, ("n",)), extents=unknown)
@@ -98,7 +98,7 @@ def _takes_symbolic(problem: ScatterProblem, times: Times) -> Collection[str]:
 
 
 def _losses(
-    times: Times, problems: Sequence[ScatterProblem], names: Sequence[str]
+    times: CandidateTimes, problems: Sequence[ScatterProblem], names: Sequence[str]
 ) -> np.ndarray[Any, Any]:
     """The time of each implementation with default knobs over the best of these."""
     losses = np.full((len(problems), len(names)), np.nan)
@@ -117,7 +117,9 @@ def _losses(
     return losses
 
 
-def _rules(region: Region, examples: Examples, times: Times, judge: Judge | None) -> list[Rule]:
+def _rules(
+    region: Region, examples: Examples, times: CandidateTimes, judge: Judge | None
+) -> list[Rule]:
     rules, left = [], region.members
     only = {name: examples.values(name, set(texts)) for name, texts in region.only}
     for column in order(region.members, examples):
@@ -131,7 +133,7 @@ def _rules(region: Region, examples: Examples, times: Times, judge: Judge | None
     return rules
 
 
-def _because(name: str, problems: Sequence[ScatterProblem], times: Times) -> str:
+def _because(name: str, problems: Sequence[ScatterProblem], times: CandidateTimes) -> str:
     losses = []
     for problem in problems:
         measured, plain = times.best[problem], times.plain(problem)
@@ -146,8 +148,8 @@ def _because(name: str, problems: Sequence[ScatterProblem], times: Times) -> str
 
 
 def _with_knobs(
-    name: str, problems: Sequence[ScatterProblem], times: Times, judge: Judge | None
-) -> tuple[Sequence[ScatterProblem], Times]:
+    name: str, problems: Sequence[ScatterProblem], times: CandidateTimes, judge: Judge | None
+) -> tuple[Sequence[ScatterProblem], CandidateTimes]:
     """Some problems, and times of all knobs of an implementation as a judge expects them."""
     if judge is None:
         return problems, times
@@ -156,11 +158,11 @@ def _with_knobs(
     def space(problem: ScatterProblem) -> list[Candidate]:
         return [c for c in candidates(problem, times.target) if c.implementation == name]
 
-    part = Times(times.target, {problem: times.best[problem] for problem in some})
+    part = CandidateTimes(times.target, {problem: times.best[problem] for problem in some})
     return some, part.with_more(judge.times(some, space))
 
 
-def _knobs(name: str, problems: Sequence[ScatterProblem], times: Times) -> dict[str, int]:
+def _knobs(name: str, problems: Sequence[ScatterProblem], times: CandidateTimes) -> dict[str, int]:
     """Knobs that are better for a region than the defaults, where enough of it was measured."""
     ratios: dict[tuple[tuple[str, int], ...], list[float]] = {}
     for problem in problems:

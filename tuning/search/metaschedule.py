@@ -31,7 +31,7 @@ from tvm.target import Target
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, schedule, workload
 from tvm_scatter.tuning.measure.build import Failure, Library, build
-from tvm_scatter.tuning.measure.measure import Bench
+from tvm_scatter.tuning.measure.runner import Runner
 from tvm_scatter.tuning.measure.workers import Workers
 from tvm_scatter.tuning.operands.inputs import Circumstance
 from tvm_scatter.tuning.space.candidates import Built, Candidate, need_strategy
@@ -78,7 +78,7 @@ class Measurement:
         self._folder = TemporaryDirectory(prefix="tvm-scatter-")
         self._workers = Workers(1, imports)
         self._executor = ThreadPoolExecutor(1)
-        self._bench = Bench(self._workers, target.kind.name, cold=target.kind.name == "cuda")
+        self._runner = Runner(self._workers, target.kind.name, cold=target.kind.name == "cuda")
         self._circumstance = circumstance
         self._inputs = ""
         self._built: dict[str, tuple[Library, Built]] = {}
@@ -139,7 +139,7 @@ class Measurement:
         for artifact in artifacts:
             library, built = self._built[artifact]
             alone = Library(library.path, (built,))
-            (outcome,) = self._bench.measure(self.problem, alone, self._inputs)
+            (outcome,) = self._runner.measure(self.problem, alone, self._inputs)
             if isinstance(outcome, Failure):
                 results.append(ms.runner.RunnerResult(None, outcome.reason))
             else:

@@ -22,8 +22,8 @@ from tvm_scatter.selection.records import Decision, typical
 from tvm_scatter.tasks import Task
 from tvm_scatter.tuning.measure import machine
 from tvm_scatter.tuning.measure.build import Failure, build
-from tvm_scatter.tuning.measure.measure import Bench, Measured, count_servers
-from tvm_scatter.tuning.measure.session import Tracker
+from tvm_scatter.tuning.measure.runner import Measured, Runner
+from tvm_scatter.tuning.measure.tracker import Tracker, count_servers
 from tvm_scatter.tuning.measure.workers import WorkerError, Workers
 from tvm_scatter.tuning.operands.inputs import Circumstance, make_inputs
 from tvm_scatter.tuning.space.candidates import Candidate, candidates, need_strategy
@@ -157,7 +157,7 @@ def tune(
             target=target,
             settings=settings,
             database=database,
-            bench=Bench(
+            runner=Runner(
                 workers=measurers,
                 kind=target.kind.name,
                 cold=on_gpu if settings.cold is None else settings.cold,
@@ -178,7 +178,7 @@ class _Run:
     target: Target
     settings: Settings
     database: Database
-    bench: Bench
+    runner: Runner
     builders: Workers
     listener: Listener
     model: CostModel = field(default_factory=CostModel)
@@ -205,7 +205,7 @@ class _Run:
 
     @property
     def cache(self) -> str:
-        return "cold" if self.bench.cold else "warm"
+        return "cold" if self.runner.cold else "warm"
 
     def learn(self) -> None:
         """Take in what the directory holds already."""
@@ -327,7 +327,7 @@ class _Run:
                     continue
                 for circumstance in circumstances:
                     operands = inputs[sizes, circumstance.distribution].result()
-                    for outcome in self.bench.measure(problem, built, operands, self.ends):
+                    for outcome in self.runner.measure(problem, built, operands, self.ends):
                         if self.stopped.is_set():
                             return
                         if isinstance(outcome, Failure):

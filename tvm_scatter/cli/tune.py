@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tvm_scatter.problem.scatter_problem import ScatterProblem
     from tvm_scatter.tasks import Task
-    from tvm_scatter.tuning.measure.session import Tracker
+    from tvm_scatter.tuning.measure.tracker import Tracker
     from tvm_scatter.tuning.search.tune import Settings
     from tvm_scatter.tuning.store.results import Result
 
@@ -192,7 +192,7 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def _tracker(arguments: argparse.Namespace) -> Tracker | None:
-    from tvm_scatter.tuning.measure.session import Tracker
+    from tvm_scatter.tuning.measure.tracker import Tracker
 
     if arguments.tracker is None:
         return None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,11 +15,13 @@ from tvm.target import Target
 from tvm_scatter.explain import explain, summary
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import need_device
+from tvm_scatter.tuning.measure.sampling import Budget, Summary
+from tvm_scatter.tuning.measure.wall_time import to_result
 
 from .model import DemoModel
 
 _SEED = 0
-_MEASURE_SECONDS = 0.5
+_BUDGET = Budget(fewest=3, most=1000, seconds=0.5)
 
 
 @dataclass(frozen=True)
@@ -133,15 +133,7 @@ def difference(
 
 def seconds(run: Callable[[], Any], synchronize: Callable[[], None]) -> float:
     """The median time of one run, the device's work included."""
-    run()
-    synchronize()
-    times: list[float] = []
-    while len(times) < 3 or (sum(times) < _MEASURE_SECONDS and len(times) < 1000):
-        start = time.perf_counter()
-        run()
-        synchronize()
-        times.append(time.perf_counter() - start)
-    return median(times)
+    return Summary.of(to_result(run, synchronize, _BUDGET, warm_up=1)).median
 
 
 def eager_seconds(module: Any, inputs: tuple[Any, ...], device: Any) -> float | None:

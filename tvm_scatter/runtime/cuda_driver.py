@@ -9,10 +9,11 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
+
+from .loaded_libraries import loaded_libraries
 
 _LIBRARY = "libcuda.so.1"
 _THREAD_LOCAL = 1
@@ -88,11 +89,7 @@ def _forget_runtime_errors() -> None:
 
     Whoever asks it next, as PyTorch does after each launch, would take the error for its own.
     """
-    try:
-        mapped = Path("/proc/self/maps").read_text(encoding="utf-8").split()
-    except OSError:
-        return
-    for path in {word for word in mapped if "/libcudart.so" in word}:
+    for path in loaded_libraries("libcudart"):
         ctypes.CDLL(path).cudaGetLastError()
 
 

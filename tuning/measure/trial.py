@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,42 +18,13 @@ from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.tuning.operands.inputs import Inputs, index_sizes, update_size
 from tvm_scatter.tuning.space.candidates import Built
 
-from . import device_clock as clock
+from . import device_time
 from .answer import TASKS
-
-_CONNECT_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Tracker:
-    """Where TVM's RPC tracker is, and the key of the servers to use.
-
-    Attributes
-    ----------
-    session_seconds : int
-        After so long a server gives a session up, as it must for a candidate that hangs.
-    """
-
-    host: str
-    port: int
-    key: str
-    session_seconds: int = 600
-
-    def connect(self) -> Any:
-        """TVM's connection to the tracker; fails at once if nothing listens there."""
-        from tvm import rpc
-
-        # TVM's own connection tries for a minute before it gives up.
-        self.need()
-        return rpc.connect_tracker(self.host, self.port)
-
-    def need(self) -> None:
-        """Fail if nothing listens there."""
-        socket.create_connection((self.host, self.port), _CONNECT_SECONDS).close()
+from .tracker import Tracker
 
 
 @dataclass(frozen=True)
-class Job:
+class Trial:
     """One candidate to be measured.
 
     Attributes
@@ -84,7 +54,7 @@ class WrongAnswer(Exception):
     """A candidate's result differs from the reference."""
 
 
-def measure(job: Job) -> list[float]:
+def run_trial(trial: Trial) -> list[float]:
     """Check a candidate's answer and time it.
 
     Returns
@@ -97,27 +67,34 @@ def measure(job: Job) -> list[float]:
     WrongAnswer
         If the result is not the reference's, before or after the timed calls.
     """
-    opened = _open(job)
+    opened = _open(trial)
     data, indices, updates, out = opened.operands
-    function = opened.library[job.built.function]
+    function = opened.library[trial.built.function]
     arguments = [*indices, updates]
-    arguments = [out, *arguments] if job.problem.in_place else [data, *arguments, out]
-    if job.built.workspace_bytes is not None:
-        arguments.append(opened.empty(job.built.workspace_bytes, "uint8"))
+    arguments = [out, *arguments] if trial.problem.in_place else [data, *arguments, out]
+    if trial.built.workspace_bytes is not None:
+        arguments.append(opened.empty(trial.built.workspace_bytes, "uint8"))
     call = partial(function, *arguments)
 
     opened.poison()
     opened.restore()
     call()
     opened.check(out)
-    if job.tracker is not None:
-        return clock.time_behind_rpc(
-            opened.library, job.built.function, arguments, opened.device, opened.restore, job.cold
+    flush_bytes = device_time.FLUSH_BYTES[trial.kind] if trial.cold else 0
+    if trial.tracker is not None:
+        return device_time.behind_rpc(
+            opened.library,
+            trial.built.function,
+            arguments,
+            opened.device,
+            opened.restore,
+            flush_bytes,
         )
-    if job.kind == "cuda":
-        seconds = clock.time_on_gpu(call, opened.restore, job.cold, opened.device)
+    if trial.kind == "cuda":
+        flush = device_time.gpu_flush(opened.device, trial.cold)
+        seconds = device_time.on_gpu(call, flush, opened.device.sync, opened.restore, trial.cold)
     else:
-        seconds = clock.time_on_host(call, opened.restore, job.cold)
+        seconds = device_time.on_cpu(call, opened.restore, trial.cold)
     opened.check(out)
     return seconds
 
@@ -125,11 +102,11 @@ def measure(job: Job) -> list[float]:
 class _Opened:
     """The operands of a problem on a device, and a library that knows how to check them."""
 
-    def __init__(self, job: Job, library: Any, device: Any) -> None:
-        self.job = job
+    def __init__(self, trial: Trial, library: Any, device: Any) -> None:
+        self.trial = trial
         self.library, self.device = library, device
-        problem, sizes = job.problem, Sizes.of(job.problem)
-        inputs = Inputs.load(Path(job.inputs), problem.data_dtype)
+        problem, sizes = trial.problem, Sizes.of(trial.problem)
+        inputs = Inputs.load(Path(trial.inputs), problem.data_dtype)
         dtype, size = problem.data_dtype, int(sizes.data_size)
         self._expected = self.upload(inputs.expected)
         self._poison = self.upload(inputs.poison)
@@ -156,7 +133,7 @@ class _Opened:
 
     def restore(self) -> None:
         """Give a candidate that works in place the data it starts from."""
-        if self.job.problem.in_place:
+        if self.trial.problem.in_place:
             self.operands[0].copyto(self.operands[3])
 
     def check(self, out: Any) -> None:
@@ -180,19 +157,19 @@ _SESSION_SECONDS = 60.0
 _uploads = count()
 
 
-def _open(job: Job) -> _Opened:
-    """The job's operands and library, those of earlier jobs where they are the same."""
-    which = (job.library, job.tracker)
+def _open(trial: Trial) -> _Opened:
+    """The trial's operands and library, those of earlier trials where they are the same."""
+    which = (trial.library, trial.tracker)
     if which not in _libraries:
         _keep_newest(_libraries, _MOST_LIBRARIES - 1)
-        _libraries[which] = _load(job)
+        _libraries[which] = _load(trial)
     library, device = _libraries[which]
     # Behind RPC operands go with the library that they were uploaded for: both live in a session.
-    operands = (job.inputs, job.tracker and which)
+    operands = (trial.inputs, trial.tracker and which)
     if operands not in _operands:
-        large = job.problem.elements > _MOST_ELEMENTS // _MOST_OPERANDS
+        large = trial.problem.elements > _MOST_ELEMENTS // _MOST_OPERANDS
         _keep_newest(_operands, 0 if large else _MOST_OPERANDS - 1)
-        _operands[operands] = _Opened(job, library, device)
+        _operands[operands] = _Opened(trial, library, device)
     opened = _operands[operands]
     opened.library = library
     return opened
@@ -203,18 +180,18 @@ def _keep_newest(kept: dict[Any, Any], count: int) -> None:
         del kept[oldest]
 
 
-def _load(job: Job) -> tuple[Any, Any]:
+def _load(trial: Trial) -> tuple[Any, Any]:
     """The library and its device, here or behind an RPC connection."""
     device_of: Callable[[str, int], Any]
-    if job.tracker is None:
-        library, device_of = tvm.runtime.load_module(job.library), tvm.device
+    if trial.tracker is None:
+        library, device_of = tvm.runtime.load_module(trial.library), tvm.device
     else:
-        session = _remote(job.tracker)
+        session = _remote(trial.tracker)
         # What is loaded already must not be overwritten: every round calls its library the same.
-        name = f"{next(_uploads)}_{Path(job.library).name}"
-        session.upload(job.library, name)
+        name = f"{next(_uploads)}_{Path(trial.library).name}"
+        session.upload(trial.library, name)
         library, device_of = session.load_module(name), session.device
-    return library, device_of("cpu" if job.kind == "llvm" else job.kind, 0)
+    return library, device_of("cpu" if trial.kind == "llvm" else trial.kind, 0)
 
 
 def _remote(tracker: Tracker) -> Any:

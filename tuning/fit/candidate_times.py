@@ -1,4 +1,4 @@
-"""Measured times, by problem and candidate, from a tuning log and from the benchmark."""
+"""Times by problem and candidate: from a tuning log, from the benchmark, or predicted."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tvm_scatter.tuning.store.results import candidate_of, results_in
 
 
 @dataclass(frozen=True)
-class Times:
-    """What was measured on a target.
+class CandidateTimes:
+    """What is known of a target.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Times:
     best: dict[ScatterProblem, dict[Candidate, float]] = field(default_factory=dict)
     weight: dict[ScatterProblem, float] = field(default_factory=dict)
 
-    def split(self, count: int, seed: int = 0) -> tuple[Times, Times]:
+    def split(self, count: int, seed: int = 0) -> tuple[CandidateTimes, CandidateTimes]:
         """Two parts: all but ``count`` problems drawn at random, and those.
 
         Raises
@@ -51,16 +51,16 @@ class Times:
             sorted(drawn, key=str)
         )
 
-    def _part(self, problems: Sequence[ScatterProblem]) -> Times:
-        return Times(self.target, {p: self.best[p] for p in problems}, self.weight)
+    def _part(self, problems: Sequence[ScatterProblem]) -> CandidateTimes:
+        return CandidateTimes(self.target, {p: self.best[p] for p in problems}, self.weight)
 
-    def with_more(self, other: Times) -> Times:
+    def with_more(self, other: CandidateTimes) -> CandidateTimes:
         """Both together; for a candidate that both hold, what this one says."""
         weight = {**other.weight, **self.weight}
         best = dict(other.best)
         for problem, measured in self.best.items():
             best[problem] = {**best.get(problem, {}), **measured}
-        return Times(self.target, best, weight)
+        return CandidateTimes(self.target, best, weight)
 
     def plain(self, problem: ScatterProblem) -> dict[str, Candidate]:
         """Each implementation that applies, with its default knobs."""
@@ -77,9 +77,9 @@ def _plain(problem: ScatterProblem, target: Target) -> dict[str, Candidate]:
     }
 
 
-def measured_in_log(database: Database) -> Times:
+def measured_in_log(database: Database) -> CandidateTimes:
     """The static problems of a log."""
-    times = Times(database.target())
+    times = CandidateTimes(database.target())
     for result in results_in(database):
         if result.task.problem.is_static:
             ranked = {candidate_of(record): record.microseconds for record in result.ranked}
@@ -87,13 +87,13 @@ def measured_in_log(database: Database) -> Times:
     return times
 
 
-def measured_in_bench(path: Path, target: Target) -> Times:
+def measured_in_bench(path: Path, target: Target) -> CandidateTimes:
     """The workloads of a report of ``tvm-scatter bench --all``, with default knobs."""
     from tvm_scatter.tuning.bench.bench import Report
     from tvm_scatter.tuning.space.workloads import WORKLOADS
 
     # Each stands for the real models that pose it, so each may have a rule of its own.
-    times = Times(target, weight={workload.problem(): 3.0 for workload in WORKLOADS})
+    times = CandidateTimes(target, weight={workload.problem(): 3.0 for workload in WORKLOADS})
     rows = {row.workload: row for row in Report.load(path).rows}
     for workload in WORKLOADS:
         row, problem = rows.get(workload.name), workload.problem()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.tuning.space.candidates import Candidate
 
 from .build import Failure, Library
-from .session import Job, Tracker, measure
+from .tracker import Tracker, count_servers
+from .trial import Trial, run_trial
 from .workers import Worker, WorkerDied, WorkerError, Workers
 
 
@@ -23,7 +23,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Runner:
     """Where and how candidates are measured.
 
     Attributes
@@ -60,20 +60,20 @@ class Bench:
         ScatterError
             If the tracker or its servers are gone.
         """
-        jobs = [
-            Job(problem, built, library.path, inputs, self.kind, self.cold, self.tracker)
+        trials = [
+            Trial(problem, built, library.path, inputs, self.kind, self.cold, self.tracker)
             for built in library.built
         ]
         with self.workers.lent() as worker:
-            for job in jobs:
+            for trial in trials:
                 if stopped():
                     return
-                yield self._one(worker, job)
+                yield self._one(worker, trial)
 
-    def _one(self, worker: Worker, job: Job) -> Measured | Failure:
-        candidate = job.built.candidate
+    def _one(self, worker: Worker, trial: Trial) -> Measured | Failure:
+        candidate = trial.built.candidate
         try:
-            return Measured(candidate, tuple(worker.call(measure, job, timeout=self.timeout)))
+            return Measured(candidate, tuple(worker.call(run_trial, trial, timeout=self.timeout)))
         except WorkerDied as error:
             self._check_tracker()
             return Failure(candidate, str(error))
@@ -81,7 +81,7 @@ class Bench:
             # Whoever ran before may have damaged memory or device: once more, with both new.
             worker.stop()
         try:
-            return Measured(candidate, tuple(worker.call(measure, job, timeout=self.timeout)))
+            return Measured(candidate, tuple(worker.call(run_trial, trial, timeout=self.timeout)))
         except WorkerError as error:
             # Whoever comes next gets a new process if this one has left a damaged one behind.
             self._check_tracker()
@@ -90,30 +90,3 @@ class Bench:
     def _check_tracker(self) -> None:
         if self.tracker is not None:
             count_servers(self.tracker)
-
-
-def count_servers(tracker: Tracker) -> int:
-    """How many servers a tracker knows under the key.
-
-    Raises
-    ------
-    ScatterError
-        If the tracker does not answer or knows none.
-    """
-    where = f"{tracker.host}:{tracker.port}"
-    try:
-        summary = tracker.connect().summary()
-    except Exception as error:  # sockets, timeouts and TVM's own
-        raise ScatterError(
-            f"tuning: no RPC tracker answers at {where}: {error}; start one with "
-            "python -m tvm.exec.rpc_tracker."
-        ) from error
-    keys = [str(server["key"]).removeprefix("server:") for server in summary["server_info"]]
-    count = keys.count(tracker.key)
-    if count == 0:
-        known = ", ".join(sorted(set(keys))) or "none"
-        raise ScatterError(
-            f"tuning: the RPC tracker at {where} has no server of key {tracker.key!r}; it knows "
-            f"the keys: {known}."
-        )
-    return count
