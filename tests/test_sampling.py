@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import tvm
+from harness import device_of
 
 from tvm_scatter.runtime.loaded_libraries import loaded_libraries
 from tvm_scatter.tuning.measure import call_times, device_time, wall_time
@@ -115,3 +116,30 @@ def test_loaded_libraries_are_found_by_the_beginning_of_their_name() -> None:
     assert all(Path(path).is_file() for path in found)
     assert all(Path(path).name.startswith("libtvm") for path in found)
     assert loaded_libraries("tvm") == []
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_every_call_on_a_device_is_prepared(
+    device: str, cold: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(device_time.FLUSH_BYTES, "cuda", 1 << 20)
+    on, budget = device_of(device), Budget.exactly(2)
+    source, target = (tvm.runtime.empty((1 << 16,), "uint8", on) for _ in range(2))
+    events: list[str] = []
+
+    def prepare() -> None:
+        events.append("prepare")
+
+    def call() -> None:
+        events.append("call")
+        source.copyto(target)
+
+    if device == "cuda":
+        flush = device_time.gpu_flush(on, cold)
+        samples = device_time.on_gpu(call, flush, on.sync, prepare, cold, budget)
+    else:
+        samples = device_time.on_cpu(call, prepare, cold, budget)
+    assert len(samples) == 2
+    assert all(0 < seconds < 1 for seconds in samples)
+    # One warms up; where a GPU's caches shall be warm, one in front of each that counts as well.
+    assert events == ["prepare", "call"] * (5 if device == "cuda" and not cold else 3)
