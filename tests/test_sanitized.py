@@ -6,16 +6,16 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cuda_on_cpu import sanitizers, status
+from cuda_on_cpu import run_with_sanitizers, sanitizers_available, status
 
 HERE = Path(__file__).parent
 
 
 def under_sanitizers(*arguments: str, timeout: float) -> None:
     """Run tests that must pass without a report; the first report ends the process."""
-    if not (status() and sanitizers.available()):
+    if not (status() and sanitizers_available()):
         pytest.skip("kernels cannot be run under sanitizers here")
-    result = sanitizers.run(
+    result = run_with_sanitizers(
         ["-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", "-q", "-x", *arguments],
         cwd=HERE,
         stdout=subprocess.PIPE,

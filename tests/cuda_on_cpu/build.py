@@ -63,7 +63,7 @@ def cache_folder() -> Path:
     chosen = os.environ.get("CUDA_ON_CPU_CACHE")
     if not chosen:
         base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        chosen = os.path.join(base, "tvm_scatter", "cuda_on_cpu")
+        chosen = os.path.join(base, "cuda_on_cpu")
     path = Path(chosen)
     path.mkdir(parents=True, exist_ok=True)
     return path

@@ -79,7 +79,7 @@ def enable(sanitize: bool | None = None, memory_limit: int | None = None) -> Sta
     ----------
     sanitize : bool, optional
         Compile kernels with AddressSanitizer and UndefinedBehaviorSanitizer. The process must have
-        been started for it (see :mod:`.sanitizers`); by default it is looked up whether it was.
+        been started by :func:`.run_with_sanitizers`; by default it is looked up whether it was.
     memory_limit : int, optional
         Bytes of device memory, beyond which allocation fails. Default: ``$CUDA_ON_CPU_MEMORY``, or
         4 GiB.
@@ -111,7 +111,7 @@ def enable(sanitize: bool | None = None, memory_limit: int | None = None) -> Sta
     in_process = hasattr(ctypes.CDLL(None), "__asan_init")
     _sanitize = in_process if sanitize is None else sanitize
     if _sanitize and not in_process:
-        raise RuntimeError("the process was not started with AddressSanitizer; see sanitizers.run")
+        raise RuntimeError("AddressSanitizer is not loaded: start Python by run_with_sanitizers")
     set_memory_limit(memory_limit or int(os.environ.get("CUDA_ON_CPU_MEMORY", 4 << 30)))
     set_time_limit(float(os.environ.get("CUDA_ON_CPU_TIME", 60)))
     _set_schedule(**_parse(os.environ.get("CUDA_ON_CPU_SCHEDULE", "forward")))

@@ -2,10 +2,10 @@
 
 Their run-time libraries have to be loaded before anything else, so a process of its own is needed:
 
-    sanitizers.run(["-m", "pytest", "tests", "-x"], check=True)
+    run_with_sanitizers(["-m", "pytest", "tests", "-x"], check=True)
 
-or, from a shell, ``python -m cuda_on_cpu.sanitizers -m pytest tests`` (with ``tests`` on
-``PYTHONPATH``). In it :func:`cuda_on_cpu.enable` compiles every kernel with both sanitizers, and
+or, from a shell, ``python -m cuda_on_cpu -m pytest tests``, with the folder that this package is in
+on ``PYTHONPATH``. In it :func:`cuda_on_cpu.enable` compiles every kernel with both sanitizers, and
 the first out-of-bounds access or misaligned vector ends the process with a report.
 """
 
@@ -27,12 +27,12 @@ def _library(name: str) -> str | None:
     return path if os.path.isabs(path) else None
 
 
-def available() -> bool:
+def sanitizers_available() -> bool:
     """Whether g++ and its sanitizers' libraries are installed."""
     return build.compiler() is not None and _library("libasan.so") is not None
 
 
-def environment() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """The environment variables that such a process needs, with those of this one."""
     preload = [_library("libasan.so"), _library("libubsan.so"), os.environ.get("LD_PRELOAD")]
     options = {
@@ -41,8 +41,8 @@ def environment() -> dict[str, str]:
         "handle_abort": 0,
         "symbolize": 1,
     }
-    tests = str(Path(__file__).resolve().parent.parent)
-    path = [tests, os.environ.get("PYTHONPATH")]
+    here = str(Path(__file__).resolve().parent.parent)
+    path = [here, os.environ.get("PYTHONPATH")]
     return {
         **os.environ,
         "LD_PRELOAD": ":".join(p for p in preload if p),
@@ -55,13 +55,11 @@ def environment() -> dict[str, str]:
     }
 
 
-def run(arguments: Sequence[str], **options: Any) -> subprocess.CompletedProcess[Any]:
+def run_with_sanitizers(
+    arguments: Sequence[str], **options: Any
+) -> subprocess.CompletedProcess[Any]:
     """``subprocess.run`` of this Python with `arguments`, with the sanitizers."""
-    env = {**environment(), **options.pop("env", {})}
+    env = {**_environment(), **options.pop("env", {})}
     return subprocess.run(
         [sys.executable, *arguments], env=env, check=options.pop("check", False), **options
     )
-
-
-if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]).returncode)

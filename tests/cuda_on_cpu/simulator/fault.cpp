@@ -27,7 +27,7 @@ void on_fault(int signal, siginfo_t* info, void*) {
   if (signal == SIGILL) {
     what =
         "a check that the compiler put in has failed: a misaligned access, an index outside an "
-        "array, or a shift by more than the width (sanitizers.py names the line)";
+        "array, or a shift by more than the width (the sanitizers name the line)";
   } else if (signal == SIGFPE) {
     what = "integer division by zero";
   } else if (runner.is_stack(info->si_addr)) {
