@@ -69,11 +69,11 @@ def device(request: pytest.FixtureRequest) -> str:
     return "llvm" if request.param == "llvm" else "cuda"
 
 
-@pytest.fixture(params=["checked", "noted"])
+@pytest.fixture(params=["checked", "on_drop"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who finds bad indices on a GPU if not in advance: a kernel of its own, or the scatter."""
-    least = 0 if request.param == "noted" else 1 << 60
-    monkeypatch.setattr(device_check, "_NOTED_BYTES", least)
+    least = 0 if request.param == "on_drop" else 1 << 60
+    monkeypatch.setattr(device_check, "_ON_DROP_BYTES", least)
     return str(request.param)
 
 

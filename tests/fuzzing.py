@@ -32,7 +32,7 @@ class FuzzCase:
         What the operands are drawn from.
     order : str
         In which threads and blocks of a simulated device run.
-    notes : bool
+    signals_drops : bool
         Whether the host is told of bad indices.
     divided : bool
         Whether CPU code divides the work among threads however little it is.
@@ -46,7 +46,7 @@ class FuzzCase:
     seed: int
     spread: str
     order: str = "forward"
-    notes: bool = False
+    signals_drops: bool = False
     divided: bool = False
 
     @staticmethod
@@ -71,7 +71,7 @@ class FuzzCase:
             seed=random.randrange(1 << 32),
             spread=random.choice(SPREADS),
             order=random.choice(ORDERS) if device == "cuda" else "forward",
-            notes=device == "cuda" and problem.bounds == "drop" and problem.is_static,
+            signals_drops=device == "cuda" and problem.bounds == "drop" and problem.is_static,
             divided=device == "llvm" and random.random() < 0.5,
         )
 
@@ -88,7 +88,9 @@ class FuzzCase:
         """Add the function that computes the problem."""
         problem = ScatterProblem.from_json(self.problem)
         with divided_work() if self.divided else nullcontext():
-            runner.add(name, problem, self.implementation, self.knobs, self.sizes, self.notes)
+            runner.add(
+                name, problem, self.implementation, self.knobs, self.sizes, self.signals_drops
+            )
 
     def check(self, runner: ProblemRunner, name: str) -> None:
         """Run the function and compare with the reference."""
@@ -96,8 +98,8 @@ class FuzzCase:
         data, indices, updates = draw_operands(problem, self.seed, self.spread)
         with in_order(self.order):
             result = runner.run(name, data, indices, updates, in_place=problem.in_place)
-        if self.notes and not nothing_to_do(problem):
-            assert runner.noted(name) == bool(violations(problem, indices)), "noted wrongly"
+        if self.signals_drops and not nothing_to_do(problem):
+            assert runner.dropped(name) == bool(violations(problem, indices)), "signalled wrongly"
         if problem.reduction == "update" and not (problem.deterministic or problem.unique):
             assert explains(problem, data, indices, updates, result), "no update explains this"
             return

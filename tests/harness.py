@@ -17,7 +17,7 @@ from tvm import relax
 from tvm_ffi import DLDeviceType
 
 import tvm_scatter
-from tvm_scatter.bounds.device_check import NOTED, notes_in
+from tvm_scatter.bounds.device_check import DROP_MAILBOX, drop_signal_in
 from tvm_scatter.lowering.emission import build_prim_func, workspace_size
 from tvm_scatter.options import Options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -209,7 +209,7 @@ class ProblemRunner:
         self.target = target_of(device)
         self._guards: list[Any] = []
         self._module: Any = None
-        self._notes: dict[str, Any] = {}
+        self._mailboxes: dict[str, Any] = {}
         self._counters: dict[str, Any] = {}
 
     def add(
@@ -219,11 +219,11 @@ class ProblemRunner:
         implementation: str | None = None,
         knobs: Mapping[str, int] | None = None,
         sizes: Mapping[str, int] | None = None,
-        notes: bool = False,
+        signals_drops: bool = False,
     ) -> None:
         """Add a problem; ``sizes`` are the values of its symbols at run time.
 
-        With ``notes`` it tells the host of bad indices: see :meth:`noted`.
+        With ``signals_drops`` it tells the host of bad indices: see :meth:`dropped`.
         """
         target = self.target
         strategy = strategy_for(self.device)
@@ -231,13 +231,20 @@ class ProblemRunner:
         options = Options(implementation, tuple(sorted((knobs or {}).items())))
         selection = strategy.select(problem, target, options)
         signature = signature_of(problem)
-        make_notes = partial(notes_in, strategy.device_check) if notes else None
+        make_signal = partial(drop_signal_in, strategy.device_check) if signals_drops else None
         function = build_prim_func(
-            problem, signature, selection, target, tokens=2 * int(notes), notes=make_notes
+            problem,
+            signature,
+            selection,
+            target,
+            tokens=2 * int(signals_drops),
+            make_signal=make_signal,
         )
-        if notes:
+        if signals_drops:
             host = tvm.device(DLDeviceType.kDLCUDAHost)
-            self._notes[name] = tvm.runtime.tensor(np.zeros(NOTED.size, "int64"), device=host)
+            self._mailboxes[name] = tvm.runtime.tensor(
+                np.zeros(DROP_MAILBOX.size, "int64"), device=host
+            )
             on = device_of(self.device)
             self._counters[name] = tvm.runtime.tensor(np.zeros(1, "int32"), device=on)
         self._functions[name] = function.with_attr("global_symbol", name)
@@ -291,8 +298,8 @@ class ProblemRunner:
             else tvm.runtime.tensor(array.reshape(shape), device=on)
             for array, shape, by in zip((data, *indices, updates), shapes, shifts, strict=True)
         ]
-        if name in self._notes:
-            arguments += [self._counters[name], self._notes[name]]
+        if name in self._mailboxes:
+            arguments += [self._counters[name], self._mailboxes[name]]
         if in_place:
             result = arguments[0] = self._guarded(shapes[0], data, on, shift[0])
         else:
@@ -309,15 +316,15 @@ class ProblemRunner:
             assert after.numpy().tobytes() == before.tobytes(), "an input has changed"
         return result.numpy().reshape(data.shape)
 
-    def noted(self, name: str) -> bool:
-        """Whether the last run of a problem has noted a bad index; what it noted is gone then."""
+    def dropped(self, name: str) -> bool:
+        """Whether the last run of a problem has dropped an update; the signal is gone then."""
         device_of(self.device).sync()
-        words = self._notes[name].numpy()
-        assert words[NOTED.first_answer] == words[0], "the host was not told"
+        words = self._mailboxes[name].numpy()
+        assert words[DROP_MAILBOX.first_flag] == words[0], "the host was not told"
         assert self._counters[name].numpy() == 0, "blocks have not counted to the end"
-        zeros = np.zeros(NOTED.size, "int64")
-        self._notes[name].copyfrom(zeros)
-        return bool(words[NOTED.note])
+        zeros = np.zeros(DROP_MAILBOX.size, "int64")
+        self._mailboxes[name].copyfrom(zeros)
+        return bool(words[DROP_MAILBOX.dropped])
 
     def _guarded(
         self, shape: Sequence[int], value: np.ndarray[Any, Any], on: Any, shift: int = 0

@@ -122,9 +122,9 @@ def test_each_of_two_checks_answers_for_itself(device: str) -> None:
 
 @pytest.mark.parametrize(
     ("symbolic", "kind"),
-    [(False, "checked"), (False, "noted"), (True, "checked")],
+    [(False, "checked"), (False, "on_drop"), (True, "checked")],
     indirect=["kind"],
-    ids=["checked", "noted", "symbolic"],
+    ids=["checked", "on_drop", "symbolic"],
 )
 @pytest.mark.usefixtures("kind")
 def test_good_and_bad_calls_in_turn(device: str, symbolic: bool) -> None:
@@ -152,11 +152,11 @@ def test_good_and_bad_calls_in_turn(device: str, symbolic: bool) -> None:
         np.testing.assert_array_equal(machine["main"](tensors[0], *none).numpy(), data)
 
 
-def test_every_implementation_notes_a_bad_index(
+def test_every_implementation_signals_a_bad_index(
     device: str, implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever it stands and whatever the scatter, with good calls in between."""
-    monkeypatch.setattr(device_check, "_NOTED_BYTES", 0)
+    monkeypatch.setattr(device_check, "_ON_DROP_BYTES", 0)
 
     def add(data: Any, index: Any, updates: Any) -> Any:
         return index_put(data, [index], updates, reduction="add")
@@ -210,7 +210,7 @@ def test_reading_many_indices_twice_costs_more_than_waiting() -> None:
     some = replace(rows, count=SymbolicSize.product(["n"]), index_slice=True)
     assert CheckKind.of(rows) is CheckKind.BESIDE
     assert CheckKind.of(some) is CheckKind.BESIDE
-    assert CheckKind.of(many) is CheckKind.NOTED
+    assert CheckKind.of(many) is CheckKind.ON_DROP
     assert CheckKind.of(replace(many, in_place=True)) is CheckKind.BEFORE
 
 
@@ -242,7 +242,7 @@ def test_threads_that_call_at_once(device: str) -> None:
 
 @pytest.fixture(scope="module")
 def waiting() -> Any:
-    """The host's part of a check on a GPU, and how many answers it waits for."""
+    """The host's part of a check on a GPU, and how many findings it waits for."""
     if not status():
         pytest.skip(status().reason)
     builder = relax.BlockBuilder()
@@ -268,11 +268,11 @@ def test_the_host_waits_for_every_answer(waiting: Any, bad: bool) -> None:
     """The simulated device has always answered before; here answers come late, one by one."""
     wait, parts = waiting
     assert parts > 2
-    answers = Findings(parts)
-    memory = aligned_zeros(answers.size)
+    findings = Findings(parts)
+    memory = aligned_zeros(findings.size)
     call = memory[0] = 5
     memory[2] = parts
-    memory[answers.first_answer : answers.first_entry] = -4, 4, *([0] * (parts - 2))
+    memory[findings.first_flag : findings.first_entry] = -4, 4, *([0] * (parts - 2))
     done = []
 
     def answer() -> None:
@@ -280,9 +280,9 @@ def test_the_host_waits_for_every_answer(waiting: Any, bad: bool) -> None:
             time.sleep(0.02)
             assert not done
             if bad and part == 1:
-                entry = answers.first_entry + part * len(STATUS)
+                entry = findings.first_entry + part * len(STATUS)
                 memory[entry : entry + len(STATUS)] = 9_000, 0, 77, 4
-            memory[answers.first_answer + part] = -call if bad and part == 1 else call
+            memory[findings.first_flag + part] = -call if bad and part == 1 else call
 
     with ThreadPoolExecutor(1) as pool:
         answering = pool.submit(answer)
@@ -407,9 +407,9 @@ def test_drop_never_writes_outside(device: str, implementation: str, tally: Tall
         for name, problem in problems.items()
         if strategy.refusal(chosen, problem, runner.target) is None
     }
-    notes = device == "cuda"
+    signals = device == "cuda"
     for name, problem in problems.items():
-        runner.add(name, problem, implementation, notes=notes)
+        runner.add(name, problem, implementation, signals_drops=signals)
     for name, problem in problems.items():
         info = np.iinfo(problem.index_dtype)
         edges = [5, -6, 6, -7, 2**31, -(2**31), 2**31 - 1, 2**40, -(2**40), info.min, info.max]
@@ -427,11 +427,11 @@ def test_drop_never_writes_outside(device: str, implementation: str, tally: Tall
         result = runner.run(name, data, [index], updates, in_place=problem.in_place)
         expected = scatter_reference(problem, data, [index], updates)
         np.testing.assert_allclose(result, expected, rtol=1e-6, err_msg=name)
-        if notes:
-            assert runner.noted(name), name
+        if signals:
+            assert runner.dropped(name), name
             good = [np.zeros_like(index)]
             runner.run(name, data, good, updates, in_place=problem.in_place)
-            assert not runner.noted(name), name
+            assert not runner.dropped(name), name
 
 
 def test_sizes_that_turn_out_to_be_zero(device: str) -> None:

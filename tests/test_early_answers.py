@@ -53,7 +53,7 @@ def test_no_bad_index_is_missed(
     if device == "llvm":
         pytest.skip("there is nobody to tell")
     runner = ProblemRunner(device)
-    runner.add("noted", posed, name, knobs, notes=True)
+    runner.add("signals", posed, name, knobs, signals_drops=True)
     runner.add("plain", posed, name, knobs)
     generator = np.random.default_rng(7)
     items, extent = posed.items.constant, posed.extents[0].constant
@@ -63,12 +63,12 @@ def test_no_bad_index_is_missed(
     for place in (0, items // 2, items - items // 6 - 2, items - items // 7, items - 1):
         bad = good.copy()
         bad[place] = extent
-        found = runner.run("noted", data, [bad], updates)
-        assert runner.noted("noted"), place
+        found = runner.run("signals", data, [bad], updates)
+        assert runner.dropped("signals"), place
         expected = scatter_reference(posed, data, [bad], updates)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
-    found = runner.run("noted", data, [good], updates)
-    assert not runner.noted("noted")
+    found = runner.run("signals", data, [good], updates)
+    assert not runner.dropped("signals")
     if name == "lane_bins":
         plain = runner.run("plain", data, [good], updates)
         assert found.tobytes() == plain.tobytes(), "the order of the sums has changed"
@@ -89,7 +89,7 @@ CALLS: dict[str, tuple[str, Any, tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.parametrize("kind", ["noted"], indirect=True)
+@pytest.mark.parametrize("kind", ["on_drop"], indirect=True)
 @pytest.mark.usefixtures("kind")
 def test_nothing_is_launched_to_tell_the_host(name: str) -> None:
     if not status():

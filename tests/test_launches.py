@@ -76,11 +76,11 @@ def test_nothing_waits_between_launches(forced) -> None:
 
 
 @pytest.mark.parametrize(
-    ("noted_bytes", "checks"), [(1 << 60, 4), (0, 0)], ids=["checked", "noted"]
+    ("on_drop_bytes", "checks"), [(1 << 60, 4), (0, 0)], ids=["checked", "on_drop"]
 )
-def test_raise_watches_and_asks_nothing_to_wait(monkeypatch, noted_bytes, checks) -> None:
+def test_raise_watches_and_asks_nothing_to_wait(monkeypatch, on_drop_bytes, checks) -> None:
     """The host reads the check's answers where the GPU writes them: no copy, no synchronisation."""
-    monkeypatch.setattr(device_check, "_NOTED_BYTES", noted_bytes)
+    monkeypatch.setattr(device_check, "_ON_DROP_BYTES", on_drop_bytes)
     parameters, build, arguments = chain(4)
     call = compiled(parameters, build, bulk=False, bounds="raise")
     once, often = (events(lambda: call(*arguments), runs) for runs in (1, 10))

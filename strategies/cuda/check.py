@@ -1,11 +1,11 @@
-"""The bounds check on the GPU: one launch, in which each block answers for its part."""
+"""The bounds check on the GPU: one launch, in which each block has a flag."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from tvm_scatter.emit.index_check import CheckOperands, DeviceCheck
-from tvm_scatter.emit.mailbox import STATUS, Answers, Findings
+from tvm_scatter.emit.mailbox import STATUS, Findings, Mailbox
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
 from tvm_scatter.strategies.cuda.codegen.launch import run_routine
 from tvm_scatter.strategies.cuda.codegen.source import c_type, routine
@@ -46,10 +46,10 @@ def _check_indices(operands: CheckOperands, findings: Findings, call: Any) -> No
             f"{offset}, extent{component}, {component});"
         )
     lines += [
-        f"  int64* const answers = static_cast<int64*>(words) + {findings.first_answer};",
+        f"  int64* const flags = static_cast<int64*>(words) + {findings.first_flag};",
         f"  int64* const entries = static_cast<int64*>(words) + {findings.first_entry};",
         f"  int64* const entry = entries + blockIdx.x * {len(STATUS)};",
-        "  leave_answer(first, answers + blockIdx.x, call, -call, [&] {",
+        "  post_finding(first, flags + blockIdx.x, call, -call, [&] {",
         *(f"    entry[{j}] = first.{name};" for j, name in enumerate(STATUS)),
         "  });",
     ]
@@ -58,14 +58,14 @@ def _check_indices(operands: CheckOperands, findings: Findings, call: Any) -> No
     run_routine(name, source, values, findings.parts, _THREADS)
 
 
-def _tell(answers: Answers, call: Any) -> None:
-    """Add the launch that answers; what was launched before is over when it begins."""
+def _complete(mailbox: Mailbox, call: Any) -> None:
+    """Add the launch that raises the flag; what was launched before is over when it begins."""
     body = (
         "  __threadfence_system();\n"
-        f"  static_cast<volatile int64*>(words)[{answers.first_answer}] = call;"
+        f"  static_cast<volatile int64*>(words)[{mailbox.first_flag}] = call;"
     )
     name, source = routine(("check",), (), ["void* words", "long long call"], body)
-    run_routine(name, source, [answers.words.data, call], 1, 1)
+    run_routine(name, source, [mailbox.words.data, call], 1, 1)
 
 
-CHECK = DeviceCheck(_blocks, _check_indices, _tell)
+CHECK = DeviceCheck(_blocks, _check_indices, _complete)

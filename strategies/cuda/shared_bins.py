@@ -89,7 +89,7 @@ def reduce_by_blocks(
 
     def reduce(base: str) -> None:
         with_counter = shared_bytes + _COUNTER_BYTES
-        answers = operands.noting and with_counter <= shared_memory_limit(operands.target)
+        answers = operands.signals_drops and with_counter <= shared_memory_limit(operands.target)
         launch(
             operands,
             ("bins",),

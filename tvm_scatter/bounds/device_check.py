@@ -16,11 +16,11 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.drop_signal import DropSignal
 from tvm_scatter.emit.host_stream import HostStream
 from tvm_scatter.emit.index_check import DeviceCheck, IndexCheck
 from tvm_scatter.emit.kept_memory import counter, data_of, device_id_of, page_locked
-from tvm_scatter.emit.mailbox import Findings, Noted
-from tvm_scatter.emit.operands import Notes
+from tvm_scatter.emit.mailbox import DropMailbox, Findings
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -29,14 +29,14 @@ from .host_check import CHECK_NAME, check_arguments, check_function, check_opera
 
 #: Bytes of indices from which on reading them once more takes an H200 longer than the way to the
 #: host and back that follows a scatter (tuning/notes, "What the bounds policies cost").
-_NOTED_BYTES = 32 << 20
+_ON_DROP_BYTES = 32 << 20
 
 
 #: Marks a wait that may come later in a function, with any tensor of the device to return.
 CAN_WAIT = "tvm_scatter.can_wait"
 
-#: Where a scatter notes bad indices.
-NOTED = Noted()
+#: Where a scatter signals that it has dropped an update.
+DROP_MAILBOX = DropMailbox()
 
 
 class CheckKind(Enum):
@@ -45,19 +45,19 @@ class CheckKind(Enum):
     Attributes
     ----------
     BEFORE
-        A launch before the scatter, which overwrites a caller's data and waits for the answers.
+        A launch before the scatter, which overwrites a caller's data and waits for the flags.
     BESIDE
         The same launch, but the scatter writes what nobody has seen yet: it follows at once and
         passes over what the check will report.
-    NOTED
-        The scatter itself notes that it has passed over an index, and the check is launched only
-        then, to tell which. Indices are not read once more, but the host waits for the scatter, or
-        for that part of it which reads them.
+    ON_DROP
+        The scatter itself signals that it has dropped an update, and the check is launched only
+        then, to tell which index was bad. Indices are not read once more, but the host waits for
+        the scatter, or for that part of it which reads them.
     """
 
     BEFORE = "before"
     BESIDE = "beside"
-    NOTED = "noted"
+    ON_DROP = "on drop"
 
     @staticmethod
     def of(problem: ScatterProblem, temporary: bool = False) -> CheckKind:
@@ -70,10 +70,10 @@ class CheckKind(Enum):
         """
         if problem.in_place and not temporary:
             return CheckKind.BEFORE
-        if problem.is_static and problem.index_size.constant >= _NOTED_BYTES // item_bytes(
+        if problem.is_static and problem.index_size.constant >= _ON_DROP_BYTES // item_bytes(
             problem.index_dtype
         ):
-            return CheckKind.NOTED
+            return CheckKind.ON_DROP
         return CheckKind.BESIDE
 
     @property
@@ -97,7 +97,7 @@ def check_beside(
     device_check: DeviceCheck,
     compute: Callable[[relax.Expr], relax.Expr],
 ) -> relax.Expr:
-    """Emit a check whose answers are awaited only when the scatter has been launched.
+    """Emit a check whose flags are awaited only when the scatter has been launched.
 
     Parameters
     ----------
@@ -115,19 +115,19 @@ def check_beside(
     return _wait(bb, check, findings, arguments, returned=0, can_wait=True)
 
 
-def check_noted(
+def check_on_drop(
     bb: relax.BlockBuilder,
     check: IndexCheck,
     device_check: DeviceCheck,
     compute: Callable[..., relax.Expr],
 ) -> relax.Expr:
-    """Emit a check that is launched only if the scatter has noted a bad index.
+    """Emit a check that is launched only if the scatter has dropped an update.
 
     Parameters
     ----------
     compute : callable
-        Emits what computes the tensor, given what makes notes of two tensors that a PrimFunc takes
-        as bare handles, and these tensors.
+        Emits what computes the tensor, given what makes a drop signal of two tensors that a
+        PrimFunc takes as bare handles, and these tensors.
 
     Returns
     -------
@@ -135,37 +135,37 @@ def check_noted(
         The tensor; the host has it only if all indices are good.
     """
     findings = Findings(_parts(check, device_check))
-    memory = page_locked(bb, NOTED.size)
-    result = bb.emit(compute(partial(notes_in, device_check), counter(bb), memory))
+    memory = page_locked(bb, DROP_MAILBOX.size)
+    result = bb.emit(compute(partial(drop_signal_in, device_check), counter(bb), memory))
     # What stands for the data has its shape, and is there still if the data was overwritten.
     indices = check.indices
     arguments = [result, *indices, result, memory, page_locked(bb, findings.size)]
     with check_function(check) as (builder, parameters):
-        handles = [T.arg(name, T.handle()) for name in ("out", "noted", "memory")]
+        handles = [T.arg(name, T.handle()) for name in ("out", "mailbox", "memory")]
         with parameters.in_body() as buffers:
             operands = check_operands(parameters, buffers, check)
-            noted, found = NOTED.of(handles[1]), findings.of(handles[2])
-            noted.await_all(HostStream(device_id_of(handles[0])))
+            mailbox, found = DROP_MAILBOX.of(handles[1]), findings.of(handles[2])
+            mailbox.await_all(HostStream(device_id_of(handles[0])))
             call = found.next_call()
-            with T.If(noted.words[noted.note] != 0):
+            with T.If(mailbox.words[mailbox.dropped] != 0):
                 with T.Then():
                     device_check.emit(operands, found, call)
                 with T.Else():
                     found.expect(0)
-    func = bb.add_func(builder.get(), "check_if_noted")
+    func = bb.add_func(builder.get(), "check_if_dropped")
     last = len(arguments) - 1
     found_type = arguments[last].ty
     checked = bb.emit(relax.op.call_tir_inplace(func, arguments, last, found_type))
     return _wait(bb, check, findings, [result, checked], returned=0)
 
 
-def notes_in(device_check: DeviceCheck, counter: Any, memory: Any) -> Notes:
-    """Notes in memory of the device and of the host, which a PrimFunc takes as bare handles."""
-    here = NOTED.of(memory)
+def drop_signal_in(device_check: DeviceCheck, counter: Any, memory: Any) -> DropSignal:
+    """A signal in memory of the device and of the host, which a PrimFunc takes as bare handles."""
+    here = DROP_MAILBOX.of(memory)
     call = here.next_call()
     here.expect(1)
-    T.buffer_store(here.words, tirx.IntImm("int64", 0), [here.note])
-    return Notes(here, call, data_of(counter), partial(device_check.tell, here, call))
+    T.buffer_store(here.words, tirx.IntImm("int64", 0), [here.dropped])
+    return DropSignal(here, call, data_of(counter), partial(device_check.complete, here, call))
 
 
 def _parts(check: IndexCheck, device_check: DeviceCheck) -> int:
@@ -177,7 +177,7 @@ def _parts(check: IndexCheck, device_check: DeviceCheck) -> int:
 def _launch(
     bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck, findings: Findings
 ) -> relax.Expr:
-    """Emit the launch of a check; the result is the memory for its answers."""
+    """Emit the launch of a check; the result is the memory of its mailbox."""
     with check_function(check) as (builder, parameters):
         memory = T.arg("memory", T.handle())
         with parameters.in_body() as buffers:
@@ -198,9 +198,9 @@ def _wait(
     returned: int,
     can_wait: bool = False,
 ) -> relax.Expr:
-    """Emit the wait for the answers: the arguments are a tensor of the device and the memory.
+    """Emit the wait for the flags: the arguments are a tensor of the device and the memory.
 
-    It can itself be put off if it returns a tensor that nobody is to have before the answers.
+    It can itself be put off if it returns a tensor that nobody is to have before the flags.
     """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):

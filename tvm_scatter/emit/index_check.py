@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_scatter.problem.signature import Dim
 
-from .mailbox import Answers, Findings
+from .mailbox import Findings, Mailbox
 
 
 @dataclass(frozen=True)
@@ -100,11 +100,11 @@ class DeviceCheck:
         In how many parts it checks a number of entries, which is symbolic or an ``int``.
     emit : callable
         Adds the launch. It is given the operands, the findings to fill, and the number of the call.
-    tell : callable
-        Adds a launch that gives the only answer, good, once all that was launched before is done.
-        It is given the answers and the number of the call.
+    complete : callable
+        Adds a launch that raises the only flag, good, once all that was launched before is done. It
+        is given the mailbox and the number of the call.
     """
 
     parts: Callable[[Any], int]
     emit: Callable[[CheckOperands, Findings, Any], None]
-    tell: Callable[[Answers, Any], None]
+    complete: Callable[[Mailbox, Any], None]

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 #: What a check says of a bad entry: its flat position in its index tensor, which component it
 #: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
 STATUS = ("position", "component", "index", "extent")
-#: How often the host looks for an answer before it waits for the stream, which tells it if the GPU
-#: will never give one.
+#: How often the host looks for a flag before it waits for the stream, which tells it if the GPU
+#: will never raise one.
 _TURNS = 1 << 15
 
 
 @dataclass(frozen=True)
-class Answers:
+class Mailbox:
     """Where parts of a launch say that they are done.
 
-    Word 0 is the number of the call, which tells its answers from those of earlier calls, word 1 is
-    the host's own, and word 2 says how many parts answer this call. Then comes a word for each part
-    that there may be: the number of the call if all is well, and its negative if not.
+    Word 0 is the number of the call, which tells its flags from those of earlier calls, word 1 is
+    the host's own, and word 2 says how many parts raise a flag in this call. Then comes the flag of
+    each part that there may be: the number of the call if all is well, and its negative if not.
 
     Attributes
     ----------
@@ -44,20 +44,20 @@ class Answers:
     @property
     def size(self) -> int:
         """How many words there are."""
-        return self.first_answer + self.parts
+        return self.first_flag + self.parts
 
     @property
-    def first_answer(self) -> int:
-        """The word with the answer of the first part."""
+    def first_flag(self) -> int:
+        """The word with the flag of the first part."""
         return 3
 
     def of(self, tensor: Any) -> Self:
-        """These answers, in a tensor that a PrimFunc takes as a bare handle."""
+        """This mailbox, in a tensor that a PrimFunc takes as a bare handle."""
         return replace(self, words=words_of(tensor, self.size))
 
-    def answer(self, part: Any) -> Any:
-        """The answer of a part."""
-        return self.words[part + self.first_answer]
+    def flag(self, part: Any) -> Any:
+        """The flag of a part."""
+        return self.words[part + self.first_flag]
 
     def next_call(self) -> Any:
         """Count a call; its number."""
@@ -66,11 +66,11 @@ class Answers:
         return call
 
     def expect(self, parts: int) -> None:
-        """Say how many parts answer this call: none if there is nothing to look for."""
+        """Say how many parts raise a flag in this call: none if there is nothing to look for."""
         T.buffer_store(self.words, tirx.IntImm("int64", parts), [2])
 
     def await_all(self, stream: HostStream) -> None:
-        """Wait for all answers.
+        """Wait for all flags.
 
         What counts the turns is a word of this memory, because what a function allocates that
         launches kernels would be memory of the device.
@@ -79,7 +79,7 @@ class Answers:
         bad = T.bind(0 - good)
         T.buffer_store(self.words, tirx.IntImm("int64", 0), [1])
         with T.serial(T.bind(self.words[2])) as part:
-            with T.While(tirx.all(self.answer(part) != good, self.answer(part) != bad)):
+            with T.While(tirx.all(self.flag(part) != good, self.flag(part) != bad)):
                 # A call that the compiler cannot look into, so that memory is read anew.
                 T.evaluate(T.call_extern("int32", "sched_yield"))
                 T.buffer_store(self.words, self.words[1] + 1, [1])
@@ -90,8 +90,8 @@ class Answers:
 
 
 @dataclass(frozen=True)
-class Findings(Answers):
-    """Answers of a check. The first bad entry of each part follows, as :data:`STATUS` has it.
+class Findings(Mailbox):
+    """The mailbox of a check. The first bad entry of each part follows, as :data:`STATUS` has it.
 
     Only the entries of bad parts mean anything.
     """
@@ -117,7 +117,7 @@ class Findings(Answers):
         with T.serial(T.bind(self.words[2])) as part:
             entry = self.entry(part)
             earlier = tirx.any(status[0] < 0, entry[0] < status[0])
-            with T.If(tirx.all(self.answer(part) != self.words[0], earlier)):
+            with T.If(tirx.all(self.flag(part) != self.words[0], earlier)):
                 with T.Then():
                     for j, word in enumerate(entry):
                         T.buffer_store(status, word, [j])
@@ -125,16 +125,16 @@ class Findings(Answers):
 
 
 @dataclass(frozen=True)
-class Noted(Answers):
-    """The answer of a scatter that notes it has passed over an index, in a word behind it."""
+class DropMailbox(Mailbox):
+    """The mailbox of a scatter that signals drops: one flag, and a word behind it for the drops."""
 
     parts: int = 1
 
     @property
     def size(self) -> int:
-        return self.note + 1
+        return self.dropped + 1
 
     @property
-    def note(self) -> int:
-        """The word that is other than zero once an index was passed over."""
+    def dropped(self) -> int:
+        """The word that is other than zero once an update was dropped."""
         return super().size

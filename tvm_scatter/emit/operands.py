@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,32 +10,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.sizes import Sizes
 
-from .mailbox import Noted
-
-
-@dataclass
-class Notes:
-    """How a scatter tells the host that it has passed over an index.
-
-    Attributes
-    ----------
-    noted : Noted
-        Where the note is left, and where it is said to be final.
-    call : expression
-        The number of the call, which says so.
-    counter : handle
-        A number on the GPU by which blocks of one launch count themselves, from zero to zero.
-    tell : callable
-        Adds a launch that says so.
-    final : bool
-        Whether something that says so was added.
-    """
-
-    noted: Noted
-    call: Any
-    counter: Any
-    tell: Callable[[], None]
-    final: bool = False
+from .drop_signal import DropSignal
 
 
 @dataclass(frozen=True)
@@ -60,8 +35,8 @@ class Operands:
         ``uint8`` scratch memory of the size that the implementation asked for.
     sizes : Sizes
         Numbers, or int64 expressions for symbolic sizes.
-    notes : Notes or None
-        Where an index that is passed over is noted, if that is wanted.
+    drop_signal : DropSignal or None
+        How the host is told that an update was dropped, if it is to know.
     others : tuple of Operands
         Those of further scatters of the same problem, which a GPU's launches compute as well.
     """
@@ -75,16 +50,16 @@ class Operands:
     out: Any
     workspace: Any
     sizes: Sizes
-    notes: Notes | None = None
+    drop_signal: DropSignal | None = None
     others: tuple[Operands, ...] = ()
 
     @property
-    def noting(self) -> bool:
-        """Whether what resolves an index has to note that it is passed over."""
-        return self.notes is not None and not self.notes.final
+    def signals_drops(self) -> bool:
+        """Whether what resolves an index has to signal that it drops the update."""
+        return self.drop_signal is not None and not self.drop_signal.is_complete
 
     def indices_are_seen(self, told: bool = False) -> None:
-        """Say that the launches so far have resolved every index: those that follow note none.
+        """Say that the launches so far have resolved every index: those that follow signal none.
 
         An implementation says so where much follows, which the host then need not wait for.
 
@@ -93,8 +68,8 @@ class Operands:
         told : bool
             Whether the last launch itself tells the host.
         """
-        if self.noting:
-            assert self.notes is not None
+        if self.signals_drops:
+            assert self.drop_signal is not None
             if not told:
-                self.notes.tell()
-            self.notes.final = True
+                self.drop_signal.complete()
+            self.drop_signal.is_complete = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emit.operands import Notes, Operands
+from tvm_scatter.emit.drop_signal import MakeSignal
+from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
@@ -27,7 +28,7 @@ def build_prim_func(
     target: Any,
     tokens: int = 0,
     scatters: int = 1,
-    notes: Callable[[Any, Any], Notes] | None = None,
+    make_signal: MakeSignal | None = None,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
@@ -38,9 +39,9 @@ def build_prim_func(
         them is ordered before it.
     scatters : int
         How many scatters of the problem it computes, each with operands of its own.
-    notes : callable, optional
-        What makes notes of the last two tokens, tensors that are taken as bare handles. The others
-        are not used.
+    make_signal : callable, optional
+        What makes a signal of the last two tokens, tensors that are taken as bare handles. The
+        others are not used.
 
     Returns
     -------
@@ -89,9 +90,9 @@ def build_prim_func(
                     )
                     for at, (data, *indices, updates) in enumerate(inputs)
                 ]
-                notes_here = notes(*handles[-2:]) if notes else None
+                signal_here = make_signal(*handles[-2:]) if make_signal else None
                 for each in _together(operands, target):
-                    each = replace(each, notes=notes_here)
+                    each = replace(each, drop_signal=signal_here)
                     _emit_branches(each, list(selection.branches))
                     each.indices_are_seen()
     return builder.get()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 from tvm import relax
 from tvm.target import Target
 
-from tvm_scatter.bounds.device_check import CheckKind, check_before, check_beside, check_noted
+from tvm_scatter.bounds.device_check import CheckKind, check_before, check_beside, check_on_drop
 from tvm_scatter.bounds.host_check import check_on_host
+from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.index_check import IndexCheck
-from tvm_scatter.emit.operands import Notes
 from tvm_scatter.ops.operators import ASSIGN, BATCH, CHOOSE
 from tvm_scatter.ops.operators import NAMES as OUR_OPERATORS
 from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
@@ -117,10 +117,10 @@ def emit_call(
         return check_alone(bb, lowered.check, strategy, lowered.data)
 
     def scatter(
-        posed: Lowered, *tokens: relax.Expr, notes: Callable[[Any, Any], Notes] | None = None
+        posed: Lowered, *tokens: relax.Expr, make_signal: MakeSignal | None = None
     ) -> relax.Expr:
         waits = [*earlier, *tokens]
-        return emit_together(bb, [posed], strategy, target, waits, notes)[0]
+        return emit_together(bb, [posed], strategy, target, waits, make_signal)[0]
 
     if problem.bounds != "raise":
         return scatter(lowered)
@@ -129,12 +129,12 @@ def emit_call(
         return scatter(lowered, check_on_host(bb, lowered.check))
     kind = CheckKind.of(problem, lowered.temporary)
     checked = replace(lowered, problem=replace(problem, bounds=kind.bounds))
-    if kind is CheckKind.NOTED:
-        return check_noted(
+    if kind is CheckKind.ON_DROP:
+        return check_on_drop(
             bb,
             lowered.check,
             device_check,
-            lambda notes, *memory: scatter(checked, *memory, notes=notes),
+            lambda make_signal, *memory: scatter(checked, *memory, make_signal=make_signal),
         )
     if kind is CheckKind.BESIDE:
         return check_beside(bb, lowered.check, device_check, partial(scatter, checked))
@@ -147,14 +147,14 @@ def emit_together(
     strategy: OpStrategy,
     target: Target,
     tokens: Sequence[relax.Expr],
-    notes: Callable[[Any, Any], Notes] | None = None,
+    make_signal: MakeSignal | None = None,
 ) -> list[relax.Expr]:
     """Emit one call for lowered scatters of one problem; the results are the new tensors.
 
     Parameters
     ----------
-    notes : callable, optional
-        What makes notes of the last two tokens, which are memory for them.
+    make_signal : callable, optional
+        What makes a signal of the last two tokens, which are memory for it.
     """
     problem, signature, count = lowered[0].problem, lowered[0].signature, len(lowered)
     selection = strategy.select(problem, target)
@@ -167,7 +167,7 @@ def emit_together(
         target,
         tokens=len(tokens),
         scatters=count,
-        notes=notes,
+        make_signal=make_signal,
     )
     types: Any = [relax.TensorType(each.data.ty.shape, problem.data_dtype) for each in lowered]
     workspace = workspace_size(problem, selection, lowered[0].symbols)

@@ -3,7 +3,7 @@
 Until then a scatter passes over bad indices and a read takes zeros for them, so nothing that a
 caller can see may be written, and nothing may run whose effects are not known. The pass legalizes
 scatters and reads ahead of LegalizeOps, because only then it is known where the host waits. A
-scatter that notes bad indices itself waits where it is: what a check would need to say more is many
+scatter that signals drops itself waits where it is: what a check would need to say more is many
 bytes, and would have to be kept.
 """
 

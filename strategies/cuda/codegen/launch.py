@@ -47,10 +47,10 @@ def launch(
     shared_bytes : int or expression
         Dynamic shared memory of each block.
     answers : bool
-        Whether the body calls ``indices_are_seen`` where P has ``answers``, so that no launch has
+        Whether the body calls ``count_completion`` where P has ``answers``, so that no launch has
         to tell the host.
     """
-    answers = answers and operands.noting
+    answers = answers and operands.signals_drops
     every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, answers
     if operands.problem.is_static:
         _launch(*every, "int" if _largest(operands) < _NARROW_LIMIT else "long long")
@@ -84,8 +84,8 @@ def _launch(
     offset: str,
 ) -> None:
     problem, sizes = operands.problem, operands.sizes
-    notes = operands.notes if operands.noting else None
-    struct, text = problem_struct(problem, offset, notes is not None, answers)
+    signal = operands.drop_signal if operands.signals_drops else None
+    struct, text = problem_struct(problem, offset, signal is not None, answers)
     scatters = [_tensors(each) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
@@ -95,10 +95,12 @@ def _launch(
     parameters += [f"long long {name}" for name in numbers]
     parameters += [f"{kind} {name}" for name, (kind, _) in arguments.items()]
     telling = ""
-    if notes:
-        parameters += ["void* noted_pointer", "long long call", "void* counter_pointer"]
-        words = "static_cast<int64*>(noted_pointer)"
-        telling = f", {words} + {notes.noted.note}, {words} + {notes.noted.first_answer}, call, "
+    if signal:
+        parameters += ["void* mailbox_pointer", "long long call", "void* counter_pointer"]
+        words = "static_cast<int64*>(mailbox_pointer)"
+        telling = (
+            f", {words} + {signal.mailbox.dropped}, {words} + {signal.mailbox.first_flag}, call, "
+        )
         telling += "static_cast<uint32*>(counter_pointer)"
     has_shared = not (isinstance(shared_bytes, int) and shared_bytes == 0)
     if has_shared:
@@ -129,8 +131,8 @@ def _launch(
     )
     values = [tensors[name].data for name in pointers for tensors in scatters]
     values += list(numbers.values()) + [value for _, value in arguments.values()]
-    if notes:
-        values += [notes.noted.words.data, notes.call, notes.counter]
+    if signal:
+        values += [signal.mailbox.words.data, signal.call, signal.counter]
     run_routine(
         name, source, values, blocks, threads, shared_bytes if has_shared else None, len(scatters)
     )

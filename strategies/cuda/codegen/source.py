@@ -78,7 +78,10 @@ def headers(names: tuple[str, ...]) -> str:
 
 
 def problem_struct(
-    problem: ScatterProblem, offset: str, notes: bool = False, answers: bool = False
+    problem: ScatterProblem,
+    offset: str,
+    signals_drops: bool = False,
+    counts_completion: bool = False,
 ) -> tuple[str, str]:
     """The struct that describes a problem to the templates: its name and its text.
 
@@ -86,9 +89,9 @@ def problem_struct(
     ----------
     offset : str
         The C++ type of index arithmetic: ``int`` or ``long long``.
-    notes : bool
+    signals_drops : bool
         Whether the host is told where an index is passed over.
-    answers : bool
+    counts_completion : bool
         Whether blocks tell the host that they have seen their indices.
     """
     data = data_type(problem)
@@ -116,8 +119,8 @@ def problem_struct(
   static constexpr bool update_slice = {flag(problem.update_slice)};
   static constexpr bool wrap = {flag(problem.wrap_negative)};
   static constexpr bool check = {flag(problem.bounds != "trust")};
-  static constexpr bool notes = {flag(notes)};
-  static constexpr bool answers = {flag(answers)};
+  static constexpr bool signals_drops = {flag(signals_drops)};
+  static constexpr bool counts_completion = {flag(counts_completion)};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};
   static __device__ __forceinline__ Data start() {{ return {start}; }}

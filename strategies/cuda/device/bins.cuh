@@ -15,19 +15,19 @@ constexpr bool is_flat =
 // Where the bins begin in shared memory: behind the number of warps that have seen their indices,
 // which is there if the host is to hear of that; shared_bins.py makes room for it.
 template <class P>
-constexpr int bins_begin = P::answers ? 16 : 0;
+constexpr int bins_begin = P::counts_completion ? 16 : 0;
 
 // Calls `visit(bin, value)` for every `threads`-th pack of the updates in [from, to) from the
 // `thread`-th one on, with `unroll` updates read before any is visited. A pack of neighbours is one
 // access where memory is aligned to it; who visits what, and in what order, does not depend on that.
 // Where what is read gives way first in the caches (`once`), many warps gain and one warp to a block
 // loses. Looking `ahead`, it only reads the indices, which stay there, and visits nothing; afterwards
-// the host has been `told` of them.
+// drops among them are `signalled`.
 template <class P, int unroll, int pack, bool once, class Visit>
 __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
                                               typename P::Offset from, typename P::Offset to,
-                                              int thread, int threads, bool ahead, bool told,
+                                              int thread, int threads, bool ahead, bool signalled,
                                               Visit visit) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
         if (at >= to) continue;
         const Offset index = width == 1 ? at : at / width;
         Offset destination;
-        if (resolve(sizes, raw[t][i], destination, told))
+        if (resolve(sizes, raw[t][i], destination, signalled))
           bin[t][i] = static_cast<int>(Item<P>(sizes, index).place(sizes, destination) * width + at -
                                        index * width);
       }
@@ -99,7 +99,7 @@ __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
                                               int thread, int threads, char* shared, Visit visit) {
   using Offset = typename P::Offset;
   const Offset total = sizes.items() * sizes.width();
-  if constexpr (P::answers) {
+  if constexpr (P::counts_completion) {
     uint32* const warps_seen = reinterpret_cast<uint32*>(shared);
     if (threadIdx.x == 0) *warps_seen = 0;
     __syncthreads();
@@ -117,7 +117,7 @@ __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
       __syncwarp();
       if (threadIdx.x % kWarp != 0) continue;
       if (atomicAdd(warps_seen, 1u) == blockDim.x / kWarp - 1)
-        indices_are_seen(sizes, static_cast<uint32>(gridDim.x));
+        count_completion(sizes, static_cast<uint32>(gridDim.x));
     }
   } else {
     for_each_pack<P, unroll, pack, once>(updates, indices, sizes, Offset(0), total, thread, threads,

@@ -44,15 +44,15 @@ __device__ __forceinline__ void find_bad_index(BadIndex& first, const Index* ind
   }
 }
 
-// Each block answers for its part, in memory of the host: good, or bad once the thread that has seen
-// the first bad entry of the block has described it.
+// Each block raises a flag in memory of the host: good, or bad once the thread that has seen the first
+// bad entry of the block has described it.
 template <class Describe>
-__device__ __forceinline__ void leave_answer(const BadIndex& first, volatile int64* answer,
+__device__ __forceinline__ void post_finding(const BadIndex& first, volatile int64* flag,
                                              int64 good, int64 bad, Describe describe) {
   __shared__ uint64 least;
   if (threadIdx.x == 0) least = ~0ull;
   if (!__syncthreads_or(first.position >= 0)) {
-    if (threadIdx.x == 0) *answer = good;
+    if (threadIdx.x == 0) *flag = good;
     return;
   }
   if (first.position >= 0) atomicMin(&least, first.order());
@@ -60,7 +60,7 @@ __device__ __forceinline__ void leave_answer(const BadIndex& first, volatile int
   if (first.position < 0 || first.order() != least) return;
   describe();
   __threadfence_system();
-  *answer = bad;
+  *flag = bad;
 }
 
 }  // namespace tvm_scatter

@@ -7,8 +7,8 @@
 //   index_batch, index_slice       what the index varies over
 //   update_batch, _count, _slice   what the updates vary over
 //   wrap, check                    negative indices wrap; out-of-bounds updates are dropped
-//   notes                          and the host is told of them
-//   answers                        and blocks tell it that they have seen their indices
+//   signals_drops                  and the host is told of them
+//   counts_completion              and blocks tell it that they have resolved their indices
 //   include_self, unique
 //   start()                        the identity of the reduction
 #ifndef TVM_SCATTER_PROBLEM
@@ -22,10 +22,10 @@ struct Sizes {
   using Offset = typename P::Offset;
   Offset batch, count, slice;
   Offset extents[P::components];
-  volatile int64* note = nullptr;  // words of the host
-  volatile int64* answer = nullptr;
-  int64 call = 0;  // what the answer is
-  uint32* blocks_seen = nullptr;
+  volatile int64* dropped = nullptr;  // words of the host
+  volatile int64* completed = nullptr;
+  int64 call = 0;  // the flag once all indices are resolved
+  uint32* blocks_done = nullptr;
 
   __device__ __forceinline__ Offset extent() const {
     Offset product = 1;
@@ -106,11 +106,11 @@ __device__ __forceinline__ RawIndex<P> read_index(const Indices<P>& indices,
   return raw;
 }
 
-// The destination that an index names; false if it is out of bounds, which is noted if nobody has
-// done so (`told`).
+// The destination that an index names; false if it is out of bounds, which is signalled unless
+// somebody has done so (`signalled`).
 template <class P>
 __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>& raw,
-                                        typename P::Offset& destination, bool told = false) {
+                                        typename P::Offset& destination, bool signalled = false) {
   using Offset = typename P::Offset;
   constexpr bool narrow_index = sizeof(typename P::Index) < 4 || same<typename P::Index, int>;
   using Wide = typename If<narrow_index && sizeof(Offset) == 4, int, int64>::type;
@@ -121,10 +121,10 @@ __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>
     const Wide extent = sizes.extents[j];
     if (P::wrap && index < 0) index += extent;
     if (P::check && (index < 0 || index >= extent)) {
-      if (P::notes && !told) {
-        *sizes.note = 1;
+      if (P::signals_drops && !signalled) {
+        *sizes.dropped = 1;
         // Here, so that blocks without a bad index need not wait for what they have written.
-        if constexpr (P::answers) __threadfence_system();
+        if constexpr (P::counts_completion) __threadfence_system();
       }
       return false;
     }
@@ -134,16 +134,16 @@ __device__ __forceinline__ bool resolve(const Sizes<P>& sizes, const RawIndex<P>
 }
 
 // What part of a scatter's work is the last, whose indices are looked at before it begins if the host
-// is to hear of them: while it is done, the answer is on its way.
+// is to hear of them: while it is done, the flag is on its way.
 constexpr int kAhead = 6;
 
-// For one thread of each of so many blocks, when its block has noted all that it will. The last of
-// them tells the host, and leaves the counter as it was.
+// For one thread of each of so many blocks, when its block has signalled all drops that it will. The
+// last of them raises the flag, and leaves the counter as it was.
 template <class P>
-__device__ __forceinline__ void indices_are_seen(const Sizes<P>& sizes, uint32 blocks) {
-  if (atomicInc(sizes.blocks_seen, blocks - 1) != blocks - 1) return;
+__device__ __forceinline__ void count_completion(const Sizes<P>& sizes, uint32 blocks) {
+  if (atomicInc(sizes.blocks_done, blocks - 1) != blocks - 1) return;
   __threadfence_system();
-  *sizes.answer = sizes.call;
+  *sizes.completed = sizes.call;
 }
 
 // Both steps, for a kernel with one item in flight.

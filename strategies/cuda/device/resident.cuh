@@ -42,7 +42,7 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   const Offset batch = blockIdx.x / tiles;
   if (batch >= sizes.batch) return;  // one block is launched even for no batch at all
   const Offset blocks = gridDim.x, ahead = gridDim.x / kAhead, other = blockIdx.x + ahead;
-  const bool told = P::answers && other >= blocks;
+  const bool signalled = P::counts_completion && other >= blocks;
   const Offset slab = sizes.extent() * sizes.slice;
   const Offset begin = (blockIdx.x - batch * tiles) * tile;
   const int owned = static_cast<int>(min(static_cast<Offset>(tile), slab - begin));
@@ -73,7 +73,7 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   // Where an update goes in `held`; negative if it is dropped or for another block.
   auto place_at = [&](Offset at, const RawIndex<P>& raw) -> Offset {
     Offset destination;
-    if (!resolve(sizes, raw, destination, told)) return -1;
+    if (!resolve(sizes, raw, destination, signalled)) return -1;
     const Offset place = destination * sizes.slice + column_at(at) - begin;
     return place < owned ? place : -1;
   };
@@ -104,15 +104,15 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
       if (place >= 0) atomic_combine<R, Wide>(held + place, widen(value[u]));
     }
   }
-  if constexpr (P::answers) {
+  if constexpr (P::counts_completion) {
     if (other < blocks && other >= blocks - ahead)
       look_at_indices<P, unroll>(indices, sizes, total,
                                  [&](Offset at) { return item_of(other / tiles, at).index; });
   }
   __syncthreads();
-  if constexpr (P::answers) {
+  if constexpr (P::counts_completion) {
     if (other < blocks && threadIdx.x == 0)
-      indices_are_seen(sizes, static_cast<uint32>(blocks - ahead));
+      count_completion(sizes, static_cast<uint32>(blocks - ahead));
   }
   if (whole) {
     for (int i = threadIdx.x * vector; i < owned; i += blockDim.x * vector) {
