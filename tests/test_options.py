@@ -49,6 +49,8 @@ def test_threads_do_not_see_each_other() -> None:
         ({"bounds": "clamp"}, "bounds='clamp'"),
         ({"deterministic": "yes"}, "deterministic='yes'"),
         ({"enabled": 1}, "enabled=1"),
+        ({"in_place": None}, "in_place=None"),
+        ({"cuda_graph": "yes"}, "cuda_graph='yes'"),
         ({"implementation": 7}, "implementation=7"),
         ({"knobs": 7}, "knobs=7"),
         ({"knobs": {"threads": "many"}}, "knobs="),

@@ -19,7 +19,7 @@ from tvm_scatter import (
 )
 from tvm_scatter.options import Options
 from tvm_scatter.problem.symbolic_size import SymbolicSize
-from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, best_record, workload
+from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, tuned_records, workload
 from tvm_scatter.selection.targets import parse_target
 
 LLVM = tvm.target.Target("llvm")
@@ -127,8 +127,7 @@ def test_default_is_the_entry_that_takes_everything(strategy: OpStrategy) -> Non
 def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
     fast = {IMPLEMENTATION: "fast", f"{KNOBS}.threads": 256}
     with database((PROBLEM, {IMPLEMENTATION: "plain"}, 3e-6), (PROBLEM, fast, 2e-6)):
-        record = best_record(PROBLEM, LLVM)
-        assert record is not None
+        record = next(tuned_records(PROBLEM, LLVM))
         assert (record.implementation, record.config) == ("fast", {"threads": 256})
         assert record.microseconds == pytest.approx(2)
         selection = strategy.select(PROBLEM, LLVM)
@@ -140,7 +139,7 @@ def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
         assert strategy.select(replace(PROBLEM, count=SymbolicSize(51)), LLVM).source == "default"
         # The caller goes before the record.
         assert strategy.select(PROBLEM, LLVM, Options("plain")).source == "forced"
-    assert best_record(PROBLEM, LLVM) is None
+    assert not list(tuned_records(PROBLEM, LLVM))
 
 
 @pytest.mark.parametrize(

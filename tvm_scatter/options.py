@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_type_hints
 
 from tvm_scatter.problem.scatter_problem import BOUNDS
 
@@ -78,18 +78,10 @@ class Options:
         return self.bounds or ("drop" if target_kind == "cuda" else "raise")
 
 
-_FLAGS = (
-    "deterministic",
-    "enabled",
-    "shipped_log",
-    "fold_broadcast_index",
-    "bulk",
-    "in_place",
-    "batch",
-    "cuda_graph",
-)
-#: The flags that may be ``None``.
-_OPEN = ("batch", "cuda_graph")
+#: Options that are true or false; some may be ``None`` as well.
+_FLAGS = {
+    name: kind for name, kind in get_type_hints(Options).items() if kind in (bool, bool | None)
+}
 _DEFAULT = Options()
 _CURRENT: ContextVar[Options] = ContextVar("tvm_scatter_options", default=_DEFAULT)
 
@@ -143,10 +135,8 @@ def checked(changes: Mapping[str, Any]) -> dict[str, Any]:
     bounds = changes.get("bounds")
     if bounds is not None and bounds not in BOUNDS:
         raise ScatterError(f"options: bounds={bounds!r} must be one of {', '.join(BOUNDS)}.")
-    for name in _FLAGS:
-        if not isinstance(changes.get(name, False), bool):
-            if name in _OPEN and changes[name] is None:
-                continue
+    for name, kind in _FLAGS.items():
+        if not isinstance(changes.get(name, False), kind):
             raise ScatterError(f"options: {name}={changes[name]!r} must be True or False.")
     implementation = changes.get("implementation")
     if implementation is not None and not isinstance(implementation, str):

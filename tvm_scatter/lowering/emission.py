@@ -146,8 +146,7 @@ def _condition(operands: Operands, branch: Branch) -> Any:
     for name, comparison, value in branch.conditions:
         size = getattr(operands.sizes, name)
         condition = tirx.all(condition, compare(size, comparison, tirx.IntImm("int64", value)))
-    guard = branch.implementation.guard(operands.problem, operands.sizes, operands.target)
-    return condition if guard is True else tirx.all(condition, guard)
+    return condition
 
 
 def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[str, Any]) -> Any:

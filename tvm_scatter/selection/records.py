@@ -328,8 +328,3 @@ def ranking(timed: Iterable[tuple[Decision, float]]) -> list[TunedRecord]:
         if len(seen) == most
     ]
     return sorted(ranked, key=lambda record: record.microseconds)
-
-
-def best_record(problem: ScatterProblem, target: Any) -> TunedRecord | None:
-    """The fastest candidate of a problem in the database in force, or ``None``."""
-    return next(tuned_records(problem, target), None)

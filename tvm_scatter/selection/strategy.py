@@ -57,13 +57,6 @@ class Implementation(ABC):
         """Why this implementation cannot compute the problem on the target, or ``None``."""
         return None
 
-    def guard(self, problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
-        """A condition on symbolic sizes under which the implementation is right; ``True`` if any.
-
-        The result is a ``bool`` where the sizes are numbers and a boolean expression where not.
-        """
-        return True
-
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         """What can be turned: for each knob its valid values, the default first."""
         return {}
