@@ -8,6 +8,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
@@ -22,10 +23,10 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
 
 from .steps import sorting
 
-# As in device/bucketed.cuh.
-_TILE_THREADS = 512
-_BUCKET_THREADS, _BUCKET_MOST = 256, 4096
-_UNIT_THREADS = 256
+_TILE_THREADS = device_constant("bucketed", "kTileThreads")
+_BUCKET_THREADS = device_constant("bucketed", "kBucketThreads")
+_BUCKET_MOST = device_constant("bucketed", "kBucketMost")
+_UNIT_THREADS = device_constant("bucketed", "kUnitThreads")
 #: Counters of a tile's buckets, and of a bucket's places, that shared memory has room for.
 _MOST_BUCKETS = 2048
 _MOST_BITS = 11

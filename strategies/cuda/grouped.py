@@ -11,6 +11,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.steps.listed_rows import (
@@ -24,9 +25,8 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
 
 from .steps import sorting, stages
 
-# As in device/grouped.cuh.
-_GROUP_THREADS = 256
-_GROUP_ITEMS = 4
+_GROUP_THREADS = device_constant("grouped", "kGroupThreads")
+_GROUP_TILE = device_constant("grouped", "kGroupTile")
 #: Items and places are counted in 32 bits.
 _LIMIT = 1 << 32
 _FIELDS = {
@@ -106,7 +106,7 @@ def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
         whole = {**arguments, **more}
         launch(operands, ("grouped",), text + body, blocks, _GROUP_THREADS, whole)
 
-    tiles = ceil_div(sizes.items, _GROUP_THREADS * _GROUP_ITEMS)
+    tiles = ceil_div(sizes.items, _GROUP_TILE)
     blocks_of("  rank_updates<P>(groups, indices, sizes);", tiles, {})
     operands.indices_are_seen()
     blocks_of(

@@ -9,17 +9,17 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps.sorting import Arguments, Layout
 
-# As in device/partition.cuh.
-_THREADS = 1024
-_HOT_PLACES = 64
+_THREADS = device_constant("partition", "kPartitionThreads")
+_HOT_PLACES = device_constant("partition", "slots")
 #: Shared memory of a scan in a block, a sum for each warp, besides what is asked for.
 _SCAN_BYTES = _THREADS // 32 * 4
-_MOST_BUCKETS = 2048
+_MOST_BUCKETS = device_constant("partition", "kMostBuckets")
 _ENOUGH_BUCKETS = 128
 #: Updates that a thread moves into buckets together with its block, the more the better.
 _PER_THREAD = (16, 8, 4)

@@ -8,6 +8,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.steps.listed_rows import lanes_and_parts
@@ -15,9 +16,8 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import lanes_and_parts
 from .parallel_injective import widest_vector
 from .steps import sorting, stages
 
-# As in device/segmented.cuh.
-_CHUNK = 64
-_CHUNKS = _CHUNK * _CHUNK
+_CHUNK = device_constant("segmented", "kSegmentChunk")
+_CHUNKS = device_constant("segmented", "kSegmentChunks")
 
 
 class Segmented(Implementation):

@@ -14,13 +14,14 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from .parallel_injective import widest_vector
 from .steps import sorting, stages
 
-_CHUNK = 32  # as in device/segment.cuh
+_CHUNK = device_constant("segment", "kChunk")
 _THREADS = 128
 _PARTIALS = ("partial_keys", "pending", "partials")
 

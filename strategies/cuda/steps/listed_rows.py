@@ -8,13 +8,14 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
 
 from . import sorting
 
-#: As in device/listed_rows.cuh: entries beyond which a list is reduced in chunks.
-LONG_LIST = 32
+#: Entries beyond which a list is reduced in chunks.
+LONG_LIST = device_constant("listed_rows", "kLongList")
 #: Entries of one chunk of a long list: short chunks where there is little work to share out, long
 #: ones where many chunks would meet at one sum.
 LEAST_CHUNK, _MOST_CHUNK = 32, 128

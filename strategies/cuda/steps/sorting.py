@@ -10,14 +10,14 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.parallel_injective import lanes_for
 
 from . import stages
 
-# As in device/radix_sort.cuh.
-_SORT_THREADS = 256
-_SORT_TILE = 4096
+_SORT_THREADS = device_constant("radix_sort", "kSortThreads")
+_SORT_TILE = device_constant("radix_sort", "kSortTile")
 _MAX_DIGIT_BITS = 9
 #: Ranks are 32 bits wide.
 MAX_ITEMS = 1 << 32
