@@ -12,7 +12,7 @@ from special_values import KINDS, draw
 from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.problem.reductions import EXTREMES, FLOATS
+from tvm_scatter.problem.reductions import FLOATS, REDUCTIONS
 from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
@@ -32,7 +32,7 @@ def _problem(dtype: str, reduction: str, shape: str, **more: Any) -> ScatterProb
         index_dtype="int32",
         reduction=reduction,
         index_batch=batch > 1,
-        deterministic=reduction in EXTREMES,
+        deterministic=REDUCTIONS[reduction].is_extreme,
         bounds="trust",
     )
     return replace(problem, **more)

@@ -68,7 +68,7 @@ class Bucketed(Implementation):
     summary = "many rows into fewer places, whether destinations are skewed or not"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction == "update":
+        if problem.reduces.is_store:
             return "a plain update has nothing to reduce"
         if not problem.is_static:
             return "the sizes must be known"

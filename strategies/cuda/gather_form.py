@@ -29,7 +29,7 @@ class GatherForm(Implementation):
     summary = "plain updates of long rows, and last-wins without sorting"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction != "update":
+        if not problem.reduces.is_store:
             return "only plain updates can be gathered"
         if problem.in_place and not _is_searchable(problem):
             return "in place it compares each index with the others, which must be few"

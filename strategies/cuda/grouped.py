@@ -52,7 +52,7 @@ class Grouped(Implementation):
     summary = "rows into as many places as there are updates or more; sizes known at run time only"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction == "update":
+        if problem.reduces.is_store:
             return "a plain update has nothing to reduce"
         for what, size in (("updates", problem.items), ("places", problem.destinations)):
             if size.is_static and size.constant >= _LIMIT:

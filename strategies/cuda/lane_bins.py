@@ -27,7 +27,7 @@ class LaneBins(Implementation):
     summary = "histograms of up to some hundred bins; reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction in ("update", "mean"):
+        if not problem.reduces.merges:
             return f"it cannot combine partial results of {problem.reduction!r}"
         if not problem.data_size.is_static or not problem.width.is_one:
             return "it takes single elements and an output of known size"

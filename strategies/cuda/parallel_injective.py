@@ -52,7 +52,7 @@ class ParallelInjective(Implementation):
 def _adds_vectors(problem: ScatterProblem) -> bool:
     """Whether one instruction adds several elements to memory."""
     floats = ("float32", "float16", "bfloat16")
-    return problem.reduction in ("add", "mean") and problem.data_dtype in floats
+    return problem.reduces.has_vector_atomic and problem.data_dtype in floats
 
 
 def widest_vector(problem: ScatterProblem) -> int:

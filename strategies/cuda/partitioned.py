@@ -38,7 +38,7 @@ class Partitioned(Implementation):
     summary = "many scattered single-element reductions into an output larger than the L2 cache"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction in ("update", "mean") or not problem.include_self:
+        if not (problem.reduces.merges and problem.include_self):
             return "it reduces into the data only"
         if not problem.width.is_one:
             return "it moves single elements, not rows"

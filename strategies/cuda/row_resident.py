@@ -29,7 +29,7 @@ class RowResident(Implementation):
     summary = "many batches of short rows, with many updates each"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction == "mean":
+        if problem.reduces.needs_count:
             return "it keeps no counts"
         slab = problem.extent * problem.slice
         if not slab.is_static:

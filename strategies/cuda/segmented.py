@@ -30,7 +30,7 @@ class Segmented(Implementation):
     summary = "rows with repeated or skewed destinations, where sums must be reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction == "update":
+        if problem.reduces.is_store:
             return "a plain update has nothing to reduce"
         return sorting.refuse_too_many(problem)
 
@@ -118,7 +118,7 @@ def _sum_chunks(operands: Operands, layout: sorting.Layout, threads: int) -> Non
 
 
 def _write(operands: Operands, layout: sorting.Layout, threads: int) -> None:
-    mean = "true" if operands.problem.reduction == "mean" else "false"
+    mean = "true" if operands.problem.reduces.needs_count else "false"
     source = "out" if operands.data is None else "data"
     call = (
         f"write_segments<P, Key, {{lanes}}, {{vector}}, {mean}>(out, {source}, begins, ends, "

@@ -35,9 +35,7 @@ class Sequential(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes
-        fusable = operands.data is not None and (
-            problem.reduction == "update" or (problem.include_self and problem.reduction != "mean")
-        )
+        fusable = operands.data is not None and problem.reduces_into_data
         if not fusable:
             _separate(operands, config)
             return

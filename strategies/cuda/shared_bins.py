@@ -30,7 +30,7 @@ class SharedBins(Implementation):
     summary = "an output that fits in shared memory, and many updates: histograms"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction in ("update", "mean"):
+        if not problem.reduces.merges:
             return f"it cannot combine partial results of {problem.reduction!r}"
         if not problem.data_size.is_static:
             return "the size of the output must be known"

@@ -42,14 +42,14 @@ class SortBased(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         layout = _layout(operands.problem, operands.sizes)
-        reduction = operands.problem.reduction
+        reduces = operands.problem.reduces
 
         def reduce_into_out() -> None:
             sorting.sort(operands, layout)
-            (_write_last if reduction == "update" else _reduce)(operands, layout)
+            (_write_last if reduces.is_store else _reduce)(operands, layout)
 
         stages.copy_data(operands)
-        if reduction == "mean":
+        if reduces.needs_count:
             stages.around(operands, reduce_into_out, layout.offsets["counts"])
         else:
             # A run starts from its first update, so no identity needs to be written beforehand.
@@ -59,9 +59,9 @@ class SortBased(Implementation):
 def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
     layout = sorting.Layout()
     sorting.add_regions(layout, problem, sizes)
-    if problem.reduction == "mean":
+    if problem.reduces.needs_count:
         layout.add("counts", sizes.destinations * 4)
-    if problem.reduction != "update":
+    if not problem.reduces.is_store:
         # Levels take turns; each is a sixteenth of the one before.
         slots = sizes.items
         for turn in "01":

@@ -13,7 +13,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
 from tvm_scatter.selection.strategy import Config, Implementation
 
-from .steps import loops, values
+from .steps import combiners, loops
 
 #: Output that one bucket covers: it stays in the second-level cache while it is worked on.
 _BUCKET_BYTES = 1 << 18
@@ -37,9 +37,7 @@ class Partitioned(Implementation):
     summary = "updates scattered over an output larger than the caches, or few updates of one"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction == "mean" or not (
-            problem.include_self or problem.reduction == "update"
-        ):
+        if not problem.reduces_into_data:
             return "it reduces into the data only"
         return loops.refusal_of_sizes(problem)
 
@@ -185,5 +183,5 @@ class _Partition:
 
     def _apply(self, at: Any, update: Any) -> None:
         problem, out = self._operands.problem, self._operands.out
-        value = values.combine(problem.reduction, problem.data_dtype, out[at], update)
+        value = combiners.combine(problem.reduces, problem.data_dtype, out[at], update)
         T.buffer_store(out, value, [at])

@@ -13,7 +13,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
 
-from .steps import loops, values
+from .steps import combiners, loops, values
 
 #: The output of one chunk: it shares the first two levels of cache with what streams through.
 _MOST_BYTES = 1 << 16
@@ -36,7 +36,7 @@ class PrivateBins(Implementation):
     summary = "an output that fits the first-level cache, and many updates: histograms"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.reduction in ("update", "mean") or not problem.include_self:
+        if not (problem.reduces.merges and problem.include_self):
             return "it reduces into the data only"
         refusal = loops.refusal_of_sizes(problem)
         if refusal is not None:
@@ -52,7 +52,7 @@ class PrivateBins(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes
-        dtype = values.accumulator_dtype(problem.reduction, problem.data_dtype)
+        dtype = values.accumulator_dtype(problem.reduces, problem.data_dtype)
         items, size = loops.item_count(problem, sizes), sizes.data_size
         chunk = _chunk(problem, sizes)
         chunks = ceil_div(items, chunk)
@@ -66,7 +66,7 @@ class PrivateBins(Implementation):
         def fill(start: Any, length: Any) -> None:
             own = T.bind(tirx.truncdiv(start, chunk) * size)
             with loops.serial(size) as i:
-                T.buffer_store(bins, values.start_value(problem.reduction, dtype), [own + i])
+                T.buffer_store(bins, values.start_value(problem.reduces, dtype), [own + i])
             with loops.serial(length) as i:
                 item = T.bind(start + i)
                 b, k, s = loops.item_coordinates(operands, item)
@@ -77,14 +77,14 @@ class PrivateBins(Implementation):
                         update = T.bind(loops.update_position(operands, b, k, s))
                         with loops.serial(width) as c:
                             value = values.convert(operands.updates[update + c * step], dtype)
-                            value = values.combine(problem.reduction, dtype, bins[at + c], value)
+                            value = combiners.combine(problem.reduces, dtype, bins[at + c], value)
                             T.buffer_store(bins, value, [at + c])
 
         def join(start: Any, length: Any) -> None:
             total = T.alloc_buffer((1,), dtype, scope="local")
             untouched = T.alloc_buffer((1,), "bool", scope="local")
             source = operands.out if operands.data is None else operands.data
-            nothing = values.start_value(problem.reduction, dtype)
+            nothing = values.start_value(problem.reduces, dtype)
             with loops.serial(length) as i:
                 at = T.bind(start + i)
                 T.buffer_store(total, values.convert(source[at], dtype), [0])
@@ -94,10 +94,10 @@ class PrivateBins(Implementation):
                     same = tirx.all(untouched[0], values.same_bits(part, nothing))
                     T.buffer_store(untouched, same, [0])
                     T.buffer_store(
-                        total, values.combine(problem.reduction, dtype, total[0], part), [0]
+                        total, combiners.combine(problem.reduces, dtype, total[0], part), [0]
                     )
                 old = source[at]
-                value = values.stored(problem.reduction, problem.data_dtype, total[0], old)
+                value = values.stored(problem.reduces, problem.data_dtype, total[0], old)
                 # Arithmetic with nothing may change the bits of a NaN.
                 T.buffer_store(operands.out, tirx.Select(untouched[0], old, value), [at])
 
@@ -106,7 +106,7 @@ class PrivateBins(Implementation):
 
 
 def _accumulator_bytes(problem: ScatterProblem) -> int:
-    return item_bytes(values.accumulator_dtype(problem.reduction, problem.data_dtype))
+    return item_bytes(values.accumulator_dtype(problem.reduces, problem.data_dtype))
 
 
 def _chunk(problem: ScatterProblem, sizes: Sizes) -> int:

@@ -352,11 +352,11 @@ def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple
     exact, source = data.double(), updates.double()
     place = index[:, :, None] if workload.per_batch else index[None, :, None]
     place = place.expand(updates.shape)
-    if workload.reduction == "update":
+    if workload.reduces.is_store:
         result = exact.scatter(1, place, source)
         return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
-    if workload.reduction == "max":
-        result = exact.scatter_reduce(1, place, source, "amax")
+    if workload.reduces.is_extreme:
+        result = exact.scatter_reduce(1, place, source, peers.TORCH_REDUCE[workload.reduction])
         return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
     if workload.per_batch:
         result = exact.scatter_add(1, place, source)
@@ -373,7 +373,7 @@ def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple
 
 
 def _error(result: Any, reference: Any, magnitude: Any, workload: Workload) -> Any:
-    if workload.reduction == "update" and workload.distribution != "permutation":
+    if workload.reduces.is_store and workload.distribution != "permutation":
         # Of several updates of one destination any may win; that none is lost is tested elsewhere.
         return result.isfinite().logical_not().double()
     return (result.double() - reference).abs() / magnitude

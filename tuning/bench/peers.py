@@ -7,9 +7,14 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from tvm_scatter.problem.reductions import Rounding
 from tvm_scatter.tuning.space.workloads import Workload
 
 Call = Callable[[], Any]
+#: What PyTorch, CuPy and JAX call the reductions.
+TORCH_REDUCE = {"add": "sum", "max": "amax", "min": "amin", "mul": "prod"}
+_CUPY_UFUNCS = {"add": "add", "max": "maximum", "min": "minimum"}
+_JAX_METHODS = {"update": "set", "add": "add", "max": "max", "min": "min", "mul": "multiply"}
 
 
 def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
@@ -24,30 +29,34 @@ def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict
 
     if workload.per_batch:
         flat, source = data[:, :, 0], updates[:, :, 0]
-        if workload.reduction == "update":
-            return {"torch scatter": lambda: torch.scatter(flat, 1, index, source)}
-        if workload.reduction == "add":
-            return {"torch scatter_add": lambda: torch.scatter_add(flat, 1, index, source)}
-        reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+        named: dict[str, dict[str, Call]] = {
+            "update": {"torch scatter": lambda: torch.scatter(flat, 1, index, source)},
+            "add": {"torch scatter_add": lambda: torch.scatter_add(flat, 1, index, source)},
+        }
+        if workload.reduction in named:
+            return named[workload.reduction]
+        reduce = TORCH_REDUCE[workload.reduction]
         return {
             "torch scatter_reduce": lambda: torch.scatter_reduce(flat, 1, index, source, reduce)
         }
     rows, source = data[0], updates[0]
     expanded = index[:, None].expand(-1, workload.slice)
-    if workload.reduction == "update":
-        return {
+    named = {
+        "update": {
             "torch index_copy": lambda: torch.index_copy(rows, 0, index, source),
             "torch index_put": lambda: torch.index_put(rows, (index,), source),
             "torch scatter": lambda: torch.scatter(rows, 0, expanded, source),
-        }
-    if workload.reduction == "add":
-        return {
+        },
+        "add": {
             "torch index_add": lambda: torch.index_add(rows, 0, index, source),
             "torch scatter_add": lambda: torch.scatter_add(rows, 0, expanded, source),
             "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, "sum"),
             "torch index_put": lambda: torch.index_put(rows, (index,), source, accumulate=True),
-        }
-    reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
+        },
+    }
+    if workload.reduction in named:
+        return named[workload.reduction]
+    reduce = TORCH_REDUCE[workload.reduction]
     return {
         "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, reduce),
         "torch index_reduce": lambda: torch.index_reduce(rows, 0, index, source, reduce),
@@ -70,25 +79,28 @@ def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) ->
     def scatter_reduce(reduce: str) -> Call:
         return lambda: out.copy_(rows).scatter_reduce_(axis, expanded, source, reduce)
 
-    if workload.reduction not in ("update", "add"):
-        reduce = {"max": "amax", "min": "amin", "mul": "prod"}[workload.reduction]
-        return {"torch scatter_reduce_": scatter_reduce(reduce)}
-    forms: dict[str, Call] = {}
-    if workload.reduction == "update":
-        forms["torch scatter_"] = lambda: out.copy_(rows).scatter_(axis, expanded, source)
-    else:
-        forms["torch scatter_add_"] = lambda: out.copy_(rows).scatter_add_(axis, expanded, source)
-        forms["torch scatter_reduce_"] = scatter_reduce("sum")
-    if not workload.per_batch:
-        accumulate = workload.reduction == "add"
-        forms["torch index_put_"] = lambda: out.copy_(rows).index_put_(
-            (index,), source, accumulate=accumulate
-        )
-        if accumulate:
-            forms["torch index_add_"] = lambda: out.copy_(rows).index_add_(0, index, source)
-        else:
-            forms["torch index_copy_"] = lambda: out.copy_(rows).index_copy_(0, index, source)
-    return forms
+    whole: dict[str, dict[str, Call]] = {
+        "update": {"torch scatter_": lambda: out.copy_(rows).scatter_(axis, expanded, source)},
+        "add": {
+            "torch scatter_add_": lambda: out.copy_(rows).scatter_add_(axis, expanded, source),
+            "torch scatter_reduce_": scatter_reduce("sum"),
+        },
+    }
+    by_rows: dict[str, dict[str, Call]] = {
+        "update": {
+            "torch index_put_": lambda: out.copy_(rows).index_put_((index,), source),
+            "torch index_copy_": lambda: out.copy_(rows).index_copy_(0, index, source),
+        },
+        "add": {
+            "torch index_put_": lambda: out.copy_(rows).index_put_(
+                (index,), source, accumulate=True
+            ),
+            "torch index_add_": lambda: out.copy_(rows).index_add_(0, index, source),
+        },
+    }
+    if workload.reduction not in whole:
+        return {"torch scatter_reduce_": scatter_reduce(TORCH_REDUCE[workload.reduction])}
+    return whole[workload.reduction] | ({} if workload.per_batch else by_rows[workload.reduction])
 
 
 def torch_compiled(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
@@ -127,14 +139,14 @@ def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[
 
         return call
 
-    if workload.reduction == "update":
+    if workload.reduces.is_store:
         return {"cupy assign": assign}
-    forms = {
-        f"cupy {name}.at": at(getattr(cupy, name))
-        for reduction, name in (("add", "add"), ("max", "maximum"), ("min", "minimum"))
-        if reduction == workload.reduction
-    }
-    if workload.reduction == "add" and workload.slice == 1 and not workload.per_batch:
+    name = _CUPY_UFUNCS.get(workload.reduction)
+    if name is None:
+        return {}
+    forms = {f"cupy {name}.at": at(getattr(cupy, name))}
+    is_sum = workload.reduces.rounding is Rounding.SUM
+    if is_sum and workload.slice == 1 and not workload.per_batch:
         weights = source[:, 0]
         forms["cupy bincount"] = lambda: (
             rows[:, 0]
@@ -151,9 +163,7 @@ def jax_form(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
 
     jax.config.update("jax_enable_x64", True)
     x, i, u = (jax.dlpack.from_dlpack(t.contiguous()) for t in (data, index, updates))
-    method = {"update": "set", "add": "add", "max": "max", "min": "min", "mul": "multiply"}[
-        workload.reduction
-    ]
+    method = _JAX_METHODS[workload.reduction]
     if workload.per_batch:
         rows = jax.numpy.arange(workload.batch)[:, None]
         function = jax.jit(lambda x, i, u: getattr(x.at[rows, i], method)(u))

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.problem.reductions import FLOATS, ROUNDOFF, numpy_dtype
+from tvm_scatter.problem.reductions import FLOATS, ROUNDOFF, Rounding, numpy_dtype
 from tvm_scatter.problem.reference import destinations, scatter_reference
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
@@ -197,15 +197,15 @@ def _check_promises(narrow: ScatterProblem, place: Array, circumstance: Circumst
 def _values(
     generator: np.random.Generator, problem: ScatterProblem, shape: tuple[int, ...]
 ) -> Array:
-    dtype, reduction = problem.data_dtype, problem.reduction
+    dtype, rounding = problem.data_dtype, problem.reduces.rounding
     if dtype == "bool":
         return generator.integers(0, 2, shape)
-    if reduction == "mul":
+    if rounding is Rounding.PRODUCT:
         # Products of these neither overflow nor round.
         units = (1, 3) if dtype.startswith("u") else (-1, 1) if dtype in FLOATS else (-1, 1, 3)
         return generator.choice(np.array(units), shape)
-    low = 0 if dtype.startswith("u") else -1 if reduction in ("add", "mean") else -60
-    return generator.integers(low, 2 if reduction in ("add", "mean") else 61, shape)
+    low, high = (-1, 1) if rounding is Rounding.SUM else (-60, 60)
+    return generator.integers(0 if dtype.startswith("u") else low, high + 1, shape)
 
 
 def _updates(generator: np.random.Generator, narrow: ScatterProblem, place: Array) -> Array:
@@ -215,7 +215,7 @@ def _updates(generator: np.random.Generator, narrow: ScatterProblem, place: Arra
         int(sizes.count) if narrow.update_count else 1,
         int(sizes.slice) if narrow.update_slice else 1,
     )
-    any_may_win = narrow.reduction == "update" and not (narrow.unique or narrow.needs_order)
+    any_may_win = narrow.reduces.is_store and not (narrow.unique or narrow.needs_order)
     if not any_may_win:
         return _values(generator, narrow, shape)
     # Of several updates of one destination any may win, so all of them carry one value.
@@ -229,12 +229,12 @@ def _updates(generator: np.random.Generator, narrow: ScatterProblem, place: Arra
 
 
 def _allowed(narrow: ScatterProblem, indices: list[Array], expected: Array) -> Array:
-    dtype, reduction = narrow.data_dtype, narrow.reduction
-    if dtype not in FLOATS or reduction not in ("add", "mean"):
+    dtype, reduces = narrow.data_dtype, narrow.reduces
+    if dtype not in FLOATS or reduces.rounding is not Rounding.SUM:
         return np.zeros(expected.shape, np.float32)
     # Whole numbers are exact up to here.
     limit = 1 / ROUNDOFF[dtype]
-    rounding = np.abs(expected.astype(np.float64)) * (2 / limit if reduction == "mean" else 0.0)
+    rounding = np.abs(expected.astype(np.float64)) * (2 / limit if reduces.needs_count else 0.0)
     # Every value is -1, 0 or 1, so magnitudes add up to the number of additions at most.
     additions = _additions(narrow, indices)
     bound = np.where(additions > limit, additions * (additions / limit), 0.0)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.reductions import REDUCTIONS, Reduction, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.symbolic_size import SymbolicSize
@@ -37,6 +37,11 @@ class Workload:
     distribution: str
     per_batch: bool = False
     deterministic: bool = False
+
+    @property
+    def reduces(self) -> Reduction:
+        """All that is known of the reduction."""
+        return REDUCTIONS[self.reduction]
 
     @property
     def index_size(self) -> int:

@@ -16,6 +16,9 @@ from tvm_scatter.ops.operators import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.read_forms import common_shape
 from tvm_scatter.ops.shapes import same_size
 
+#: What TVM's own operators reduce by, as this package does.
+_REDUCTIONS = ("update", "add", "mul", "min", "max")
+
 
 def legalize_as_stock(
     bb: relax.BlockBuilder, call: relax.Call, target_kind: str, stock: Mapping[str, Any]
@@ -34,8 +37,10 @@ def legalize_as_stock(
     """
     attrs = call.attrs
     reduction = str(attrs["reduction"])
-    if reduction == "mean" or not bool(attrs["include_self"]):
-        raise _refusal(call, target_kind, "TVM has no mean and no include_self=False")
+    if reduction not in _REDUCTIONS:
+        raise _refusal(call, target_kind, f"TVM has no {reduction}")
+    if not bool(attrs["include_self"]):
+        raise _refusal(call, target_kind, "TVM has no include_self=False")
     if call.op.name == SCATTER_ELEMENTS:
         same = _elements(bb, call, reduction, target_kind)
         return stock["relax.scatter_elements"](bb, bb.normalize(same))

@@ -132,7 +132,9 @@ class _Lowering:
             str(self.attrs["reduction"]) if self.operator_is_ours else str(self.attrs.reduction),
             self.operator,
         )
-        check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
+        check_dtypes(
+            self.operator, reduction, self.data_dtype, _dtype(self.index), _dtype(self.updates)
+        )
         self.index = self._signed(self.index)
         data, index, updates = map(self.shape, (self.data, self.index, self.updates))
         data_box, index_box = data or (1,), index or (1,)
@@ -176,7 +178,9 @@ class _Lowering:
     def nd(self, reduction: str, wrap_negative: bool) -> Lowered:
         """One tuple of indices for each update row: scatter_nd."""
         reduction = canonical_reduction(reduction, self.operator)
-        check_dtypes(self.operator, self.data_dtype, _dtype(self.index), _dtype(self.updates))
+        check_dtypes(
+            self.operator, reduction, self.data_dtype, _dtype(self.index), _dtype(self.updates)
+        )
         self.index = self._signed(self.index)
         data, index, updates = map(self.shape, (self.data, self.index, self.updates))
         if not index or not isinstance(index[-1], int) or not 0 <= index[-1] <= len(data):
@@ -210,6 +214,7 @@ class _Lowering:
 
     def put(self, axes: list[int] | None, reduction: str, wrap_negative: bool) -> Lowered:
         """One index tensor for each of some axes: index_put, index_add and their kin."""
+        reduction = canonical_reduction(reduction, self.operator)
         indices = list(self.index.fields) if isinstance(self.index, relax.Tuple) else self._fields()
         data = self.shape(self.data)
         axes = list(range(len(indices))) if axes is None else axes
@@ -218,7 +223,9 @@ class _Lowering:
                 f"{self.operator}: {len(indices)} index tensors do not fit data of shape {data}."
             )
         for index in indices:
-            check_dtypes(self.operator, self.data_dtype, _dtype(index), _dtype(self.updates))
+            check_dtypes(
+                self.operator, reduction, self.data_dtype, _dtype(index), _dtype(self.updates)
+            )
         indices = self._agree_put(axes, indices)
         data, updates = self.shape(self.data), self.shape(self.updates)
         indices = list(map(self._signed, indices))

@@ -11,9 +11,10 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.ops.operators import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
-from tvm_scatter.ops.scatter_call import as_ours, requests, rewritten
+from tvm_scatter.ops.scatter_call import as_ours, operator_name, requests, rewritten
 from tvm_scatter.passes.analysis.broadcast_source import same_size, static_shape
 from tvm_scatter.passes.analysis.known_values import MOST_VALUES, known_values, numbers
+from tvm_scatter.problem.reductions import Reduction, reduction_named
 
 Emit = Callable[[Any], Any]
 
@@ -26,7 +27,7 @@ class Link:
     ----------
     call : relax.Call
         The scatter.
-    reduction : str
+    reduction : Reduction
         Its reduction.
     wrap_negative : bool or None
         How it takes negative indices; ``None`` where it is known to have none.
@@ -37,7 +38,7 @@ class Link:
     """
 
     call: relax.Call
-    reduction: str
+    reduction: Reduction
     wrap_negative: bool | None
     count: Any
     positions: np.ndarray[Any, Any] | None = None
@@ -224,7 +225,7 @@ def link_of(call: relax.Call, values: Mapping[Any, Any]) -> Link | None:
     return None if link is None or "uint64" in link.index_dtypes else link
 
 
-def _row_link(call: relax.Call, reduction: str, values: Mapping[Any, Any]) -> RowLink | None:
+def _row_link(call: relax.Call, reduction: Reduction, values: Mapping[Any, Any]) -> RowLink | None:
     data, updates = static_shape(call.args[0]), static_shape(call.args[2])
     shapes = [static_shape(index) for index in _fields(call.args[1])]
     if data is None or updates is None or None in shapes:
@@ -249,7 +250,7 @@ def _row_link(call: relax.Call, reduction: str, values: Mapping[Any, Any]) -> Ro
     )
 
 
-def _tuple_link(call: relax.Call, reduction: str, _values: Any) -> TupleLink | None:
+def _tuple_link(call: relax.Call, reduction: Reduction, _values: Any) -> TupleLink | None:
     data, index, updates = map(static_shape, call.args[:3])
     if data is None or not index or updates is None:
         return None
@@ -263,7 +264,7 @@ def _tuple_link(call: relax.Call, reduction: str, _values: Any) -> TupleLink | N
     return TupleLink(call, reduction, wrap, _product(index[:-1]), components=components[0])
 
 
-def _element_link(call: relax.Call, reduction: str, _values: Any) -> ElementLink | None:
+def _element_link(call: relax.Call, reduction: Reduction, _values: Any) -> ElementLink | None:
     data, index, updates = map(static_shape, call.args[:3])
     if not data or index is None or updates is None or len(index) != len(data):
         return None
@@ -278,13 +279,13 @@ def _element_link(call: relax.Call, reduction: str, _values: Any) -> ElementLink
     return ElementLink(call, reduction, wrap, index[axis], axis=axis)
 
 
-def _reduction(call: relax.Call) -> str | None:
+def _reduction(call: relax.Call) -> Reduction | None:
     """The reduction, if two scatters by it equal one: not a mean, not without the data."""
-    name, include_self = str(call.attrs["reduction"]), bool(call.attrs["include_self"])
-    return name if name == "update" or (name != "mean" and include_self) else None
+    reduction = reduction_named(str(call.attrs["reduction"]), operator_name(call))
+    return reduction if reduction.reduces_into_data(bool(call.attrs["include_self"])) else None
 
 
-_LINKS: dict[str, Callable[[relax.Call, str, Mapping[Any, Any]], Link | None]] = {
+_LINKS: dict[str, Callable[[relax.Call, Reduction, Mapping[Any, Any]], Link | None]] = {
     INDEX_PUT: _row_link,
     SCATTER_ELEMENTS: _element_link,
     SCATTER_ND: _tuple_link,

@@ -75,7 +75,7 @@ class Chain:
 
         The places are numbers over all axes that are indexed by any.
         """
-        if any(not isinstance(link, RowLink) or link.reduction != "update" for link in self.links):
+        if any(not isinstance(link, RowLink) or not link.reduction.is_store for link in self.links):
             return None
         known = [link.positions_over(*self.span) for link in self.links]  # type: ignore[attr-defined]
         if any(each is None for each in known):
@@ -127,7 +127,7 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     if chain.runs is not None:
         return Form.ASSIGN
     first = chain.links[0]
-    in_order = first.reduction == "update" and not chain.is_unique
+    in_order = first.reduction.is_store and not chain.is_unique
     if in_order and current_options().implementation is not None:
         # What the caller wants for every scatter need not be one in which the last write wins.
         return Form.APART
@@ -166,7 +166,7 @@ def _can_choose(chain: Chain) -> bool:
     return (
         isinstance(first, RowLink)
         and len(first.axes) == 1
-        and first.reduction == "update"
+        and first.reduction.is_store
         and current_options().implementation is None
         and strategy_of(first.call)[0].kind.name == "cuda"
     )

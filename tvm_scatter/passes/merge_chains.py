@@ -224,7 +224,7 @@ class _Merger(PyExprMutator):
     def _join(self, chain: Chain) -> relax.Call:
         emit, first = self.builder_.emit, chain.links[0]
         updates = [link.updates(self.visit_expr, emit) for link in chain.links]
-        last_wins = first.reduction == "update" and not chain.is_unique
+        last_wins = first.reduction.is_store and not chain.is_unique
         return first.merged(
             self.visit_expr(first.data),
             self._indices(chain),

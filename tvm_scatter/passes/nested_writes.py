@@ -47,7 +47,7 @@ def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.
 def _inner_write(call: relax.Call, values: Mapping[Any, Any]) -> relax.Call | None:
     """The write of a part of a row that this is the write of the row after, on the whole data."""
     outer = link_of(call, values)
-    if not isinstance(outer, RowLink) or outer.reduction != "update" or outer.positions is None:
+    if not isinstance(outer, RowLink) or not outer.reduction.is_store or outer.positions is None:
         return None
     if len(outer.positions) != 1:
         return _write_in_slice(outer, values)

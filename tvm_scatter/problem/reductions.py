@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import ml_dtypes
@@ -17,9 +19,22 @@ DATA_DTYPES = (*FLOATS, *INTEGERS, "bool")
 INDEX_DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
 
+class Rounding(Enum):
+    """What becomes of floating-point numbers that are combined."""
+
+    #: Nothing: the result is made of the bits of the values.
+    NONE = "none"
+    #: It rounds as a sum does: :func:`sum_error_bound`.
+    SUM = "sum"
+    #: It rounds as a product does.
+    PRODUCT = "product"
+
+
 @dataclass(frozen=True)
 class Reduction:
-    """How an update is combined with what stands at its destination.
+    """How an update is combined with what stands at its destination: all that is known of it.
+
+    The code that combines two values on a kind of target is found by the name of the combiner.
 
     Parameters
     ----------
@@ -27,31 +42,149 @@ class Reduction:
         The name in a :class:`~tvm_scatter.problem.ScatterProblem`.
     aliases : tuple of str
         What the front ends call it.
-    order_matters : bool
-        Whether the result depends on the order of the updates even in exact arithmetic.
+    combiner : str
+        The name of the device code that combines two values.
+    ufunc : numpy.ufunc, optional
+        What combines two values in NumPy; ``None`` for a store.
+    start : callable, optional
+        From a data type to the value that leaves every other unchanged; ``None`` if there is none.
+    rounding : Rounding
+        What becomes of floating-point numbers.
+    is_store : bool
+        Whether an update replaces what stands there, so that the last one counts.
+    needs_count : bool
+        Whether the combined value is divided by how many were combined.
+    selects_least, selects_greatest : bool
+        Whether the result is one of the values combined: the first or the last in their order.
+    has_atomic : bool
+        Whether GPUs have an instruction that combines a value of 32 bits or more into memory.
+    has_vector_atomic : bool
+        Whether they have one that combines several neighbouring floats of up to 32 bits.
+    dtypes : tuple of str
+        The data types that it takes.
     """
 
     name: str
     aliases: tuple[str, ...]
-    order_matters: bool = False
+    combiner: str
+    ufunc: np.ufunc | None = None
+    start: Callable[[str], float | int] | None = None
+    rounding: Rounding = Rounding.NONE
+    is_store: bool = False
+    needs_count: bool = False
+    selects_least: bool = False
+    selects_greatest: bool = False
+    has_atomic: bool = True
+    has_vector_atomic: bool = False
+    dtypes: tuple[str, ...] = DATA_DTYPES
+
+    @property
+    def is_extreme(self) -> bool:
+        """Whether the result is one of the values combined."""
+        return self.selects_least or self.selects_greatest
+
+    @property
+    def merges(self) -> bool:
+        """Whether the results of two parts of the updates combine into one as two updates do."""
+        return not (self.is_store or self.needs_count)
+
+    def reduces_into_data(self, include_self: bool) -> bool:
+        """Whether each update is combined with the data as it is, and nothing is left to do."""
+        return self.is_store or (include_self and not self.needs_count)
+
+    def is_order_free(self, dtype: str) -> bool:
+        """Whether every order of the updates gives the same bits.
+
+        Minimum and maximum are exact and follow a total order (:meth:`last_in_order`), integer sums
+        and products wrap around; sums and products of floating-point numbers round differently in
+        every order.
+        """
+        if self.is_store:
+            return False
+        return self.rounding is Rounding.NONE or dtype not in FLOATS
+
+    def identity(self, dtype: str) -> float | int:
+        """The value that leaves any other unchanged, for reductions that start from nothing.
+
+        ``mean`` starts from the identity of its sum. ``update`` has none.
+        """
+        if self.start is None:
+            raise ScatterError(f"scatter: reduction {self.name!r} has no identity.")
+        return self.start(dtype)
+
+    def last_in_order(self, dtype: str) -> int:
+        """The bits of the NaN that a minimum or a maximum with a NaN among its updates is.
+
+        Minimum and maximum of floats are those of IEEE 754's total order, in which -0 comes before
+        +0, so that they do not depend on the order of the updates. Every NaN of an update counts as
+        the value at the end of that order: all bits set, for ``max`` without the sign. A NaN that
+        stands at the destination and is included stays as it is.
+
+        Returns
+        -------
+        bits : int
+            As a signed integer of the width of the type.
+        """
+        return -1 if self.selects_least else int(2 ** (8 * item_bytes(dtype) - 1) - 1)
 
 
+def _zero(dtype: str) -> float | int:
+    # 0 + -0 is 0, but -0 + x is x for every x.
+    return -0.0 if dtype in FLOATS else 0
+
+
+def _one(_dtype: str) -> int:
+    return 1
+
+
+def _greatest(dtype: str) -> float | int:
+    if dtype in FLOATS:
+        return float("inf")
+    return 1 if dtype == "bool" else int(np.iinfo(dtype).max)
+
+
+def _least(dtype: str) -> float | int:
+    if dtype in FLOATS:
+        return float("-inf")
+    return 0 if dtype == "bool" else int(np.iinfo(dtype).min)
+
+
+_ADD = Reduction("add", ("sum",), "add", np.add, _zero, Rounding.SUM, has_vector_atomic=True)
 REDUCTIONS = {
     reduction.name: reduction
     for reduction in (
-        Reduction("update", ("none", "copy"), order_matters=True),
-        Reduction("add", ("sum",)),
-        Reduction("mul", ("prod", "multiply")),
-        Reduction("min", ("amin",)),
-        Reduction("max", ("amax",)),
-        Reduction("mean", ()),
+        Reduction("update", ("none", "copy"), "update", is_store=True),
+        _ADD,
+        Reduction(
+            "mul",
+            ("prod", "multiply"),
+            "mul",
+            np.multiply,
+            _one,
+            Rounding.PRODUCT,
+            has_atomic=False,
+        ),
+        Reduction("min", ("amin",), "min", np.minimum, _greatest, selects_least=True),
+        Reduction("max", ("amax",), "max", np.maximum, _least, selects_greatest=True),
+        replace(_ADD, name="mean", aliases=(), needs_count=True),
     )
 }
-#: Those whose result is one of the values combined.
-EXTREMES = ("min", "max")
-_BY_ALIAS = {
-    alias: reduction.name for reduction in REDUCTIONS.values() for alias in reduction.aliases
-}
+
+
+def reduction_named(name: str, operator: str) -> Reduction:
+    """The reduction of that name, or of that alias.
+
+    Raises
+    ------
+    ScatterError
+        If no reduction has that name.
+    """
+    for reduction in REDUCTIONS.values():
+        if name in (reduction.name, *reduction.aliases):
+            return reduction
+    aliases = [alias for reduction in REDUCTIONS.values() for alias in reduction.aliases]
+    known = ", ".join(sorted({*REDUCTIONS, *aliases}))
+    raise ScatterError(f"{operator}: unknown reduction {name!r}; it must be one of {known}.")
 
 
 def canonical_reduction(name: str, operator: str) -> str:
@@ -62,59 +195,7 @@ def canonical_reduction(name: str, operator: str) -> str:
     ScatterError
         If no reduction has that name.
     """
-    canonical = _BY_ALIAS.get(name, name) if isinstance(name, str) else None
-    if canonical not in REDUCTIONS:
-        known = ", ".join(sorted({*REDUCTIONS, *_BY_ALIAS}))
-        raise ScatterError(f"{operator}: unknown reduction {name!r}; it must be one of {known}.")
-    return canonical
-
-
-def identity(reduction: str, dtype: str) -> float | int:
-    """The value that leaves any other unchanged, for reductions that start from nothing.
-
-    ``mean`` starts from the identity of its sum. ``update`` has none.
-    """
-    if reduction in ("add", "mean"):
-        # 0 + -0 is 0, but -0 + x is x for every x.
-        return -0.0 if dtype in FLOATS else 0
-    if reduction == "mul":
-        return 1
-    if reduction not in EXTREMES:
-        raise ScatterError(f"scatter: reduction {reduction!r} has no identity.")
-    if dtype in FLOATS:
-        return float("inf") if reduction == "min" else float("-inf")
-    if dtype == "bool":
-        return 1 if reduction == "min" else 0
-    limits = np.iinfo(dtype)
-    return int(limits.max if reduction == "min" else limits.min)
-
-
-def last_in_order(reduction: str, dtype: str) -> int:
-    """The bits of the NaN that a minimum or a maximum with a NaN among its updates is.
-
-    Minimum and maximum of floats are those of IEEE 754's total order, in which -0 comes before +0,
-    so that they do not depend on the order of the updates. Every NaN of an update counts as the
-    value at the end of that order: all bits set, for ``max`` without the sign. A NaN that stands at
-    the destination and is included stays as it is.
-
-    Returns
-    -------
-    bits : int
-        As a signed integer of the width of the type.
-    """
-    return -1 if reduction == "min" else int(2 ** (8 * item_bytes(dtype) - 1) - 1)
-
-
-def is_order_free(reduction: str, dtype: str) -> bool:
-    """Whether every order of the updates gives the same bits.
-
-    Minimum and maximum are exact and follow a total order (:func:`last_in_order`), integer sums and
-    products wrap around; sums and products of floating-point numbers round differently in every
-    order.
-    """
-    if REDUCTIONS[reduction].order_matters:
-        return False
-    return reduction in EXTREMES or dtype not in FLOATS
+    return reduction_named(name, operator).name
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
@@ -154,18 +235,25 @@ def sum_error_bound(dtype: str, additions: Any, magnitude: Any, exact: Any, wide
     return off if inner == unit else off + unit * (np.abs(exact) + off)
 
 
-def check_dtypes(operator: str, data: str, index: str, updates: str) -> None:
+def check_dtypes(operator: str, reduction: str, data: str, index: str, updates: str) -> None:
     """Refuse data types that the operator does not take, in one sentence.
 
     Raises
     ------
     ScatterError
-        If the data type is not in the table, the index is no integer, or the types disagree.
+        If the reduction does not take the data type, the index is no integer, or the types
+        disagree.
     """
     if data not in DATA_DTYPES:
         raise ScatterError(
             f"{operator}: data of type {data} is not supported; it must be one of "
             f"{', '.join(DATA_DTYPES)}."
+        )
+    dtypes = REDUCTIONS[reduction].dtypes
+    if data not in dtypes:
+        raise ScatterError(
+            f"{operator}: reduction {reduction!r} of data of type {data} is not supported; it must "
+            f"be one of {', '.join(dtypes)}."
         )
     taken = (*INDEX_DTYPES, "uint64")
     if index not in taken:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .reductions import EXTREMES, FLOATS, identity, last_in_order
+from .reductions import FLOATS
 from .scatter_problem import ScatterProblem
 from .sizes import Sizes
 
@@ -35,8 +35,8 @@ def scatter_reference(
     -------
     out : numpy.ndarray
         A new array of the shape and type of ``data``. Sums and products of half types are formed in
-        single precision and rounded once. The last of several updates wins. Minima and maxima of
-        floats have the bits that :func:`~tvm_scatter.problem.reductions.last_in_order` says.
+        single precision and rounded once. The last of several updates wins. A NaN among minima and
+        maxima has the bits of :meth:`~tvm_scatter.problem.reductions.Reduction.last_in_order`.
     """
     sizes = Sizes.of(problem)
     dtype = problem.data_dtype
@@ -49,7 +49,8 @@ def scatter_reference(
     values = _broadcast_updates(problem, sizes, updates).reshape(-1)[valid]
 
     out = np.array(data).reshape(-1)
-    if problem.reduction == "update":
+    reduces = problem.reduces
+    if reduces.ufunc is None:
         # NumPy promises no order for repeated positions, so the last of each is found first.
         last = np.full(out.size, -1, np.int64)
         np.maximum.at(last, at, np.arange(at.size))
@@ -59,17 +60,17 @@ def scatter_reference(
 
     touched = np.zeros(out.size, bool)
     touched[at] = True
-    if problem.reduction in EXTREMES and dtype in FLOATS:
-        _extremes(problem, out, touched, at, values)
+    if reduces.is_extreme and dtype in FLOATS:
+        _extremes(problem, reduces.ufunc, out, touched, at, values)
         return out.reshape(data.shape)
 
     wide = np.float32 if dtype in _HALF else out.dtype
     total = out.astype(wide)
     if not problem.include_self:
-        total[touched] = np.asarray(identity(problem.reduction, dtype), wide)
+        total[touched] = np.asarray(reduces.identity(dtype), wide)
     with np.errstate(all="ignore"):
-        _accumulate(problem.reduction, dtype, total, at, values.astype(wide))
-        if problem.reduction == "mean" and dtype != "bool":
+        reduces.ufunc.at(total, at, values.astype(wide))
+        if reduces.needs_count and dtype != "bool":
             count = np.bincount(at, minlength=out.size)[touched] + int(problem.include_self)
             total[touched] = _divide(total[touched], count, dtype)
         out[touched] = total[touched].astype(out.dtype)
@@ -140,36 +141,26 @@ def _broadcast_updates(problem: ScatterProblem, sizes: Sizes, updates: Array) ->
     return np.broadcast_to(np.asarray(updates).reshape(shape), box)
 
 
-def _accumulate(reduction: str, dtype: str, total: Array, at: Array, values: Array) -> None:
-    if dtype == "bool":
-        operation: Any = np.logical_or if reduction in ("add", "mean", "max") else np.logical_and
-    else:
-        operation = {
-            "add": np.add,
-            "mean": np.add,
-            "mul": np.multiply,
-            "min": np.minimum,
-            "max": np.maximum,
-        }[reduction]
-    operation.at(total, at, values)
-
-
 def _extremes(
-    problem: ScatterProblem, out: Array, touched: Array, at: Array, values: Array
+    problem: ScatterProblem,
+    ufunc: np.ufunc,
+    out: Array,
+    touched: Array,
+    at: Array,
+    values: Array,
 ) -> None:
     """Minima or maxima of floats in IEEE 754's total order, computed as integers, into ``out``."""
     signed = f"i{out.itemsize}"
-    last = last_in_order(problem.reduction, problem.data_dtype)
+    last = problem.reduces.last_in_order(problem.data_dtype)
     # A signaling NaN is no error here.
     with np.errstate(invalid="ignore"):
         is_nan, kept = np.isnan(values), np.isnan(out) & problem.include_self
     keys = _in_order(np.where(is_nan, np.array(last, signed), values.view(signed)))
     total = _in_order(out.view(signed))
     if not problem.include_self:
-        start = np.array(identity(problem.reduction, problem.data_dtype), out.dtype)
+        start = np.array(problem.reduces.identity(problem.data_dtype), out.dtype)
         total[touched] = _in_order(start.view(signed))
-    extreme: Any = np.minimum if problem.reduction == "min" else np.maximum
-    extreme.at(total, at, keys)
+    ufunc.at(total, at, keys)
     written = touched & ~kept
     out.view(signed)[written] = _in_order(total)[written]
 

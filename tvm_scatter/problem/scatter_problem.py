@@ -25,11 +25,10 @@ from tvm_scatter.errors import ScatterError
 
 from .plain_data import parse
 from .reductions import (
-    DATA_DTYPES,
     INDEX_DTYPES,
     REDUCTIONS,
+    Reduction,
     canonical_reduction,
-    is_order_free,
 )
 from .symbolic_size import SymbolicSize
 
@@ -108,6 +107,21 @@ class ScatterProblem:
             )
 
     @property
+    def reduces(self) -> Reduction:
+        """All that is known of the reduction."""
+        return REDUCTIONS[self.reduction]
+
+    @property
+    def reduces_into_data(self) -> bool:
+        """Whether each update is combined with the data as it is, and nothing is left to do."""
+        return self.reduces.reduces_into_data(self.include_self)
+
+    @property
+    def starts_from_identity(self) -> bool:
+        """Whether the data has no part in what updates are reduced to."""
+        return not (self.include_self or self.reduces.is_store)
+
+    @property
     def extent(self) -> SymbolicSize:
         """Positions along the scatter axis."""
         return reduce(SymbolicSize.__mul__, self.extents, SymbolicSize())
@@ -159,7 +173,7 @@ class ScatterProblem:
     @property
     def only_stores(self) -> bool:
         """Whether an update is a store: none meets another, or any of those that meet may win."""
-        return self.unique or self.reduction == "update"
+        return self.unique or self.reduces.is_store
 
     @property
     def is_static(self) -> bool:
@@ -180,7 +194,7 @@ class ScatterProblem:
         """
         if self.unique or not self.deterministic:
             return False
-        return not is_order_free(self.reduction, self.data_dtype)
+        return not self.reduces.is_order_free(self.data_dtype)
 
     @property
     def rank(self) -> int:
@@ -270,7 +284,7 @@ def _checked(problem: ScatterProblem) -> ScatterProblem:
         value = getattr(problem, field.name)
         if isinstance(field.default, bool) and not isinstance(value, bool):
             raise TypeError(f"{field.name} is {value!r}, neither true nor false")
-    if problem.data_dtype not in DATA_DTYPES or problem.index_dtype not in INDEX_DTYPES:
+    if problem.data_dtype not in problem.reduces.dtypes or problem.index_dtype not in INDEX_DTYPES:
         raise TypeError(f"no scatter has types {problem.data_dtype!r} and {problem.index_dtype!r}")
     for extent in (problem.batch, problem.slice, problem.count, *problem.extents):
         if extent.constant < 0 or not all(symbol.isidentifier() for symbol in extent.symbols):

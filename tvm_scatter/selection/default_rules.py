@@ -96,10 +96,11 @@ def _collision(problem: ScatterProblem) -> int:
     if problem.only_stores:
         return 0
     # Two 16-bit floats that lie next to each other are added by one instruction.
-    pairs = problem.data_dtype in ("float16", "bfloat16") and problem.reduction in ("add", "mean")
+    reduces = problem.reduces
+    pairs = problem.data_dtype in ("float16", "bfloat16") and reduces.has_vector_atomic
     if item_bytes(problem.data_dtype) < 4 and not (pairs and problem.slice.constant % 2 == 0):
         return 2
-    return 2 if problem.reduction == "mul" else 1
+    return 1 if reduces.has_atomic else 2
 
 
 def holds(rule: Rule, problem: ScatterProblem) -> tuple[bool | None, tuple[Condition, ...]]:

@@ -9,7 +9,7 @@ from importlib import resources
 
 import numpy as np
 
-from tvm_scatter.problem.reductions import identity, item_bytes, numpy_dtype
+from tvm_scatter.problem.reductions import Reduction, item_bytes, numpy_dtype
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 _DATA_TYPES = {
@@ -27,14 +27,6 @@ _DATA_TYPES = {
     "uint64": "unsigned long long",
     "bool": "tvm_scatter::Boolean",
 }
-_REDUCTIONS = {
-    "update": "Update",
-    "add": "Add",
-    "mean": "Add",
-    "mul": "Mul",
-    "min": "Min",
-    "max": "Max",
-}
 _BITS_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
@@ -45,7 +37,7 @@ def accumulate_bytes(dtype: str) -> int:
 
 def data_type(problem: ScatterProblem) -> str:
     """The C++ type of an element; a plain update moves bits and needs no other type."""
-    if problem.reduction == "update":
+    if problem.reduces.is_store:
         return _BITS_TYPES[item_bytes(problem.data_dtype)]
     return _DATA_TYPES[problem.data_dtype]
 
@@ -53,6 +45,11 @@ def data_type(problem: ScatterProblem) -> str:
 def c_type(dtype: str) -> str:
     """The C++ type for a data type."""
     return _DATA_TYPES[dtype]
+
+
+def combiner_struct(reduction: Reduction) -> str:
+    """The struct of ``device/reduction.cuh`` that combines two values: ``BitwiseOr``, say."""
+    return "".join(part.capitalize() for part in reduction.combiner.split("_"))
 
 
 @cache
@@ -95,10 +92,10 @@ def problem_struct(
         Whether blocks tell the host that they have seen their indices.
     """
     data = data_type(problem)
-    if problem.reduction == "update":
+    if problem.reduces.is_store:
         start = "0"
     else:
-        value = np.asarray(identity(problem.reduction, problem.data_dtype))
+        value = np.asarray(problem.reduces.identity(problem.data_dtype))
         bits = value.astype(numpy_dtype(problem.data_dtype)).tobytes()
         literal = f"static_cast<tvm_scatter::Bits<Data>>({int.from_bytes(bits, 'little')}ull)"
         start = f"tvm_scatter::bit_cast<Data>({literal})"
@@ -109,7 +106,7 @@ def problem_struct(
     body = f"""  using Data = {data};
   using Index = {_DATA_TYPES[problem.index_dtype]};
   using Offset = {offset};
-  using Reduction = tvm_scatter::{_REDUCTIONS[problem.reduction]};
+  using Reduction = tvm_scatter::{combiner_struct(problem.reduces)};
   static constexpr int components = {len(problem.extents)};
   static constexpr bool interleaved = {flag(problem.interleaved)};
   static constexpr bool index_batch = {flag(problem.index_batch)};

@@ -100,7 +100,7 @@ class ListedRows:
     def write(self, lists: str, threads: int) -> None:
         """Write every row of the output from its list, its sum or the data."""
         operands = self._operands
-        mean = "true" if operands.problem.reduction == "mean" else "false"
+        mean = "true" if operands.problem.reduces.needs_count else "false"
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
         teams = operands.sizes.destinations * self.tiles
         self.step(

@@ -45,8 +45,8 @@ def stride_launch(
 
 
 def count_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
-    """Workspace for the number of updates at each destination; only ``mean`` needs it."""
-    return round_up(sizes.destinations * 4, 16) if problem.reduction == "mean" else 0
+    """Workspace for the number of updates at each destination; only a mean needs it."""
+    return round_up(sizes.destinations * 4, 16) if problem.reduces.needs_count else 0
 
 
 def around(operands: Operands, reduce_into_out: Callable[[], None], counts_at: Any = 0) -> None:
@@ -60,13 +60,13 @@ def around(operands: Operands, reduce_into_out: Callable[[], None], counts_at: A
         Where in the workspace the counts of ``mean`` stand, in bytes.
     """
     problem, sizes = operands.problem, operands.sizes
-    if not problem.include_self and problem.reduction != "update":
+    if problem.starts_from_identity:
         stride_launch(
             operands, "  reset_touched<P>(out, indices, sizes);", sizes.items * sizes.width
         )
         operands.indices_are_seen()
     reduce_into_out()
-    if problem.reduction != "mean":
+    if not problem.reduces.needs_count:
         return
     counts = "  uint32* const counts = reinterpret_cast<uint32*>(workspace + counts_at);\n"
     arguments = {"counts_at": ("long long", counts_at)}

@@ -18,7 +18,7 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 
-from . import loops, values
+from . import combiners, loops, values
 
 #: Columns are divided no finer than this, so that two workers seldom share a cache line.
 _LEAST_BLOCK_BYTES = 128
@@ -53,7 +53,7 @@ class Share:
 
 def counts_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
     """Bytes of workspace that counting updates takes: a mean divides by their number."""
-    if problem.reduction != "mean" or problem.unique:
+    if not problem.reduces.needs_count or problem.unique:
         return 0
     itemsize = 4 if loops.counter_dtype(problem) == "int32" else 8
     return loops.key_count(problem, sizes) * itemsize
@@ -62,7 +62,7 @@ def counts_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
 def counts_view(operands: Operands) -> Any:
     """The counts in the workspace, or ``None`` where none are needed."""
     problem = operands.problem
-    if problem.reduction != "mean" or problem.unique:
+    if not problem.reduces.needs_count or problem.unique:
         return None
     keys = loops.key_count(problem, operands.sizes)
     return loops.workspace_view(operands, 0, keys, loops.counter_dtype(problem))
@@ -155,18 +155,18 @@ def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
 def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
     """Apply all updates that fall into a share, in order."""
     problem = operands.problem
-    starts_empty = not problem.include_self and problem.reduction != "update"
+    starts_empty = problem.starts_from_identity
     if starts_empty and not problem.unique:
-        start = values.start_value(problem.reduction, problem.data_dtype)
+        start = values.start_value(problem.reduces, problem.data_dtype)
         _visit(operands, share, lambda at, _update: T.buffer_store(operands.out, start, [at]))
 
     def apply(at: Any, update: Any) -> None:
         value = operands.updates[update]
         if starts_empty and problem.unique:
-            value = values.alone(problem.reduction, problem.data_dtype, value)
+            value = values.alone(problem.reduces, problem.data_dtype, value)
         else:
-            value = values.combine(problem.reduction, problem.data_dtype, operands.out[at], value)
-            if problem.reduction == "mean" and problem.unique:
+            value = combiners.combine(problem.reduces, problem.data_dtype, operands.out[at], value)
+            if problem.reduces.needs_count and problem.unique:
                 value = values.mean(problem.data_dtype, value, tirx.IntImm("int32", 2))
         T.buffer_store(operands.out, value, [at])
 

@@ -17,7 +17,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
 
-from . import loops, values
+from . import combiners, loops, values
 
 _LEAST_CHUNK = 32
 _MOST_CHUNK = 2048
@@ -50,14 +50,14 @@ class Segments:
         self.blocks = ceil_div(self.width, _MOST_COLUMNS)
         self.chunk = at_most(at_least(ceil_div(self.items, _CHUNKS), _LEAST_CHUNK), _MOST_CHUNK)
         self.chunks = ceil_div(self.items, self.chunk)
-        self.dtype = values.accumulator_dtype(problem.reduction, problem.data_dtype)
+        self.dtype = values.accumulator_dtype(problem.reduces, problem.data_dtype)
         work = sizes.batch * sizes.count * sizes.slice
         self.work = work if isinstance(work, int) else None
 
     @property
     def workspace_bytes(self) -> Any:
         """Two parts for each chunk, and where the segments that reach out begin and end."""
-        if self.problem.reduction == "update":
+        if self.problem.reduces.is_store:
             return 0
         return self._parts_bytes + self.chunks * 16
 
@@ -84,7 +84,7 @@ class Segments:
             "chunks",
         ):
             setattr(self, name, loops.settle(getattr(self, name)))
-        if self.problem.reduction == "update":
+        if self.problem.reduces.is_store:
             loops.for_each_chunk(self.items, self.chunk, self.work, self._write_last)
             return
         view = loops.workspace_view
@@ -169,7 +169,7 @@ class Segments:
 
     def _begin(self, total: Any, columns: Any, out: Any, is_first: Any) -> None:
         """What a chunk's part of a segment starts from: only the first part includes the data."""
-        start = values.start_value(self.problem.reduction, self.dtype)
+        start = values.start_value(self.problem.reduces, self.dtype)
         with loops.serial(columns) as s:
             value: Any = start
             if self.problem.include_self:
@@ -205,15 +205,15 @@ class Segments:
 
     def _finish(self, at: Any, total: Any, count: Any) -> None:
         """Write a reduced segment."""
-        if self.problem.reduction == "mean":
+        if self.problem.reduces.needs_count:
             count = count + 1 if self.problem.include_self else count
             total = values.mean(self.dtype, total, count)
         problem, out = self.problem, self._operands.out
         old = out[at] if problem.include_self else None
-        T.buffer_store(out, values.stored(problem.reduction, problem.data_dtype, total, old), [at])
+        T.buffer_store(out, values.stored(problem.reduces, problem.data_dtype, total, old), [at])
 
     def _combine(self, total: Any, value: Any) -> Any:
-        return values.combine(self.problem.reduction, self.dtype, total, value)
+        return combiners.combine(self.problem.reduces, self.dtype, total, value)
 
     def _wide(self, value: Any) -> Any:
         return values.convert(value, self.dtype)

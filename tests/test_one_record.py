@@ -1,0 +1,53 @@
+"""What a reduction or a kind of target is, its record says: nothing else asks for it by name."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from tvm_scatter.problem.reductions import REDUCTIONS
+
+ROOT = Path(__file__).resolve().parent.parent
+FILES = [
+    file.relative_to(ROOT)
+    for folder in ("tvm_scatter", "strategies", "tuning")
+    for file in sorted((ROOT / folder).rglob("*.py"))
+]
+REDUCTION_NAMES = {
+    name for reduction in REDUCTIONS.values() for name in (reduction.name, *reduction.aliases)
+}
+
+
+def _compared(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The strings that something is compared with, and their lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.MatchValue):
+            operands = [node.value]
+        else:
+            continue
+        for operand in operands:
+            literals = (
+                operand.elts if isinstance(operand, ast.Tuple | ast.List | ast.Set) else [operand]
+            )
+            for literal in literals:
+                if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
+                    yield literal.lineno, literal.value
+
+
+def _comparisons() -> Iterator[tuple[str, str]]:
+    """Where in the package something is compared with a string, and with which."""
+    for file in FILES:
+        for line, name in _compared(ast.parse((ROOT / file).read_text(encoding="utf-8"))):
+            yield f"{file}:{line}: {name!r}", name
+
+
+def test_nothing_is_compared_with_the_name_of_a_reduction() -> None:
+    assert not [where for where, name in _comparisons() if name in REDUCTION_NAMES]
+
+
+def test_a_comparison_would_be_seen() -> None:
+    text = "a == 'add' or b in ('min', 'max')\nmatch c:\n    case 'update': pass\n"
+    assert [name for _, name in _compared(ast.parse(text))] == ["add", "min", "max", "update"]
