@@ -329,10 +329,23 @@ class Builder:
         return self._emit(relax.If(self.parameters["condition"], _branch(a), _branch(b)))
 
     def _branch(self, instruction: Instruction, a: Any, b: Any) -> Any:
-        # TVM 0.27 allocates in the first branch what both need: only one of them computes.
-        put = ops.index_put(a, [self._rows(instruction)], self.parameters["updates"])
-        taken = _branch(self.builder.normalize(put))
-        return self._emit(relax.If(self.parameters["condition"], taken, _branch(b)))
+        other = _branch(b) if instruction.known else self._written(instruction, b)
+        taken = self._written(instruction, a)
+        return self._emit(relax.If(self.parameters["condition"], taken, other))
+
+    def _written(self, instruction: Instruction, tensor: Any) -> relax.SeqExpr:
+        """A branch that writes to a tensor, and to one that it computes of it."""
+        bindings: list[Any] = []
+
+        def emit(value: Any) -> Any:
+            value = self.builder.normalize(value)
+            bindings.append(relax.VarBinding(relax.Var("step", value.ty), value))
+            return bindings[-1].var
+
+        rows, updates = self._rows(instruction), self.parameters["updates"]
+        for data in (tensor, emit(op.negative(tensor))):
+            tensor = emit(op.add(emit(ops.index_put(data, [rows], updates)), tensor))
+        return relax.SeqExpr([relax.BindingBlock(bindings)], tensor)
 
 
 def _branch(value: Any) -> relax.SeqExpr:

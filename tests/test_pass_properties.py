@@ -31,6 +31,7 @@ def fusing_pipeline(**switches):
             mod = tvm.transform.Sequential(
                 [
                     *tvm_scatter.passes.passes(tvm_scatter.current_options()),
+                    tvm_scatter.passes.BranchFunctions(),
                     transform.LegalizeOps(),
                     transform.AnnotateTIROpPattern(),
                     transform.FoldConstant(),

@@ -19,7 +19,7 @@ from tvm_scatter.selection.targets import to_target
 
 from .errors import ScatterError
 from .options import checked, current_options, options
-from .passes import DeferBoundsCheck, passes
+from .passes import BranchFunctions, DeferBoundsCheck, passes
 
 #: Pipelines that begin with legalization, by their names and as functions of TVM's module, where
 #: its others find them. The first is what ``tvm.compile`` takes on CPUs.
@@ -108,7 +108,8 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
 
 def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
     """The passes that the options in force ask for."""
-    return tvm.transform.Sequential([*passes(current_options()), DeferBoundsCheck()])(mod)
+    last = [BranchFunctions(), DeferBoundsCheck()]
+    return tvm.transform.Sequential([*passes(current_options()), *last])(mod)
 
 
 def _capturing() -> tvm.transform.PassContext:

@@ -8,6 +8,7 @@ import tvm
 
 from tvm_scatter.options import Options
 
+from .branch_functions import BranchFunctions
 from .defer_bounds_check import DeferBoundsCheck
 from .fold_broadcast_index import FoldBroadcastIndex
 from .horizontal_fusion import HorizontalFusion
@@ -32,6 +33,7 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
 
 __all__ = [
     "PASSES",
+    "BranchFunctions",
     "DeferBoundsCheck",
     "FoldBroadcastIndex",
     "HorizontalFusion",
