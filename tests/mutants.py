@@ -626,15 +626,15 @@ PASSES = (
     Mutant(
         "a rewrite drops that the order is asked for",
         "tvm_scatter/ops/scatter_call.py",
-        "**(attrs | changes)),",
-        '**(attrs | {"ordered": False} | changes)),',
+        "return dataclasses.replace(self, **changes)",
+        'return dataclasses.replace(self, **{"ordered": False} | changes)',
         (_KEPT + "test_what_is_asked_for_is_kept",),
     ),
     Mutant(
         "scatters merged of which one is to be ordered",
         "tvm_scatter/ops/scatter_call.py",
-        '_OWN = frozenset({"operator", "wrap_negative", "unique"})',
-        '_OWN = frozenset({"operator", "wrap_negative", "unique", "ordered"})',
+        'own = {*_REQUESTS} - {"operator", "wrap_negative", "unique", *but_for}',
+        'own = {*_REQUESTS} - {"operator", "wrap_negative", "unique", "ordered", *but_for}',
         (_KEPT + "test_what_is_asked_for_of_one_only",),
     ),
     Mutant(
@@ -728,8 +728,8 @@ PASSES = (
     Mutant(
         "the last write is not asked for",
         "tvm_scatter/passes/merge_chains.py",
-        'ordered=last_wins or bool(first.call.attrs["ordered"]),',
-        'ordered=bool(first.call.attrs["ordered"]),',
+        "ordered=last_wins or first.call.ordered,",
+        "ordered=first.call.ordered,",
         ("tests/test_bulk_scatters.py::test_the_last_write_is_asked_for",),
     ),
     Mutant(
@@ -753,8 +753,8 @@ PASSES = (
     Mutant(
         "scatters of different kinds put together",
         "tvm_scatter/passes/horizontal_fusion.py",
-        "return call.op.name, attrs, operator_name(call), types",
-        "return call.op.name, operator_name(call), types",
+        "return call.replace(data=None, indices=(), updates=None, earlier=()), types",
+        "return call.form, types",
         ("tests/test_batch_scatters.py::test_what_differs_stays_apart",),
     ),
     Mutant(

@@ -18,7 +18,7 @@ from tvm_scatter.lowering import legalize
 from tvm_scatter.lowering.batched import is_batch, scatters_of
 from tvm_scatter.lowering.lower import lower
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.scatter_call import attributes, rewritten
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import Options
 from tvm_scatter.passes import (
     DeferBoundsCheck,
@@ -27,7 +27,6 @@ from tvm_scatter.passes import (
     MergeScatterChains,
     ReuseBuffers,
 )
-from tvm_scatter.passes.fold_broadcast_index import is_scatter
 
 _LLVM = tvm.target.Target("llvm")
 _CUDA = tvm.target.Target("nvidia/nvidia-h100")
@@ -46,23 +45,25 @@ CALLS = {
     ops.SCATTER_ELEMENTS: ops.scatter_elements(DATA, parameter("i", (250, 16), "int64"), ROWS[0]),
     ops.INDEX_PUT: ops.index_put(DATA, [INDICES[0]], ROWS[0]),
     ops.SCATTER_ND: ops.scatter_nd(DATA, parameter("i", (250, 1), "int64"), ROWS[0]),
-    ops.ASSIGN: ops.assign(DATA, [ROWS[0]], [(0, 0, 0, 250)], 0),
+    ops.COPY_RANGES: ops.copy_ranges(DATA, [ROWS[0]], [(0, 0, 0, 250)], 0),
 }
+#: Attributes that say where an operator writes.
+_PLACES = ("axis", "axes", "ranges")
 _OTHERS = {"reduction": "add", "operator": "somebody's"}
 
 
 def changed(operator):
     """For each attribute that does not say where the operator writes, another value."""
     found = {}
-    for name, value in attributes(CALLS[operator]).items():
-        if name not in ops.PLACES[operator]:
+    for name, value in CALLS[operator].attrs.items():
+        if name not in _PLACES:
             found[name] = _OTHERS[name] if isinstance(value, str) else type(value)(not value)
     return found
 
 
 def asked(call, **wanted):
     """A call that asks for more; where it writes stays as it is."""
-    return rewritten(call, **wanted)
+    return ScatterCall.from_call(call).replace(**wanted).to_call()
 
 
 def put(emit, data, at, updates, axis=0, **wanted):
@@ -144,9 +145,9 @@ def new_data(emit, wanted):
     return [put(emit, data, INDICES[0], ROWS[0], **wanted[0])]
 
 
-def new_data_of_an_assignment(emit, wanted):
+def new_data_of_copied_ranges(emit, wanted):
     data = emit(relax.op.negative(DATA))
-    return [emit(asked(ops.assign(data, [ROWS[0]], [(0, 0, 0, 250)], 0), **wanted[0]))]
+    return [emit(asked(ops.copy_ranges(data, [ROWS[0]], [(0, 0, 0, 250)], 0), **wanted[0]))]
 
 
 #: The pass, the target, the program, and the operator whose attributes it sets.
@@ -155,18 +156,26 @@ REWRITES = {
     "fold of TVM's": (FoldBroadcastIndex, _LLVM, of_stock_elements, ops.SCATTER_ELEMENTS),
     "nested": (MergeScatterChains, _LLVM, element_of_a_row, ops.INDEX_PUT),
     "nested in a slice": (MergeScatterChains, _LLVM, column_of_rows, ops.INDEX_PUT),
-    "assign": (MergeScatterChains, _LLVM, known_rows, ops.INDEX_PUT),
-    "choose": (MergeScatterChains, _CUDA, rows_in_a_chain, ops.INDEX_PUT),
+    "copy ranges": (MergeScatterChains, _LLVM, known_rows, ops.INDEX_PUT),
+    "select rows": (MergeScatterChains, _CUDA, rows_in_a_chain, ops.INDEX_PUT),
     "join": (MergeScatterChains, _LLVM, rows_in_a_chain, ops.INDEX_PUT),
     "join of tuples": (MergeScatterChains, _LLVM, tuples_in_a_chain, ops.SCATTER_ND),
     "join of elements": (MergeScatterChains, _LLVM, elements_in_a_chain, ops.SCATTER_ELEMENTS),
     "batch": (partial(HorizontalFusion, always=True), _LLVM, independent, ops.INDEX_PUT),
     "in place": (ReuseBuffers, _LLVM, new_data, ops.INDEX_PUT),
-    "assign in place": (ReuseBuffers, _LLVM, new_data_of_an_assignment, ops.ASSIGN),
+    "copy ranges in place": (ReuseBuffers, _LLVM, new_data_of_copied_ranges, ops.COPY_RANGES),
 }
-_MERGING = ("assign", "choose", "join", "join of tuples", "join of elements")
+_MERGING = ("copy ranges", "select rows", "join", "join of tuples", "join of elements")
 #: What TVM's own operator cannot be asked for.
-_ONLY_OURS = ("ordered", "unique", "include_self", "wrap_negative", "operator", "in_place")
+_ONLY_OURS = (
+    "ordered",
+    "unique",
+    "include_self",
+    "wrap_negative",
+    "operator",
+    "in_place",
+    "temporary",
+)
 CASES = [
     (rewrite, name)
     for rewrite, (*_, operator) in REWRITES.items()
@@ -191,7 +200,7 @@ def scatters(mod):
 
     def visit(expression):
         if is_scatter(expression):
-            found.append(expression)
+            found.append(ScatterCall.from_call(expression))
         elif is_batch(expression):
             found.extend(scatters_of(expression))
 
@@ -211,14 +220,14 @@ def changed_by(rewrite, *wanted):
 def is_kept(rewrite, name, value, call):
     """Whether a call asks for what was asked for, or need not."""
     if name == "operator":
-        return value in str(call.attrs[name])
+        return value in call.operator
     if rewrite in _MERGING and name in ("unique", "wrap_negative"):
         # Both are about the indices of one scatter, and found anew for those of all.
         return True
-    if rewrite == "choose" and name == "include_self":
+    if rewrite == "select rows" and name == "include_self":
         # It means nothing to updates; their numbers begin from -1.
         return True
-    return call.attrs[name] == value
+    return getattr(call, name) == value
 
 
 @pytest.mark.parametrize("rewrite", REWRITES)
@@ -233,10 +242,10 @@ def test_what_is_asked_for_is_kept(rewrite, name) -> None:
     written_back = name == "reduction" and rewrite.startswith("nested")
     assert after and (written_back or all(is_kept(rewrite, name, value, call) for call in after))
     if written_back:
-        assert [call.attrs[name] for call in after] == [value]
+        assert [getattr(call, name) for call in after] == [value]
 
 
-@pytest.mark.parametrize("name", [*changed(ops.INDEX_PUT), ops.TEMPORARY])
+@pytest.mark.parametrize("name", changed(ops.INDEX_PUT))
 @pytest.mark.parametrize("rewrite", ["nested", "nested in a slice", *_MERGING[:3], "batch"])
 def test_what_is_asked_for_of_one_only(rewrite, name) -> None:
     """They stay apart, unless it is nothing but a name or what is known of one's indices."""
@@ -255,11 +264,11 @@ def test_what_is_asked_for_of_one_only(rewrite, name) -> None:
 @pytest.mark.parametrize("operator", [ops.SCATTER_ELEMENTS, ops.INDEX_PUT, ops.SCATTER_ND])
 def test_what_is_asked_for_reaches_the_implementation(operator) -> None:
     def lowered(**wanted):
-        call = asked(CALLS[operator], **wanted)
+        call = ScatterCall.from_call(CALLS[operator]).replace(**wanted)
         found = lower(relax.BlockBuilder(), call, Options(bounds="raise"), "llvm")
         return found.problem, found.signature, found.check.wrap_negative, found.temporary
 
-    for name, value in {**changed(operator), ops.TEMPORARY: True}.items():
+    for name, value in changed(operator).items():
         assert lowered(**{name: value}) != lowered(), name
 
 
@@ -267,7 +276,7 @@ def test_what_is_asked_for_reaches_the_implementation(operator) -> None:
 def test_legalized_early_or_late(name, monkeypatch) -> None:
     """Where the host waits once, scatters are legalized by another pass than elsewhere."""
     # What is in place would write to a caller's tensor before the host knows.
-    wanted = {name: changed(ops.INDEX_PUT)[name], ops.TEMPORARY: True}
+    wanted = {name: changed(ops.INDEX_PUT)[name], "temporary": True}
     mod = module(independent, wanted, wanted)
     seen = []
 

@@ -38,7 +38,7 @@ CONSTRUCTORS: dict[str, Callable[..., relax.Expr]] = {
     "scatter_nd": lambda data=DATA, index=WIDE, updates=UPDATES, axis=0: ops.scatter_nd(
         data, index, updates
     ),
-    "assign": lambda data=DATA, index=None, updates=UPDATES, axis=0: ops.assign(
+    "copy_ranges": lambda data=DATA, index=None, updates=UPDATES, axis=0: ops.copy_ranges(
         data, [updates], [RUN], axis
     ),
     "index": lambda data=DATA, index=INDEX, updates=None, axis=0: read_ops.index(
@@ -69,7 +69,10 @@ NO_TENSORS = {
 def test_what_is_no_tensor_is_no_operand(name: str, given: Any) -> None:
     operands = {"data": "data", "index": "ind(ex|ices)", "updates": "updates|values|sources"}
     for operand, called in operands.items():
-        if (operand == "updates" and name in NO_UPDATES) or (operand, name) == ("index", "assign"):
+        if (operand == "updates" and name in NO_UPDATES) or (operand, name) == (
+            "index",
+            "copy_ranges",
+        ):
             continue
         with pytest.raises(ScatterError, match=rf"^{name}: ({called})(\[0\])? is .*") as raised:
             CONSTRUCTORS[name](**{operand: given})
@@ -99,9 +102,12 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
     "a name for axes": (lambda: ops.index_put(DATA, [INDEX], UPDATES, "x"), "axes must be a list"),
     "no axes to read": (lambda: read_ops.index(DATA, [INDEX], None), "axes must be a list"),
     "axes twice": (lambda: read_ops.index(DATA, [INDEX, INDEX], [0, -2]), "distinct, ascending"),
-    "a bare source": (lambda: ops.assign(DATA, UPDATES, [RUN], 0), "sources must be a list"),
-    "no runs": (lambda: ops.assign(DATA, [UPDATES], None, 0), "runs must be a list"),
-    "a short run": (lambda: ops.assign(DATA, [UPDATES], [(0, 1)], 0), "runs[0] is (0, 1)"),
+    "a bare source": (lambda: ops.copy_ranges(DATA, UPDATES, [RUN], 0), "sources must be a list"),
+    "no ranges to copy": (
+        lambda: ops.copy_ranges(DATA, [UPDATES], None, 0),
+        "ranges must be a list",
+    ),
+    "a short range": (lambda: ops.copy_ranges(DATA, [UPDATES], [(0, 1)], 0), "ranges[0] is (0, 1)"),
     "no reduction": (
         lambda: ops.scatter_nd(DATA, WIDE, UPDATES, None),
         "unknown reduction None",

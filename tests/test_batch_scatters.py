@@ -67,7 +67,7 @@ class Program:
     def assign(self, data, rows):
         """The first rows of data are written over."""
         count = len(rows[1])
-        call = ops.assign(data[0], [rows[0]], [(0, 0, 0, count)], axis=0)
+        call = ops.copy_ranges(data[0], [rows[0]], [(0, 0, 0, count)], axis=0)
         return self.builder.emit(call), np.concatenate([rows[1], data[1][count:]])
 
     def head(self, number, **named):

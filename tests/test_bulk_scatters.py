@@ -15,7 +15,7 @@ from tvm.relax.frontend.torch import from_exported_program
 
 import tvm_scatter
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
+from tvm_scatter.ops.scatter_call import is_scatter
 from tvm_scatter.passes import MergeScatterChains
 
 _ROWS, _COLUMNS = 40, 6
@@ -352,12 +352,7 @@ def scatters(mod):
             found = []
             relax.analysis.post_order_visit(
                 function,
-                lambda each, found=found: (
-                    found.append(each)
-                    if isinstance(each, relax.Call)
-                    and getattr(each.op, "name", "") in (*ops.NAMES, *STOCK_OPERATORS)
-                    else None
-                ),
+                lambda each, found=found: found.append(each) if is_scatter(each) else None,
             )
             counts[name.name_hint] = len(found)
     return counts
@@ -528,7 +523,7 @@ def test_levels_on_a_gpu(in_place: bool) -> None:
         and np.prod([int(dim) for dim in binding.var.ty.shape]) == 3_000_000
     ]
     # No update and no zero is written before it is chosen.
-    assert [name for name in written if "reshape" not in name] == ["choose"]
+    assert [name for name in written if "reshape" not in name] == ["select_rows"]
 
 
 def fives(shape, dtype):
@@ -558,7 +553,7 @@ def counted(shape, dtype):
 def test_a_choice_of_rows(device, dtype: str, row: tuple[int, ...], make) -> None:
     """Rows of any type and width, some of which nobody writes."""
     if device == "llvm":
-        pytest.skip("only a GPU chooses")
+        pytest.skip("only a GPU selects")
     shape, target, on = (12, *row), target_of(device), device_of(device)
     mod = levels_into(make, dtype, shape, parts=2)
     generator = np.random.default_rng(0)

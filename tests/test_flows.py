@@ -16,7 +16,7 @@ from tvm.relax.dpl import is_op, wildcard
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_scatter import ScatterError, options
-from tvm_scatter.ops.operators import choose, index_put
+from tvm_scatter.ops.operators import index_put, select_rows
 
 ROWS, COLUMNS = 40, 4
 COUNTS = (3, 5, 7)
@@ -98,8 +98,8 @@ CHOICE = [
 def choices(data, winners, source):
     """Two choices of rows."""
     emit = relax.BlockBuilder.current().emit
-    once = emit(choose(data, winners, [source]))
-    return emit(choose(once, winners, [source, source]))
+    once = emit(select_rows(data, winners, [source]))
+    return emit(select_rows(once, winners, [source, source]))
 
 
 def test_two_choices():

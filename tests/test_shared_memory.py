@@ -114,7 +114,7 @@ def parameter_returned_as_it_was_given(f):
 
 def assigned_all_over(f):
     """On a GPU this is its source."""
-    same = f.emit(ops.assign(f["x"], [f["y"]], [(0, 0, 0, _ROWS)], 0))
+    same = f.emit(ops.copy_ranges(f["x"], [f["y"]], [(0, 0, 0, _ROWS)], 0))
     return [f.put(same)], [f.put_array(f.values["y"])]
 
 

@@ -119,8 +119,8 @@ def _chain(writes):
 def test_a_choice_among_what_is_no_number_any_more(writes) -> None:
     with tvm.target.Target("nvidia/nvidia-h100"):
         text = str(MergeScatterChains()(module([_chain(writes)])))
-    assert "tvm_scatter.choose" in text
-    assert ('choose(R.const(0.0, "float32")' in text) is not writes
+    assert "tvm_scatter.select_rows" in text
+    assert ('select_rows(R.const(0.0, "float32")' in text) is not writes
 
 
 def test_printing_is_no_write() -> None:

@@ -18,9 +18,9 @@ from tvm_scatter.lowering.copy_ranges import in_one_kernel
 from tvm_scatter.lowering.legalize import nothing_to_do, strategy_of
 from tvm_scatter.lowering.lower import lower
 from tvm_scatter.ops.arguments import need_module
-from tvm_scatter.ops.operators import ASSIGN
-from tvm_scatter.ops.scatter_call import STOCK_OPERATORS, operator_name
-from tvm_scatter.passes.fold_broadcast_index import is_ours_to_change, is_scatter
+from tvm_scatter.ops.names import COPY_RANGES, STOCK_OPERATORS
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter, operator_name
+from tvm_scatter.passes.functions import is_ours_to_change
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.selection.strategy import Branch, Selection
@@ -212,10 +212,10 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
 
 def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Explanation:
     operator = describe(call) if is_batch(call) else operator_name(call)
-    # What is computed together is computed as one of them is.
-    call = scatters_of(call)[0] if is_batch(call) else call
+    # All scatters of a batch are computed as the first one.
+    scatter = scatters_of(call)[0] if is_batch(call) else ScatterCall.from_call(call)
     options = current_options()
-    target, strategy = strategy_of(call)
+    target, strategy = strategy_of(scatter.data)
     kind = target.kind.name
 
     def explanation(reason: str, **known: Any) -> Explanation:
@@ -226,13 +226,13 @@ def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Expla
         return explanation(f"there is no strategy for target {kind}; TVM's own operator is used")
     if call.op.name in STOCK_OPERATORS and not options.enabled:
         return explanation("the strategy is switched off; TVM's own operator is used")
-    if call.op.name == ASSIGN and in_one_kernel(call, kind):
+    if scatter.form == COPY_RANGES and in_one_kernel(scatter, kind):
         return explanation(
             "all positions are known: one launch reads each output from where it comes from",
-            choices=(Choice("assign", {}),),
+            choices=(Choice("copy_ranges", {}),),
             source="default",
         )
-    lowered = lower(bb, call, options, kind)
+    lowered = lower(bb, scatter, options, kind)
     problem = lowered.problem
     symbols = {name: str(lowered.symbols[name]) for name in problem.symbols}
     if nothing_to_do(problem):

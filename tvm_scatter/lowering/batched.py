@@ -12,26 +12,26 @@ import tvm
 from tvm import relax
 from tvm.ir import Op
 
-from tvm_scatter.ops.operators import BATCH
-from tvm_scatter.ops.scatter_call import attributes, operator_name
+from tvm_scatter.ops.names import BATCH, INDEX_PUT
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.options import current_options
 
 from .legalizations import put_in_front
-from .legalize import emit_together, operands_to_wait_for, strategy_of
+from .legalize import emit_together, strategy_of
 from .lower import lower
 
 #: Attributes of a call beside those of its scatters: their operator and how many there are.
 _OPERATOR, _COUNT = "scatter", "scatters"
 
 
-def batch(scatters: Sequence[relax.Call], earlier: Sequence[Any] = ()) -> relax.Call:
+def batch(scatters: Sequence[ScatterCall], earlier: Sequence[Any] = ()) -> relax.Call:
     """Compute scatters together.
 
     Parameters
     ----------
-    scatters : sequence of relax.Call
-        Calls of one operator of this package, with equal attributes and operands of equal shapes
-        and types. None depends on another, and none reads what another overwrites.
+    scatters : sequence of ScatterCall
+        Equal but for their operands, which are of equal shapes and types. None depends on another,
+        and none reads what another overwrites.
     earlier : sequence of relax.Expr
         Tensors that must be computed before.
 
@@ -40,9 +40,9 @@ def batch(scatters: Sequence[relax.Call], earlier: Sequence[Any] = ()) -> relax.
     results : relax.Call
         A tuple with the result of each.
     """
-    first = scatters[0]
-    attrs = attributes(first) | {_OPERATOR: first.op.name, _COUNT: len(scatters)}
-    operands = [leaf for call in scatters for leaf in operands_of(call)]
+    first = scatters[0].to_call()
+    attrs = dict(first.attrs.items()) | {_OPERATOR: first.op.name, _COUNT: len(scatters)}
+    operands = [tensor for scatter in scatters for tensor in scatter.tensors]
     return relax.Call(
         Op.get(BATCH),
         [relax.Tuple(operands), relax.Tuple(list(earlier))],
@@ -57,28 +57,36 @@ def is_batch(value: Any) -> bool:
     )
 
 
-def scatters_of(call: relax.Call) -> list[relax.Call]:
+def scatters_of(call: relax.Call) -> list[ScatterCall]:
     """The scatters that a call of :func:`batch` computes."""
-    attrs = attributes(call)
-    operator, count = Op.get(str(attrs.pop(_OPERATOR))), int(attrs.pop(_COUNT))
+    attrs = {str(name): value for name, value in call.attrs.items()}
+    operator, count = str(attrs.pop(_OPERATOR)), int(attrs.pop(_COUNT))
     operands = list(call.args[0].fields)
     width = len(operands) // count
-    return [
-        relax.Call(
-            operator,
-            # Only index_put takes a tuple of index tensors; every scatter takes three operands.
-            [data, indices[0] if "axes" not in attrs else relax.Tuple(indices), updates],
-            attrs=tvm.ir.make_node("ir.DictAttrs", **attrs),
-        )
-        for data, *indices, updates in (
-            operands[at : at + width] for at in range(0, len(operands), width)
-        )
-    ]
+    scatters = []
+    for at in range(0, len(operands), width):
+        data, *indices, updates = operands[at : at + width]
+        # Only index_put takes a tuple of index tensors.
+        taken = relax.Tuple(indices) if operator == INDEX_PUT else indices[0]
+        made = tvm.ir.make_node("ir.DictAttrs", **attrs)
+        scatter = relax.Call(Op.get(operator), [data, taken, updates], attrs=made)
+        scatters.append(ScatterCall.from_call(scatter))
+    return scatters
+
+
+def earlier_of(call: relax.Call) -> tuple[Any, ...]:
+    """The tensors that a call of :func:`batch` waits for."""
+    return tuple(call.args[1].fields)
+
+
+def waiting_for(call: relax.Call, earlier: Sequence[Any]) -> relax.Call:
+    """The same call of :func:`batch`, with other tensors that it waits for."""
+    return relax.Call(call.op, [call.args[0], relax.Tuple(list(earlier))], attrs=call.attrs)
 
 
 def describe(call: relax.Call) -> str:
     """What people call it."""
-    return f"{int(call.attrs[_COUNT])} x {operator_name(call)}"
+    return f"{int(call.attrs[_COUNT])} x {call.attrs['operator']}"
 
 
 def register() -> None:
@@ -90,21 +98,14 @@ def register() -> None:
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:
-    return relax.TupleType([each.args[0].ty for each in scatters_of(call)])
-
-
-def operands_of(call: relax.Call) -> list[Any]:
-    """The tensors that a scatter reads: data, indices and updates."""
-    data, indices, updates = call.args[:3]
-    fields = list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
-    return [data, *fields, updates]
+    return relax.TupleType([each.data.ty for each in scatters_of(call)])
 
 
 def _legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """One function for all, by the implementation that the strategy selects for one of them."""
     scatters = scatters_of(call)
-    target, strategy = strategy_of(scatters[0])
+    target, strategy = strategy_of(scatters[0].data)
     assert strategy is not None, "only scatters with a strategy are put together"
     lowered = [lower(bb, each, current_options(), target.kind.name) for each in scatters]
-    results = emit_together(bb, lowered, strategy, target, operands_to_wait_for(call))
+    results = emit_together(bb, lowered, strategy, target, earlier_of(call))
     return relax.Tuple([bb.emit(result) for result in results])

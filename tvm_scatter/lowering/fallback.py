@@ -12,8 +12,9 @@ from typing import Any
 from tvm import relax, te, tirx, topi
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.operators import INDEX_PUT, SCATTER_ELEMENTS
+from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.read_forms import common_shape
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import same_size
 
 #: What TVM's own operators reduce by, as this package does.
@@ -21,7 +22,7 @@ _REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 
 def legalize_as_stock(
-    bb: relax.BlockBuilder, call: relax.Call, target_kind: str, stock: Mapping[str, Any]
+    bb: relax.BlockBuilder, call: ScatterCall, target_kind: str, stock: Mapping[str, Any]
 ) -> relax.Expr:
     """Legalize a call as the ``relax.scatter_elements`` or ``relax.scatter_nd`` that it equals.
 
@@ -35,34 +36,30 @@ def legalize_as_stock(
     ScatterError
         If TVM has no operator for it.
     """
-    attrs = call.attrs
-    reduction = str(attrs["reduction"])
-    if reduction not in _REDUCTIONS:
-        raise _refusal(call, target_kind, f"TVM has no {reduction}")
-    if not bool(attrs["include_self"]):
+    if call.reduction not in _REDUCTIONS:
+        raise _refusal(call, target_kind, f"TVM has no {call.reduction}")
+    if not call.include_self:
         raise _refusal(call, target_kind, "TVM has no include_self=False")
-    if call.op.name == SCATTER_ELEMENTS:
-        same = _elements(bb, call, reduction, target_kind)
+    if call.form == SCATTER_ELEMENTS:
+        same = _elements(bb, call, target_kind)
         return stock["relax.scatter_elements"](bb, bb.normalize(same))
     back: list[int] = []
-    if call.op.name == INDEX_PUT:
-        same, back = _put(bb, call, reduction)
+    if call.form == INDEX_PUT:
+        same, back = _put(bb, call)
     else:
-        data, indices, updates = call.args
+        data, indices, updates = call.tensors
         extents = list(data.ty.shape)[: int(indices.ty.shape[-1])]
         indices = bb.emit_te(_wrap_last, indices, extents, primfunc_name_hint="wrap_negative")
-        same = relax.op.scatter_nd(data, indices, updates, reduction)
+        same = relax.op.scatter_nd(data, indices, updates, call.reduction)
     result = stock["relax.scatter_nd"](bb, bb.normalize(same))
     if back == sorted(back):
         return result
     return bb.call_te(topi.transpose, bb.emit(result), back, primfunc_name_hint="transpose")
 
 
-def _elements(
-    bb: relax.BlockBuilder, call: relax.Call, reduction: str, target_kind: str
-) -> relax.Expr:
-    data, index, updates = call.args
-    axis = int(call.attrs["axis"])
+def _elements(bb: relax.BlockBuilder, call: ScatterCall, target_kind: str) -> relax.Expr:
+    data, index, updates = call.tensors
+    [axis] = call.axes
     shape = list(index.ty.shape)
     if updates.ty.ndim == 0 and shape:
         updates = bb.emit_te(topi.broadcast_to, updates, shape, primfunc_name_hint="broadcast_to")
@@ -72,13 +69,12 @@ def _elements(
     )
     if not whole:
         raise _refusal(call, target_kind, "an index box smaller than data or updates")
-    return relax.op.scatter_elements(data, index, updates, axis, reduction)
+    return relax.op.scatter_elements(data, index, updates, axis, call.reduction)
 
 
-def _put(bb: relax.BlockBuilder, call: relax.Call, reduction: str) -> tuple[relax.Expr, list[int]]:
+def _put(bb: relax.BlockBuilder, call: ScatterCall) -> tuple[relax.Expr, list[int]]:
     """As ``scatter_nd`` on data with the indexed axes in front, and how to bring them back."""
-    data, indices, values = call.args
-    axes = [int(axis) for axis in call.attrs["axes"]]
+    data, axes = call.data, list(call.axes)
     rank = int(data.ty.ndim)
     others = [axis for axis in range(rank) if axis not in axes]
     order = axes + others
@@ -91,7 +87,7 @@ def _put(bb: relax.BlockBuilder, call: relax.Call, reduction: str) -> tuple[rela
         wide = [topi.broadcast_to(topi.cast(part, "int64"), common) for part in parts]
         return _wrap_last(topi.stack(wide, axis=len(common)), extents)
 
-    index = bb.emit_te(stacked, list(indices.fields), extents, primfunc_name_hint="stacked")
+    index = bb.emit_te(stacked, list(call.indices), extents, primfunc_name_hint="stacked")
     chosen = list(index.ty.shape)[:-1]
     front = axes[0] if adjacent else 0
     sizes = [data.ty.shape[axis] for axis in others]
@@ -102,11 +98,11 @@ def _put(bb: relax.BlockBuilder, call: relax.Call, reduction: str) -> tuple[rela
     def rows(tensor: te.Tensor, selected: Sequence[Any]) -> te.Tensor:
         return topi.transpose(topi.broadcast_to(tensor, selected), forward)
 
-    updates = bb.emit_te(rows, values, selected, primfunc_name_hint="rows")
+    updates = bb.emit_te(rows, call.updates, selected, primfunc_name_hint="rows")
     if order != sorted(order):
         data = bb.emit_te(topi.transpose, data, order, primfunc_name_hint="transpose")
     back = [order.index(axis) for axis in range(rank)]
-    return relax.op.scatter_nd(data, index, updates, reduction), back
+    return relax.op.scatter_nd(data, index, updates, call.reduction), back
 
 
 def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
@@ -122,8 +118,8 @@ def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
     return te.compute(indices.shape, wrapped, name="wrap_negative")
 
 
-def _refusal(call: relax.Call, target_kind: str, what: str) -> ScatterError:
+def _refusal(call: ScatterCall, target_kind: str, what: str) -> ScatterError:
     return ScatterError(
-        f"{call.attrs['operator']}: no implementation for target {target_kind!r} ({what}); compile "
+        f"{call.operator}: no implementation for target {target_kind!r} ({what}); compile "
         "for llvm or cuda."
     )

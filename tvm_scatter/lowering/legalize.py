@@ -14,32 +14,31 @@ from tvm_scatter.bounds.device_check import CheckKind, check_before, check_besid
 from tvm_scatter.bounds.host_check import check_on_host
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.index_check import IndexCheck
-from tvm_scatter.ops.operators import ASSIGN, BATCH, CHOOSE
-from tvm_scatter.ops.operators import NAMES as OUR_OPERATORS
-from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
+from tvm_scatter.ops.names import COPY_RANGES, NAMES, SELECT_ROWS, STOCK_OPERATORS
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.selection.strategy import OpStrategy, strategy_for
 
-from .copy_ranges import assign_kernel, in_one_kernel
+from .copy_ranges import copy_kernel, in_one_kernel
 from .emission import build_prim_func, function_name, workspace_size
 from .fallback import legalize_as_stock
 from .legalizations import put_in_front, stock
 from .lower import Lowered, lower
-from .select_rows import choose_kernel
+from .select_rows import select_kernel
 
 
-def target_of(call: relax.Call) -> Target | None:
-    """The target a call is compiled for: its data's device annotation, else the current target."""
-    vdevice = getattr(call.args[0].ty, "vdevice", None)
+def target_of(data: relax.Expr) -> Target | None:
+    """The target that a call on data is compiled for: as it is annotated, else the current one."""
+    vdevice = getattr(data.ty, "vdevice", None)
     if vdevice is not None and vdevice.target is not None:
         return vdevice.target
     return Target.current(allow_none=True)
 
 
-def strategy_of(call: relax.Call) -> tuple[Target, OpStrategy | None]:
-    """The target a call is compiled for, llvm if none is named, and the strategy for it."""
-    target = target_of(call) or Target("llvm")
+def strategy_of(data: relax.Expr) -> tuple[Target, OpStrategy | None]:
+    """The target that a call on data is compiled for, llvm if none is named, and its strategy."""
+    target = target_of(data) or Target("llvm")
     return target, strategy_for(target.kind.name)
 
 
@@ -54,30 +53,20 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         For bad operands, and for what TVM has no operator for on a target without a strategy.
     """
     name = call.op.name
-    if name == CHOOSE:
-        return choose_kernel(bb, call)
+    if name == SELECT_ROWS:
+        return select_kernel(bb, call)
     options = current_options()
-    target, strategy = strategy_of(call)
+    target, strategy = strategy_of(call.args[0])
     kind = target.kind.name
     if name in STOCK_OPERATORS and (strategy is None or not options.enabled):
         return stock[name](bb, call)
-    if call.op.name == ASSIGN and (strategy is None or in_one_kernel(call, kind)):
-        return assign_kernel(bb, call)
+    scatter = ScatterCall.from_call(call)
+    if name == COPY_RANGES and (strategy is None or in_one_kernel(scatter, kind)):
+        return copy_kernel(bb, scatter)
     if strategy is None:
-        return legalize_as_stock(bb, call, kind, stock)
-    lowered = lower(bb, call, options, kind)
-    return emit_call(bb, lowered, strategy, target, earlier=operands_to_wait_for(call))
-
-
-def operands_read(call: relax.Call) -> int:
-    """How many operands a call has, beside what it waits for."""
-    return {ASSIGN: 2, BATCH: 1}.get(call.op.name, 3)
-
-
-def operands_to_wait_for(call: relax.Call) -> list[relax.Expr]:
-    """What must be computed before the call although the call does not read it."""
-    read = operands_read(call)
-    return list(call.args[read].fields) if len(call.args) > read else []
+        return legalize_as_stock(bb, scatter, kind, stock)
+    lowered = lower(bb, scatter, options, kind)
+    return emit_call(bb, lowered, strategy, target, earlier=scatter.earlier)
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:
@@ -190,4 +179,4 @@ def emit_together(
 def install_legalizations() -> None:
     """Put the strategy in front of TVM's legalization; harmless when it is there already."""
     put_in_front(STOCK_OPERATORS, legalize)
-    put_in_front((*OUR_OPERATORS, CHOOSE), legalize, ours=True)
+    put_in_front((*NAMES, SELECT_ROWS), legalize, ours=True)

@@ -22,7 +22,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     Under ``raise`` a bad index is an error, under ``drop`` it reads a zero.
     """
     options, ours = current_options(), call.op.name in OUR_OPERATORS
-    target, strategy = strategy_of(call)
+    target, strategy = strategy_of(call.args[0])
     if not ours and (strategy is None or not options.enabled):
         return stock[call.op.name](bb, call)
     reading = read_of(bb, call)

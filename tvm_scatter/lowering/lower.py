@@ -7,18 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax, te, tirx, topi
 
 from tvm_scatter.bounds.agreement import Agreement
 from tvm_scatter.bounds.size_check import AtMost, Place, check_sizes
 from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.operators import ASSIGN, INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND, TEMPORARY
-from tvm_scatter.ops.scatter_call import operator_name
+from tvm_scatter.ops.names import COPY_RANGES, INDEX_PUT, SCATTER_ELEMENTS
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import SymbolTable, broadcast, expressions
 from tvm_scatter.options import Options
-from tvm_scatter.problem.reductions import canonical_reduction, check_dtypes
+from tvm_scatter.problem.reductions import check_dtypes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature
 from tvm_scatter.problem.symbolic_size import SymbolicSize
@@ -45,7 +44,7 @@ class Lowered:
     temporary: bool = False
 
 
-def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kind: str) -> Lowered:
+def lower(bb: relax.BlockBuilder, call: ScatterCall, options: Options, target_kind: str) -> Lowered:
     """Lower a call of any scatter operator.
 
     Auxiliary tensors (a broadcast of small indices, an index linearised because its box is smaller
@@ -56,56 +55,35 @@ def lower(bb: relax.BlockBuilder, call: relax.Call, options: Options, target_kin
     ScatterError
         If shapes, types, axis or reduction do not fit each other.
     """
-    name = call.op.name
-    if name == ASSIGN:
+    if call.form == COPY_RANGES:
         # Its positions are known, and lie inside the data.
         return lower(bb, as_index_put(bb, call), replace(options, bounds="trust"), target_kind)
-    lowering = _Lowering(bb, operator_name(call), call, options, target_kind)
-    if name == "relax.scatter_elements":
-        return lowering.elements(int(call.attrs.axis), wrap_negative=True)
-    if name == SCATTER_ELEMENTS:
-        return lowering.elements(
-            int(call.attrs["axis"]), wrap_negative=bool(call.attrs["wrap_negative"])
-        )
-    if name == "relax.scatter_nd":
-        return lowering.nd(str(call.attrs.reduction), wrap_negative=True)
-    if name == SCATTER_ND:
-        return lowering.nd(str(call.attrs["reduction"]), bool(call.attrs["wrap_negative"]))
-    if name == "relax.index_put":
-        return lowering.put(None, "add" if call.attrs.accumulate else "update", True)
-    if name == INDEX_PUT:
-        axes = [int(axis) for axis in call.attrs["axes"]]
-        return lowering.put(axes, str(call.attrs["reduction"]), bool(call.attrs["wrap_negative"]))
-    raise ScatterError(f"{name} is no scatter operator.")
+    lowering = _Lowering(bb, call, options, target_kind)
+    if call.form == SCATTER_ELEMENTS:
+        return lowering.elements()
+    return lowering.put() if call.form == INDEX_PUT else lowering.nd()
 
 
 class _Lowering:
     def __init__(
         self,
         bb: relax.BlockBuilder,
-        operator: str,
-        call: relax.Call,
+        call: ScatterCall,
         options: Options,
         target_kind: str,
     ) -> None:
         self.bb = bb
-        self.operator = operator
+        self.operator = call.operator
         self.options = options
         self.bounds = options.bounds_for(target_kind)
-        self.attrs = call.attrs
-        # What may follow is only there to be computed first.
-        self.data, self.index, self.updates = call.args[:3]
+        self.call = call
+        self.data, self.updates = call.data, call.updates
+        self.index = call.indices[0] if call.indices else None
         self.symbols = SymbolTable()
         self.data_dtype = _dtype(self.data)
 
     def shape(self, tensor: Any) -> tuple[Dim, ...]:
         return self.symbols.shape(self.operator, tensor)
-
-    def attr(self, name: str, default: Any) -> Any:
-        try:
-            return self.attrs[name]
-        except (KeyError, TypeError, AttributeError):
-            return default
 
     def problem(self, **fields: Any) -> ScatterProblem:
         # An axis of one position varies over nothing; one spelling makes equal problems equal.
@@ -116,29 +94,26 @@ class _Lowering:
                     fields[f"index_{axis}"] = False
         return ScatterProblem(
             data_dtype=self.data_dtype,
-            include_self=bool(self.attr("include_self", True)),
-            unique=bool(self.attr("unique", False)),
-            deterministic=self.options.deterministic or bool(self.attr("ordered", False)),
-            in_place=bool(self.attr("in_place", False)),
+            include_self=self.call.include_self,
+            unique=self.call.unique,
+            deterministic=self.options.deterministic or self.call.ordered,
+            in_place=self.call.in_place,
             bounds=self.bounds,
             **fields,
         )
 
     # Operators
 
-    def elements(self, axis: int, wrap_negative: bool) -> Lowered:
+    def elements(self) -> Lowered:
         """One index for each update element: scatter_elements, PyTorch's scatter family."""
-        reduction = canonical_reduction(
-            str(self.attrs["reduction"]) if self.operator_is_ours else str(self.attrs.reduction),
-            self.operator,
-        )
+        reduction, wrap_negative = self.call.reduction, self.call.wrap_negative
         check_dtypes(
             self.operator, reduction, self.data_dtype, _dtype(self.index), _dtype(self.updates)
         )
         self.index = self._signed(self.index)
         data, index, updates = map(self.shape, (self.data, self.index, self.updates))
         data_box, index_box = data or (1,), index or (1,)
-        axis = self._axis(axis, len(data_box))
+        axis = self._axis(self.call.axes[0], len(data_box))
         if len(index_box) != len(data_box):
             raise ScatterError(
                 f"{self.operator}: index of shape {index} must have the rank of data of shape "
@@ -175,9 +150,9 @@ class _Lowering:
         )
         return self._lowered(problem, [self.index], self.updates, check)
 
-    def nd(self, reduction: str, wrap_negative: bool) -> Lowered:
+    def nd(self) -> Lowered:
         """One tuple of indices for each update row: scatter_nd."""
-        reduction = canonical_reduction(reduction, self.operator)
+        reduction, wrap_negative = self.call.reduction, self.call.wrap_negative
         check_dtypes(
             self.operator, reduction, self.data_dtype, _dtype(self.index), _dtype(self.updates)
         )
@@ -212,12 +187,11 @@ class _Lowering:
         check = self._check([self.index], data[:components], True, wrap_negative)
         return self._lowered(problem, [self.index], self.updates, check)
 
-    def put(self, axes: list[int] | None, reduction: str, wrap_negative: bool) -> Lowered:
+    def put(self) -> Lowered:
         """One index tensor for each of some axes: index_put, index_add and their kin."""
-        reduction = canonical_reduction(reduction, self.operator)
-        indices = list(self.index.fields) if isinstance(self.index, relax.Tuple) else self._fields()
+        reduction, wrap_negative = self.call.reduction, self.call.wrap_negative
+        indices, axes = [self._emitted(index) for index in self.call.indices], list(self.call.axes)
         data = self.shape(self.data)
-        axes = list(range(len(indices))) if axes is None else axes
         if not indices or len(axes) != len(indices) or len(indices) > len(data):
             raise ScatterError(
                 f"{self.operator}: {len(indices)} index tensors do not fit data of shape {data}."
@@ -290,17 +264,9 @@ class _Lowering:
 
     # Parts
 
-    @property
-    def operator_is_ours(self) -> bool:
-        return isinstance(self.attrs, tvm.ir.DictAttrs)
-
-    def _fields(self) -> list[Any]:
-        if isinstance(self.index.ty, relax.TupleType):
-            return [
-                self.bb.emit(relax.TupleGetItem(self.index, i))
-                for i in range(len(self.index.ty.fields))
-            ]
-        return [self.index]
+    def _emitted(self, index: Any) -> Any:
+        """An index that is a part of a tuple, as a variable."""
+        return self.bb.emit(index) if isinstance(index, relax.TupleGetItem) else index
 
     def _axis(self, axis: int, rank: int) -> int:
         if not -rank <= axis < rank:
@@ -406,7 +372,7 @@ class _Lowering:
             updates=updates,
             check=check,
             symbols=self.symbols.values,
-            temporary=bool(self.attr(TEMPORARY, False)),
+            temporary=self.call.temporary,
         )
 
     def _signed(self, index: Any) -> Any:

@@ -1,4 +1,4 @@
-"""``choose``: each row from the tensor that a table names, in one launch.
+"""``select_rows``: each row from the tensor that a table names, in one launch.
 
 What is left of a chain of scatters once it is known which update each row gets.
 """
@@ -20,15 +20,15 @@ _ACCESS_BYTES = 16
 _INT32_ELEMENTS = 1 << 31
 
 
-def choose_kernel(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+def select_kernel(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """One function that reads each row from the source that its winner lies in."""
     data, winners, sources = call.args
     operands = [data, winners, *sources.fields]
-    func = bb.add_func(_choose(call.ty, operands), "choose")
+    func = bb.add_func(_select(call.ty, operands), "select_rows")
     return relax.op.call_tir(func, operands, call.ty)
 
 
-def _choose(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
+def _select(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
     shape = [int(dim) for dim in result.shape]
     tensors = [
         te.placeholder([int(dim) for dim in operand.ty.shape], operand.ty.dtype, f"operand{i}")
@@ -42,7 +42,7 @@ def _choose(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
         pieces.append((end + rows, _winner_of(source, winners, end)))
         end += rows
     read = reader(pieces, lambda at: winners(at[1]))
-    output = te.compute(shape, read, name="choose")
+    output = te.compute(shape, read, name="select_rows")
     # Rows are found by division: 64 bits would cost more than the copy.
     narrow = max(prod(map(int, tensor.shape)) for tensor in (*tensors, output)) < _INT32_ELEMENTS
     func = te.create_prim_func([*tensors, output], "int32" if narrow else "int64")
@@ -58,7 +58,7 @@ def _winner_of(source: te.Tensor, winners: te.Tensor, begin: int) -> Any:
 def _scheduled(func: tirx.PrimFunc, row: int, dtype: str) -> tirx.PrimFunc:
     """A thread for each access, which stays within a row: one look at the table serves it."""
     schedule = Schedule(func)
-    batch, position, slice_ = schedule.get_loops(schedule.get_sblock("choose"))
+    batch, position, slice_ = schedule.get_loops(schedule.get_sblock("select_rows"))
     access, vector = schedule.split(slice_, [None, _lanes(row, dtype)])
     block, thread = schedule.split(schedule.fuse(batch, position, access), [None, _THREADS])
     schedule.bind(block, "blockIdx.x")

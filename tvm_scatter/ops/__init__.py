@@ -1,5 +1,5 @@
 """The Relax operators of this package, for what TVM's own scatter operators cannot say."""
 
-from .operators import assign, choose, index_put, scatter_elements, scatter_nd
+from .operators import copy_ranges, index_put, scatter_elements, scatter_nd, select_rows
 
-__all__ = ["assign", "choose", "index_put", "scatter_elements", "scatter_nd"]
+__all__ = ["copy_ranges", "index_put", "scatter_elements", "scatter_nd", "select_rows"]

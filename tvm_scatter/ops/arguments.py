@@ -146,25 +146,25 @@ def integer(operator: str, name: str, value: Any) -> int:
     raise ScatterError(f"{operator}: {name} {_short(value)} must be an integer.")
 
 
-def checked_runs(operator: str, runs: Any) -> list[Any]:
-    """The runs of an assignment.
+def checked_ranges(operator: str, ranges: Any) -> list[list[int]]:
+    """The ranges that are copied.
 
     Raises
     ------
     ScatterError
         If they are not of four integers each.
     """
-    listed = _listed(operator, "runs", runs, "runs")
-    for at, run in enumerate(listed):
-        numbers_of = list(run) if isinstance(run, Iterable) else []
-        if len(numbers_of) != 4:
+    listed = _listed(operator, "ranges", ranges, "ranges")
+    found = []
+    for at, each in enumerate(listed):
+        four = list(each) if isinstance(each, Iterable) else []
+        if len(four) != 4:
             raise ScatterError(
-                f"{operator}: runs[{at}] is {_short(run)}; it must be (source, first position in "
-                "it, first position in the data, length)."
+                f"{operator}: ranges[{at}] is {_short(each)}; it must be (source, first position "
+                "in it, first position in the data, length)."
             )
-        for number in numbers_of:
-            integer(operator, f"runs[{at}]", number)
-    return listed
+        found.append([integer(operator, f"ranges[{at}]", number) for number in four])
+    return found
 
 
 def _listed(operator: str, name: str, values: Any, of: str) -> list[Any]:

@@ -14,34 +14,14 @@ from tvm_scatter.problem.reductions import canonical_reduction
 from .arguments import (
     checked_axes,
     checked_axis,
-    checked_runs,
+    checked_ranges,
     need_indices,
     need_tensor,
     need_tensors,
     rank_of,
 )
-
-SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
-INDEX_PUT = "relax.tvm_scatter.index_put"
-SCATTER_ND = "relax.tvm_scatter.scatter_nd"
-ASSIGN = "relax.tvm_scatter.assign"
-#: The operators that scatter, and the attributes by which each says where it writes.
-PLACES: dict[str, tuple[str, ...]] = {
-    SCATTER_ELEMENTS: ("axis",),
-    INDEX_PUT: ("axes",),
-    SCATTER_ND: (),
-    ASSIGN: ("axis", "runs"),
-}
-NAMES = tuple(PLACES)
-#: What is left of a scatter once it is known which update each place gets.
-CHOOSE = "relax.tvm_scatter.choose"
-#: Several scatters of one shape that are computed together.
-BATCH = "relax.tvm_scatter.batch"
-#: An attribute of a scatter in place, whose data is no caller's: nobody sees it if the call fails.
-TEMPORARY = "temporary"
-
-#: (source, first position in it, first position in the data, length), along one axis.
-Run = tuple[int, int, int, int]
+from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, SELECT_ROWS
+from .scatter_call import CopiedRange, ScatterCall
 
 
 def scatter_elements(
@@ -100,17 +80,20 @@ def scatter_elements(
     axis = checked_axis(operator, axis, max(rank_of(operator, data), 1))
     need_tensor(operator, "index", index)
     need_tensor(operator, "updates", updates)
-    attrs = _attributes(
-        axis=axis,
-        operator=operator,
-        reduction=reduction,
+    return ScatterCall(
+        form=SCATTER_ELEMENTS,
+        data=data,
+        indices=(index,),
+        updates=updates,
+        axes=(axis,),
+        reduction=canonical_reduction(reduction, operator),
         include_self=include_self,
         wrap_negative=wrap_negative,
         unique=unique,
         ordered=ordered,
         in_place=in_place,
-    )
-    return relax.Call(Op.get(SCATTER_ELEMENTS), [data, index, updates], attrs=attrs)
+        operator=operator,
+    ).to_call()
 
 
 def index_put(
@@ -159,17 +142,20 @@ def index_put(
     tensors = need_indices(operator, indices)
     need_tensor(operator, "values", values)
     axes = checked_axes(operator, range(len(tensors)) if axes is None else axes, rank, len(tensors))
-    attrs = _attributes(
-        axes=axes,
-        operator=operator,
-        reduction=reduction,
+    return ScatterCall(
+        form=INDEX_PUT,
+        data=data,
+        indices=tuple(tensors),
+        updates=values,
+        axes=tuple(axes),
+        reduction=canonical_reduction(reduction, operator),
         include_self=include_self,
         wrap_negative=wrap_negative,
         unique=unique,
         ordered=ordered,
         in_place=in_place,
-    )
-    return relax.Call(Op.get(INDEX_PUT), [data, relax.Tuple(tensors), values], attrs=attrs)
+        operator=operator,
+    ).to_call()
 
 
 def scatter_nd(
@@ -214,24 +200,27 @@ def scatter_nd(
     """
     for name, operand in (("data", data), ("indices", indices), ("updates", updates)):
         need_tensor(operator, name, operand)
-    attrs = _attributes(
-        operator=operator,
-        reduction=reduction,
+    return ScatterCall(
+        form=SCATTER_ND,
+        data=data,
+        indices=(indices,),
+        updates=updates,
+        reduction=canonical_reduction(reduction, operator),
         include_self=include_self,
         wrap_negative=wrap_negative,
         unique=unique,
         ordered=ordered,
         in_place=in_place,
-    )
-    return relax.Call(Op.get(SCATTER_ND), [data, indices, updates], attrs=attrs)
+        operator=operator,
+    ).to_call()
 
 
-def assign(
+def copy_ranges(
     data: relax.Expr,
     sources: Sequence[relax.Expr],
-    runs: Sequence[Run],
+    ranges: Sequence[tuple[int, int, int, int]],
     axis: int,
-    operator: str = "assign",
+    operator: str = "copy_ranges",
 ) -> relax.Expr:
     """Write ranges of tensors over ranges of an axis, all known at compile time.
 
@@ -241,8 +230,9 @@ def assign(
         Any shape of rank at least 1.
     sources : sequence of relax.Expr
         Each has the shape of ``data`` except along the axis.
-    runs : sequence of Run
-        Their places in the data lie inside it and do not overlap.
+    ranges : sequence of CopiedRange
+        (source, first position in it, first position in the data, length). Their places in the
+        data lie inside it and do not overlap.
     axis : int
         The axis, counted from the front.
     operator : str
@@ -256,52 +246,21 @@ def assign(
     Raises
     ------
     ScatterError
-        If an operand is no tensor, the axis is none of the data's, or a run has not four numbers.
+        If an operand is no tensor, the axis is none of the data's, or a range has not four numbers.
     """
     axis = checked_axis(operator, axis, rank_of(operator, data))
-    tensors = need_tensors(operator, "sources", sources)
-    numbers = flat(checked_runs(operator, runs))
-    attrs = _attributes(axis=axis, runs=numbers, operator=operator, unique=True)
-    return relax.Call(Op.get(ASSIGN), [data, relax.Tuple(tensors)], attrs=attrs)
-
-
-def _attributes(
-    *,
-    operator: str,
-    reduction: str = "update",
-    include_self: bool = True,
-    wrap_negative: bool = False,
-    unique: bool = False,
-    ordered: bool = False,
-    in_place: bool = False,
-    **places: Any,
-) -> Any:
-    """What every scatter has, and where this one writes."""
-    return tvm.ir.make_node(
-        "ir.DictAttrs",
+    return ScatterCall(
+        form=COPY_RANGES,
+        data=data,
+        sources=tuple(need_tensors(operator, "sources", sources)),
+        ranges=tuple(CopiedRange(*each) for each in checked_ranges(operator, ranges)),
+        axes=(axis,),
+        unique=True,
         operator=operator,
-        reduction=canonical_reduction(reduction, operator),
-        include_self=bool(include_self),
-        wrap_negative=bool(wrap_negative),
-        unique=bool(unique),
-        ordered=bool(ordered),
-        in_place=bool(in_place),
-        **places,
-    )
+    ).to_call()
 
 
-def flat(runs: Sequence[Run]) -> list[int]:
-    """Runs as the attribute that holds them."""
-    return [int(number) for run in runs for number in run]
-
-
-def runs_of(call: relax.Call) -> list[Run]:
-    """The runs of a call of :func:`assign`."""
-    numbers = [int(number) for number in call.attrs["runs"]]
-    return [(*numbers[at : at + 4],) for at in range(0, len(numbers), 4)]  # type: ignore[misc]
-
-
-def choose(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr]) -> relax.Expr:
+def select_rows(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr]) -> relax.Expr:
     """Take each row from one of several tensors, or from the data. All shapes are known.
 
     Parameters
@@ -318,23 +277,23 @@ def choose(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr])
     result : relax.Expr
         A new tensor of shape ``(batch, positions, slice)``.
     """
-    return relax.Call(Op.get(CHOOSE), [data, winners, relax.Tuple(list(sources))])
+    return relax.Call(Op.get(SELECT_ROWS), [data, winners, relax.Tuple(list(sources))])
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:
     return call.args[0].ty
 
 
-def _infer_choice(call: relax.Call, _context: Any) -> Any:
+def _infer_selected(call: relax.Call, _context: Any) -> Any:
     batch, _, slice_ = call.args[2].fields[0].ty.shape
     return relax.TensorType([batch, call.args[1].ty.shape[0], slice_], call.args[0].ty.dtype)
 
 
 def register() -> None:
     """Register the operators with TVM; harmless when they are there already."""
-    for name in (*NAMES, CHOOSE):
+    for name in (*NAMES, SELECT_ROWS):
         if name in Op.list_op_names():
             continue
         tvm.ir.register_op_attr(name, "FPurity", True)
-        infer = _infer_choice if name == CHOOSE else _infer_type
+        infer = _infer_selected if name == SELECT_ROWS else _infer_type
         tvm.ir.register_op_attr(name, "FInferType", infer)

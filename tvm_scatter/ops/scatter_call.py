@@ -1,27 +1,184 @@
-"""A call of any scatter operator: what is asked of it, and the same with other operands.
+"""ScatterCall: one description of a call of any scatter operator, TVM's own or this package's.
 
-Passes change operands and where a scatter writes. Everything else goes along here, so that no pass
-need know it and none can lose it.
+Whoever rewrites a scatter reads it with :meth:`ScatterCall.from_call`, changes what it must with
+:meth:`ScatterCall.replace` and writes it down with :meth:`ScatterCall.to_call`. What it does not
+know of goes along, so that no rewrite can lose it. How the operators of TVM are called, and what
+they mean by it, is known here and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import tvm
 from tvm import relax
 from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.problem.reductions import REDUCTIONS, Reduction, canonical_reduction
 
-from .operators import PLACES, index_put, scatter_elements, scatter_nd
+from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, STOCK_OPERATORS
 
-#: TVM's own.
-STOCK_OPERATORS = ("relax.scatter_elements", "relax.scatter_nd", "relax.index_put")
-#: Attributes in which scatters that become one may differ: what people call them, and what is known
-#: of their indices, which is found anew for all of them.
-_OWN = frozenset({"operator", "wrap_negative", "unique"})
+
+class CopiedRange(NamedTuple):
+    """A range of a tensor, and where it goes, along one axis.
+
+    Attributes
+    ----------
+    source : int
+        Which of the sources it is of.
+    begin, place, length : int
+        Its first position in the source, the first one in the data, and how many there are.
+    """
+
+    source: int
+    begin: int
+    place: int
+    length: int
+
+
+@dataclass(frozen=True)
+class ScatterCall:
+    """A call of a scatter operator.
+
+    Attributes
+    ----------
+    form : str
+        The operator of this package that does it, one of :data:`~tvm_scatter.ops.names.NAMES`.
+    data : relax.Expr
+        What is scattered into.
+    indices : tuple of relax.Expr
+        The index tensors; ``index_put`` has one for each of its axes. None for ``copy_ranges``.
+    updates : relax.Expr or None
+        What is scattered; ``None`` for ``copy_ranges``.
+    sources : tuple of relax.Expr
+        The tensors that ``copy_ranges`` copies from.
+    axes : tuple of int
+        The axes that are indexed. ``scatter_nd`` indexes the leading ones and has none.
+    ranges : tuple of CopiedRange
+        What ``copy_ranges`` copies.
+    reduction : str
+        How an update meets what stands at its destination.
+    include_self, wrap_negative, unique, ordered, in_place, operator
+        As in :func:`~tvm_scatter.ops.operators.scatter_elements`.
+    temporary : bool
+        Whether the data of a scatter in place is no caller's: nobody sees it if the call fails.
+    earlier : tuple of relax.Expr
+        Tensors that are computed before the call, because they read what it overwrites.
+    """
+
+    form: str
+    data: Any
+    indices: tuple[Any, ...] = ()
+    updates: Any = None
+    sources: tuple[Any, ...] = ()
+    axes: tuple[int, ...] = ()
+    ranges: tuple[CopiedRange, ...] = ()
+    reduction: str = "update"
+    include_self: bool = True
+    wrap_negative: bool = False
+    unique: bool = False
+    ordered: bool = False
+    in_place: bool = False
+    temporary: bool = False
+    operator: str = ""
+    earlier: tuple[Any, ...] = ()
+
+    @staticmethod
+    def from_call(call: relax.Call) -> ScatterCall:
+        """Read a call.
+
+        Raises
+        ------
+        ScatterError
+            If it is a call of no scatter operator, or its reduction is unknown.
+        """
+        name = call.op.name
+        if name in STOCK_OPERATORS:
+            return _from_stock(call)
+        if name not in NAMES:
+            raise ScatterError(f"{name} is no scatter operator.")
+        attrs = {str(key): value for key, value in call.attrs.items()}
+        requests = {key: type(default)(attrs[key]) for key, default in _REQUESTS.items()}
+        if name == COPY_RANGES:
+            data, sources, *earlier = call.args
+            operands = {"sources": tuple(sources.fields), "ranges": _ranges(attrs["ranges"])}
+        else:
+            data, indices, updates, *earlier = call.args
+            operands = {"indices": _fields(indices), "updates": updates}
+        axes = attrs["axes"] if "axes" in attrs else [attrs["axis"]] if "axis" in attrs else []
+        return ScatterCall(
+            form=name,
+            data=data,
+            axes=tuple(int(axis) for axis in axes),
+            earlier=tuple(earlier[0].fields) if earlier else (),
+            **operands,
+            **requests,
+        )
+
+    def replace(self, **changes: Any) -> ScatterCall:
+        """The same call but for what changes."""
+        return dataclasses.replace(self, **changes)
+
+    def to_call(self) -> relax.Call:
+        """The call, of the operator of this package."""
+        attrs: dict[str, Any] = {
+            name: type(default)(getattr(self, name)) for name, default in _REQUESTS.items()
+        }
+        operands = [self.data]
+        if self.form == COPY_RANGES:
+            operands.append(relax.Tuple(list(self.sources)))
+            attrs["ranges"] = [number for each in self.ranges for number in each]
+        else:
+            several = self.form == INDEX_PUT
+            operands += [relax.Tuple(list(self.indices)) if several else self.indices[0]]
+            operands.append(self.updates)
+        if self.form == INDEX_PUT:
+            attrs["axes"] = list(self.axes)
+        elif self.form != SCATTER_ND:
+            attrs["axis"] = self.axes[0]
+        if self.earlier:
+            operands.append(relax.Tuple(list(self.earlier)))
+        made = tvm.ir.make_node("ir.DictAttrs", **attrs)
+        return relax.Call(Op.get(self.form), operands, attrs=made)
+
+    @property
+    def reduces(self) -> Reduction:
+        """All that is known of its reduction."""
+        return REDUCTIONS[self.reduction]
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """What it reads by indices: data, indices and updates."""
+        return (self.data, *self.indices, self.updates)
+
+    def asks_as(self, other: ScatterCall, *but_for: str) -> bool:
+        """Whether the same is asked for of this call and another that it may become one with.
+
+        What people call them may differ, and what is known of their indices, which is found anew
+        for both together.
+        """
+        own = {*_REQUESTS} - {"operator", "wrap_negative", "unique", *but_for}
+        return all(getattr(self, name) == getattr(other, name) for name in own)
+
+
+#: What is asked of a scatter, and what is if nobody says otherwise: the attributes of every call.
+_REQUESTS: dict[str, Any] = {
+    field.name: field.default
+    for field in dataclasses.fields(ScatterCall)
+    if isinstance(field.default, bool | str)
+}
+
+
+def is_scatter(value: Any) -> bool:
+    """Whether an expression is a call of a scatter operator, TVM's own or this package's."""
+    return (
+        isinstance(value, relax.Call)
+        and isinstance(value.op, tvm.ir.Op)
+        and (value.op.name in STOCK_OPERATORS or value.op.name in NAMES)
+    )
 
 
 def operator_name(call: relax.Call) -> str:
@@ -31,64 +188,47 @@ def operator_name(call: relax.Call) -> str:
     return call.op.name.removeprefix("relax.").removeprefix("tvm_scatter.")
 
 
-def as_ours(call: relax.Call) -> relax.Call:
-    """A scatter by the operator of this package that TVM's equals."""
-    if call.op.name not in STOCK_OPERATORS:
-        return call
+def _from_stock(call: relax.Call) -> ScatterCall:
+    """A call of an operator of TVM: negative indices count from the end."""
+    name, operator, attrs = call.op.name, operator_name(call), call.attrs
     data, indices, updates = call.args
-    wrap: dict[str, Any] = {"wrap_negative": True, "operator": operator_name(call)}
-    if call.op.name == "relax.scatter_elements":
-        axis, reduction = int(call.attrs.axis), str(call.attrs.reduction)
-        return scatter_elements(data, indices, updates, axis, reduction, **wrap)
-    if call.op.name == "relax.scatter_nd":
-        return scatter_nd(data, indices, updates, str(call.attrs.reduction), **wrap)
-    reduction = "add" if call.attrs.accumulate else "update"
-    return index_put(data, list(indices.fields), updates, None, reduction, **wrap)
-
-
-def attributes(call: relax.Call) -> dict[str, Any]:
-    """The attributes of a call of an operator of this package, by their names."""
-    return {str(name): value for name, value in call.attrs.items()}
-
-
-def rewritten(
-    call: relax.Call,
-    operands: Sequence[Any] | None = None,
-    by: str | None = None,
-    /,
-    **changes: Any,
-) -> relax.Call:
-    """A scatter with what changes, and everything else as it is.
-
-    Parameters
-    ----------
-    call : relax.Call
-        A scatter by any operator.
-    operands : sequence of relax.Expr, optional
-        All operands of the new call; those of the old one by default.
-    by : str, optional
-        The operator of this package that does it from now on. Where it is another one, the
-        attributes by which it says where it writes must be among the changes.
-    **changes
-        Attributes with other values.
-    """
-    call = as_ours(call)
-    old, new = str(call.op.name), by or str(call.op.name)
-    attrs = attributes(call)
-    if new != old:
-        attrs = {name: value for name, value in attrs.items() if name not in PLACES[old]}
-        missing = [name for name in PLACES[new] if name not in changes]
-        if missing:
-            raise ScatterError(f"{new}: {', '.join(missing)} must say where it writes.")
-    return relax.Call(
-        Op.get(new),
-        list(call.args) if operands is None else list(operands),
-        attrs=tvm.ir.make_node("ir.DictAttrs", **(attrs | changes)),
+    if name == "relax.index_put":
+        reduction = "add" if attrs.accumulate else "update"
+    else:
+        reduction = str(attrs.reduction)
+    fields, axes = _fields(indices), ()
+    if STOCK_OPERATORS[name] == INDEX_PUT:
+        axes = tuple(range(len(fields)))
+    elif STOCK_OPERATORS[name] == SCATTER_ELEMENTS:
+        axes = (_from_front(int(attrs.axis), data),)
+    return ScatterCall(
+        form=STOCK_OPERATORS[name],
+        data=data,
+        indices=fields,
+        updates=updates,
+        axes=axes,
+        reduction=canonical_reduction(reduction, operator),
+        wrap_negative=True,
+        operator=operator,
     )
 
 
-def requests(call: relax.Call) -> dict[str, str]:
-    """What is asked for of a scatter: those that become one must agree in it."""
-    call = as_ours(call)
-    own = _OWN.union(PLACES[call.op.name])
-    return {name: str(value) for name, value in attributes(call).items() if name not in own}
+def _from_front(axis: int, data: Any) -> int:
+    """An axis, counted from the front; one that the data does not have is refused later."""
+    # A 0-d tensor has one axis of one element.
+    rank = max(data.ty.ndim, 1)
+    return axis % rank if -rank <= axis < rank else axis
+
+
+def _fields(indices: Any) -> tuple[Any, ...]:
+    """The index tensors: a tuple that is no expression of its own is taken apart."""
+    if isinstance(indices, relax.Tuple):
+        return tuple(indices.fields)
+    if not isinstance(indices.ty, relax.TupleType):
+        return (indices,)
+    return tuple(relax.TupleGetItem(indices, at) for at in range(len(indices.ty.fields)))
+
+
+def _ranges(numbers: Any) -> tuple[CopiedRange, ...]:
+    flat = [int(number) for number in numbers]
+    return tuple(CopiedRange(*flat[at : at + 4]) for at in range(0, len(flat), 4))

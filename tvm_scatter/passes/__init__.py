@@ -9,6 +9,7 @@ import tvm
 from tvm_scatter.options import Options
 
 from .branch_functions import BranchFunctions
+from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
 from .fold_broadcast_index import FoldBroadcastIndex
 from .horizontal_fusion import HorizontalFusion
@@ -17,6 +18,7 @@ from .reuse_buffers import ReuseBuffers
 
 #: In the order in which they run: the option that switches a pass, and what makes it.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
+    ("enabled", lambda options: Canonicalize()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
@@ -34,6 +36,7 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
 __all__ = [
     "PASSES",
     "BranchFunctions",
+    "Canonicalize",
     "DeferBoundsCheck",
     "FoldBroadcastIndex",
     "HorizontalFusion",

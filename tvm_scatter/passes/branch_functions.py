@@ -16,11 +16,12 @@ from tvm.relax.expr import _update_type
 from tvm.relax.utils import copy_with_new_vars
 
 from tvm_scatter.lowering.reads import is_read
-from tvm_scatter.ops.operators import NAMES
+from tvm_scatter.ops.names import NAMES
 from tvm_scatter.ops.read_ops import NAMES as READ_NAMES
+from tvm_scatter.ops.scatter_call import is_scatter
 from tvm_scatter.options import current_options
 
-from .fold_broadcast_index import is_ours_to_change, is_scatter
+from .functions import is_ours_to_change
 
 #: What an attribute of a function says of its sizes and calls is true of its branches.
 _INHERITED = (

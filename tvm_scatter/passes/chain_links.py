@@ -10,11 +10,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_scatter.ops.operators import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
-from tvm_scatter.ops.scatter_call import as_ours, operator_name, requests, rewritten
+from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.passes.analysis.broadcast_source import same_size, static_shape
 from tvm_scatter.passes.analysis.known_values import MOST_VALUES, known_values, numbers
-from tvm_scatter.problem.reductions import Reduction, reduction_named
 
 Emit = Callable[[Any], Any]
 
@@ -25,10 +24,8 @@ class Link:
 
     Attributes
     ----------
-    call : relax.Call
+    call : ScatterCall
         The scatter.
-    reduction : Reduction
-        Its reduction.
     wrap_negative : bool or None
         How it takes negative indices; ``None`` where it is known to have none.
     count : int or expression
@@ -37,22 +34,21 @@ class Link:
         Where each update goes, as one number over the indexed axes, if that is known.
     """
 
-    call: relax.Call
-    reduction: Reduction
+    call: ScatterCall
     wrap_negative: bool | None
     count: Any
     positions: np.ndarray[Any, Any] | None = None
 
     def continues(self, other: Link) -> bool:
         """Whether this link and an earlier one differ in operands only."""
-        return type(self) is type(other) and self.asks_as(other) and self._continues(other)
-
-    def asks_as(self, other: Link, *but_for: str) -> bool:
-        """Whether the same is asked for of this link and another, but for some attributes."""
-        own, others = requests(self.call), requests(other.call)
-        return all(
-            own.get(name) == others.get(name) for name in {*own, *others} if name not in but_for
+        return (
+            type(self) is type(other) and self.call.asks_as(other.call) and self._continues(other)
         )
+
+    @property
+    def replaces(self) -> bool:
+        """Whether an update takes the place of what stands at its destination."""
+        return self.call.reduces.is_store
 
     def _continues(self, other: Any) -> bool:
         raise NotImplementedError
@@ -75,7 +71,7 @@ class Link:
     @property
     def index_dtypes(self) -> set[str]:
         """The types of the index tensors."""
-        return {str(self.call.args[1].ty.dtype)}
+        return {str(index.ty.dtype) for index in self.call.indices}
 
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
         """The index tensors, with what it takes to get them into shape emitted."""
@@ -85,14 +81,10 @@ class Link:
         """The updates, with what it takes to get them into shape emitted."""
         raise NotImplementedError
 
-    def merged(self, data: Any, indices: Sequence[Any], updates: Any, **changes: Any) -> relax.Call:
-        """This scatter with other operands."""
-        return rewritten(self.call, [data, indices[0], updates], **changes)
-
     @property
     def data(self) -> Any:
         """What is scattered into."""
-        return self.call.args[0]
+        return self.call.data
 
 
 @dataclass(frozen=True)
@@ -113,23 +105,16 @@ class RowLink(Link):
     def update_shape(self) -> list[Any]:
         return self._around([self.count])
 
-    @property
-    def index_dtypes(self) -> set[str]:
-        return {str(index.ty.dtype) for index in _fields(self.call.args[1])}
-
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
         vectors = []
-        for index in _fields(self.call.args[1]):
+        for index in self.call.indices:
             index = _broadcast(visit(index), self.common, emit)
             vectors.append(_cast(_reshape(index, [self.count], emit), dtype, emit))
         return vectors
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
-        updates = _broadcast(visit(self.call.args[2]), self._around(self.common), emit)
+        updates = _broadcast(visit(self.call.updates), self._around(self.common), emit)
         return _reshape(updates, self.update_shape, emit)
-
-    def merged(self, data: Any, indices: Sequence[Any], updates: Any, **changes: Any) -> relax.Call:
-        return rewritten(self.call, [data, relax.Tuple(list(indices)), updates], **changes)
 
     def positions_over(self, first: int, last: int) -> np.ndarray[Any, Any] | None:
         """Where each update goes, as one number over more axes than the indexed ones, if known.
@@ -173,11 +158,11 @@ class TupleLink(Link):
         return [self.count, *(static_shape(self.data) or [])[self.components :]]
 
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
-        index = _reshape(visit(self.call.args[1]), [self.count, self.components], emit)
+        index = _reshape(visit(self.call.indices[0]), [self.count, self.components], emit)
         return [_cast(index, dtype, emit)]
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
-        return _reshape(visit(self.call.args[2]), self.update_shape, emit)
+        return _reshape(visit(self.call.updates), self.update_shape, emit)
 
 
 @dataclass(frozen=True)
@@ -198,51 +183,49 @@ class ElementLink(Link):
 
     @property
     def update_shape(self) -> list[Any]:
-        return static_shape(self.call.args[1]) or []
+        return static_shape(self.call.indices[0]) or []
 
     @property
     def index_joint(self) -> int:
         return self.axis
 
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
-        return [_cast(visit(self.call.args[1]), dtype, emit)]
+        return [_cast(visit(self.call.indices[0]), dtype, emit)]
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
-        return _broadcast(visit(self.call.args[2]), self.update_shape, emit)
+        return _broadcast(visit(self.call.updates), self.update_shape, emit)
 
 
-def link_of(call: relax.Call, values: Mapping[Any, Any]) -> Link | None:
+def link_of(call: ScatterCall, values: Mapping[Any, Any]) -> Link | None:
     """A scatter as a link, or ``None`` if it can be none."""
-    data, indices = call.args[0], call.args[1]
-    if not static_shape(data) or (isinstance(indices.ty, relax.TupleType) and not _fields(indices)):
+    parts = any(isinstance(index, relax.TupleGetItem) for index in call.indices)
+    if (
+        not static_shape(call.data)
+        or parts
+        or not call.reduces.reduces_into_data(call.include_self)
+    ):
         return None
-    call = as_ours(call)
-    reduction = _reduction(call)
-    if call.op.name not in _LINKS or reduction is None:
-        return None
-    link = _LINKS[call.op.name](call, reduction, values)
+    link = _LINKS[call.form](call, values) if call.form in _LINKS else None
     # With those of other types they would be cast, and large ones wrap around.
     return None if link is None or "uint64" in link.index_dtypes else link
 
 
-def _row_link(call: relax.Call, reduction: Reduction, values: Mapping[Any, Any]) -> RowLink | None:
-    data, updates = static_shape(call.args[0]), static_shape(call.args[2])
-    shapes = [static_shape(index) for index in _fields(call.args[1])]
+def _row_link(call: ScatterCall, values: Mapping[Any, Any]) -> RowLink | None:
+    data, updates = static_shape(call.data), static_shape(call.updates)
+    shapes = [static_shape(index) for index in call.indices]
     if data is None or updates is None or None in shapes:
         return None
-    axes = tuple(int(axis) for axis in call.attrs["axes"])
+    axes = call.axes
     if axes != tuple(range(axes[0], axes[0] + len(axes))) or axes[-1] >= len(data):
         return None
     common = _common_shape(shapes)
     if common is None or not _fits(updates, [*data[: axes[0]], *common, *data[axes[-1] + 1 :]]):
         return None
-    wrap = bool(call.attrs["wrap_negative"])
-    known = [known_values(index, values) for index in _fields(call.args[1])]
+    known = [known_values(index, values) for index in call.indices]
     positions = _positions(known, data, axes)
     return RowLink(
         call,
-        reduction,
-        wrap if positions is None else None,
+        call.wrap_negative if positions is None else None,
         _product(common),
         positions,
         axes=axes,
@@ -250,8 +233,8 @@ def _row_link(call: relax.Call, reduction: Reduction, values: Mapping[Any, Any])
     )
 
 
-def _tuple_link(call: relax.Call, reduction: Reduction, _values: Any) -> TupleLink | None:
-    data, index, updates = map(static_shape, call.args[:3])
+def _tuple_link(call: ScatterCall, _values: Any) -> TupleLink | None:
+    data, index, updates = map(static_shape, call.tensors)
     if data is None or not index or updates is None:
         return None
     components = numbers(index[-1:])
@@ -260,32 +243,25 @@ def _tuple_link(call: relax.Call, reduction: Reduction, _values: Any) -> TupleLi
     expected = [*index[:-1], *data[components[0] :]]
     if len(updates) != len(expected) or not all(map(same_size, updates, expected)):
         return None
-    wrap = bool(call.attrs["wrap_negative"])
-    return TupleLink(call, reduction, wrap, _product(index[:-1]), components=components[0])
+    count = _product(index[:-1])
+    return TupleLink(call, call.wrap_negative, count, components=components[0])
 
 
-def _element_link(call: relax.Call, reduction: Reduction, _values: Any) -> ElementLink | None:
-    data, index, updates = map(static_shape, call.args[:3])
+def _element_link(call: ScatterCall, _values: Any) -> ElementLink | None:
+    data, index, updates = map(static_shape, call.tensors)
     if not data or index is None or updates is None or len(index) != len(data):
         return None
     # Larger updates are cropped where the scatter is lowered; a chain of those is left alone.
     if updates and not all(map(same_size, index, updates)):
         return None
-    axis = int(call.attrs["axis"])
+    [axis] = call.axes
     if not -len(data) <= axis < len(data):
         return None
     axis %= len(data)
-    wrap = bool(call.attrs["wrap_negative"])
-    return ElementLink(call, reduction, wrap, index[axis], axis=axis)
+    return ElementLink(call, call.wrap_negative, index[axis], axis=axis)
 
 
-def _reduction(call: relax.Call) -> Reduction | None:
-    """The reduction, if two scatters by it equal one: not a mean, not without the data."""
-    reduction = reduction_named(str(call.attrs["reduction"]), operator_name(call))
-    return reduction if reduction.reduces_into_data(bool(call.attrs["include_self"])) else None
-
-
-_LINKS: dict[str, Callable[[relax.Call, Reduction, Mapping[Any, Any]], Link | None]] = {
+_LINKS: dict[str, Callable[[ScatterCall, Mapping[Any, Any]], Link | None]] = {
     INDEX_PUT: _row_link,
     SCATTER_ELEMENTS: _element_link,
     SCATTER_ND: _tuple_link,
@@ -304,10 +280,6 @@ def _positions(
         if index.size and not 0 <= index.min() <= index.max() < extent:
             return None
     return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)
-
-
-def _fields(indices: Any) -> list[Any]:
-    return list(indices.fields) if isinstance(indices, relax.Tuple) else []
 
 
 def _common_shape(shapes: Sequence[Any]) -> list[Any] | None:

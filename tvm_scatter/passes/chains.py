@@ -12,8 +12,7 @@ import numpy as np
 import tvm
 
 from tvm_scatter.lowering.legalize import strategy_of
-from tvm_scatter.ops.operators import Run
-from tvm_scatter.ops.scatter_call import operator_name
+from tvm_scatter.ops.scatter_call import CopiedRange
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import fill_value, is_created
@@ -24,7 +23,7 @@ from .chain_links import Link, RowLink
 #: What a launch costs, in bytes that could have been moved instead.
 LAUNCH_BYTES = 8 << 20
 #: Ranges that one function tells apart.
-_MOST_RUNS = 256
+_MOST_RANGES = 256
 
 
 class Form(Enum):
@@ -33,9 +32,9 @@ class Form(Enum):
     #: Nothing: its links stay apart.
     APART = "apart"
     #: Known ranges, each read from where it comes from.
-    ASSIGN = "assign"
-    #: A scatter of the numbers of the updates, and a choice among them.
-    CHOOSE = "choose"
+    COPY_RANGES = "copy ranges"
+    #: A scatter of the numbers of the updates, and a selection among them.
+    SELECT_ROWS = "select rows"
     #: A scatter of all updates, put end to end.
     JOIN = "join"
 
@@ -49,7 +48,7 @@ class Chain:
 
     @property
     def operator(self) -> str:
-        names = list(dict.fromkeys(operator_name(link.call) for link in self.links))
+        names = list(dict.fromkeys(link.call.operator for link in self.links))
         return f"{len(self.links)} x {' and '.join(names)}"
 
     @cached_property
@@ -70,12 +69,12 @@ class Chain:
         return len({link.axes for link in self.links if isinstance(link, RowLink)}) > 1
 
     @cached_property
-    def runs(self) -> list[Run] | None:
+    def ranges(self) -> list[CopiedRange] | None:
         """What each link writes that no later link overwrites; ``None`` if it is not known.
 
         The places are numbers over all axes that are indexed by any.
         """
-        if any(not isinstance(link, RowLink) or not link.reduction.is_store for link in self.links):
+        if not all(isinstance(link, RowLink) and link.replaces for link in self.links):
             return None
         known = [link.positions_over(*self.span) for link in self.links]  # type: ignore[attr-defined]
         if any(each is None for each in known):
@@ -92,11 +91,12 @@ class Chain:
         steps = [np.diff(numbers) for numbers in (sources, begins, places)]
         broken = (steps[0] != 0) | (steps[1] != 1) | (steps[2] != 1)
         starts = np.concatenate([[0], np.flatnonzero(broken) + 1])
-        if len(starts) > _MOST_RUNS:
+        if len(starts) > _MOST_RANGES:
             return None
         lengths = np.diff([*starts, len(places)])
         columns = (sources[starts], begins[starts], places[starts], lengths)
-        return list(zip(*(column.tolist() for column in columns), strict=True))
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [CopiedRange(*row) for row in rows]
 
     def flat(self, shape: Sequence[Any]) -> list[Any]:
         """A shape with one axis in the place of those that are indexed by any."""
@@ -124,10 +124,10 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     values : mapping
         The expression that each variable is bound to.
     """
-    if chain.runs is not None:
-        return Form.ASSIGN
+    if chain.ranges is not None:
+        return Form.COPY_RANGES
     first = chain.links[0]
-    in_order = first.reduction.is_store and not chain.is_unique
+    in_order = first.replaces and not chain.is_unique
     if in_order and current_options().implementation is not None:
         # What the caller wants for every scatter need not be one in which the last write wins.
         return Form.APART
@@ -152,23 +152,23 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
         # The last write must win, and takes a map of the places to be found.
         rows = sum(int(link.count) for link in chain.links)
         costs[Form.JOIN] += 16 * (data // max(1, updates // max(1, rows)))
-    if _can_choose(chain):
-        # A choice needs no data that is one number all over.
+    if _can_select(chain):
+        # A selection needs no data that is one number all over.
         one_number = fill_value(created) is not None
         moved = data + min(updates, data) if one_number else made + 2 * data
-        costs[Form.CHOOSE] = moved + (joining + 2) * LAUNCH_BYTES
+        costs[Form.SELECT_ROWS] = moved + (joining + 2) * LAUNCH_BYTES
     return min(costs, key=lambda form: costs[form])
 
 
-def _can_choose(chain: Chain) -> bool:
-    """Whether each position along one axis takes a whole update or none, and a GPU chooses."""
+def _can_select(chain: Chain) -> bool:
+    """Whether each position along one axis takes a whole update or none, and a GPU selects."""
     first = chain.links[0]
     return (
         isinstance(first, RowLink)
         and len(first.axes) == 1
-        and first.reduction.is_store
+        and first.replaces
         and current_options().implementation is None
-        and strategy_of(first.call)[0].kind.name == "cuda"
+        and strategy_of(first.data)[0].kind.name == "cuda"
     )
 
 

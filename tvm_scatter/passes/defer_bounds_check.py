@@ -20,15 +20,15 @@ from tvm.target import Target
 from tvm_scatter.bounds.device_check import CAN_WAIT
 from tvm_scatter.lowering.reads import STOCK_OPERATORS as STOCK_READS
 from tvm_scatter.lowering.reads import is_read
-from tvm_scatter.ops.operators import NAMES, TEMPORARY
+from tvm_scatter.ops.names import NAMES, STOCK_OPERATORS
 from tvm_scatter.ops.read_ops import NAMES as READ_NAMES
-from tvm_scatter.ops.scatter_call import STOCK_OPERATORS
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import current_options
-from tvm_scatter.passes.analysis.effects import asks_for, may_write
+from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.sharing import shared_operands
 from tvm_scatter.selection.strategy import strategy_for
 
-from .fold_broadcast_index import is_ours_to_change, is_scatter, with_changes
+from .functions import is_ours_to_change, with_changes
 
 _CHECKED = (*STOCK_OPERATORS, *NAMES, *STOCK_READS, *READ_NAMES)
 
@@ -83,7 +83,8 @@ def _can_wait(function: relax.Function) -> bool:
 
 def _has_effects(value: Any) -> bool:
     if is_scatter(value):
-        return may_write(value) and not asks_for(value, TEMPORARY)
+        call = ScatterCall.from_call(value)
+        return call.in_place and not call.temporary
     # Somebody else's code is pure by their word, which may mean less than that nothing changes.
     unknown = isinstance(value, relax.Call) and shared_operands(value, value) is None
     return unknown or isinstance(value, relax.Function) or may_write(value)

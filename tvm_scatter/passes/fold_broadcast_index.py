@@ -7,7 +7,6 @@ never made. This runs ahead of LegalizeOps, after which a broadcast is a functio
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,8 @@ from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.legalize import strategy_of
-from tvm_scatter.ops.operators import INDEX_PUT, NAMES, SCATTER_ELEMENTS
-from tvm_scatter.ops.scatter_call import STOCK_OPERATORS, as_ours, rewritten
+from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.broadcast_source import (
     BroadcastSource,
@@ -27,13 +26,9 @@ from tvm_scatter.passes.analysis.broadcast_source import (
     static_shape,
 )
 from tvm_scatter.passes.analysis.definitions import Definitions
-from tvm_scatter.passes.analysis.effects import may_write
 
+from .functions import with_changes
 from .report import note
-
-_OPERATORS = ("relax.scatter_elements", SCATTER_ELEMENTS)
-#: Functions that another compiler takes as they are.
-_FOREIGN = ("Codegen", "Primitive")
 
 
 def FoldBroadcastIndex() -> tvm.transform.Pass:
@@ -47,36 +42,6 @@ def FoldBroadcastIndex() -> tvm.transform.Pass:
         )
 
     return tvm.transform.module_pass(fold, opt_level=0, name="FoldBroadcastIndex")
-
-
-def is_ours_to_change(function: Any) -> bool:
-    """Whether a function of a module is Relax and not meant for another compiler."""
-    if not isinstance(function, relax.Function):
-        return False
-    attrs = function.attrs or {}
-    return not any(name in attrs for name in _FOREIGN)
-
-
-def with_changes(
-    mod: tvm.IRModule, change: Callable[[tvm.ir.GlobalVar, relax.Function], relax.Function | None]
-) -> tvm.IRModule:
-    """A module with what ``change`` makes of its functions; ``None`` leaves one as it is."""
-    result = mod
-    for name, function in mod.functions.items():
-        changed = change(name, function) if is_ours_to_change(function) else None
-        if changed is not None:
-            result = mod.clone() if result is mod else result
-            result.update_func(name, changed)
-    return result
-
-
-def is_scatter(call: Any) -> bool:
-    """Whether an expression calls an operator that the strategy serves."""
-    return (
-        isinstance(call, relax.Call)
-        and isinstance(call.op, tvm.ir.Op)
-        and call.op.name in (*STOCK_OPERATORS, *NAMES)
-    )
 
 
 @dataclass(frozen=True)
@@ -93,8 +58,8 @@ def _fold_function(mod: tvm.IRModule, name: str, function: relax.Function) -> re
     definitions = Definitions.of(function)
     folds = {}
     for var, value in definitions.values.items():
-        if is_scatter(value) and value.op.name in _OPERATORS:
-            fold = _plan(value, definitions)
+        if is_scatter(value):
+            fold = _plan(ScatterCall.from_call(value), definitions)
             if fold is not None and definitions.reaches(fold.index.source, var):
                 folds[var] = fold
                 note("fold_broadcast_index", f"{name}.{var.name}", "takes one index per row")
@@ -103,15 +68,15 @@ def _fold_function(mod: tvm.IRModule, name: str, function: relax.Function) -> re
     return _Rewriter(mod, folds, _unread(folds, definitions)).visit_expr(function)
 
 
-def _plan(call: relax.Call, definitions: Definitions) -> _Fold | None:
+def _plan(call: ScatterCall, definitions: Definitions) -> _Fold | None:
     # What is in place may read what it overwrites, once the index is not a copy any more.
-    if may_write(call):
+    if call.form != SCATTER_ELEMENTS or call.in_place:
         return None
-    data, index, updates = map(static_shape, call.args)
-    if strategy_of(call)[1] is None or data is None or index is None or updates is None:
+    data, index, updates = map(static_shape, call.tensors)
+    if strategy_of(call.data)[1] is None or data is None or index is None or updates is None:
         return None
     rank = len(data)
-    axis = int(as_ours(call).attrs["axis"])
+    [axis] = call.axes
     # A bad axis or rank is reported where the call is lowered.
     if rank < 2 or len(index) != rank or not -rank <= axis < rank:
         return None
@@ -123,7 +88,7 @@ def _plan(call: relax.Call, definitions: Definitions) -> _Fold | None:
     if all(is_one(index[at]) for at in others):
         return None
     crop = _crop(index, updates)
-    source = broadcast_source(call.args[1], axis, definitions.values)
+    source = broadcast_source(call.indices[0], axis, definitions.values)
     if source is None or crop is False:
         return None
     return _Fold(axis, source, crop)
@@ -168,16 +133,16 @@ class _Rewriter(PyExprMutator):
         if binding.var in self.unread:
             return
         if binding.var in self.folds:
-            call = self._row_form(binding.value, self.folds[binding.var])
-            binding = relax.VarBinding(binding.var, call)
+            call = ScatterCall.from_call(binding.value)
+            row_form = self._row_form(call, self.folds[binding.var])
+            binding = relax.VarBinding(binding.var, row_form.to_call())
         super().visit_var_binding_(binding)
 
-    def _row_form(self, call: relax.Call, fold: _Fold) -> relax.Call:
-        emit = self.builder_.emit
-        data, _, updates = call.args
+    def _row_form(self, call: ScatterCall, fold: _Fold) -> ScatterCall:
+        emit, updates = self.builder_.emit, call.updates
         if fold.crop is not None:
             axes = list(range(len(fold.crop)))
             begin = [0] * len(axes)
             updates = emit(relax.op.strided_slice(self.visit_expr(updates), axes, begin, fold.crop))
         row = fold.index.row(self.visit_expr(fold.index.source), emit)
-        return rewritten(call, [data, relax.Tuple([row]), updates], INDEX_PUT, axes=[fold.axis])
+        return call.replace(form=INDEX_PUT, indices=(row,), updates=updates, axes=(fold.axis,))

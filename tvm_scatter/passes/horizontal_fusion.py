@@ -15,22 +15,21 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.lowering.batched import batch, describe, is_batch, operands_of
-from tvm_scatter.lowering.legalize import operands_read, operands_to_wait_for, strategy_of
-from tvm_scatter.ops.operators import ASSIGN
-from tvm_scatter.ops.scatter_call import as_ours, attributes, operator_name, rewritten
+from tvm_scatter.lowering.batched import batch, describe, earlier_of, is_batch, waiting_for
+from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Step, Steps
 from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import is_created
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.dependence import independent, order, overwritten, predecessors
-from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.passes.analysis.overwritable import delayable
 
 from .chains import LAUNCH_BYTES
-from .fold_broadcast_index import is_scatter, with_changes
+from .functions import with_changes
 from .report import note
 
 #: Bytes that a small scatter moves at most. Twelve of 17 MB gain a sixth; more was not measured.
@@ -100,29 +99,28 @@ def _dataflow_blocks(steps: Steps) -> list[list[Step]]:
 
 def _kind(step: Step, always: bool) -> Hashable | None:
     """What two scatters must have in common; ``None`` where one had better stay alone."""
-    call = step.value
-    if not step.fused or not is_scatter(call) or call.op.name == ASSIGN:
+    if not step.fused or not is_scatter(step.value):
         return None
-    target, strategy = strategy_of(call)
+    call = ScatterCall.from_call(step.value)
+    if call.form == COPY_RANGES:
+        return None
+    target, strategy = strategy_of(call.data)
     # Where indices are checked, the host waits for each answer: launches are not what takes time.
     if strategy is None or current_options().bounds_for(target.kind.name) == "raise":
         return None
-    tensors = operands_of(call)
-    shapes = [numbers(static_shape(tensor)) for tensor in tensors]
+    shapes = [numbers(static_shape(tensor)) for tensor in call.tensors]
     if any(shape is None or 0 in shape for shape in shapes):
         return None
     if not always and ("gpu" not in target.keys or _moved_bytes(call) > _SMALL_BYTES):
         return None
-    call = as_ours(call)
-    attrs = tuple(sorted((name, str(value)) for name, value in attributes(call).items()))
-    types = tuple(str(tensor.ty) for tensor in tensors)
-    return call.op.name, attrs, operator_name(call), types
+    types = tuple(str(tensor.ty) for tensor in call.tensors)
+    return call.replace(data=None, indices=(), updates=None, earlier=()), types
 
 
-def _moved_bytes(call: relax.Call) -> int:
+def _moved_bytes(call: ScatterCall) -> int:
     """Bytes that a scatter reads and writes, unless it reduces: then it reads what it writes."""
-    data, *indices, updates = map(_bytes, operands_of(call))
-    return sum(indices) + 2 * updates + (0 if may_write(call) else 2 * data)
+    data, *indices, updates = map(_bytes, call.tensors)
+    return sum(indices) + 2 * updates + (0 if call.in_place else 2 * data)
 
 
 def _bytes(tensor: Any) -> int:
@@ -157,8 +155,9 @@ class _Batcher(PyExprMutator):
 
 def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
     """One call for the scatters of several bindings, and their variables bound to its results."""
-    scatters = _sharing_data([as_ours(binding.value) for binding in bindings], values)
-    earlier = dict.fromkeys(each for call in scatters for each in operands_to_wait_for(call))
+    scatters = [ScatterCall.from_call(binding.value) for binding in bindings]
+    scatters = _sharing_data(scatters, values)
+    earlier = dict.fromkeys(each for call in scatters for each in call.earlier)
     call = batch(scatters, list(earlier))
     types = relax.TupleType([binding.var.ty for binding in bindings])
     results = relax.DataflowVar(f"{bindings[-1].var.name}_together", types)
@@ -171,16 +170,16 @@ def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
     ]
 
 
-def _sharing_data(scatters: list[relax.Call], values: Mapping[Any, Any]) -> list[relax.Call]:
+def _sharing_data(scatters: list[ScatterCall], values: Mapping[Any, Any]) -> list[ScatterCall]:
     """Scatters into tensors that were made equal, such as zeros, all start from one of these."""
-    made = [values.get(call.args[0]) for call in scatters]
+    made = [values.get(call.data) for call in scatters]
     # A copy of them, where they could have been overwritten, must cost less than making them.
-    if _bytes(scatters[0].args[0]) > LAUNCH_BYTES:
+    if _bytes(scatters[0].data) > LAUNCH_BYTES:
         return scatters
     if not all(is_created(each) and tvm_ffi.structural_equal(each, made[0]) for each in made):
         return scatters
-    data = scatters[0].args[0]
-    return [rewritten(call, [data, *call.args[1:]], in_place=False) for call in scatters]
+    data = scatters[0].data
+    return [call.replace(data=data, in_place=False) for call in scatters]
 
 
 def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
@@ -196,11 +195,21 @@ def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
         earlier = delayable(step, steps, written)
         if earlier is None:
             return None
-        known = operands_to_wait_for(step.value)
+        known = _earlier(step.value)
         new = [each for each in earlier if each not in known]
         if new:
             found[step.var] = [*known, *new]
     return found
+
+
+def _earlier(call: relax.Call) -> tuple[Any, ...]:
+    return earlier_of(call) if is_batch(call) else ScatterCall.from_call(call).earlier
+
+
+def _waiting_for(call: relax.Call, earlier: tuple[Any, ...]) -> relax.Call:
+    if is_batch(call):
+        return waiting_for(call, earlier)
+    return ScatterCall.from_call(call).replace(earlier=earlier).to_call()
 
 
 @mutator
@@ -211,9 +220,6 @@ class _Waiter(PyExprMutator):
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         if binding.var in self.waiting:
-            call = binding.value
-            operands = call.args[: operands_read(call)]
-            earlier = relax.Tuple(list(self.waiting[binding.var]))
-            call = relax.Call(call.op, [*operands, earlier], attrs=call.attrs)
+            call = _waiting_for(binding.value, tuple(self.waiting[binding.var]))
             binding = relax.VarBinding(binding.var, call)
         super().visit_var_binding_(binding)

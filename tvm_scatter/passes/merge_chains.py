@@ -16,8 +16,9 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
 
 from tvm_scatter.lowering.legalize import strategy_of
-from tvm_scatter.ops.operators import ASSIGN, choose, flat
-from tvm_scatter.ops.scatter_call import rewritten
+from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.operators import select_rows
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import fill_value
 from tvm_scatter.passes.analysis.definitions import Definitions
@@ -27,7 +28,7 @@ from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwri
 
 from .chain_links import Link, RowLink, link_of
 from .chains import Chain, Form, cheapest_form
-from .fold_broadcast_index import is_scatter, with_changes
+from .functions import with_changes
 from .nested_writes import flatten_nested_writes
 from .report import note
 
@@ -127,9 +128,9 @@ def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
             for tail in list(open_chains):
                 close(tail)
             continue
-        if not is_scatter(value) or strategy_of(value)[1] is None:
+        if not is_scatter(value) or strategy_of(value.args[0])[1] is None:
             continue
-        link = link_of(value, definitions.values)
+        link = link_of(ScatterCall.from_call(value), definitions.values)
         if link is None:
             continue
         links, variables = [link], [binding.var]
@@ -146,12 +147,12 @@ def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
 
 def _continues(links: Sequence[Link], link: Link) -> bool:
     wraps = {each.wrap_negative for each in (*links, link)} - {None}
-    if len(wraps) > 1 or not link.asks_as(links[-1]):
+    if len(wraps) > 1 or not link.call.asks_as(links[-1].call):
         return False
     longer = Chain([*links, link], ())
     if longer.is_mixed:
         # Rows, columns and elements have nothing in common but places that are known.
-        return longer.runs is not None
+        return longer.ranges is not None
     return link.continues(links[-1])
 
 
@@ -173,47 +174,61 @@ class _Merger(PyExprMutator):
             return
         if binding.var in self.plans:
             chain, form = self.plans[binding.var]
-            make = {Form.ASSIGN: self._assign, Form.CHOOSE: self._choose, Form.JOIN: self._join}
+            make = {
+                Form.COPY_RANGES: self._copy_ranges,
+                Form.SELECT_ROWS: self._select_rows,
+                Form.JOIN: self._join,
+            }
             binding = relax.VarBinding(binding.var, make[form](chain))
         super().visit_var_binding_(binding)
 
-    def _assign(self, chain: Chain) -> relax.Call:
+    def _copy_ranges(self, chain: Chain) -> relax.Call:
         emit, first = self.builder_.emit, chain.links[0]
-        used = sorted({source for source, *_ in chain.runs or ()})
-        runs = [(used.index(each[0]), *each[1:]) for each in chain.runs or ()]
+        used = sorted({each.source for each in chain.ranges or ()})
+        ranges = [each._replace(source=used.index(each.source)) for each in chain.ranges or ()]
         sources = [chain.links[source].updates(self.visit_expr, emit) for source in used]
         data, (axis, last) = self.visit_expr(first.data), chain.span
         shape = static_shape(first.data) or []
         if axis != last:
             merged = chain.flat(shape)
             data, *sources = (emit(relax.op.reshape(each, merged)) for each in (data, *sources))
-        places = {"axis": axis, "runs": flat(runs), "unique": True, "wrap_negative": False}
-        operands = [data, relax.Tuple(sources)]
-        call = rewritten(first.call, operands, ASSIGN, operator=chain.operator, **places)
+        call = first.call.replace(
+            form=COPY_RANGES,
+            data=data,
+            indices=(),
+            updates=None,
+            sources=tuple(sources),
+            axes=(axis,),
+            ranges=tuple(ranges),
+            unique=True,
+            wrap_negative=False,
+            operator=chain.operator,
+        ).to_call()
         return call if axis == last else relax.op.reshape(emit(call), shape)
 
-    def _choose(self, chain: Chain) -> relax.Call:
-        """Scatter the numbers of the updates, of which the largest wins, and choose by them."""
+    def _select_rows(self, chain: Chain) -> relax.Call:
+        """Scatter the numbers of the updates, of which the largest wins, and select by them."""
         emit, first = self.builder_.emit, chain.links[0]
         extent = (static_shape(first.data) or [])[first.joint]
         none = emit(relax.op.full([extent], relax.const(-1, "int32"), "int32"))
         count = sum(int(link.count) for link in chain.links)
-        numbering = rewritten(
-            first.call,
-            [none, relax.Tuple(self._indices(chain)), relax.const(np.arange(count), "int32")],
-            axes=[0],
+        numbering = first.call.replace(
+            data=none,
+            indices=tuple(self._indices(chain)),
+            updates=relax.const(np.arange(count), "int32"),
+            axes=(0,),
             reduction="max",
             include_self=True,
             **self._found(chain),
         )
-        number = emit(numbering)
+        number = emit(numbering.to_call())
         fill = fill_value(self.values.get(first.data))
         data = self.visit_expr(first.data if fill is None else fill)
         data = self._rows(data, first.joint) if fill is None else data
         sources = [
             self._rows(link.updates(self.visit_expr, emit), first.joint) for link in chain.links
         ]
-        return relax.op.reshape(emit(choose(data, number, sources)), static_shape(first.data))
+        return relax.op.reshape(emit(select_rows(data, number, sources)), static_shape(first.data))
 
     def _rows(self, tensor: Any, axis: int) -> Any:
         """A tensor in three axes, of which the given one is the second."""
@@ -224,14 +239,15 @@ class _Merger(PyExprMutator):
     def _join(self, chain: Chain) -> relax.Call:
         emit, first = self.builder_.emit, chain.links[0]
         updates = [link.updates(self.visit_expr, emit) for link in chain.links]
-        last_wins = first.reduction.is_store and not chain.is_unique
-        return first.merged(
-            self.visit_expr(first.data),
-            self._indices(chain),
-            emit(relax.op.concat(updates, first.joint)),
-            ordered=last_wins or bool(first.call.attrs["ordered"]),
+        last_wins = first.replaces and not chain.is_unique
+        joined = first.call.replace(
+            data=self.visit_expr(first.data),
+            indices=tuple(self._indices(chain)),
+            updates=emit(relax.op.concat(updates, first.joint)),
+            ordered=last_wins or first.call.ordered,
             **self._found(chain),
         )
+        return joined.to_call()
 
     def _found(self, chain: Chain) -> dict[str, Any]:
         """What is known of the indices of all links, and what people call them."""

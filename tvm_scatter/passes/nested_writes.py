@@ -15,14 +15,13 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.legalize import strategy_of
-from tvm_scatter.ops.scatter_call import rewritten
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.passes.analysis.broadcast_source import same_size, static_shape
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import known_values, numbers
 
 from .chain_links import RowLink, link_of
-from .fold_broadcast_index import is_scatter
 
 _VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 
@@ -33,21 +32,22 @@ def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.
         definitions = Definitions.of(function)
         found = {}
         for var, value in definitions.values.items():
-            if is_scatter(value) and strategy_of(value)[1] is not None:
-                inner = _inner_write(value, definitions.values)
+            if is_scatter(value) and strategy_of(value.args[0])[1] is not None:
+                call = ScatterCall.from_call(value)
+                inner = _inner_write(call, definitions.values)
                 if inner is not None and definitions.reaches_all(inner.args, var):
                     found[var] = inner
         # A write inside of another that is rewritten waits for the next round.
         if not found:
             return function
-        rewritten = _Rewriter(mod, found).visit_expr(function)
-        function = relax.analysis.remove_all_unused(rewritten)
+        flattened = _Rewriter(mod, found).visit_expr(function)
+        function = relax.analysis.remove_all_unused(flattened)
 
 
-def _inner_write(call: relax.Call, values: Mapping[Any, Any]) -> relax.Call | None:
+def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | None:
     """The write of a part of a row that this is the write of the row after, on the whole data."""
     outer = link_of(call, values)
-    if not isinstance(outer, RowLink) or not outer.reduction.is_store or outer.positions is None:
+    if not isinstance(outer, RowLink) or not outer.replaces or outer.positions is None:
         return None
     if len(outer.positions) != 1:
         return _write_in_slice(outer, values)
@@ -56,13 +56,13 @@ def _inner_write(call: relax.Call, values: Mapping[Any, Any]) -> relax.Call | No
     places = [int(place) for place in np.unravel_index(int(outer.positions[0]), extents)]
     fixed = dict(zip(outer.axes, places, strict=True))
     free = [axis for axis in range(len(shape)) if axis not in fixed]
-    inner = _written(_behind_views(call.args[2], values), outer, values)
+    inner = _written(_behind_views(call.updates, values), outer, values)
     if inner is None or not _has_shape(inner.data, [shape[at] for at in free]):
         return None
     if _row_read(_behind_views(inner.data, values), outer.data, values) != fixed:
         return None
     vectors = {axis: relax.const(np.array([place]), "int64") for axis, place in fixed.items()}
-    indices = zip(inner.axes, inner.call.args[1].fields, strict=True)
+    indices = zip(inner.axes, inner.call.indices, strict=True)
     vectors |= {free[axis]: index for axis, index in indices}
     axes = sorted(vectors)
     if axes != list(range(axes[0], axes[0] + len(axes))):
@@ -75,11 +75,11 @@ def _written(part: Any, outer: RowLink, values: Mapping[Any, Any]) -> RowLink | 
     call = values.get(part)
     if not is_scatter(call) or may_write(call):
         return None
-    inner = link_of(call, values)
+    inner = link_of(ScatterCall.from_call(call), values)
     if not isinstance(inner, RowLink):
         return None
     # The outer one writes back what the inner one has reduced.
-    return inner if inner.asks_as(outer, "reduction", "include_self") else None
+    return inner if inner.call.asks_as(outer.call, "reduction", "include_self") else None
 
 
 def _write_in_slice(outer: RowLink, values: Mapping[Any, Any]) -> relax.Call | None:
@@ -87,19 +87,20 @@ def _write_in_slice(outer: RowLink, values: Mapping[Any, Any]) -> relax.Call | N
     rows, axis = outer.positions, outer.axes[0]
     if rows is None or len(outer.axes) > 1 or not len(rows) or (np.diff(rows) != 1).any():
         return None
-    inner = _written(outer.call.args[2], outer, values)
+    inner = _written(outer.call.updates, outer, values)
     if inner is None or inner.axes[0] != axis + 1:
         return None
     if _slice_read(inner.data, outer.data, values) != (axis, rows[0], rows[-1] + 1):
         return None
     vector = relax.const(rows.reshape(-1, *[1] * len(inner.common)), "int64")
-    indices = [vector, *inner.call.args[1].fields]
+    indices = [vector, *inner.call.indices]
     return _written_to(outer.data, indices, [axis, *inner.axes], inner)
 
 
 def _written_to(data: Any, indices: list[Any], axes: list[int], inner: RowLink) -> relax.Call:
     """The same write to other data."""
-    return rewritten(inner.call, [data, relax.Tuple(indices), inner.call.args[2]], axes=axes)
+    written = inner.call.replace(data=data, indices=tuple(indices), axes=tuple(axes))
+    return written.to_call()
 
 
 def _behind_views(tensor: Any, values: Mapping[Any, Any]) -> Any:

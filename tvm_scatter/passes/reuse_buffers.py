@@ -16,11 +16,10 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_scatter.bounds.alias_check import check_separate
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.legalize import strategy_of
-from tvm_scatter.ops.operators import TEMPORARY
-from tvm_scatter.ops.scatter_call import rewritten
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.passes.analysis.overwritable import Overwrite, donated_parameters, overwrites
 
-from .fold_broadcast_index import is_ours_to_change
+from .functions import is_ours_to_change
 from .report import note
 
 
@@ -103,12 +102,14 @@ class _Rewriter(PyExprMutator):
             data = check_separate(
                 self.builder_, new[0].name, data, list(map(self.visit_expr, others))
             )
-        operands = [data, *call.args[1:]]
-        if overwrite.earlier:
-            operands.append(relax.Tuple(list(overwrite.earlier)))
-        temporary = {TEMPORARY: not overwrite.donated}
-        return rewritten(call, operands, in_place=True, **temporary)
+        in_place = ScatterCall.from_call(call).replace(
+            data=data,
+            in_place=True,
+            temporary=not overwrite.donated,
+            earlier=tuple(overwrite.earlier),
+        )
+        return in_place.to_call()
 
 
 def _has_strategy(overwrite: Overwrite) -> bool:
-    return strategy_of(overwrite.call)[1] is not None
+    return strategy_of(overwrite.call.args[0])[1] is not None

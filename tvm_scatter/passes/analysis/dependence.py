@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_scatter.lowering.batched import is_batch, scatters_of
-from tvm_scatter.passes.fold_broadcast_index import is_scatter
+from tvm_scatter.ops.scatter_call import is_scatter
 
 from .aliasing import Storage
 from .bindings import Step, Steps
@@ -59,7 +59,7 @@ def _targets(step: Step) -> Iterable[Any]:
     if is_scatter(value):
         return (value.args[0],)
     if is_batch(value):
-        return [each.args[0] for each in scatters_of(value)]
+        return [each.data for each in scatters_of(value)]
     if isinstance(value, relax.Call) and getattr(value.op, "name", "") == CALL_TIR_INPLACE:
         return overwritten_operands(value)
     return step.reads

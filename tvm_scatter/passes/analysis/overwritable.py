@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.ops.mutable_buffers import state_parameters
-from tvm_scatter.passes.fold_broadcast_index import is_scatter
+from tvm_scatter.ops.scatter_call import is_scatter
 
 from .aliasing import Storage
 from .bindings import Step, Steps

@@ -14,9 +14,9 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_scatter.lowering.batched import is_batch, scatters_of
-from tvm_scatter.ops.operators import ASSIGN, CHOOSE
+from tvm_scatter.ops.names import COPY_RANGES, SELECT_ROWS
 from tvm_scatter.ops.read_ops import NAMES as READS
-from tvm_scatter.passes.fold_broadcast_index import is_scatter
+from tvm_scatter.ops.scatter_call import is_scatter
 
 from .broadcast_source import static_shape
 from .created import CREATION
@@ -96,7 +96,7 @@ def shared_operands(
     """
     operands = list(leaves(call.args))
     if is_batch(call):
-        return [each.args[0] for each in scatters_of(call) if may_write(each)]
+        return [each.data for each in scatters_of(call) if each.in_place]
     if is_scatter(call):
         return _shared_by_scatter(result, call)
     name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
@@ -104,7 +104,7 @@ def shared_operands(
         return overwritten_operands(call)
     if name in _VIEWS:
         return operands[:1]
-    if name == CHOOSE or name in _FRESH or name in _LOOKING:
+    if name == SELECT_ROWS or name in _FRESH or name in _LOOKING:
         return []
     if name in _ARITHMETIC and _changes(call, constants):
         return []
@@ -136,7 +136,7 @@ def is_tensor(leaf: Any) -> bool:
 def _shared_by_scatter(result: Any, call: relax.Call) -> list[Any]:
     data, *others = leaves(call.args)
     shared = [data] if may_write(call) or _may_do_nothing(call) else []
-    if call.op.name == ASSIGN:
+    if call.op.name == COPY_RANGES:
         # What is written all over is the source.
         shared += [leaf for leaf in others if _may_be_view(result, leaf)]
     return shared
