@@ -640,15 +640,15 @@ PASSES = (
     Mutant(
         "a read right after the scatter is none",
         "tvm_scatter/passes/analysis/overwritable.py",
-        "for other in steps.all[step.at + 1 :] if other.reads & shared]",
-        "for other in steps.all[step.at + 2 :] if other.reads & shared]",
+        "for other in bindings.all[binding.at + 1 :] if other.reads & shared]",
+        "for other in bindings.all[binding.at + 2 :] if other.reads & shared]",
         (_IN_PLACE + "test_which_are_in_place", _IN_PLACE + "test_results"),
     ),
     Mutant(
         "what is returned is overwritten",
         "tvm_scatter/passes/analysis/overwritable.py",
-        "    if steps.returned & shared:",
-        "    if steps.returned & shared and not step.var:",
+        "    if bindings.returned & shared:",
+        "    if bindings.returned & shared and not binding.var:",
         (_IN_PLACE + "test_a_scatter_that_nothing_reads_leaves_its_data_alone",),
     ),
     Mutant(
@@ -661,15 +661,15 @@ PASSES = (
     Mutant(
         "what is read before waits for nobody",
         "tvm_scatter/passes/analysis/overwritable.py",
-        "    if step.fused == 0:",
-        "    if step.fused >= 0:",
+        "    if binding.fused == 0:",
+        "    if binding.fused >= 0:",
         (_IN_PLACE + "test_results_where_tvm_fuses_and_folds",),
     ),
     Mutant(
         "what comes from outside of a branch is overwritten",
         "tvm_scatter/passes/analysis/overwritable.py",
-        "    if any(other.scope != step.scope for other in steps if other.var in shared):",
-        "    if any(other.scope > step.scope for other in steps if other.var in shared):",
+        "    if any(other.scope != binding.scope for other in bindings if other.var in shared):",
+        "    if any(other.scope > binding.scope for other in bindings if other.var in shared):",
         (_IN_PLACE + "test_branches",),
     ),
     Mutant(
@@ -708,22 +708,22 @@ PASSES = (
         ("tests/test_fold_broadcast_index.py::test_a_broadcast_that_is_read_elsewhere_stays",),
     ),
     Mutant(
-        "a link that something else reads",
+        "a scatter that something else reads",
         "tvm_scatter/passes/merge_chains.py",
-        "if link.data in open_chains and definitions.uses[link.data] == 1:",
-        "if link.data in open_chains:",
+        "if scatter.data in open_chains and definitions.uses[scatter.data] == 1:",
+        "if scatter.data in open_chains:",
         (
             "tests/test_bulk_scatters.py::test_results",
             "tests/test_bulk_scatters.py::test_number_of_scatters",
         ),
     ),
     Mutant(
-        "a link that moves past a write",
+        "a scatter that moves past a write",
         "tvm_scatter/passes/merge_chains.py",
         "            for tail in list(open_chains):\n                close(tail)\n"
         "            continue",
         "            continue",
-        ("tests/test_bulk_scatters.py::test_a_write_in_between_keeps_links_apart",),
+        ("tests/test_bulk_scatters.py::test_a_write_in_between_keeps_scatters_apart",),
     ),
     Mutant(
         "the last write is not asked for",
@@ -767,7 +767,7 @@ PASSES = (
     Mutant(
         "a read that comes before a write in place",
         "tvm_scatter/passes/analysis/dependence.py",
-        "before[step.at] |= {other.at for other in steps.all[: step.at] if other.reads & written}",
+        "before[binding.at] |= {other.at for other in earlier if other.reads & written}",
         "pass",
         ("tests/test_batch_scatters.py::test_in_place",),
     ),

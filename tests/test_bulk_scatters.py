@@ -470,8 +470,8 @@ def test_a_chain_is_one_kernel() -> None:
     assert str(mod[calls[0].args[0]]).count('T.launch_thread("blockIdx.x"') <= 1
 
 
-def test_a_forced_implementation_gets_each_link() -> None:
-    """One that keeps no order cannot take what became one scatter, but could take the links."""
+def test_a_forced_implementation_gets_each_scatter() -> None:
+    """One that keeps no order cannot take what became one scatter, but could take the scatters."""
     mod, _ = module()
     kept = tvm.IRModule({"known_when_run": mod["known_when_run"]})
     with tvm_scatter.options(implementation="parallel_injective"), _LLVM:
@@ -617,7 +617,7 @@ def test_copying_large_updates_does_not_pay() -> None:
         assert scatters(MergeScatterChains()(builder.get())) == {"main": 2}
 
 
-def test_a_write_in_between_keeps_links_apart() -> None:
+def test_a_write_in_between_keeps_scatters_apart() -> None:
     """What is merged moves down; not past a call that may write to what it reads."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((8, 4), "float32"))

@@ -58,7 +58,7 @@ def zeros_are_no_zeros_any_more(f):
     return [*results, f.emit(op.negative(first)), f.emit(op.negative(second))]
 
 
-def links_with_a_write_between(f):
+def scatters_with_a_write_between(f):
     d = f.add(f["x"], f["y"])
     first = f.put(d)
     updates = f.emit(op.negative(f["rows"]))
@@ -72,7 +72,7 @@ CASES = (
     index_is_overwritten,
     row_is_read_before,
     zeros_are_no_zeros_any_more,
-    links_with_a_write_between,
+    scatters_with_a_write_between,
 )
 
 

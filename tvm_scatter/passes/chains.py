@@ -18,7 +18,7 @@ from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import fill_value, is_created
 from tvm_scatter.passes.analysis.known_values import numbers
 
-from .chain_links import Link, RowLink
+from .normalised_scatters import NormalisedRows, NormalisedScatter
 
 #: What a launch costs, in bytes that could have been moved instead.
 LAUNCH_BYTES = 8 << 20
@@ -29,7 +29,7 @@ _MOST_RANGES = 256
 class Form(Enum):
     """What a chain becomes."""
 
-    #: Nothing: its links stay apart.
+    #: Nothing: its scatters stay apart.
     APART = "apart"
     #: Known ranges, each read from where it comes from.
     COPY_RANGES = "copy ranges"
@@ -41,42 +41,46 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Chain:
-    """Links in order, and the variables that they are bound to."""
+    """Scatters in order, and the variables that they are bound to."""
 
-    links: Sequence[Link]
+    scatters: Sequence[NormalisedScatter]
     variables: Sequence[Any]
 
     @property
     def operator(self) -> str:
-        names = list(dict.fromkeys(link.call.operator for link in self.links))
-        return f"{len(self.links)} x {' and '.join(names)}"
+        names = list(dict.fromkeys(scatter.call.operator for scatter in self.scatters))
+        return f"{len(self.scatters)} x {' and '.join(names)}"
 
     @cached_property
     def positions(self) -> np.ndarray[Any, Any] | None:
         """Where every update goes, if all is known."""
-        known = [link.positions for link in self.links if link.positions is not None]
-        return np.concatenate(known) if len(known) == len(self.links) else None
+        known = [scatter.positions for scatter in self.scatters if scatter.positions is not None]
+        return np.concatenate(known) if len(known) == len(self.scatters) else None
+
+    @property
+    def _rows(self) -> list[NormalisedRows]:
+        return [scatter for scatter in self.scatters if isinstance(scatter, NormalisedRows)]
 
     @property
     def span(self) -> tuple[int, int]:
-        """The first and the last axis that any of the links indexes."""
-        axes = [link.axes for link in self.links if isinstance(link, RowLink)]
+        """The first and the last axis that any of the scatters indexes."""
+        axes = [rows.axes for rows in self._rows]
         return min(each[0] for each in axes), max(each[-1] for each in axes)
 
     @property
     def is_mixed(self) -> bool:
-        """Whether the links index different axes."""
-        return len({link.axes for link in self.links if isinstance(link, RowLink)}) > 1
+        """Whether the scatters index different axes."""
+        return len({rows.axes for rows in self._rows}) > 1
 
     @cached_property
     def ranges(self) -> list[CopiedRange] | None:
-        """What each link writes that no later link overwrites; ``None`` if it is not known.
+        """What each scatter writes that no later scatter overwrites; ``None`` if it is not known.
 
         The places are numbers over all axes that are indexed by any.
         """
-        if not all(isinstance(link, RowLink) and link.replaces for link in self.links):
+        if len(self._rows) < len(self.scatters) or not all(rows.replaces for rows in self._rows):
             return None
-        known = [link.positions_over(*self.span) for link in self.links]  # type: ignore[attr-defined]
+        known = [rows.positions_over(*self.span) for rows in self._rows]
         if any(each is None for each in known):
             return None
         counts = [len(each) for each in known]
@@ -105,8 +109,8 @@ class Chain:
 
     @property
     def wrap_negative(self) -> bool:
-        """How all links take negative indices."""
-        return any(link.wrap_negative for link in self.links)
+        """How all scatters take negative indices."""
+        return any(scatter.wrap_negative for scatter in self.scatters)
 
     @property
     def is_unique(self) -> bool:
@@ -120,19 +124,19 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     Parameters
     ----------
     overwritten : bool
-        Whether the links, left apart, would be in place.
+        Whether the scatters, left apart, would be in place.
     values : mapping
         The expression that each variable is bound to.
     """
     if chain.ranges is not None:
         return Form.COPY_RANGES
-    first = chain.links[0]
+    first = chain.scatters[0]
     in_order = first.replaces and not chain.is_unique
     if in_order and current_options().implementation is not None:
         # What the caller wants for every scatter need not be one in which the last write wins.
         return Form.APART
     sizes = [_bytes(first.data, static_shape(first.data))]
-    sizes += [_bytes(link.data, link.update_shape) for link in chain.links]
+    sizes += [_bytes(scatter.data, scatter.update_shape) for scatter in chain.scatters]
     if None in sizes:
         return Form.JOIN
     data, *parts = (int(size) for size in sizes if size is not None)
@@ -150,7 +154,7 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     }
     if in_order:
         # The last write must win, and takes a map of the places to be found.
-        rows = sum(int(link.count) for link in chain.links)
+        rows = sum(int(scatter.count) for scatter in chain.scatters)
         costs[Form.JOIN] += 16 * (data // max(1, updates // max(1, rows)))
     if _can_select(chain):
         # A selection needs no data that is one number all over.
@@ -162,9 +166,9 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
 
 def _can_select(chain: Chain) -> bool:
     """Whether each position along one axis takes a whole update or none, and a GPU selects."""
-    first = chain.links[0]
+    first = chain.scatters[0]
     return (
-        isinstance(first, RowLink)
+        isinstance(first, NormalisedRows)
         and len(first.axes) == 1
         and first.replaces
         and current_options().implementation is None

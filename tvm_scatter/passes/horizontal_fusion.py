@@ -20,7 +20,7 @@ from tvm_scatter.lowering.legalize import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import current_options
-from tvm_scatter.passes.analysis.bindings import Step, Steps
+from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import is_created
 from tvm_scatter.passes.analysis.definitions import Definitions
@@ -59,17 +59,19 @@ def _batch_function(
     mod: tvm.IRModule, name: str, function: relax.Function, always: bool
 ) -> relax.Function | None:
     """The function with its batches, or ``None`` if it has none."""
-    steps = Steps(function)
-    kinds = {step.at: kind for step in steps if (kind := _kind(step, always)) is not None}
+    bindings = Bindings(function)
+    kinds = {
+        binding.at: kind for binding in bindings if (kind := _kind(binding, always)) is not None
+    }
     if len(kinds) < 2:
         return None
-    before = predecessors(function, steps)
+    before = predecessors(function, bindings)
     orders: dict[Any, list[list[int]]] = {}
-    for block in _dataflow_blocks(steps):
-        # Steps outside of the block stand before all of it or behind.
+    for block in _dataflow_blocks(bindings):
+        # Bindings outside of the block stand before all of it or behind.
         start = block[0].at
-        inside = [{at - start for at in before[step.at] if at >= start} for step in block]
-        known = {step.at - start: kinds[step.at] for step in block if step.at in kinds}
+        inside = [{at - start for at in before[binding.at] if at >= start} for binding in block]
+        known = {binding.at - start: kinds[binding.at] for binding in block if binding.at in kinds}
         groups = independent(inside, known, _MOST_SCATTERS)
         if groups:
             orders[block[0].var] = order(inside, groups)
@@ -83,25 +85,25 @@ def _batch_function(
     if waiting is None:
         return None
     batched = _Waiter(mod, waiting).visit_expr(batched)
-    for step in Steps(batched):
-        if is_batch(step.value):
-            note("batch", f"{name}.{step.var.name}", f"is {describe(step.value)} at once")
+    for binding in Bindings(batched):
+        if is_batch(binding.value):
+            note("batch", f"{name}.{binding.var.name}", f"is {describe(binding.value)} at once")
     return batched
 
 
-def _dataflow_blocks(steps: Steps) -> list[list[Step]]:
-    blocks: dict[int, list[Step]] = {}
-    for step in steps:
-        if step.fused:
-            blocks.setdefault(step.fused, []).append(step)
+def _dataflow_blocks(bindings: Bindings) -> list[list[Binding]]:
+    blocks: dict[int, list[Binding]] = {}
+    for binding in bindings:
+        if binding.fused:
+            blocks.setdefault(binding.fused, []).append(binding)
     return list(blocks.values())
 
 
-def _kind(step: Step, always: bool) -> Hashable | None:
+def _kind(binding: Binding, always: bool) -> Hashable | None:
     """What two scatters must have in common; ``None`` where one had better stay alone."""
-    if not step.fused or not is_scatter(step.value):
+    if not binding.fused or not is_scatter(binding.value):
         return None
-    call = ScatterCall.from_call(step.value)
+    call = ScatterCall.from_call(binding.value)
     if call.form == COPY_RANGES:
         return None
     target, strategy = strategy_of(call.data)
@@ -187,18 +189,18 @@ def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
 
     ``None`` if one must wait for what it cannot wait for.
     """
-    steps = Steps(function)
+    bindings = Bindings(function)
     found = {}
-    for step, written in zip(steps, overwritten(function, steps), strict=True):
-        if not written or not (is_scatter(step.value) or is_batch(step.value)):
+    for binding, written in zip(bindings, overwritten(function, bindings), strict=True):
+        if not written or not (is_scatter(binding.value) or is_batch(binding.value)):
             continue
-        earlier = delayable(step, steps, written)
+        earlier = delayable(binding, bindings, written)
         if earlier is None:
             return None
-        known = _earlier(step.value)
+        known = _earlier(binding.value)
         new = [each for each in earlier if each not in known]
         if new:
-            found[step.var] = [*known, *new]
+            found[binding.var] = [*known, *new]
     return found
 
 

@@ -1,7 +1,7 @@
 """Scatters into one tensor, one after another, become one scatter.
 
-A model that writes ``x[0] = a; x[1] = b`` arrives as a chain: each link copies x and launches
-again. The links are put end to end, in their order, so that the last write still wins.
+A model that writes ``x[0] = a; x[1] = b`` arrives as a chain: each scatter copies x and launches
+again. The scatters are put end to end, in their order, so that the last write still wins.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
 
-from .chain_links import Link, RowLink, link_of
 from .chains import Chain, Form, cheapest_form
 from .functions import with_changes
 from .nested_writes import flatten_nested_writes
+from .normalised_scatters import NormalisedRows, NormalisedScatter, normalised
 from .report import note
 
-#: A function has an argument for each link; a longer chain becomes several.
-_MOST_LINKS = 128
+#: A function has an argument for each scatter; a longer chain becomes several.
+_MOST_SCATTERS = 128
 
 
 def MergeScatterChains(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.transform.Pass:
@@ -112,48 +112,48 @@ class _Blocks(PyExprVisitor):
 
 
 def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
-    """Chains of two links and more of one block."""
-    open_chains: dict[Any, tuple[list[Link], list[Any]]] = {}
+    """Chains of two scatters and more of one block."""
+    open_chains: dict[Any, tuple[list[NormalisedScatter], list[Any]]] = {}
     done: list[Chain] = []
 
     def close(tail: Any) -> None:
-        links, variables = open_chains.pop(tail)
-        if len(links) > 1:
-            done.append(Chain(links, variables))
+        scatters, variables = open_chains.pop(tail)
+        if len(scatters) > 1:
+            done.append(Chain(scatters, variables))
 
     for binding in bindings:
         value = getattr(binding, "value", None)
         if may_write(value):
-            # What is merged moves down to the last link, and must not move past a write.
+            # What is merged moves down to the last scatter, and must not move past a write.
             for tail in list(open_chains):
                 close(tail)
             continue
         if not is_scatter(value) or strategy_of(value.args[0])[1] is None:
             continue
-        link = link_of(ScatterCall.from_call(value), definitions.values)
-        if link is None:
+        scatter = normalised(ScatterCall.from_call(value), definitions.values)
+        if scatter is None:
             continue
-        links, variables = [link], [binding.var]
-        if link.data in open_chains and definitions.uses[link.data] == 1:
-            before = open_chains[link.data]
-            if len(before[0]) < _MOST_LINKS and _continues(before[0], link):
-                del open_chains[link.data]
-                links, variables = [*before[0], link], [*before[1], binding.var]
-        open_chains[binding.var] = (links, variables)
+        scatters, variables = [scatter], [binding.var]
+        if scatter.data in open_chains and definitions.uses[scatter.data] == 1:
+            before = open_chains[scatter.data]
+            if len(before[0]) < _MOST_SCATTERS and _continues(before[0], scatter):
+                del open_chains[scatter.data]
+                scatters, variables = [*before[0], scatter], [*before[1], binding.var]
+        open_chains[binding.var] = (scatters, variables)
     for tail in list(open_chains):
         close(tail)
     return done
 
 
-def _continues(links: Sequence[Link], link: Link) -> bool:
-    wraps = {each.wrap_negative for each in (*links, link)} - {None}
-    if len(wraps) > 1 or not link.call.asks_as(links[-1].call):
+def _continues(scatters: Sequence[NormalisedScatter], scatter: NormalisedScatter) -> bool:
+    wraps = {each.wrap_negative for each in (*scatters, scatter)} - {None}
+    if len(wraps) > 1 or not scatter.call.asks_as(scatters[-1].call):
         return False
-    longer = Chain([*links, link], ())
+    longer = Chain([*scatters, scatter], ())
     if longer.is_mixed:
         # Rows, columns and elements have nothing in common but places that are known.
         return longer.ranges is not None
-    return link.continues(links[-1])
+    return scatter.continues(scatters[-1])
 
 
 @mutator
@@ -183,10 +183,10 @@ class _Merger(PyExprMutator):
         super().visit_var_binding_(binding)
 
     def _copy_ranges(self, chain: Chain) -> relax.Call:
-        emit, first = self.builder_.emit, chain.links[0]
+        emit, first = self.builder_.emit, chain.scatters[0]
         used = sorted({each.source for each in chain.ranges or ()})
         ranges = [each._replace(source=used.index(each.source)) for each in chain.ranges or ()]
-        sources = [chain.links[source].updates(self.visit_expr, emit) for source in used]
+        sources = [chain.scatters[source].updates(self.visit_expr, emit) for source in used]
         data, (axis, last) = self.visit_expr(first.data), chain.span
         shape = static_shape(first.data) or []
         if axis != last:
@@ -208,10 +208,10 @@ class _Merger(PyExprMutator):
 
     def _select_rows(self, chain: Chain) -> relax.Call:
         """Scatter the numbers of the updates, of which the largest wins, and select by them."""
-        emit, first = self.builder_.emit, chain.links[0]
+        emit, first = self.builder_.emit, chain.scatters[0]
         extent = (static_shape(first.data) or [])[first.joint]
         none = emit(relax.op.full([extent], relax.const(-1, "int32"), "int32"))
-        count = sum(int(link.count) for link in chain.links)
+        count = sum(int(scatter.count) for scatter in chain.scatters)
         numbering = first.call.replace(
             data=none,
             indices=tuple(self._indices(chain)),
@@ -226,7 +226,8 @@ class _Merger(PyExprMutator):
         data = self.visit_expr(first.data if fill is None else fill)
         data = self._rows(data, first.joint) if fill is None else data
         sources = [
-            self._rows(link.updates(self.visit_expr, emit), first.joint) for link in chain.links
+            self._rows(scatter.updates(self.visit_expr, emit), first.joint)
+            for scatter in chain.scatters
         ]
         return relax.op.reshape(emit(select_rows(data, number, sources)), static_shape(first.data))
 
@@ -237,8 +238,8 @@ class _Merger(PyExprMutator):
         return self.builder_.emit(relax.op.reshape(tensor, rows))
 
     def _join(self, chain: Chain) -> relax.Call:
-        emit, first = self.builder_.emit, chain.links[0]
-        updates = [link.updates(self.visit_expr, emit) for link in chain.links]
+        emit, first = self.builder_.emit, chain.scatters[0]
+        updates = [scatter.updates(self.visit_expr, emit) for scatter in chain.scatters]
         last_wins = first.replaces and not chain.is_unique
         joined = first.call.replace(
             data=self.visit_expr(first.data),
@@ -250,7 +251,7 @@ class _Merger(PyExprMutator):
         return joined.to_call()
 
     def _found(self, chain: Chain) -> dict[str, Any]:
-        """What is known of the indices of all links, and what people call them."""
+        """What is known of the indices of all scatters, and what people call them."""
         return {
             "wrap_negative": chain.wrap_negative,
             "unique": chain.is_unique,
@@ -258,15 +259,15 @@ class _Merger(PyExprMutator):
         }
 
     def _indices(self, chain: Chain) -> list[Any]:
-        first, positions = chain.links[0], chain.positions
-        if positions is not None and isinstance(first, RowLink):
+        first, positions = chain.scatters[0], chain.positions
+        if positions is not None and isinstance(first, NormalisedRows):
             extents = numbers([(static_shape(first.data) or [])[axis] for axis in first.axes])
             vectors = np.unravel_index(positions, extents or ())
             return [relax.const(vector, "int64") for vector in vectors]
-        dtypes = {dtype for link in chain.links for dtype in link.index_dtypes}
+        dtypes = {dtype for scatter in chain.scatters for dtype in scatter.index_dtypes}
         dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
         emit = self.builder_.emit
-        parts = [link.indices(self.visit_expr, emit, dtype) for link in chain.links]
+        parts = [scatter.indices(self.visit_expr, emit, dtype) for scatter in chain.scatters]
         return [
             emit(relax.op.concat(list(tensors), first.index_joint))
             for tensors in zip(*parts, strict=True)

@@ -21,7 +21,7 @@ from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import known_values, numbers
 
-from .chain_links import RowLink, link_of
+from .normalised_scatters import NormalisedRows, normalised
 
 _VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 
@@ -46,8 +46,8 @@ def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.
 
 def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | None:
     """The write of a part of a row that this is the write of the row after, on the whole data."""
-    outer = link_of(call, values)
-    if not isinstance(outer, RowLink) or not outer.replaces or outer.positions is None:
+    outer = normalised(call, values)
+    if not isinstance(outer, NormalisedRows) or not outer.replaces or outer.positions is None:
         return None
     if len(outer.positions) != 1:
         return _write_in_slice(outer, values)
@@ -70,19 +70,19 @@ def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | N
     return _written_to(outer.data, [vectors[axis] for axis in axes], axes, inner)
 
 
-def _written(part: Any, outer: RowLink, values: Mapping[Any, Any]) -> RowLink | None:
+def _written(part: Any, outer: NormalisedRows, values: Mapping[Any, Any]) -> NormalisedRows | None:
     """The write that a part is the result of, if no more is asked for than of the outer one."""
     call = values.get(part)
     if not is_scatter(call) or may_write(call):
         return None
-    inner = link_of(ScatterCall.from_call(call), values)
-    if not isinstance(inner, RowLink):
+    inner = normalised(ScatterCall.from_call(call), values)
+    if not isinstance(inner, NormalisedRows):
         return None
     # The outer one writes back what the inner one has reduced.
     return inner if inner.call.asks_as(outer.call, "reduction", "include_self") else None
 
 
-def _write_in_slice(outer: RowLink, values: Mapping[Any, Any]) -> relax.Call | None:
+def _write_in_slice(outer: NormalisedRows, values: Mapping[Any, Any]) -> relax.Call | None:
     """The write of a part of each row of a slice that this is the write of the slice after."""
     rows, axis = outer.positions, outer.axes[0]
     if rows is None or len(outer.axes) > 1 or not len(rows) or (np.diff(rows) != 1).any():
@@ -97,7 +97,9 @@ def _write_in_slice(outer: RowLink, values: Mapping[Any, Any]) -> relax.Call | N
     return _written_to(outer.data, indices, [axis, *inner.axes], inner)
 
 
-def _written_to(data: Any, indices: list[Any], axes: list[int], inner: RowLink) -> relax.Call:
+def _written_to(
+    data: Any, indices: list[Any], axes: list[int], inner: NormalisedRows
+) -> relax.Call:
     """The same write to other data."""
     written = inner.call.replace(data=data, indices=tuple(indices), axes=tuple(axes))
     return written.to_call()

@@ -12,7 +12,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from .bindings import Step
+from .bindings import Binding
 from .broadcast_source import static_shape
 from .created import CREATION
 from .known_values import numbers
@@ -29,18 +29,18 @@ class Storage:
     ----------
     function : relax.Function
         The function.
-    steps : iterable of Step
+    bindings : iterable of Binding
         Its bindings, or the first of them: the others are added in their order.
     """
 
-    def __init__(self, function: relax.Function, steps: Iterable[Step]) -> None:
+    def __init__(self, function: relax.Function, bindings: Iterable[Binding]) -> None:
         self._parents: dict[Any, Any] = {}
         self._members: dict[Any, set[Any]] = {}
         self._foreign: set[Any] = set()
         self._folded: set[Any] = set()
         self.parameters = set(function.params)
-        for step in steps:
-            self.add(step)
+        for binding in bindings:
+            self.add(binding)
 
     def members(self, var: Any) -> frozenset[Any]:
         """The variables that may share memory with one, itself included."""
@@ -64,12 +64,12 @@ class Storage:
             var = self._parents[var]
         return var
 
-    def add(self, step: Step) -> None:
+    def add(self, binding: Binding) -> None:
         """Take note of what a binding shares with earlier ones."""
-        var, value = step.var, step.value
+        var, value = binding.var, binding.value
         if isinstance(value, relax.Function):
             # A closure keeps what it captures, and may run at any time.
-            self._foreign |= {var, *step.reads}
+            self._foreign |= {var, *binding.reads}
             return
         if self._becomes_constant(value):
             self._folded.add(var)
@@ -83,7 +83,7 @@ class Storage:
                 self._foreign.add(var)
         if isinstance(value, tvm.ir.GenericConst) or _holds_constant(value):
             self._foreign.add(var)
-        for read in step.reads:
+        for read in binding.reads:
             self.join(var, read)
 
     def _add_call(self, var: Any, call: relax.Call) -> None:

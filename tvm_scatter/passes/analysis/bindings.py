@@ -10,7 +10,7 @@ from tvm import relax
 
 
 @dataclass(frozen=True)
-class Step:
+class Binding:
     """One binding.
 
     Attributes
@@ -35,17 +35,17 @@ class Step:
     fused: int
 
 
-class Steps:
-    """The steps of a function."""
+class Bindings:
+    """The bindings of a function."""
 
     def __init__(self, function: relax.Function) -> None:
-        self.all: list[Step] = []
+        self.all: list[Binding] = []
         self._scopes = self._blocks = 0
         self._walk(function.body, 0)
         #: What the function returns.
         self.returned = frozenset(relax.analysis.free_vars(function.body.body))
 
-    def __iter__(self) -> Iterator[Step]:
+    def __iter__(self) -> Iterator[Binding]:
         return iter(self.all)
 
     def _walk(self, sequence: Any, scope: int) -> None:
@@ -54,8 +54,8 @@ class Steps:
             if isinstance(block, relax.DataflowBlock):
                 self._blocks += 1
                 fused = self._blocks
-            for binding in block.bindings:
-                self._bind(binding.var, binding.value, scope, fused)
+            for each in block.bindings:
+                self._bind(each.var, each.value, scope, fused)
 
     def _bind(self, var: Any, value: Any, scope: int, fused: int) -> None:
         reads = set(relax.analysis.free_vars(value))
@@ -65,4 +65,4 @@ class Steps:
                 self._scopes += 1
                 self._walk(branch, self._scopes)
                 reads |= set(relax.analysis.free_vars(branch.body))
-        self.all.append(Step(len(self.all), var, value, frozenset(reads), scope, fused))
+        self.all.append(Binding(len(self.all), var, value, frozenset(reads), scope, fused))

@@ -12,48 +12,49 @@ from tvm_scatter.lowering.batched import is_batch, scatters_of
 from tvm_scatter.ops.scatter_call import is_scatter
 
 from .aliasing import Storage
-from .bindings import Step, Steps
+from .bindings import Binding, Bindings
 from .effects import CALL_TIR_INPLACE, may_write
 from .sharing import overwritten_operands
 
 
-def overwritten(function: relax.Function, steps: Steps) -> list[frozenset[Any]]:
-    """For each step, the variables in whose memory it writes, of those that are bound by then."""
-    return [written for written, _ in _walk(function, steps)]
+def overwritten(function: relax.Function, bindings: Bindings) -> list[frozenset[Any]]:
+    """For each binding, the variables that are bound by then in whose memory it writes."""
+    return [written for written, _ in _walk(function, bindings)]
 
 
-def predecessors(function: relax.Function, steps: Steps) -> list[set[int]]:
-    """For each step, those that must come before it: all of them do already."""
-    places = {step.var: step.at for step in steps}
-    before = [{places[read] for read in step.reads if read in places} for step in steps]
+def predecessors(function: relax.Function, bindings: Bindings) -> list[set[int]]:
+    """For each binding, those that must come before it: all of them do already."""
+    places = {binding.var: binding.at for binding in bindings}
+    before = [{places[read] for read in binding.reads if read in places} for binding in bindings]
     writers: list[tuple[int, frozenset[Any]]] = []
-    for step, (written, storage) in zip(steps, _walk(function, steps), strict=True):
-        before[step.at] |= {other.at for other in steps.all[: step.at] if other.reads & written}
-        before[step.at] |= {
+    for binding, (written, storage) in zip(bindings, _walk(function, bindings), strict=True):
+        earlier = bindings.all[: binding.at]
+        before[binding.at] |= {other.at for other in earlier if other.reads & written}
+        before[binding.at] |= {
             at
             for at, variables in writers
-            if any(storage.members(variable) & step.reads for variable in variables)
+            if any(storage.members(variable) & binding.reads for variable in variables)
         }
         # Of a scatter that is in place it is proved that nothing reads what it overwrites.
-        if written and not is_scatter(step.value):
-            writers.append((step.at, written))
+        if written and not is_scatter(binding.value):
+            writers.append((binding.at, written))
     return before
 
 
-def _walk(function: relax.Function, steps: Steps) -> Iterator[tuple[frozenset[Any], Storage]]:
-    """What each step writes to, and what shares memory when it does."""
+def _walk(function: relax.Function, bindings: Bindings) -> Iterator[tuple[frozenset[Any], Storage]]:
+    """What each binding writes to, and what shares memory when it does."""
     storage = Storage(function, ())
-    for step in steps:
-        variables = [each for each in _targets(step) if isinstance(each, relax.Var)]
+    for binding in bindings:
+        variables = [each for each in _targets(binding) if isinstance(each, relax.Var)]
         yield frozenset().union(*map(storage.members, variables)), storage
-        storage.add(step)
-        if is_scatter(step.value) and may_write(step.value):
-            storage.join(step.var, step.value.args[0])
+        storage.add(binding)
+        if is_scatter(binding.value) and may_write(binding.value):
+            storage.join(binding.var, binding.value.args[0])
 
 
-def _targets(step: Step) -> Iterable[Any]:
-    """The tensors that a step may write to."""
-    value = step.value
+def _targets(binding: Binding) -> Iterable[Any]:
+    """The tensors that a binding may write to."""
+    value = binding.value
     if not may_write(value):
         return ()
     if is_scatter(value):
@@ -62,26 +63,26 @@ def _targets(step: Step) -> Iterable[Any]:
         return [each.data for each in scatters_of(value)]
     if isinstance(value, relax.Call) and getattr(value.op, "name", "") == CALL_TIR_INPLACE:
         return overwritten_operands(value)
-    return step.reads
+    return binding.reads
 
 
 def independent(
     before: Sequence[Iterable[int]], kinds: Mapping[int, Hashable], most: int
 ) -> list[list[int]]:
-    """Steps of one kind of which none comes before another.
+    """Bindings of one kind of which none comes before another.
 
-    No step of a group comes between two of another group, whichever groups are chosen.
+    No binding of a group comes between two of another group, whichever groups are chosen.
 
     Parameters
     ----------
     before : sequence of iterable of int
         As of :func:`predecessors`.
     kinds : mapping
-        What kind a step is; those without one stay alone.
+        What kind a binding is; those without one stay alone.
     most : int
         How many a group holds.
     """
-    # How many steps with a kind come one after the other up to each: along a path it grows.
+    # How many bindings with a kind come one after the other up to each: along a path it grows.
     depths: list[int] = []
     groups: dict[Hashable, list[int]] = {}
     for at, earlier in enumerate(before):
@@ -97,7 +98,7 @@ def independent(
 
 
 def order(before: Sequence[Iterable[int]], groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """All steps in order, each group where its last member was, what reads it no earlier."""
+    """All bindings in order, each group where its last member was, what reads it no earlier."""
     nodes = [*map(list, groups)]
     grouped = {at for group in groups for at in group}
     nodes += [[at] for at in range(len(before)) if at not in grouped]

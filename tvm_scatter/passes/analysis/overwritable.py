@@ -13,7 +13,7 @@ from tvm_scatter.ops.mutable_buffers import state_parameters
 from tvm_scatter.ops.scatter_call import is_scatter
 
 from .aliasing import Storage
-from .bindings import Step, Steps
+from .bindings import Binding, Bindings
 from .effects import may_write
 
 
@@ -87,25 +87,27 @@ def overwrites(function: relax.Function, donated: Iterable[Any] = ()) -> Overwri
     donated : iterable of relax.Var
         The parameters that the caller gives away.
     """
-    steps = Steps(function)
-    storage = Storage(function, steps)
+    bindings = Bindings(function)
+    storage = Storage(function, bindings)
     found: dict[Any, Overwrite] = {}
     refused: dict[Any, str] = {}
-    for step in steps:
-        if not is_scatter(step.value) or may_write(step.value):
+    for binding in bindings:
+        if not is_scatter(binding.value) or may_write(binding.value):
             continue
-        proof = _prove(step, steps, storage, frozenset(donated))
+        proof = _prove(binding, bindings, storage, frozenset(donated))
         if isinstance(proof, str):
-            refused[step.var] = proof
+            refused[binding.var] = proof
         else:
-            found[step.var] = proof
-            storage.join(step.var, step.value.args[0])
+            found[binding.var] = proof
+            storage.join(binding.var, binding.value.args[0])
     return Overwrites(found, refused)
 
 
-def _prove(step: Step, steps: Steps, storage: Storage, donated: frozenset[Any]) -> Overwrite | str:
+def _prove(
+    binding: Binding, bindings: Bindings, storage: Storage, donated: frozenset[Any]
+) -> Overwrite | str:
     """That nothing needs the data of a scatter once it runs, or why that is not certain."""
-    data, operands = step.value.args[0], step.value.args[1:]
+    data, operands = binding.value.args[0], binding.value.args[1:]
     if not isinstance(data, relax.Var):
         return "its data is a constant"
     if any(
@@ -120,36 +122,38 @@ def _prove(step: Step, steps: Steps, storage: Storage, donated: frozenset[Any]) 
     kept = sorted(parameter.name for parameter in parameters - donated)
     if kept:
         return f"{' and '.join(kept)} is not donated"
-    if step.var in shared or shared & _variables(operands):
+    if binding.var in shared or shared & _variables(operands):
         return f"it reads {data.name} as an index or an update, too"
-    if any(other.scope != step.scope for other in steps if other.var in shared):
+    if any(other.scope != binding.scope for other in bindings if other.var in shared):
         return f"{data.name} comes from outside of the branch"
-    if parameters and step.scope != 0:
+    if parameters and binding.scope != 0:
         return f"{data.name} comes from outside of the branch"
-    later = [other.var.name for other in steps.all[step.at + 1 :] if other.reads & shared]
+    later = [other.var.name for other in bindings.all[binding.at + 1 :] if other.reads & shared]
     if later:
         return f"{later[0]} reads {data.name} afterwards"
-    if steps.returned & shared:
+    if bindings.returned & shared:
         return f"{data.name} is returned as well"
-    earlier = delayable(step, steps, shared)
+    earlier = delayable(binding, bindings, shared)
     if earlier is None:
         return f"what is read from {data.name} before might be computed afterwards"
-    return Overwrite(step.value, earlier, tuple(parameters))
+    return Overwrite(binding.value, earlier, tuple(parameters))
 
 
-def delayable(step: Step, steps: Steps, shared: frozenset[Any]) -> tuple[Any, ...] | None:
-    """Results read from the shared memory that fusion might compute after the step.
+def delayable(
+    binding: Binding, bindings: Bindings, shared: frozenset[Any]
+) -> tuple[Any, ...] | None:
+    """Results read from the shared memory that fusion might compute after the binding.
 
-    ``None`` if one of them is no tensor, for which the step cannot wait.
+    ``None`` if one of them is no tensor, for which the binding cannot wait.
     """
-    if step.fused == 0:
+    if binding.fused == 0:
         return ()
     found = []
-    for reader in steps.all[: step.at]:
-        if reader.fused != step.fused or not reader.reads & shared or reader.var in shared:
+    for reader in bindings.all[: binding.at]:
+        if reader.fused != binding.fused or not reader.reads & shared or reader.var in shared:
             continue
         # Fusion moves a computation down to one that reads its result, and not across a scatter.
-        if not _outlives(reader, step, steps):
+        if not _outlives(reader, binding, bindings):
             continue
         if not isinstance(reader.var.ty, relax.TensorType):
             return None
@@ -157,16 +161,16 @@ def delayable(step: Step, steps: Steps, shared: frozenset[Any]) -> tuple[Any, ..
     return tuple(found)
 
 
-def _outlives(reader: Step, step: Step, steps: Steps) -> bool:
-    """Whether a result reaches beyond the step without passing through it."""
+def _outlives(reader: Binding, binding: Binding, bindings: Bindings) -> bool:
+    """Whether a result reaches beyond the binding without passing through it."""
     reached = {reader.var}
-    for other in steps.all[reader.at + 1 :]:
+    for other in bindings.all[reader.at + 1 :]:
         if not other.reads & reached:
             continue
-        if other.at == step.at:
-            # The step waits for it already.
+        if other.at == binding.at:
+            # The binding waits for it already.
             return False
-        if other.at > step.at:
+        if other.at > binding.at:
             return True
         reached.add(other.var)
     return False

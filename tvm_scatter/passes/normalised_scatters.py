@@ -1,4 +1,4 @@
-"""One scatter as a link of a chain: what must agree for two to be merged, and their operands."""
+"""Scatters of a chain in one form: what must agree for two to be merged, and their operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Emit = Callable[[Any], Any]
 
 
 @dataclass(frozen=True)
-class Link:
+class NormalisedScatter:
     """A scatter of a chain.
 
     Attributes
@@ -29,7 +29,7 @@ class Link:
     wrap_negative : bool or None
         How it takes negative indices; ``None`` where it is known to have none.
     count : int or expression
-        Its updates along the axis on which links are put end to end.
+        Its updates along the axis on which scatters are put end to end.
     positions : numpy.ndarray or None
         Where each update goes, as one number over the indexed axes, if that is known.
     """
@@ -39,8 +39,8 @@ class Link:
     count: Any
     positions: np.ndarray[Any, Any] | None = None
 
-    def continues(self, other: Link) -> bool:
-        """Whether this link and an earlier one differ in operands only."""
+    def continues(self, other: NormalisedScatter) -> bool:
+        """Whether this scatter and an earlier one differ in operands only."""
         return (
             type(self) is type(other) and self.call.asks_as(other.call) and self._continues(other)
         )
@@ -60,12 +60,12 @@ class Link:
 
     @property
     def joint(self) -> int:
-        """The axis of the updates on which links are put end to end."""
+        """The axis of the updates on which scatters are put end to end."""
         raise NotImplementedError
 
     @property
     def index_joint(self) -> int:
-        """The axis of the index tensors on which links are put end to end."""
+        """The axis of the index tensors on which scatters are put end to end."""
         return 0
 
     @property
@@ -88,13 +88,13 @@ class Link:
 
 
 @dataclass(frozen=True)
-class RowLink(Link):
+class NormalisedRows(NormalisedScatter):
     """An ``index_put`` into adjacent axes: index vectors and one row of updates for each entry."""
 
     axes: tuple[int, ...] = ()
     common: tuple[Any, ...] = ()
 
-    def _continues(self, other: RowLink) -> bool:
+    def _continues(self, other: NormalisedRows) -> bool:
         return self.axes == other.axes
 
     @property
@@ -141,12 +141,12 @@ class RowLink(Link):
 
 
 @dataclass(frozen=True)
-class TupleLink(Link):
+class NormalisedTuples(NormalisedScatter):
     """A ``scatter_nd``: tuples of indices and one row of updates for each."""
 
     components: int = 0
 
-    def _continues(self, other: TupleLink) -> bool:
+    def _continues(self, other: NormalisedTuples) -> bool:
         return self.components == other.components
 
     @property
@@ -166,12 +166,12 @@ class TupleLink(Link):
 
 
 @dataclass(frozen=True)
-class ElementLink(Link):
+class NormalisedElements(NormalisedScatter):
     """A ``scatter_elements``: one index for each update."""
 
     axis: int = 0
 
-    def _continues(self, other: ElementLink) -> bool:
+    def _continues(self, other: NormalisedElements) -> bool:
         boxes = zip(self.update_shape, other.update_shape, strict=True)
         return self.axis == other.axis and all(
             at == self.axis or same_size(*sizes) for at, sizes in enumerate(boxes)
@@ -196,8 +196,8 @@ class ElementLink(Link):
         return _broadcast(visit(self.call.updates), self.update_shape, emit)
 
 
-def link_of(call: ScatterCall, values: Mapping[Any, Any]) -> Link | None:
-    """A scatter as a link, or ``None`` if it can be none."""
+def normalised(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedScatter | None:
+    """A scatter in the form in which chains are merged, or ``None`` if it has none."""
     parts = any(isinstance(index, relax.TupleGetItem) for index in call.indices)
     if (
         not static_shape(call.data)
@@ -205,12 +205,12 @@ def link_of(call: ScatterCall, values: Mapping[Any, Any]) -> Link | None:
         or not call.reduces.reduces_into_data(call.include_self)
     ):
         return None
-    link = _LINKS[call.form](call, values) if call.form in _LINKS else None
+    scatter = _NORMALISE[call.form](call, values) if call.form in _NORMALISE else None
     # With those of other types they would be cast, and large ones wrap around.
-    return None if link is None or "uint64" in link.index_dtypes else link
+    return None if scatter is None or "uint64" in scatter.index_dtypes else scatter
 
 
-def _row_link(call: ScatterCall, values: Mapping[Any, Any]) -> RowLink | None:
+def _rows(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedRows | None:
     data, updates = static_shape(call.data), static_shape(call.updates)
     shapes = [static_shape(index) for index in call.indices]
     if data is None or updates is None or None in shapes:
@@ -223,7 +223,7 @@ def _row_link(call: ScatterCall, values: Mapping[Any, Any]) -> RowLink | None:
         return None
     known = [known_values(index, values) for index in call.indices]
     positions = _positions(known, data, axes)
-    return RowLink(
+    return NormalisedRows(
         call,
         call.wrap_negative if positions is None else None,
         _product(common),
@@ -233,7 +233,7 @@ def _row_link(call: ScatterCall, values: Mapping[Any, Any]) -> RowLink | None:
     )
 
 
-def _tuple_link(call: ScatterCall, _values: Any) -> TupleLink | None:
+def _tuples(call: ScatterCall, _values: Any) -> NormalisedTuples | None:
     data, index, updates = map(static_shape, call.tensors)
     if data is None or not index or updates is None:
         return None
@@ -244,10 +244,10 @@ def _tuple_link(call: ScatterCall, _values: Any) -> TupleLink | None:
     if len(updates) != len(expected) or not all(map(same_size, updates, expected)):
         return None
     count = _product(index[:-1])
-    return TupleLink(call, call.wrap_negative, count, components=components[0])
+    return NormalisedTuples(call, call.wrap_negative, count, components=components[0])
 
 
-def _element_link(call: ScatterCall, _values: Any) -> ElementLink | None:
+def _elements(call: ScatterCall, _values: Any) -> NormalisedElements | None:
     data, index, updates = map(static_shape, call.tensors)
     if not data or index is None or updates is None or len(index) != len(data):
         return None
@@ -258,13 +258,13 @@ def _element_link(call: ScatterCall, _values: Any) -> ElementLink | None:
     if not -len(data) <= axis < len(data):
         return None
     axis %= len(data)
-    return ElementLink(call, call.wrap_negative, index[axis], axis=axis)
+    return NormalisedElements(call, call.wrap_negative, index[axis], axis=axis)
 
 
-_LINKS: dict[str, Callable[[ScatterCall, Mapping[Any, Any]], Link | None]] = {
-    INDEX_PUT: _row_link,
-    SCATTER_ELEMENTS: _element_link,
-    SCATTER_ND: _tuple_link,
+_NORMALISE: dict[str, Callable[[ScatterCall, Mapping[Any, Any]], NormalisedScatter | None]] = {
+    INDEX_PUT: _rows,
+    SCATTER_ELEMENTS: _elements,
+    SCATTER_ND: _tuples,
 }
 
 
