@@ -27,7 +27,7 @@ from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
 
 from . import peers
 
-#: Facts in which the rows of one report must agree, and those of which every run has its own.
+#: Facts in which the rows of one report must agree, and facts that differ between runs anyway.
 _CONDITIONS = ("device", "driver", "threads", "caches", "scale")
 _OF_A_RUN = ("clocks", "copy_bytes_per_us")
 
@@ -43,7 +43,7 @@ class Row:
     ours : CallTimes
         The strategy's own choice.
     implementation : str
-        What it chose.
+        The one that the strategy chose.
     others : dict
         Every peer's form, and our other implementations as ``ours: name``.
     failed : dict
@@ -52,7 +52,7 @@ class Row:
         Largest difference from the float64 reference, relative to the sum of magnitudes that went
         into the element.
     earlier : dict or None
-        Where an earlier run measured it, the facts of that run that differ from the report's.
+        For a row of an earlier run, the facts of that run that differ from the report's.
     """
 
     workload: str
@@ -97,12 +97,12 @@ class Report:
         return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
 
     def continued(self, machine: dict[str, Any]) -> Report:
-        """The report that another run goes on with: these rows are those of an earlier one.
+        """A report for another run to continue, with these rows marked as an earlier run's.
 
         Raises
         ------
         ScatterError
-            If what that run was made on differs so that its figures must not stand beside these.
+            If that run differs from this one in a fact that makes the figures incomparable.
         """
         for name in _CONDITIONS:
             if self.machine.get(name) != machine.get(name):

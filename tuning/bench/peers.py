@@ -1,4 +1,4 @@
-"""What others offer for a workload: every form of it in every library that is installed."""
+"""The peers: every form of a workload in every other library that is installed."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def markdown(report: Report) -> str:
 
 
 def marks(report: Report) -> list[str]:
-    """A sentence on what the mark at rows means, if there is one."""
+    """A sentence that explains the marks at rows; none if no row has one."""
     marked = [row.earlier for row in report.rows if row.earlier is not None]
     if not marked:
         return []

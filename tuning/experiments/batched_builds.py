@@ -73,7 +73,7 @@ def _report(how: str, seconds: float, one_by_one: float) -> None:
 def _in_one_process(
     posed: ScatterProblem, target: Target, groups: Sequence[Sequence[Candidate]]
 ) -> float:
-    """Seconds for one library after the other, by a compiler that is loaded already."""
+    """Seconds for one library after the other, with the compiler loaded before."""
     described = describe_target(target)
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "library.so")
@@ -87,7 +87,7 @@ def _in_one_process(
 def _by_workers(
     posed: ScatterProblem, target: Target, chosen: Sequence[Candidate], count: int
 ) -> float:
-    """Seconds for what a round of tuning does, by workers that have compiled before."""
+    """Seconds for a round of tuning, by workers that have compiled before."""
     with (
         Workers(count) as workers,
         ThreadPoolExecutor(count) as threads,

@@ -1,8 +1,9 @@
 """What the policies for bad indices cost on the workloads of the benchmark and in a network.
 
-Three times of a call: of one of many that follow each other; the same where the data is
-overwritten; and until the host has waited for the result. Under ``raise`` the host knows more when
-it goes on than under the other two, which the third makes up for.
+It measures a call three ways: as one of many that follow each other, the same with the data
+overwritten, and with a wait for the result. Under ``raise`` a call has waited for the check of the
+indices when it returns; under the other policies it has waited for nothing. The third way makes up
+for that.
 
 ::
 
@@ -170,7 +171,7 @@ def _module(workload: Workload) -> tvm.IRModule:
 
 
 def _over(times: dict[str, float], policy: str) -> str:
-    """How much longer than without any check."""
+    """The overhead over a call without a check."""
     return "" if policy == "trust" else f" ({100 * (times[policy] / times['trust'] - 1):+.0f} %)"
 
 

@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """What this was measured on."""
+    """The machine that this is measured on."""
     from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
     return {**describe("cuda"), "nvrtc": nvrtc_version(), "cores": os.cpu_count()}
@@ -206,7 +206,7 @@ def _virtual_machine(module: tvm.IRModule, **changes: Any) -> relax.VirtualMachi
 
 
 def _equal_replays(module: tvm.IRModule, inputs: Callable[[int], list[np.ndarray]]) -> int:
-    """How many of the replays, each with inputs of its own, equal a call in every bit."""
+    """How many replays, each with its own inputs, equal an ordinary call in every bit."""
     machine = _virtual_machine(module, deterministic=True)
     call = graphed(machine, "main", inputs(0))
     equal = 0

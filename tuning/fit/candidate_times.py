@@ -19,14 +19,14 @@ from tvm_scatter.tuning.store.results import candidate_of, results_in
 
 @dataclass(frozen=True)
 class CandidateTimes:
-    """What is known of a target.
+    """Times on one target.
 
     Attributes
     ----------
     best : dict
         For each static problem, the microseconds of its candidates, all distributions together.
     weight : dict
-        How much a problem counts, where not 1.
+        How much a problem counts; 1 where it is not here.
     """
 
     target: Target
@@ -55,7 +55,7 @@ class CandidateTimes:
         return CandidateTimes(self.target, {p: self.best[p] for p in problems}, self.weight)
 
     def with_more(self, other: CandidateTimes) -> CandidateTimes:
-        """Both together; for a candidate that both hold, what this one says."""
+        """The times of both. Where both hold a candidate, this one counts."""
         weight = {**other.weight, **self.weight}
         best = dict(other.best)
         for problem, measured in self.best.items():

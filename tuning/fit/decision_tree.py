@@ -2,7 +2,7 @@
 
 Cost-sensitive: what counts is not how often the choice is the best one but how much slower it is.
 What a region costs is made of sums over its problems, so that all splits by one feature are judged
-by running sums over its limits. A tree that was grown so is mended (``mended_tree``), and grown on.
+by running sums over its limits. ``mended_tree`` then mends the splits and grows the tree on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _NEITHER_IN_THE_END = 20.0
 
 
 class Examples:
-    """Problems, and how many times the best choice each implementation takes for them.
+    """Problems, and for each the time of each implementation over that of the best.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Region:
     Attributes
     ----------
     members : numpy.ndarray
-        Their numbers among the examples.
+        Positions of the problems among the examples.
     conditions : tuple of (feature, comparison, value)
         On sizes.
     only : tuple of (field, texts)
@@ -117,7 +117,7 @@ class Region:
 
 @dataclass(frozen=True)
 class Split:
-    """By a number, at the place of a limit, or by whether a field has one of its texts."""
+    """Divides a region: by a limit on a number, or by whether a field has one of some texts."""
 
     name: str
     place: int
@@ -152,7 +152,7 @@ class Node:
     Attributes
     ----------
     choices : list of int
-        Of a leaf: implementations, each for what those before it do not apply to.
+        Of a leaf: implementations in order; each is for problems that those before it do not take.
     """
 
     split: Split | None = None
@@ -160,7 +160,7 @@ class Node:
     choices: list[int] = field(default_factory=list)
 
     def parts(self, examples: Examples, members: Array) -> list[tuple[Node, Array]]:
-        """The halves, each with those of some problems that are in it; none of a leaf."""
+        """The halves, each with the given problems that lie in it; empty for a leaf."""
         if self.split is None or self.halves is None:
             return []
         inside = self.split.inside(examples, members)
@@ -168,7 +168,7 @@ class Node:
 
 
 def order(members: Array, examples: Examples) -> list[int]:
-    """What to choose for some problems: the best, the best where that does not apply, and so on."""
+    """Implementations for some problems; each is the best where those before it do not apply."""
     left, found = members, list[int]()
     while left.size:
         sums = _addends(examples.penalty[left], examples.weights[left], _NEITHER_IN_THE_END)
@@ -222,10 +222,10 @@ def leaves(node: Node, region: Region, examples: Examples) -> Iterator[Region]:
 
 
 def _addends(penalty: Array, weights: Array, neither: float) -> Array:
-    """What each problem adds to the sums that the cost of a region is made of.
+    """The terms of each problem in the sums that make up the cost of a region.
 
     These are its weight; for each implementation whether it applies, and its penalty; and for each
-    two the penalty of the second where the first does not apply.
+    pair the penalty of the second where the first does not apply.
     """
     applies = np.isfinite(penalty)
     weighed = np.where(applies, penalty, neither) * weights[:, None]
@@ -242,7 +242,7 @@ def _addends(penalty: Array, weights: Array, neither: float) -> Array:
 
 
 def _costs(sums: Array) -> Array:
-    """For each first choice its penalties and, where it does not apply, a second one's."""
+    """The cost of each first choice, with the best second one where the first does not apply."""
     names = round((sums.shape[-1]) ** 0.5) - 1
     applies, first, second = np.split(sums[..., 1:], [names, 2 * names], axis=-1)
     best = second.reshape(*second.shape[:-1], names, names).min(axis=-1)

@@ -46,18 +46,18 @@ _IN_PLACE = 0.5
 
 @dataclass(frozen=True)
 class Regret:
-    """How many times the best candidate the default takes.
+    """The time of the default choice over that of the best candidate.
 
     Attributes
     ----------
     mean, worst : float
         Geometric mean and maximum.
     problems : int
-        Those for which the default choice was measured.
+        How many there are whose default choice was measured.
     unknown : int
-        Those for which it was not.
+        How many there are whose default choice was not.
     beyond : dict of float to int
-        How many take more than so many times the best.
+        For each ratio, how many problems are beyond it.
     """
 
     mean: float
@@ -125,7 +125,7 @@ def _lines(rules: Sequence[Rule]) -> str:
 def _fit_to_predicted(
     log: Database, known: CandidateTimes, count: int, unseen: Collection[ScatterProblem]
 ) -> tuple[list[Rule], list[Rule], CandidateTimes]:
-    """Rules for measured problems and predicted ones, and others to judge them by.
+    """Rules fitted to measured and predicted problems, and predicted ones to judge the rules by.
 
     The models that judge are not those that the rules are fitted to.
     """

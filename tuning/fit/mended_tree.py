@@ -1,4 +1,4 @@
-"""A tree whose splits are mended: each once more, to suit what has become of the tree below it.
+"""A tree whose splits are chosen once more, to suit the tree that has grown below them.
 
 A greedy search chooses the first splits for what two leaves would save. Given the halves as they
 are, a split only decides which half answers for a problem, and the best one is found by running
@@ -34,7 +34,7 @@ def grow(
     gain : float
         What a split must save at least, in weighted logarithms of ratios.
     price : float
-        What each region more must save in the end: splits are undone where those below them do not.
+        What each further region must save in the end. Splits that save less are undone.
     """
     members = np.arange(len(examples.problems))
     root = Node()
@@ -56,7 +56,7 @@ def _choose(node: Node, members: Array, examples: Examples) -> None:
 
 
 def mend(node: Node, members: Array, examples: Examples) -> None:
-    """Choose for the leaves of a tree, then each split anew, from the last to the first."""
+    """Choose the leaves of a tree anew, then each split, from the last to the first."""
     parts = node.parts(examples, members)
     for half, part in parts:
         mend(half, part, examples)
@@ -68,7 +68,7 @@ def mend(node: Node, members: Array, examples: Examples) -> None:
 
 
 def _best_split(members: Array, more: Array, examples: Examples) -> Split | None:
-    """The split whose first half has what costs least more there than in the second."""
+    """The split that saves the most; ``more`` is what the first half costs more than the second."""
     best, found = 0.0, None
     for name, every in (*examples.numbers.items(), *examples.fields.items()):
         places = every[members]
@@ -82,7 +82,7 @@ def _best_split(members: Array, more: Array, examples: Examples) -> Split | None
 
 
 def _costs(node: Node, members: Array, examples: Examples) -> Array:
-    """What each problem costs where a tree answers for it."""
+    """The cost of each problem when a tree chooses for it."""
     if node.split is not None and node.halves is not None:
         inside = node.split.inside(examples, members)
         costs = np.empty(len(members))
@@ -99,7 +99,7 @@ def _costs(node: Node, members: Array, examples: Examples) -> Array:
 def _pruned(
     node: Node, members: Array, examples: Examples, price: float
 ) -> tuple[Node, float, int]:
-    """The tree or less of it, whichever is cheapest with its price; its cost and its leaves."""
+    """The cheapest tree that pruning leaves, prices included; its cost and its number of leaves."""
     leaf = Node()
     _choose(leaf, members, examples)
     ways = [(leaf, float(_costs(leaf, members, examples).sum()), 1)]

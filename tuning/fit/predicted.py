@@ -1,8 +1,8 @@
-"""CandidateTimes that a cost model predicts for problems between those that were measured.
+"""Times that a cost model predicts where nothing was measured.
 
-A tree that sees measured problems only has few of them in each of its regions; the model has
-learned from all of them what a size is worth. It also knows the candidates of a measured problem
-that were not measured.
+A region of the tree holds few measured problems. The model has learned from all of them what a size
+is worth, so it fills the regions with predicted ones. It also predicts those candidates of a
+measured problem that were not measured.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ Space = Callable[[ScatterProblem], Iterable[Candidate]]
 
 
 class Judge:
-    """What a log tells of problems that it does not hold.
+    """Predicts times for problems that a log does not hold.
 
     Parameters
     ----------
     database : Database
-        Its times are learned.
+        The models learn the times in it.
     problems : collection of ScatterProblem
-        Those of these, which are static.
+        The problems of the log to learn from; they are static.
     seed : int
-        Judges of different seeds differ by what the log does not tell.
+        Judges of different seeds agree only as far as the log determines the times.
     """
 
     def __init__(
@@ -75,12 +75,12 @@ class Judge:
     def times(
         self, problems: Iterable[ScatterProblem], space: Space, weight: float = 1.0
     ) -> CandidateTimes:
-        """The times of candidates of static problems, as the models expect them.
+        """Predicted times of candidates of static problems.
 
         Parameters
         ----------
         weight : float
-            How much such a problem counts, against one that was measured.
+            How much a predicted problem counts; a measured one counts 1.
         """
         times = CandidateTimes(self.target)
         asked: list[tuple[ScatterProblem, list[Candidate], np.ndarray]] = []
@@ -120,7 +120,7 @@ class Judge:
             }
 
     def _floor(self, problem: ScatterProblem, candidate: Candidate) -> float:
-        """Microseconds that a candidate cannot be much faster than for a static problem."""
+        """A lower bound, in microseconds, on the time of a candidate."""
         implementation = self._implementations[candidate.implementation]
         moved = moved_bytes(problem) + more_bytes(problem, implementation)
         return _LAUNCHES + moved / _BYTES

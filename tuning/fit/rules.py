@@ -43,7 +43,7 @@ def fit(times: CandidateTimes, judge: Judge | None = None) -> list[Rule]:
     Parameters
     ----------
     judge : Judge, optional
-        What knobs cost where they were not measured.
+        Predicts what knobs cost where they were not measured.
     """
     examples = _examples(times)
     rules = []
@@ -53,9 +53,9 @@ def fit(times: CandidateTimes, judge: Judge | None = None) -> list[Rule]:
 
 
 def fit_symbolic(times: CandidateTimes) -> list[Rule]:
-    """Few rules, of what takes sizes that are not known before the run time, for such sizes.
+    """A short list of rules for sizes that are known at run time only.
 
-    Every one of them may become a branch of what is compiled.
+    Each rule may become a branch in the compiled function.
     """
     examples = _examples(times)
     names = [_takes_symbolic(problem, times) for problem in examples.problems]
@@ -79,9 +79,9 @@ def _examples(times: CandidateTimes) -> Examples:
 
 
 def _last(examples: Examples) -> list[Rule]:
-    """Where no region's choice applies, what is the best in the mean over all problems.
+    """The rules for where no region's choice applies: the best in the mean over all problems.
 
-    At the end, for problems unlike any that was measured, the order of the table.
+    Problems unlike any that was measured are left to the order of the table.
     """
     mean = [examples.names[i] for i in order(np.arange(len(examples.problems)), examples)]
     rest = [name for name in examples.names if name not in mean]
@@ -91,7 +91,7 @@ def _last(examples: Examples) -> list[Rule]:
 
 
 def _takes_symbolic(problem: ScatterProblem, times: CandidateTimes) -> Collection[str]:
-    """What applies to a problem where how many updates and places there are is not known."""
+    """The implementations that take the problem with symbolic numbers of updates and places."""
     unknown = tuple(SymbolicSize(1, (f"m{i}",)) for i in range(len(problem.extents)))
     symbolic = replace(problem, count=SymbolicSize(1, ("n",)), extents=unknown)
     return need_strategy(times.target).applicable(symbolic, times.target)

@@ -1,4 +1,4 @@
-"""What measurements were made on."""
+"""Facts of the machine that measurements are made on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def describe(kind: str) -> dict[str, Any]:
 
 
 def kernels() -> str:
-    """A digest of the implementations and their rules: equal where what is measured is."""
+    """A digest of the implementations and their rules; equal digests mean equal kernels."""
     folder = Path(str(resources.files("tvm_scatter.strategies")))
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):

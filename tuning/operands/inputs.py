@@ -2,8 +2,8 @@
 
 Rows repeat a few columns, so that a tensor of any width comes from a small one and its answer from
 the reference on the small one. Values are small whole numbers: as long as an element's magnitudes
-add up to less than the type counts exactly, every order of summation gives the same bits, and a
-candidate is held to them. Beyond, the bound is that of summing in any order with each sum rounded
+add up to less than the type can count exactly, every order of summation gives the same bits, and a
+candidate must give them. Beyond that, the error is bounded as for any order with each sum rounded
 (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
 """
 
@@ -54,13 +54,13 @@ class Inputs:
     Attributes
     ----------
     columns : int
-        Elements of a narrow row; column ``s`` of a full row is column ``s % columns`` of these.
+        Elements of a narrow row. Column ``s`` of a full row is column ``s % columns`` of it.
     indices : list of numpy.ndarray
         Complete, flat: one for each component, or one for all if the problem is interleaved.
     data, updates : numpy.ndarray
         Flat and narrow.
     expected, poison : numpy.ndarray
-        The answer, and something that differs from it everywhere; flat and narrow.
+        The answer, and values that differ from it everywhere; flat and narrow.
     allowed : numpy.ndarray
         float32: how far an element of the answer may be off.
     """
@@ -243,7 +243,7 @@ def _allowed(narrow: ScatterProblem, indices: list[Array], expected: Array) -> A
 
 
 def _additions(narrow: ScatterProblem, indices: list[Array]) -> Array:
-    """How many values meet in each destination, what stands there included."""
+    """How many values are added up in each destination, the data's own included."""
     sizes = Sizes.of(narrow)
     place, _ = destinations(narrow, indices)
     batch, _, columns = np.ogrid[: sizes.batch, :1, : place.shape[2]]

@@ -1,4 +1,4 @@
-"""What a run measures of a log that holds some of it already, and what it begins with."""
+"""Which tasks a run begins with, and what it adds to a log that holds some records already."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def need_names(asked: Collection[str], names: Collection[str]) -> None:
     Raises
     ------
     ScatterError
-        If there is one.
+        If a name is in none of the tables.
     """
     for name in asked:
         if name not in names:
@@ -42,7 +42,7 @@ def late(
 ) -> list[Candidate]:
     """A few candidates of each of some implementations, their defaults first.
 
-    They are measured in one round: what compiles takes longer than what measures, and hundreds of
+    They fit one round, because compiling takes longer than measuring. Few are enough: hundreds of
     problems together tell which knobs matter.
     """
     generator = random.Random(f"{problem} {seed}")
@@ -55,7 +55,7 @@ def late(
 
 
 def in_order(tasks: Sequence[Task], known: Known, rivals: Collection[str]) -> list[int]:
-    """Places of tasks, first those without records or in which a rival is near the best."""
+    """The order of tasks: first those without records and those with a rival near the best."""
     urgent = [_urgent(known.get(task.problem, ()), rivals) for task in tasks]
     return sorted(range(len(tasks)), key=lambda place: not urgent[place])
 

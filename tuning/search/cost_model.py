@@ -1,7 +1,7 @@
 """A cost model: the time of a candidate, learned from every measurement at hand.
 
 Gradient-boosted trees on features of problem and configuration, as in T. Chen et al., "Learning to
-Optimize Tensor Programs", 2018. What is learned on one problem carries over to others.
+Optimize Tensor Programs", 2018. Knowledge of one problem carries over to others.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _PARAMETERS = {
 
 
 class CostModel:
-    """Learns the logarithm of times. Training is left to the first prediction that needs it.
+    """Learns the logarithm of times. It is trained when a prediction first needs it.
 
     Parameters
     ----------
     rounds : int
         How many trees.
     **parameters
-        What xgboost shall do otherwise than for a search.
+        Parameters of xgboost that differ from those for a search.
     """
 
     def __init__(self, rounds: int = _ROUNDS, **parameters: float) -> None:
@@ -59,7 +59,7 @@ class CostModel:
     def predict(
         self, rows: Sequence[np.ndarray[Any, Any]] | np.ndarray[Any, Any]
     ) -> np.ndarray[Any, Any] | None:
-        """Logarithms of microseconds, or ``None`` as long as too little is known."""
+        """Logarithms of microseconds; ``None`` while there are too few measurements."""
         if len(self._rows) < _FEWEST:
             return None
         if self._booster is None or len(self._rows) > _GROWTH * self._trained_on:

@@ -1,4 +1,4 @@
-"""Numbers that describe a candidate for a problem, from which its time can be learned."""
+"""Features of a candidate for a problem, from which a model learns its time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TERMS = 4096
 def features(
     problem: ScatterProblem, candidate: Candidate, distribution: str, target: Target
 ) -> np.ndarray[Any, Any]:
-    """A float32 row for a candidate: sizes and knobs as logarithms, the rest as they are."""
+    """The features of a candidate, float32: logarithms of sizes and knobs, the rest as they are."""
     return rows(problem, [candidate], [distribution], target)[0]
 
 
@@ -104,7 +104,7 @@ def moved_bytes(problem: ScatterProblem) -> int:
 
 
 def more_bytes(problem: ScatterProblem, implementation: Implementation) -> int:
-    """Bytes besides these that an implementation moves for a static problem, about."""
+    """About how many bytes more than these an implementation moves for a static problem."""
     lists = problem.destinations.constant * implementation.list_bytes
     if not (implementation.rewrites_output and problem.in_place):
         return lists

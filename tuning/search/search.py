@@ -1,4 +1,4 @@
-"""Which candidates to measure next: all of them where they are few, else the promising ones."""
+"""Which candidates to measure next: all where there are few, else the promising ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def next_round(
 ) -> list[Candidate]:
     """The next candidates to measure, at most ``size``; none if all are done.
 
-    The first of every implementation, its defaults, come before everything else.
+    The defaults of every implementation come first.
     """
     left = [candidate for candidate in space if candidate not in done]
     if len(left) <= size:
@@ -72,7 +72,7 @@ def _worth_a_look(
     model: CostModel,
     distribution: str,
 ) -> list[Candidate]:
-    """Those of ``first`` that may be any good against the best of the space."""
+    """Those of ``first`` that may come near the best of the space."""
     rows = [features(problem, candidate, distribution, target) for candidate in space]
     predicted = model.predict(rows)
     assert predicted is not None

@@ -69,8 +69,8 @@ class Settings:
     builders : int, optional
         Processes that compile; by default one for each core on a GPU's machine, one on a CPU.
     implementations : tuple of str
-        Measure a few candidates of these only, where there are records of a task already: a log
-        that is older than an implementation is completed so.
+        Where a task has records already, measure only a few candidates of these. This completes a
+        log that is older than an implementation.
     rivals : tuple of str
         Begin with tasks without records and those in which one of these is near the best.
     """
@@ -192,7 +192,7 @@ class _Run:
     parts: int = 1
 
     def description(self) -> dict[str, object]:
-        """What the metadata keeps of this run."""
+        """The entry of this run in the metadata."""
         here = machine.describe(self.target.kind.name)
         return {
             "date": datetime.now(timezone.utc).strftime("%Y-%m-%d"),
@@ -208,7 +208,7 @@ class _Run:
         return "cold" if self.runner.cold else "warm"
 
     def learn(self) -> None:
-        """Take in what the directory holds already."""
+        """Learn from the records that the directory holds already."""
         for problem, decision, seconds in self.database.records():
             self._note(problem, problem, decision, seconds)
 
@@ -219,7 +219,7 @@ class _Run:
         decision: Decision,
         seconds: Sequence[float],
     ) -> None:
-        """Remember a time of a problem, measured on one that may stand for it."""
+        """Remember a time for a problem, measured on a static problem that stands for it."""
         self.known.setdefault(problem, []).append((decision, typical(seconds)))
         distribution = decision.circumstances.get("distribution", "uniform")
         if measured.is_static and not _is_recorded(distribution):
@@ -255,7 +255,7 @@ class _Run:
         return self.stopped.is_set() or (self.out_of_time() and self.tried)
 
     def one(self, task: Task, executor: ThreadPoolExecutor) -> Result:
-        """Tune a task: rounds until its trials, its space or the time are used up."""
+        """Tune a task, in rounds, until its trials, its space or the time are used up."""
         problem, target = task.problem, self.target
         space = list(candidates(problem, target))
         if self.settings.implementations and self._done(problem):

@@ -62,7 +62,7 @@ def candidates(problem: ScatterProblem, target: Target) -> Iterator[Candidate]:
 def default_candidate(
     problem: ScatterProblem, target: Target, rules: Sequence[Rule] | None = None
 ) -> Candidate:
-    """What is chosen for a static problem without any record, by the rules in force or others."""
+    """The choice for a static problem without a record, by the rules in force or by others."""
     selection = need_strategy(target).default(problem, target, rules)
     return Candidate.of(selection.implementation.name, selection.config)
 

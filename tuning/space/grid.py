@@ -1,4 +1,4 @@
-"""Grids of problems: those of the shipped log, and others to judge by what was learned from it."""
+"""Grids of problems: one for the shipped log, and others to judge what was learned from it."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def grid(name: str) -> list[Task]:
     ----------
     name : str
         ``shipped`` holds the benchmark's problems as well. ``held-out`` and ``random:SEED`` hold
-        problems of no special sizes, none of which is in a grid before; a fifth of them is in
-        place, of ``random:SEED:PERCENT`` so many in a hundred.
+        problems of arbitrary sizes that no grid named before them holds. A fifth of them is in
+        place; of ``random:SEED:PERCENT`` so many in a hundred.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _in_place() -> Iterator[ScatterProblem]:
 
 
 def _few_rows() -> Iterator[ScatterProblem]:
-    """Plain updates, of which any may win: many writers of few rows."""
+    """Many plain updates of few rows, where any of them may win."""
     for extent in (4, 16, 64):
         for width in (1, 16, 128):
             for count in (16 * _K, 256 * _K):
@@ -180,14 +180,14 @@ def _few_rows() -> Iterator[ScatterProblem]:
 
 
 def _held_out() -> Iterator[ScatterProblem]:
-    """Problems of no special sizes, none of the shipped grid among them."""
+    """Problems of arbitrary sizes, none of which is in the shipped grid."""
     shipped = set(_shipped())
     for seed, count in _HELD_OUT.items():
         yield from islice((posed for posed in _random(seed) if posed not in shipped), count)
 
 
 def drawn(seed: int, count: int, in_place: float = _IN_PLACE) -> list[ScatterProblem]:
-    """Problems of no special sizes that neither ``shipped`` nor ``held-out`` holds.
+    """Problems of arbitrary sizes that neither ``shipped`` nor ``held-out`` holds.
 
     Parameters
     ----------

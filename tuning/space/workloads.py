@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def reduces(self) -> Reduction:
-        """All that is known of the reduction."""
+        """The reduction's record."""
         return REDUCTIONS[self.reduction]
 
     @property
@@ -103,7 +103,7 @@ class Workload:
         return replace(self, count=count, batch=batch, extent=extent)
 
 
-#: By what part of the work a device is measured unless somebody asks for another: one in so many.
+#: The default part of the work that a device is measured with: one in so many.
 SCALE = {"cpu": 16, "cuda": 1}
 
 _M = 1 << 20

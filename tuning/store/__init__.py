@@ -1,1 +1,1 @@
-"""Where measurements are kept, and what they came to."""
+"""Measurements on disk, and the results of tuning that they make up."""

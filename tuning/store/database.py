@@ -1,7 +1,7 @@
-"""A directory of tuning records: an ordinary MetaSchedule database and what goes with it.
+"""A directory of tuning records: an ordinary MetaSchedule database and two files beside it.
 
 ``database_workload.json`` and ``database_tuning_record.json`` are TVM's own; ``metadata.json`` says
-what the measurements were made on, ``failures.jsonl`` what was left out and why.
+which machine made the measurements, ``failures.jsonl`` which candidates were left out and why.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Database:
         return len(self.stored)
 
     def records(self) -> Iterator[tuple[ScatterProblem, Decision, list[float]]]:
-        """Every record that is one of ours: problem, decision and seconds."""
+        """Every record of this package: problem, decision and seconds."""
         problems: dict[Any, ScatterProblem] = {}
         for record in self.stored.get_all_tuning_records():
             module = record.workload.mod
@@ -101,7 +101,7 @@ class Database:
         Raises
         ------
         ScatterError
-            If none of them is for the one that the metadata names.
+            If no record is for the target that the metadata names.
         """
         targets = (record.target for record in self.stored.get_all_tuning_records())
         for target in targets:
@@ -132,7 +132,7 @@ class Database:
         self.stored.commit_tuning_record(record)
 
     def _place(self, committed: Any) -> int:
-        """The line of a workload, which is appended if it is not there."""
+        """The number of a workload's line; the line is appended if it is not there."""
         key = workload_hash(committed.mod)
         if key not in self._places:
             append(self.folder / WORKLOADS, committed.as_json())
@@ -141,7 +141,7 @@ class Database:
         return self._places[key]
 
     def take(self, contents: Contents) -> None:
-        """Take in what the files hold that is ours."""
+        """Load this package's records from the files."""
         self._lines = max(contents.workloads, default=-1) + 1
         for place, each in contents.workloads.items():
             if each is not None:
@@ -152,13 +152,13 @@ class Database:
                 self.stored.commit_tuning_record(record)
 
     def add_failure(self, problem: ScatterProblem, candidate: Candidate, reason: str) -> None:
-        """Append what was left out."""
+        """Append a candidate that was left out."""
         line = {"problem": str(problem), "candidate": str(candidate), "reason": reason}
         with (self.folder / FAILURES).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def failures(self) -> list[dict[str, str]]:
-        """What was left out, in order."""
+        """The candidates that were left out, in order."""
         path = self.folder / FAILURES
         return [line for _, line in parsed_lines(path) if isinstance(line, dict)]
 

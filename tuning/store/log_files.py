@@ -1,7 +1,7 @@
 """The two files of a MetaSchedule database, read and appended to without TVM's own reader.
 
-That reader follows whatever is in them and may end the process. Logs come from anybody, so a
-workload of ours is made anew from the problem that it names; one that is not ours is left alone.
+That reader trusts the files, and a damaged one may end the process. Logs come from anybody, so a
+workload of this package is made anew from the problem that it names; others are left alone.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tvm_scatter.selection.shipped_log import RECORDS, WORKLOADS
 
 @dataclass(frozen=True)
 class Contents:
-    """What can be read of both files.
+    """The readable lines of both files.
 
     Attributes
     ----------
     workloads, records : mapping of int to Any
-        By the number of their line, from 0; ``None`` for those that are whole but not ours.
+        By line number, from 0; ``None`` for lines that are whole but not this package's.
     """
 
     workloads: Mapping[int, Any]
@@ -39,7 +39,7 @@ class Contents:
 
 
 def read_files(folder: Path) -> Contents:
-    """All that can be read; what is damaged is passed over with a warning.
+    """Read both files. Damaged lines are passed over with a warning.
 
     A line that is no JSON is left out silently: a tuner may be writing it just now.
     """
@@ -61,7 +61,7 @@ def _read_records(path: Path, workloads: Mapping[int, Any]) -> Iterator[tuple[in
     for number, line in parsed_lines(path):
         try:
             place, described = line
-            # What refers to a damaged workload goes as well; that was said before.
+            # Records of a damaged workload go as well; their warning was given above.
             if place in workloads:
                 yield number, _record(described, workloads[place])
         except Exception as error:  # whatever TVM makes of a damaged record
@@ -77,9 +77,9 @@ def _record(described: Any, workload: Any) -> Any:
 
 
 def mend_files(folder: Path, contents: Contents) -> None:
-    """Leave out, with a warning, lines that cannot be read, such as one that a killed run began.
+    """Remove lines that cannot be read, with a warning, such as one that a killed run began.
 
-    TVM reads a database of which one line is damaged not at all. Records name their workload by its
+    TVM does not read a database with a damaged line. Records name their workload by its
     line, so a workload's line is never moved.
     """
     lines, records = _lines_of(folder / WORKLOADS), _lines_of(folder / RECORDS)
@@ -100,7 +100,7 @@ def mend_files(folder: Path, contents: Contents) -> None:
 
 
 def _ends(path: Path) -> bool:
-    """Whether a line that is appended begins a new one."""
+    """Whether the file ends with a line break, so that a line can be appended."""
     return not path.exists() or read_text(path)[-1:] in ("", "\n")
 
 
@@ -133,7 +133,7 @@ def _line(path: Path, number: int) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file at once, so that a reader sees the old or the new one."""
+    """Replace a file in one step, so that a reader sees either the old or the new one."""
     try:
         beside = path.with_name(path.name + ".new")
         beside.write_text(text, encoding="utf-8")

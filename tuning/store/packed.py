@@ -1,4 +1,4 @@
-"""Measurements that are kept for fitting and judging: whole logs, packed."""
+"""Packed logs, which are kept for fitting and judging."""
 
 from __future__ import annotations
 

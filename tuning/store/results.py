@@ -1,4 +1,4 @@
-"""What tuning came to: candidates in order, and what they gain over the default."""
+"""The results of tuning: candidates in order, and their gain over the default."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from .database import Database
 
 @dataclass
 class Result:
-    """What tuning a task came to.
+    """The result of tuning a task.
 
     Attributes
     ----------
     default : float or None
-        Microseconds of what is chosen without any record, where it was measured.
+        Microseconds of the choice without a record; ``None`` where it was not measured.
     ranked : list of TunedRecord
         Measured candidates, fastest first.
     failed : list of Failure
         Candidates that were left out.
     space : int
-        How many candidates a run may measure; 0 where that was not asked.
+        How many candidates a run may measure; 0 where nobody counted.
     tried : int
-        How many of these it has measured, or tried to.
+        How many of them it has measured or tried to measure.
     """
 
     task: Task
@@ -48,7 +48,7 @@ class Result:
 
     @property
     def gain(self) -> float:
-        """How many times the best is as fast as the default; 1 where either is unknown."""
+        """The default's time over the best one's; 1 where either is unknown."""
         if self.best is None or self.default is None:
             return 1.0
         return self.default / self.best.microseconds
@@ -56,7 +56,7 @@ class Result:
     def take(
         self, known: Sequence[tuple[Decision, float]], defaults: Collection[Candidate]
     ) -> None:
-        """Take in measurements, each a decision and its microseconds."""
+        """Add measurements, each a decision and its microseconds."""
         self.ranked = ranking(known)
         times = [r.microseconds for r in self.ranked if candidate_of(r) in defaults]
         self.default = min(times) if times else None
@@ -68,7 +68,7 @@ def candidate_of(record: TunedRecord) -> Candidate:
 
 
 def default_candidates(task: Task, target: Target) -> set[Candidate]:
-    """What is chosen without any record: one candidate, or more where symbolic sizes decide."""
+    """The choice without a record: one candidate, or several among which symbolic sizes decide."""
     return {default_candidate(problem, target) for problem in task.representatives().values()}
 
 
