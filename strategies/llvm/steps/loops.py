@@ -87,11 +87,13 @@ def for_each(count: Any, work: Any, body: Callable[[Any], None]) -> None:
 def for_each_chunk(size: Any, chunk: Any, work: Any, body: Callable[[Any, Any], None]) -> None:
     """Cut ``size`` positions into chunks; ``body`` gets the start and the length of each."""
 
-    def task(c: Any) -> None:
-        start = T.bind(c * chunk)
-        body(start, T.bind(int64(minimum(size - start, chunk))))
+    for_each(ceil_div(size, chunk), work, lambda c: body(*chunk_bounds(c, size, chunk)))
 
-    for_each(ceil_div(size, chunk), work, task)
+
+def chunk_bounds(c: Any, size: Any, chunk: Any) -> tuple[Any, Any]:
+    """The start and the length of chunk ``c`` of ``size`` positions; the last one may be short."""
+    start = T.bind(c * chunk)
+    return start, T.bind(int64(minimum(size - start, chunk)))
 
 
 def settle(value: Any) -> Any:

@@ -8,6 +8,7 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, round_up
 
@@ -37,15 +38,7 @@ class Half:
 
 
 class RadixSort:
-    """Sorts the items of a problem by key; an item whose index is out of bounds comes last.
-
-    Parameters
-    ----------
-    problem : ScatterProblem
-        The problem.
-    sizes : Sizes
-        Its sizes.
-    """
+    """Sorts the items of a problem by key; an item whose index is out of bounds comes last."""
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
         self.keys = loops.key_count(problem, sizes)
@@ -65,11 +58,11 @@ class RadixSort:
 
     @property
     def _keys_bytes(self) -> Any:
-        return round_up(self.items * 2 * (4 if self.key_dtype == "int32" else 8), 64)
+        return round_up(self.items * 2 * item_bytes(self.key_dtype), 64)
 
     @property
     def _items_bytes(self) -> Any:
-        return round_up(self.items * 2 * (4 if self.item_dtype == "int32" else 8), 64)
+        return round_up(self.items * 2 * item_bytes(self.item_dtype), 64)
 
     def emit(self, operands: Operands, offset: Any) -> tuple[Half, Half]:
         """Sort; the result is the sorted keys and the items behind them."""
@@ -161,8 +154,7 @@ class RadixSort:
         loops.for_each(self.chunks, self._work, place)
 
     def _bounds(self, c: Any) -> tuple[Any, Any]:
-        start = T.bind(c * self.chunk)
-        return start, T.bind(loops.int64(loops.minimum(self.items - start, self.chunk)))
+        return loops.chunk_bounds(c, self.items, self.chunk)
 
     def _prefix(self, buckets: Any) -> None:
         """Counts become the places of the first item of each chunk and digit."""

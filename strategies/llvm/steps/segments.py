@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
 
@@ -29,15 +29,7 @@ _HEAD, _TAIL = 0, 1
 
 
 class Segments:
-    """The segmented reduction of a problem.
-
-    Parameters
-    ----------
-    problem : ScatterProblem
-        The problem.
-    sizes : Sizes
-        Its sizes.
-    """
+    """The segmented reduction of a problem."""
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
         self.problem = problem
@@ -67,8 +59,7 @@ class Segments:
 
     @property
     def _parts_bytes(self) -> Any:
-        itemsize = 1 if self.dtype == "bool" else np.dtype(self.dtype).itemsize
-        return round_up(self.chunks * self._part_size * (2 * itemsize), 64)
+        return round_up(self.chunks * self._part_size * (2 * item_bytes(self.dtype)), 64)
 
     def emit(self, operands: Operands, keys: Any, items: Any, offset: Any) -> None:
         """Reduce into ``out``, which holds the data already."""
