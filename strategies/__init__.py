@@ -14,13 +14,14 @@ def register_strategies() -> None:
 
 
 def _register_llvm() -> None:
+    from tvm_scatter.strategies.llvm.backend import LLVM
     from tvm_scatter.strategies.llvm.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.llvm.partitioned import Partitioned
     from tvm_scatter.strategies.llvm.private_bins import PrivateBins
     from tvm_scatter.strategies.llvm.sequential import Sequential
     from tvm_scatter.strategies.llvm.sort_based import SortBased
 
-    llvm = register_strategy(OpStrategy("llvm"))
+    llvm = register_strategy(OpStrategy(LLVM))
     llvm.add_implementation(PrivateBins(), plevel=30)
     llvm.add_implementation(Partitioned(), plevel=25)
     llvm.add_implementation(ParallelInjective(), plevel=20)
@@ -29,8 +30,8 @@ def _register_llvm() -> None:
 
 
 def _register_cuda() -> None:
+    from tvm_scatter.strategies.cuda.backend import CUDA
     from tvm_scatter.strategies.cuda.bucketed import Bucketed
-    from tvm_scatter.strategies.cuda.check import CHECK
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
     from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
@@ -42,7 +43,7 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.shared_bins import SharedBins
     from tvm_scatter.strategies.cuda.sort_based import SortBased
 
-    cuda = register_strategy(OpStrategy("cuda", device_check=CHECK))
+    cuda = register_strategy(OpStrategy(CUDA))
     cuda.add_implementation(LaneBins(), plevel=55)
     cuda.add_implementation(SharedBins(), plevel=50)
     cuda.add_implementation(RowResident(), plevel=45)

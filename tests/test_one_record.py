@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tvm_scatter.problem.reductions import REDUCTIONS
+from tvm_scatter.selection.backend import backends
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = [
@@ -16,6 +17,17 @@ FILES = [
 ]
 REDUCTION_NAMES = {
     name for reduction in REDUCTIONS.values() for name in (reduction.name, *reduction.aliases)
+}
+
+
+#: Kinds of target and of device.
+KINDS = {"cpu", "gpu", *(backend.kind for backend in backends())}
+#: What PyTorch calls its devices is compared where PyTorch is measured.
+PYTORCH = {
+    "tvm_scatter/cli/bench.py",
+    "tuning/bench/bench.py",
+    "tuning/experiments/bounds_cost.py",
+    "tuning/measure/call_times.py",
 }
 
 
@@ -46,6 +58,11 @@ def _comparisons() -> Iterator[tuple[str, str]]:
 
 def test_nothing_is_compared_with_the_name_of_a_reduction() -> None:
     assert not [where for where, name in _comparisons() if name in REDUCTION_NAMES]
+
+
+def test_nothing_is_compared_with_a_kind_of_target() -> None:
+    found = [where for where, name in _comparisons() if name in KINDS]
+    assert not [where for where in found if where.split(":")[0] not in PYTORCH]
 
 
 def test_a_comparison_would_be_seen() -> None:

@@ -15,6 +15,7 @@ import tvm_scatter
 from tvm_scatter import ScatterError, current_options, options
 from tvm_scatter.ops.operators import scatter_elements
 from tvm_scatter.options import Options
+from tvm_scatter.selection.backend import backend_for
 
 
 def test_blocks_nest_and_end() -> None:
@@ -63,10 +64,10 @@ def test_wrong_options_are_refused(wrong: dict[str, Any], message: str) -> None:
 
 
 def test_default_bounds() -> None:
-    assert current_options().bounds_for("llvm") == "raise"
-    assert current_options().bounds_for("cuda") == "drop"
+    assert backend_for("llvm").bounds_under(current_options()) == "raise"
+    assert backend_for("cuda").bounds_under(current_options()) == "drop"
     with options(bounds="trust"):
-        assert current_options().bounds_for("llvm") == "trust"
+        assert backend_for("llvm").bounds_under(current_options()) == "trust"
 
 
 def _module(build: Any) -> tvm.IRModule:

@@ -73,10 +73,6 @@ class Options:
             return os.environ.get(CUDA_GRAPH_VARIABLE) == "1"
         return self.cuda_graph
 
-    def bounds_for(self, target_kind: str) -> str:
-        """The bounds policy for a target kind."""
-        return self.bounds or ("drop" if target_kind == "cuda" else "raise")
-
 
 #: Options that are true or false; some may be ``None`` as well.
 _FLAGS = {

@@ -13,8 +13,10 @@ from typing import Any
 import tvm
 from tvm import relax
 from tvm.relax import pipeline as tvm_pipelines
+from tvm.relax.backend.utils import BackendDispatcher
 from tvm.target import Target
 
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.targets import to_target
 
 from .errors import ScatterError
@@ -57,11 +59,11 @@ def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
     """
     switches = checked(switches)
     target = Target.current(allow_none=True) if target is None else to_target(target)
-    if switches.get("cuda_graph") and target is not None and target.kind.name != "cuda":
+    if switches.get("cuda_graph") and target is not None and not _has_graphs(target):
         raise ScatterError(
             f"pipeline: cuda_graph=True: target {target.kind.name} has no CUDA graphs."
         )
-    if target is not None and "gpu" in target.keys:
+    if target is not None and BackendDispatcher.is_gpu_target(target):
         stock = _stock(tvm_pipelines.get_default_pipeline)(target)
     else:
         stock = _stock(tvm_pipelines.PIPELINE_MAP["default"])()
@@ -100,10 +102,14 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
     wanted = current_options()
     mod = _rewrite(mod)
     target = Target.current(allow_none=True)
-    if not wanted.captures or target is None or target.kind.name != "cuda":
+    if not wanted.captures or target is None or not _has_graphs(target):
         return stock(mod)
     with _capturing():
         return stock(mod)
+
+
+def _has_graphs(target: Target) -> bool:
+    return backend_of(target).captures_graphs
 
 
 def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:

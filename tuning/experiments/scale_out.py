@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.tuning.measure.tracker import Tracker, count_servers
 from tvm_scatter.tuning.search.tune import Settings, tune
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed = parser.parse_args(arguments)
     target = parse_target(parsed.target)
     tasks = [task for task in grid(parsed.grid) if task.problem.elements <= _MOST_ELEMENTS]
-    fork = target.kind.name != "cuda"
+    fork = not backend_of(target).is_gpu
     rates = []
     for count in (1, parsed.devices):
         with tempfile.TemporaryDirectory() as folder, servers(count, fork) as tracker:

@@ -16,6 +16,7 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 from tvm_scatter.problem.reductions import FLOATS
+from tvm_scatter.selection.backend import backend_of
 
 #: Tasks among which an answer is divided; each counts its own differences.
 TASKS = 1 << 14
@@ -75,7 +76,7 @@ def _is_off(dtype: str, value: Any, expected: Any, allowed: Any) -> Any:
 
 
 def _for_each(count: int, target: Target, body: Callable[[Any], None]) -> None:
-    if target.kind.name != "cuda":
+    if not backend_of(target).is_gpu:
         with T.parallel(tirx.IntImm("int64", count)) as i:
             body(i)
         return

@@ -18,6 +18,7 @@ from tvm.target import Target
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.tuning.operands.inputs import narrow_columns
 from tvm_scatter.tuning.space.candidates import Built, Candidate, prim_func
 
@@ -96,7 +97,7 @@ def _quick_host(target: Target) -> Target:
     That code checks arguments and launches kernels, and takes longer to optimise than the kernels
     take to compile.
     """
-    if target.kind.name != "cuda":
+    if not backend_of(target).is_gpu:
         return target
     described = json.loads(describe_target(target))
     return Target({**described, "host": {"kind": "llvm", "opt-level": 0}})

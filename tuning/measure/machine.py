@@ -23,11 +23,18 @@ def describe(kind: str) -> dict[str, Any]:
         "tvm": tvm.__version__,
         "python": platform.python_version(),
     }
-    if kind == "cuda" and tvm.cuda(0).exist:
-        facts["device"] = str(tvm.cuda(0).device_name)
-        facts["driver"] = driver_version()
-        facts["clocks"] = clocks()
-    return facts
+    return facts | _FACTS.get(kind, dict[str, Any])()
+
+
+def _of_nvidia() -> dict[str, Any]:
+    device = tvm.cuda(0)
+    if not device.exist:
+        return {}
+    return {"device": str(device.device_name), "driver": driver_version(), "clocks": clocks()}
+
+
+#: What more is told of the device of a kind of target.
+_FACTS = {"cuda": _of_nvidia}
 
 
 def kernels() -> str:

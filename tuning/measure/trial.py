@@ -15,6 +15,7 @@ import tvm
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.backend import backend_for
 from tvm_scatter.tuning.operands.inputs import Inputs, index_sizes, update_size
 from tvm_scatter.tuning.space.candidates import Built
 
@@ -90,7 +91,7 @@ def run_trial(trial: Trial) -> list[float]:
             opened.restore,
             flush_bytes,
         )
-    if trial.kind == "cuda":
+    if backend_for(trial.kind).is_gpu:
         flush = device_time.gpu_flush(opened.device, trial.cold)
         seconds = device_time.on_gpu(call, flush, opened.device.sync, opened.restore, trial.cold)
     else:
@@ -191,7 +192,7 @@ def _load(trial: Trial) -> tuple[Any, Any]:
         name = f"{next(_uploads)}_{Path(trial.library).name}"
         session.upload(trial.library, name)
         library, device_of = session.load_module(name), session.device
-    return library, device_of("cpu" if trial.kind == "llvm" else trial.kind, 0)
+    return library, device_of(backend_for(trial.kind).device, 0)
 
 
 def _remote(tracker: Tracker) -> Any:

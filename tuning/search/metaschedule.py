@@ -29,6 +29,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, schedule, workload
 from tvm_scatter.tuning.measure.build import Failure, Library, build
 from tvm_scatter.tuning.measure.runner import Runner
@@ -78,7 +79,7 @@ class Measurement:
         self._folder = TemporaryDirectory(prefix="tvm-scatter-")
         self._workers = Workers(1, imports)
         self._executor = ThreadPoolExecutor(1)
-        self._runner = Runner(self._workers, target.kind.name, cold=target.kind.name == "cuda")
+        self._runner = Runner(self._workers, target.kind.name, cold=backend_of(target).is_gpu)
         self._circumstance = circumstance
         self._inputs = ""
         self._built: dict[str, tuple[Library, Built]] = {}

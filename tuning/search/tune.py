@@ -18,6 +18,7 @@ from tvm.target import Target
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.records import Decision, typical
 from tvm_scatter.tasks import Task
 from tvm_scatter.tuning.measure import machine
@@ -145,7 +146,7 @@ def tune(
                 f"tuning: {str(folder)!r} holds {len(database)} records; resume that run or name "
                 "another directory."
             )
-        on_gpu = target.kind.name == "cuda"
+        on_gpu = backend_of(target).is_gpu
         builders = settings.builders or (min(os.cpu_count() or 1, _MOST_BUILDERS) if on_gpu else 1)
         measurers = stack.enter_context(Workers(servers, settings.imports))
         # A CPU that compiles is none to measure on: there one process does both, in turn.

@@ -12,6 +12,7 @@ from tvm.target import Target
 
 from tvm_scatter.demo import DemoModel, demo_models
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.targets import need_device, parse_target
 
 from .model import import_torch, sentence
@@ -79,7 +80,7 @@ def _compare_all(models: Sequence[DemoModel], size: str, target: Target) -> int:
 
 def _footnote(size: str, target: Target, right: int, total: int) -> str:
     text = f"{right} of {total} agree with PyTorch on {target.kind.name}."
-    if size == "full" and target.kind.name == "llvm":
+    if size == "full" and not backend_of(target).is_gpu:
         text += (
             " Times are of whole models: on a CPU the graph networks and the experts spend most of"
             " theirs in TVM's matrix products."

@@ -15,6 +15,7 @@ from tvm.target import Target
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options, options
 from tvm_scatter.runtime.suppress_stderr import quiet
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.strategy import strategy_for
 
 from .archive import RefusedError
@@ -132,7 +133,7 @@ def chosen_options(arguments: argparse.Namespace, target: Target) -> Iterator[Op
         raise ScatterError(
             f"unknown implementation {name!r} for target {target.kind.name}; there is: {known}."
         )
-    if arguments.cuda_graph and target.kind.name != "cuda":
+    if arguments.cuda_graph and not backend_of(target).captures_graphs:
         raise ScatterError(f"--cuda-graph: target {target.kind.name} has no CUDA graphs.")
     with _records(arguments.log, target):
         with options(

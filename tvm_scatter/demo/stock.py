@@ -65,7 +65,7 @@ def first_sentence(error: BaseException) -> str:
 
 
 def _in_a_process(model: DemoModel, size: str, target: Target) -> str:
-    kind = "llvm" if target.kind.name == "llvm" else "cuda"
+    kind = str(target.kind.name)
     command = [sys.executable, "-m", "tvm_scatter.demo.stock", model.name, size, kind]
     try:
         finished = subprocess.run(

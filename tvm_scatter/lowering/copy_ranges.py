@@ -15,13 +15,16 @@ from tvm import relax, te, tirx
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.scatter_call import CopiedRange, ScatterCall
 from tvm_scatter.options import current_options
+from tvm_scatter.selection.backend import backend_for
 
 from .pieces import Piece, reader
 
 
 def in_one_kernel(call: ScatterCall, target_kind: str) -> bool:
     """Whether a call is computed by :func:`copy_kernel`: not where a scatter is asked for."""
-    return target_kind == "cuda" and not call.in_place and current_options().implementation is None
+    if call.in_place or current_options().implementation is not None:
+        return False
+    return backend_for(target_kind).gathers_known_writes
 
 
 def copy_kernel(bb: relax.BlockBuilder, call: ScatterCall) -> relax.Expr:

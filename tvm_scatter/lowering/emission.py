@@ -17,6 +17,7 @@ from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.sizes import Sizes, at_least
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.default_rules import compare
 from tvm_scatter.selection.strategy import Branch, Selection
 
@@ -99,8 +100,8 @@ def build_prim_func(
 
 
 def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:
-    """What is computed one after the other: all at once on a GPU, each by itself on a CPU."""
-    if "gpu" not in target.keys:
+    """What is computed one after the other: all at once in one launch, or each by itself."""
+    if not backend_of(target).launches_together:
         return list(operands)
     return [replace(operands[0], others=tuple(operands[1:]))]
 

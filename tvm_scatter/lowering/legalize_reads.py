@@ -22,13 +22,13 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     Under ``raise`` a bad index is an error, under ``drop`` it reads a zero.
     """
     options, ours = current_options(), call.op.name in OUR_OPERATORS
-    target, strategy = strategy_of(call.args[0])
+    _, strategy = strategy_of(call.args[0])
     if not ours and (strategy is None or not options.enabled):
         return stock[call.op.name](bb, call)
     reading = read_of(bb, call)
     if reading is None:
         return stock[call.op.name](bb, call)
-    bounds = "drop" if strategy is None else options.bounds_for(target.kind.name)
+    bounds = "drop" if strategy is None else strategy.backend.bounds_under(options)
     if reading.is_empty():
         # TVM's schedule for GPUs writes even where there is nothing to write.
         empty = no_elements(call.ty)

@@ -21,6 +21,7 @@ from tvm_scatter.problem.reductions import check_dtypes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature
 from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.selection.backend import backend_for
 
 from .copy_ranges import as_index_put
 
@@ -75,7 +76,7 @@ class _Lowering:
         self.bb = bb
         self.operator = call.operator
         self.options = options
-        self.bounds = options.bounds_for(target_kind)
+        self.bounds = backend_for(target_kind).bounds_under(options)
         self.call = call
         self.data, self.updates = call.data, call.updates
         self.index = call.indices[0] if call.indices else None

@@ -17,6 +17,7 @@ from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import fill_value, is_created
 from tvm_scatter.passes.analysis.known_values import numbers
+from tvm_scatter.selection.backend import backend_of
 
 from .normalised_scatters import NormalisedRows, NormalisedScatter
 
@@ -172,7 +173,7 @@ def _can_select(chain: Chain) -> bool:
         and len(first.axes) == 1
         and first.replaces
         and current_options().implementation is None
-        and strategy_of(first.data)[0].kind.name == "cuda"
+        and backend_of(strategy_of(first.data)[0]).gathers_known_writes
     )
 
 

@@ -62,8 +62,9 @@ def _raises_on_device() -> bool:
     if target is None or not options.enabled:
         return False
     strategy = strategy_for(target.kind.name)
-    checks = strategy is not None and strategy.device_check is not None
-    return checks and options.bounds_for(target.kind.name) == "raise"
+    if strategy is None or strategy.device_check is None:
+        return False
+    return strategy.backend.bounds_under(options) == "raise"
 
 
 def _with_legal_accesses(mod: tvm.IRModule) -> tvm.IRModule:

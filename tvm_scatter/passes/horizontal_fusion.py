@@ -106,14 +106,15 @@ def _kind(binding: Binding, always: bool) -> Hashable | None:
     call = ScatterCall.from_call(binding.value)
     if call.form == COPY_RANGES:
         return None
-    target, strategy = strategy_of(call.data)
+    _, strategy = strategy_of(call.data)
     # Where indices are checked, the host waits for each answer: launches are not what takes time.
-    if strategy is None or current_options().bounds_for(target.kind.name) == "raise":
+    if strategy is None or strategy.backend.bounds_under(current_options()) == "raise":
         return None
     shapes = [numbers(static_shape(tensor)) for tensor in call.tensors]
     if any(shape is None or 0 in shape for shape in shapes):
         return None
-    if not always and ("gpu" not in target.keys or _moved_bytes(call) > _SMALL_BYTES):
+    cheap = not strategy.backend.launches_together or _moved_bytes(call) > _SMALL_BYTES
+    if cheap and not always:
         return None
     types = tuple(str(tensor.ty) for tensor in call.tensors)
     return call.replace(data=None, indices=(), updates=None, earlier=()), types

@@ -58,10 +58,12 @@ class Rule:
 def default_rules(target_kind: str, symbolic: bool = False) -> tuple[Rule, ...]:
     """The rules for a target kind, in the order in which they are tried.
 
-    Where symbolic sizes decide, every rule may become a branch at run time: a file may hold fewer
-    and coarser ones for them.
+    There are none where nobody has measured. Where symbolic sizes decide, every rule may become a
+    branch at run time: a file may hold fewer and coarser ones for them.
     """
     path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"
+    if not path.is_file():
+        return ()
     found = json.loads(path.read_text(encoding="utf-8"))
     return tuple(
         Rule(

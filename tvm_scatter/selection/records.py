@@ -27,6 +27,7 @@ from tvm_scatter.errors import ScatterError, ScatterWarning
 from tvm_scatter.problem.plain_data import parse
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
+from .backend import backend_of
 from .workload_form import PROBLEM, hash_and_problem
 
 IMPLEMENTATION = "scatter.implementation"
@@ -90,8 +91,8 @@ def _key(problem: ScatterProblem, kind: str, arch: str) -> str:
 
 
 def architecture(target: Any) -> str:
-    """The architecture of a CUDA target, such as ``sm_90``; empty for others."""
-    return str(target.attrs.get("arch", "")) if target.kind.name == "cuda" else ""
+    """The architecture that records for a target hold for; empty if for all of its kind."""
+    return backend_of(target).architecture(target)
 
 
 def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:

@@ -15,6 +15,7 @@ from tvm_scatter.options import Options, current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
+from .backend import Backend, backend_for, register_backend
 from .default_rules import Rule, default_rules, holds
 from .records import TunedRecord, tuned_records
 from .shipped_log import shipped_records
@@ -136,15 +137,12 @@ class OpStrategy:
 
     Parameters
     ----------
-    target_kind : str
-        The kind of target the table is for.
-    device_check : DeviceCheck, optional
-        How indices are checked on a device; ``None`` where the host can read them.
+    backend : Backend or str
+        The kind of target the table is for, or its name.
     """
 
-    def __init__(self, target_kind: str, device_check: DeviceCheck | None = None) -> None:
-        self.target_kind = target_kind
-        self.device_check = device_check
+    def __init__(self, backend: Backend | str) -> None:
+        self.backend = backend if isinstance(backend, Backend) else backend_for(backend)
         self._entries: list[tuple[int, Implementation]] = []
 
     def add_implementation(self, implementation: Implementation, plevel: int = 10) -> None:
@@ -171,9 +169,19 @@ class OpStrategy:
         return {implementation.name: implementation for _, implementation in self._entries}
 
     @property
+    def target_kind(self) -> str:
+        """The kind of target the table is for."""
+        return self.backend.kind
+
+    @property
+    def device_check(self) -> DeviceCheck | None:
+        """How indices are checked on a device; ``None`` where the host can read them."""
+        return self.backend.device_check
+
+    @property
     def captures(self) -> bool:
         """Whether the options in force ask for CUDA graphs, and there are any for this kind."""
-        return self.target_kind == "cuda" and current_options().captures
+        return self.backend.captures_graphs and current_options().captures
 
     def refusal(
         self, implementation: Implementation, problem: ScatterProblem, target: Any
@@ -342,5 +350,6 @@ def strategy_for(target_kind: str) -> OpStrategy | None:
 
 def register_strategy(strategy: OpStrategy) -> OpStrategy:
     """Make a strategy the one for its target kind; the last one registered counts."""
+    register_backend(strategy.backend)
     _STRATEGIES[strategy.target_kind] = strategy
     return strategy

@@ -11,19 +11,13 @@ from tvm.target import Target
 
 from tvm_scatter.errors import ScatterError
 
-#: What TVM's schedules ask of a CUDA target and a bare architecture does not say.
-_CUDA_LIMITS = {
-    "max_num_threads": 1024,
-    "max_threads_per_block": 1024,
-    "max_shared_memory_per_block": 49152,
-    "thread_warp_size": 32,
-}
+from .backend import backend_for, backend_of, backends
 
 
 def gpu_target() -> Target | None:
-    """The target for this machine's first CUDA GPU, or ``None`` if it has none."""
-    device = tvm.cuda(0)
-    return Target.from_device(device) if device.exist else None
+    """The target for this machine's first GPU that there are implementations for, if it has one."""
+    on_gpu = [each.of_this_machine for each in backends() if each.is_gpu and each.of_this_machine]
+    return next(filter(None, (find() for find in on_gpu)), None)
 
 
 def host_target() -> Target:
@@ -53,15 +47,16 @@ def parse_target(text: str | None) -> Target:
     """
     if text is None:
         return default_target()
-    if text == "cuda":
-        target = gpu_target()
-        if target is None:
-            raise ScatterError(
-                "target 'cuda': there is no GPU here to take the architecture from; name one, such "
-                "as sm_90."
-            )
-        return target
-    return to_target(text)
+    backend = backend_for(text)
+    if backend.of_this_machine is None:
+        return to_target(text)
+    target = backend.of_this_machine()
+    if target is None:
+        raise ScatterError(
+            f"target {text!r}: there is no device here to take the architecture from; name one, "
+            f"such as {backend.example}."
+        )
+    return target
 
 
 def to_target(target: Any) -> Target:
@@ -74,8 +69,9 @@ def to_target(target: Any) -> Target:
     """
     if isinstance(target, Target):
         return target
-    if isinstance(target, str) and re.fullmatch(r"sm_\d+[af]?", target):
-        return Target({"kind": "cuda", "arch": target, **_CUDA_LIMITS}, host="llvm")
+    named = _of_architecture(target) if isinstance(target, str) else None
+    if named is not None:
+        return named
     try:
         return Target(target)
     except (ValueError, TypeError, RuntimeError, KeyError) as error:
@@ -93,6 +89,12 @@ def to_target(target: Any) -> Target:
         ) from error
 
 
+def _of_architecture(name: str) -> Target | None:
+    """The target for an architecture of any kind that there are implementations for."""
+    parsers = [each.of_architecture for each in backends() if each.of_architecture]
+    return next(filter(None, (parse(name) for parse in parsers)), None)
+
+
 def _as_json(kind: str, options: str) -> str:
     """A target with options as older versions of TVM took them, as it takes them now."""
     pairs = (option.strip("- ").partition("=") for option in options.split())
@@ -107,7 +109,8 @@ def need_device(target: Target) -> tvm.runtime.Device:
     ScatterError
         If it has none.
     """
-    device = {"llvm": tvm.cpu(0), "cuda": tvm.cuda(0)}.get(target.kind.name)
+    name = backend_of(target).device
+    device = tvm.device(name, 0) if name else None
     if device is None or not device.exist:
         raise ScatterError(f"this machine has no device for target {target.kind.name}.")
     return device

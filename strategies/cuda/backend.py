@@ -1,0 +1,49 @@
+"""What holds for CUDA GPUs."""
+
+from __future__ import annotations
+
+import re
+
+import tvm
+from tvm.target import Target
+
+from tvm_scatter.selection.backend import Backend
+
+from .check import CHECK
+
+#: What TVM's schedules ask of a CUDA target and a bare architecture does not say.
+_LIMITS = {
+    "max_num_threads": 1024,
+    "max_threads_per_block": 1024,
+    "max_shared_memory_per_block": 49152,
+    "thread_warp_size": 32,
+}
+
+
+def _of_this_machine() -> Target | None:
+    """The target for the first GPU."""
+    device = tvm.cuda(0)
+    return Target.from_device(device) if device.exist else None
+
+
+def _of_architecture(name: str) -> Target | None:
+    if not re.fullmatch(r"sm_\d+[af]?", name):
+        return None
+    return Target({"kind": "cuda", "arch": name, **_LIMITS}, host="llvm")
+
+
+CUDA = Backend(
+    "cuda",
+    device="cuda",
+    is_gpu=True,
+    # For an error the host would wait for the device.
+    bounds="drop",
+    device_check=CHECK,
+    captures_graphs=True,
+    launches_together=True,
+    gathers_known_writes=True,
+    architecture_attribute="arch",
+    of_this_machine=_of_this_machine,
+    of_architecture=_of_architecture,
+    example="sm_90",
+)

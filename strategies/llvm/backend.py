@@ -1,0 +1,7 @@
+"""What holds for CPUs."""
+
+from __future__ import annotations
+
+from tvm_scatter.selection.backend import Backend
+
+LLVM = Backend("llvm", device="cpu")
