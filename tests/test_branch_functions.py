@@ -154,7 +154,27 @@ def with_tuples(emit: Emit, choose: Choice, form: Compute, data: Any, *rest: Any
     return emit(relax.op.add(first, second))
 
 
-ARRANGEMENTS = (in_both, in_one_and_behind, behind_others, nested, with_tuples)
+def beside_others(emit: Emit, choose: Choice, form: Compute, data: Any, *rest: Any) -> Any:
+    """What is computed in front of branches, in a branch around them too, is read behind them."""
+    before = emit(relax.op.negative(data))
+
+    def outer(emit: Emit) -> Any:
+        early = emit(relax.op.abs(data))
+        chosen = in_both(emit, choose, form, data, *rest)
+        return emit(relax.op.subtract(chosen, early))
+
+    chosen = choose(emit, outer, lambda _: data)
+    return emit(relax.op.multiply(emit(relax.op.add(chosen, before)), chosen))
+
+
+ARRANGEMENTS = (
+    in_both,
+    in_one_and_behind,
+    behind_others,
+    nested,
+    with_tuples,
+    beside_others,
+)
 
 
 def module(
@@ -247,6 +267,15 @@ def test_policies(device: str, bounds: str) -> None:
     with tvm_scatter.options(bounds=bounds):
         executable = tvm.compile(module(in_both, [None], forms=forms), target_of(device))
     compare(executable, device, in_both, forms)
+
+
+@pytest.mark.parametrize("arrangement", [beside_others, nested])
+def test_memory_that_is_kept_for_cuda_graphs(device: str, arrangement: Compute) -> None:
+    """TVM keeps the same for all functions of a module, so nothing is captured here."""
+    if device == "llvm":
+        pytest.skip("has no CUDA graphs")
+    with tvm_scatter.options(cuda_graph=True):
+        check(device, arrangement, ["mixed"])
 
 
 def test_a_module_without_branches_is_left_alone() -> None:

@@ -161,7 +161,7 @@ def test_the_context_in_force_stays_in_force():
     setting = {"tirx.disable_vectorize": True}
     target = TARGETS["cuda"]
     with tvm.transform.PassContext(opt_level=3, config=setting):
-        with tvm_scatter.pipelines._capturing():
+        with tvm_scatter.pipelines._capturing(True):
             look(module())
         tvm_scatter.pipeline(target, cuda_graph=True)(module())
         look(module())

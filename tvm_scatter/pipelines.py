@@ -21,7 +21,7 @@ from tvm_scatter.selection.targets import to_target
 
 from .errors import ScatterError
 from .options import checked, current_options, options
-from .passes import BranchFunctions, DeferBoundsCheck, passes
+from .passes import BranchFunctions, DeferBoundsCheck, has_moved_branches, passes
 
 #: Pipelines that begin with legalization, by their names and as functions of TVM's module, where
 #: its others find them. The first is what ``tvm.compile`` takes on CPUs.
@@ -102,9 +102,13 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
     wanted = current_options()
     mod = _rewrite(mod)
     target = Target.current(allow_none=True)
+    if has_moved_branches(mod):
+        # For CUDA graphs TVM keeps the same memory for a function and for those that it calls.
+        with _capturing(False):
+            return stock(mod)
     if not wanted.captures or target is None or not _has_graphs(target):
         return stock(mod)
-    with _capturing():
+    with _capturing(True):
         return stock(mod)
 
 
@@ -118,15 +122,15 @@ def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
     return tvm.transform.Sequential([*passes(current_options()), *last])(mod)
 
 
-def _capturing() -> tvm.transform.PassContext:
-    """The context in force, and CUDA graphs."""
+def _capturing(captures: bool) -> tvm.transform.PassContext:
+    """The context in force, with or without CUDA graphs."""
     current = tvm.transform.PassContext.current()
     return tvm.transform.PassContext(
         opt_level=current.opt_level,
         required_pass=current.required_pass,
         disabled_pass=current.disabled_pass,
         instruments=current.instruments,
-        config={**dict(current.config), _TVM_CUDA_GRAPH: True},
+        config={**dict(current.config), _TVM_CUDA_GRAPH: captures},
     )
 
 
