@@ -8,6 +8,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
@@ -18,8 +19,8 @@ _MERGE_THREADS = 256
 #: Shared memory of one block with several copies: two blocks and more fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
 _MANY_ITEMS = 1 << 20
-#: As in device/bins.cuh, where a counter stands in front of the bins if blocks tell the host.
-_COUNTER_BYTES = 16
+#: A counter stands in front of the bins if blocks tell the host.
+_COUNTER_BYTES = device_constant("bins", "kCounterBytes")
 
 
 class SharedBins(Implementation):

@@ -12,10 +12,13 @@ template <class P>
 constexpr bool is_flat =
     P::components == 1 && P::update_count && (!P::index_slice || P::update_slice);
 
-// Where the bins begin in shared memory: behind the number of warps that have seen their indices,
-// which is there if the host is to hear of that; shared_bins.py makes room for it.
+// Bytes of the number of warps that have seen their indices, rounded up to what bins are aligned to.
+constexpr int kCounterBytes = 16;
+
+// Where the bins begin in shared memory: behind that number, which is there if the host is to hear
+// of it; shared_bins.py makes room for it.
 template <class P>
-constexpr int bins_begin = P::counts_completion ? 16 : 0;
+constexpr int bins_begin = P::counts_completion ? kCounterBytes : 0;
 
 // Calls `visit(bin, value)` for every `threads`-th pack of the updates in [from, to) from the
 // `thread`-th one on, with `unroll` updates read before any is visited. A pack of neighbours is one

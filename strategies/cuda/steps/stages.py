@@ -9,10 +9,11 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div, round_up
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
 THREADS = 256
-_COPY_UNROLL = 2
+_COPY_UNROLL = device_constant("stages", "kCopyUnroll")
 #: Blocks of a grid-stride loop: enough to fill any GPU several times over.
 _STRIDE_BLOCKS = 4096
 
