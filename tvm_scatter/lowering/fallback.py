@@ -13,9 +13,8 @@ from tvm import relax, te, tirx, topi
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
-from tvm_scatter.ops.read_forms import common_shape
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import same_size
+from tvm_scatter.ops.shapes import common_shape, same_size
 
 #: What TVM's own operators reduce by, as this package does.
 _REDUCTIONS = ("update", "add", "mul", "min", "max")

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from tvm import te, tirx
 
+from .shapes import common_shape, is_one
+
 Shape = Sequence[Any]
 
 
@@ -154,17 +156,6 @@ def read(
     return te.compute(shape, element, name="read", tag="injective")
 
 
-def common_shape(shapes: Sequence[Shape]) -> list[Any]:
-    """The shape that shapes broadcast to; of several symbolic sizes the last counts."""
-    rank = max(map(len, shapes))
-    common: list[Any] = [1] * rank
-    for shape in shapes:
-        for axis, dim in enumerate(shape, rank - len(shape)):
-            if not _is_one(dim):
-                common[axis] = dim
-    return common
-
-
 def _signed(index: Any) -> Any:
     """An index as int64; one from 2**63 on becomes negative, which is as bad."""
     if str(index.ty) == "uint64":
@@ -176,8 +167,4 @@ def _signed(index: Any) -> Any:
 def _broadcast(shape: Shape, at: Shape) -> list[Any]:
     """The coordinates in a tensor of a shape that is broadcast."""
     behind = at[len(at) - len(shape) :]
-    return [0 if _is_one(dim) else i for dim, i in zip(shape, behind, strict=True)]
-
-
-def _is_one(dim: Any) -> bool:
-    return isinstance(dim, int | tirx.IntImm) and int(dim) == 1
+    return [0 if is_one(dim) else i for dim, i in zip(shape, behind, strict=True)]

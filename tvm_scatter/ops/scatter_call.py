@@ -104,7 +104,10 @@ class ScatterCall:
         requests = {key: type(default)(attrs[key]) for key, default in _REQUESTS.items()}
         if name == COPY_RANGES:
             data, sources, *earlier = call.args
-            operands = {"sources": tuple(sources.fields), "ranges": _ranges(attrs["ranges"])}
+            operands: dict[str, Any] = {
+                "sources": tuple(sources.fields),
+                "ranges": _ranges(attrs["ranges"]),
+            }
         else:
             data, indices, updates, *earlier = call.args
             operands = {"indices": _fields(indices), "updates": updates}
@@ -196,7 +199,8 @@ def _from_stock(call: relax.Call) -> ScatterCall:
         reduction = "add" if attrs.accumulate else "update"
     else:
         reduction = str(attrs.reduction)
-    fields, axes = _fields(indices), ()
+    fields = _fields(indices)
+    axes: tuple[int, ...] = ()
     if STOCK_OPERATORS[name] == INDEX_PUT:
         axes = tuple(range(len(fields)))
     elif STOCK_OPERATORS[name] == SCATTER_ELEMENTS:

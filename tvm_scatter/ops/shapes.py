@@ -69,11 +69,42 @@ class SymbolTable:
         return name
 
 
+def static_shape(tensor: Any) -> list[Any] | None:
+    """The sizes of a tensor, each a number or an expression; ``None`` if only its rank is known."""
+    shape: Any = getattr(tensor.ty, "shape", None)
+    return list(shape.values) if hasattr(shape, "values") else None
+
+
+def is_one(size: Any) -> bool:
+    """Whether a size is certainly 1."""
+    return isinstance(size, int | tirx.IntImm) and int(size) == 1
+
+
 def same_size(left: Any, right: Any) -> bool:
     """Whether two sizes are certainly equal, however they are written: ``n + 1`` and ``1 + n``."""
-    if isinstance(left, int) or isinstance(right, int):
-        return isinstance(left, int) and isinstance(right, int) and left == right
+    numbers = [isinstance(size, int | tirx.IntImm) for size in (left, right)]
+    if any(numbers):
+        return all(numbers) and int(left) == int(right)
     return bool(tvm_ffi.structural_equal(left, right) or Analyzer().can_prove_equal(left, right))
+
+
+def common_shape(shapes: Sequence[Sequence[Any]]) -> list[Any]:
+    """The shape that shapes broadcast to, if they do; of several symbolic sizes the last counts."""
+    rank = max(map(len, shapes))
+    common: list[Any] = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if not is_one(size):
+                common[axis] = size
+    return common
+
+
+def fits(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether a shape certainly broadcasts to another."""
+    behind = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(
+        is_one(size) or same_size(size, other) for size, other in zip(shape, behind, strict=True)
+    )
 
 
 def expressions(shape: Sequence[Dim], symbols: dict[str, Any]) -> list[Any]:

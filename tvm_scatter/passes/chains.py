@@ -13,8 +13,8 @@ import tvm
 
 from tvm_scatter.lowering.legalize import strategy_of
 from tvm_scatter.ops.scatter_call import CopiedRange
+from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
-from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import fill_value, is_created
 from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.selection.backend import backend_of
@@ -81,8 +81,9 @@ class Chain:
         """
         if len(self._rows) < len(self.scatters) or not all(rows.replaces for rows in self._rows):
             return None
-        known = [rows.positions_over(*self.span) for rows in self._rows]
-        if any(each is None for each in known):
+        found = [rows.positions_over(*self.span) for rows in self._rows]
+        known = [positions for positions in found if positions is not None]
+        if len(known) < len(found):
             return None
         counts = [len(each) for each in known]
         if not sum(counts):

@@ -17,14 +17,9 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_scatter.lowering.legalize import strategy_of
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import is_one, same_size, static_shape
 from tvm_scatter.options import current_options
-from tvm_scatter.passes.analysis.broadcast_source import (
-    BroadcastSource,
-    broadcast_source,
-    is_one,
-    same_size,
-    static_shape,
-)
+from tvm_scatter.passes.analysis.broadcast_source import BroadcastSource, broadcast_source
 from tvm_scatter.passes.analysis.definitions import Definitions
 
 from .functions import with_changes

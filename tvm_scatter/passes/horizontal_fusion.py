@@ -19,9 +19,9 @@ from tvm_scatter.lowering.batched import batch, describe, earlier_of, is_batch, 
 from tvm_scatter.lowering.legalize import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
-from tvm_scatter.passes.analysis.broadcast_source import static_shape
 from tvm_scatter.passes.analysis.created import is_created
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.dependence import independent, order, overwritten, predecessors

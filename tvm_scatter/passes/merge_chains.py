@@ -19,7 +19,7 @@ from tvm_scatter.lowering.legalize import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.operators import select_rows
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.passes.analysis.broadcast_source import static_shape
+from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.passes.analysis.created import fill_value
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
@@ -122,7 +122,7 @@ def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
             done.append(Chain(scatters, variables))
 
     for binding in bindings:
-        value = getattr(binding, "value", None)
+        value: Any = getattr(binding, "value", None)
         if may_write(value):
             # What is merged moves down to the last scatter, and must not move past a write.
             for tail in list(open_chains):

@@ -16,7 +16,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.legalize import strategy_of
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.passes.analysis.broadcast_source import same_size, static_shape
+from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import known_values, numbers

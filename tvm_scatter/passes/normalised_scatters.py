@@ -12,7 +12,7 @@ from tvm import relax
 
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.passes.analysis.broadcast_source import same_size, static_shape
+from tvm_scatter.ops.shapes import common_shape, fits, same_size, static_shape
 from tvm_scatter.passes.analysis.known_values import MOST_VALUES, known_values, numbers
 
 Emit = Callable[[Any], Any]
@@ -212,14 +212,17 @@ def normalised(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedScatte
 
 def _rows(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedRows | None:
     data, updates = static_shape(call.data), static_shape(call.updates)
-    shapes = [static_shape(index) for index in call.indices]
-    if data is None or updates is None or None in shapes:
+    known_shapes = [static_shape(index) for index in call.indices]
+    shapes = [shape for shape in known_shapes if shape is not None]
+    if data is None or updates is None or len(shapes) < len(known_shapes):
         return None
     axes = call.axes
     if axes != tuple(range(axes[0], axes[0] + len(axes))) or axes[-1] >= len(data):
         return None
-    common = _common_shape(shapes)
-    if common is None or not _fits(updates, [*data[: axes[0]], *common, *data[axes[-1] + 1 :]]):
+    common = common_shape(shapes)
+    selected = [*data[: axes[0]], *common, *data[axes[-1] + 1 :]]
+    # What does not certainly broadcast is checked where it is lowered.
+    if not fits(updates, selected) or not all(fits(shape, common) for shape in shapes):
         return None
     known = [known_values(index, values) for index in call.indices]
     positions = _positions(known, data, axes)
@@ -280,27 +283,6 @@ def _positions(
         if index.size and not 0 <= index.min() <= index.max() < extent:
             return None
     return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)
-
-
-def _common_shape(shapes: Sequence[Any]) -> list[Any] | None:
-    rank = max(map(len, shapes))
-    common: list[Any] = [1] * rank
-    for shape in shapes:
-        for axis, size in enumerate(shape, rank - len(shape)):
-            if same_size(common[axis], 1):
-                common[axis] = size
-            elif not same_size(size, 1) and not same_size(size, common[axis]):
-                return None
-    return common
-
-
-def _fits(updates: Sequence[Any], shape: Sequence[Any]) -> bool:
-    """Whether updates certainly broadcast to a shape; else that is checked when lowered."""
-    behind = shape[len(shape) - len(updates) :]
-    return len(updates) <= len(shape) and all(
-        same_size(size, 1) or same_size(size, wanted)
-        for size, wanted in zip(updates, behind, strict=True)
-    )
 
 
 def _product(sizes: Sequence[Any]) -> Any:

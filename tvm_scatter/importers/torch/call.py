@@ -9,7 +9,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.shapes import no_elements, same_size
+from tvm_scatter.ops.shapes import is_one, no_elements, same_size
 
 
 class TorchCall:
@@ -174,11 +174,6 @@ def number_of(shape: Sequence[Any]) -> Any:
 def is_empty(tensor: Any) -> bool:
     """Whether a tensor certainly has no element."""
     return 0 in [dim for dim in shape_of(tensor) if isinstance(dim, int)]
-
-
-def is_one(dim: Any) -> bool:
-    """Whether a size is certainly 1."""
-    return isinstance(dim, int) and dim == 1
 
 
 def differ(left: Any, right: Any) -> bool:

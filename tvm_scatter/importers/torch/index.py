@@ -8,12 +8,12 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import is_one
 
 from .call import (
     TorchCall,
     differ,
     is_empty,
-    is_one,
     number_of,
     shape_of,
     text,

@@ -10,9 +10,9 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.ops import read_ops
-from tvm_scatter.ops.shapes import no_elements, same_size
+from tvm_scatter.ops.shapes import is_one, no_elements, same_size
 
-from .call import TorchCall, is_empty, is_one, number_of, shape_of, text
+from .call import TorchCall, is_empty, number_of, shape_of, text
 from .index import is_mask, placed_indices
 
 

@@ -7,13 +7,13 @@ from typing import Any
 from tvm import relax
 
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import is_one
 
 from .call import (
     TorchCall,
     constant,
     differ,
     is_empty,
-    is_one,
     number_of,
     shape_of,
     text,

@@ -12,8 +12,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_scatter.ops.shapes import static_shape
+
 from .bindings import Binding
-from .broadcast_source import static_shape
 from .created import CREATION
 from .known_values import numbers
 from .sharing import is_tensor, leaves, shared_operands

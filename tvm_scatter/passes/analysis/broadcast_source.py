@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import relax, tirx
-from tvm.sym import Analyzer
+from tvm import relax
+
+from tvm_scatter.ops.shapes import is_one, same_size, static_shape
 
 
 @dataclass(frozen=True)
@@ -69,22 +70,6 @@ def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Broad
         path.append(tensor)
         tensor, at = call.args[0], moved.axis
     return BroadcastSource(tensor, length, tuple(dtypes), tuple(path)) if path else None
-
-
-def static_shape(tensor: Any) -> list[Any] | None:
-    """The sizes of a tensor, each a number or an expression; ``None`` if only its rank is known."""
-    shape: Any = getattr(tensor.ty, "shape", None)
-    return list(shape.values) if hasattr(shape, "values") else None
-
-
-def same_size(left: Any, right: Any) -> bool:
-    """Whether two sizes are certainly equal."""
-    return bool(Analyzer().can_prove_equal(left, right))
-
-
-def is_one(size: Any) -> bool:
-    """Whether a size is certainly 1."""
-    return isinstance(size, int | tirx.IntImm) and int(size) == 1
 
 
 @dataclass(frozen=True)

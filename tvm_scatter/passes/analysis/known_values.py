@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from .broadcast_source import static_shape
+from tvm_scatter.ops.shapes import static_shape
 
 #: Indices beyond this many are not looked at: a chain of writes is made of short ones.
 MOST_VALUES = 65536

@@ -17,8 +17,8 @@ from tvm_scatter.lowering.batched import is_batch, scatters_of
 from tvm_scatter.ops.names import COPY_RANGES, SELECT_ROWS
 from tvm_scatter.ops.read_ops import NAMES as READS
 from tvm_scatter.ops.scatter_call import is_scatter
+from tvm_scatter.ops.shapes import static_shape
 
-from .broadcast_source import static_shape
 from .created import CREATION
 from .effects import CALL_TIR_INPLACE, may_write
 from .known_values import numbers
