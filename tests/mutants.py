@@ -464,8 +464,8 @@ CPU = (
     Mutant(
         "a last chunk as long as the others",
         "strategies/llvm/steps/loops.py",
-        "body(start, T.bind(int64(minimum(size - start, chunk))))",
-        "body(start, T.bind(int64(chunk)))",
+        "return start, T.bind(int64(minimum(size - start, chunk)))",
+        "return start, T.bind(int64(chunk))",
         (_drops("partitioned", "llvm"), _large("private_bins")),
     ),
     Mutant(
