@@ -71,7 +71,7 @@ class FuzzCase:
             seed=random.randrange(1 << 32),
             spread=random.choice(SPREADS),
             order=random.choice(ORDERS) if device == "cuda" else "forward",
-            signals_drops=device == "cuda" and problem.bounds == "drop" and problem.is_static,
+            signals_drops=device == "cuda" and problem.bounds == "drop",
             divided=device == "llvm" and random.random() < 0.5,
         )
 

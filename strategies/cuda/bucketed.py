@@ -171,8 +171,8 @@ def _list_updates(operands: Operands, plan: _Plan) -> None:
         _TILE_THREADS,
         arguments,
         _tile_bytes(plan.per_thread, plan.buckets),
+        resolves_every_index=True,
     )
-    operands.indices_are_seen()
     launch(
         operands,
         ("bucketed",),

@@ -106,8 +106,8 @@ def _by_map(operands: Operands, unroll: int) -> None:
         winners + "  find_winners<P>(winners, indices, sizes);",
         sizes.items,
         ("gather",),
+        resolves_every_index=True,
     )
-    operands.indices_are_seen()
     vector = widest_vector(problem)
     lanes = min(lanes_for(problem, vector), _THREADS)
     call = "gather_winners<P, {lanes}, {vector}, {unroll}>(out, data, updates, winners, sizes);"

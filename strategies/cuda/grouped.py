@@ -102,13 +102,21 @@ def _list_updates(operands: Operands, layout: sorting.Layout) -> None:
     clear = "  fill(cursors, uint64(0), 2);\n  fill(counts, 0u, int64(sizes.destinations()));"
     stages.stride_launch(operands, text + clear, sizes.destinations, ("grouped",), arguments)
 
-    def blocks_of(body: str, blocks: Any, more: sorting.Arguments) -> None:
-        whole = {**arguments, **more}
-        launch(operands, ("grouped",), text + body, blocks, _GROUP_THREADS, whole)
+    def blocks_of(
+        body: str, blocks: Any, more: sorting.Arguments, resolves_every_index: bool = False
+    ) -> None:
+        launch(
+            operands,
+            ("grouped",),
+            text + body,
+            blocks,
+            _GROUP_THREADS,
+            {**arguments, **more},
+            resolves_every_index=resolves_every_index,
+        )
 
     tiles = ceil_div(sizes.items, _GROUP_TILE)
-    blocks_of("  rank_updates<P>(groups, indices, sizes);", tiles, {})
-    operands.indices_are_seen()
+    blocks_of("  rank_updates<P>(groups, indices, sizes);", tiles, {}, resolves_every_index=True)
     blocks_of(
         "  begin_lists<P>(groups, sizes, static_cast<uint32>(chunk));",
         ceil_div(sizes.destinations, _GROUP_THREADS),

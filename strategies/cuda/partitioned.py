@@ -13,7 +13,7 @@ from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
-from tvm_scatter.strategies.cuda.steps.sorting import Arguments, Layout
+from tvm_scatter.strategies.cuda.steps.sorting import Layout
 
 _THREADS = device_constant("partition", "kPartitionThreads")
 _HOT_PLACES = device_constant("partition", "slots")
@@ -82,15 +82,29 @@ class Partitioned(Implementation):
         pointers += "".join(f"  (void){name};\n" for name in _REGIONS)
         source = "out" if operands.data is None else "data"
 
-        def step(body: str, blocks: Any, shared_bytes: int = 0) -> None:
-            _step(operands, pointers + body, blocks, arguments, shared_bytes)
+        def step(
+            body: str, blocks: Any, shared_bytes: int = 0, resolves_every_index: bool = False
+        ) -> None:
+            launch(
+                operands,
+                ("partition",),
+                pointers + body,
+                blocks,
+                _THREADS,
+                arguments,
+                shared_bytes,
+                resolves_every_index,
+            )
 
         step(f"  fill(counts, 0u, {buckets});", 1)
         per_thread = _per_thread(problem, operands.target)
         assert per_thread is not None
         spread = min(ceil_div(sizes.items, 8 * _THREADS), 1056)
-        step(f"  count_buckets<P, {bits}>(counts, indices, sizes, {buckets});", spread)
-        operands.indices_are_seen()
+        step(
+            f"  count_buckets<P, {bits}>(counts, indices, sizes, {buckets});",
+            spread,
+            resolves_every_index=True,
+        )
         step(
             f"  plan_buckets(begins, cursors, first_units, counts, {buckets}, {unit}u);",
             1,
@@ -125,12 +139,6 @@ def _per_thread(problem: ScatterProblem, target: Any) -> int | None:
 def _shared_bytes(element: int, bits: int) -> int:
     """Of one block of the reduction: a bucket, and a sum for each lane and each hot place."""
     return (element << bits) + _HOT_PLACES * (32 * element + 4)
-
-
-def _step(
-    operands: Operands, body: str, blocks: Any, arguments: Arguments, shared_bytes: int
-) -> None:
-    launch(operands, ("partition",), body, blocks, _THREADS, arguments, shared_bytes)
 
 
 def _layout(problem: ScatterProblem, sizes: Sizes, config: Config) -> Layout:

@@ -65,7 +65,8 @@ class RowResident(Implementation):
             blocks=sizes.batch * tiles,
             threads=config["threads"],
             shared_bytes=tile * element,
-            answers=True,
+            resolves_every_index=True,
+            completion_count_bytes=0,
         )
 
 

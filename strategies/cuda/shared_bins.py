@@ -19,7 +19,7 @@ _MERGE_THREADS = 256
 #: Shared memory of one block with several copies: two blocks and more fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
 _MANY_ITEMS = 1 << 20
-#: A counter stands in front of the bins if blocks tell the host.
+#: A counter stands in front of the bins if blocks count themselves.
 _COUNTER_BYTES = device_constant("bins", "kCounterBytes")
 
 
@@ -89,18 +89,16 @@ def reduce_by_blocks(
     partials += "  Wide* const partials = reinterpret_cast<Wide*>(workspace);\n"
 
     def reduce(base: str) -> None:
-        with_counter = shared_bytes + _COUNTER_BYTES
-        answers = operands.signals_drops and with_counter <= shared_memory_limit(operands.target)
         launch(
             operands,
             ("bins",),
             partials + fill,
             blocks,
             threads,
-            shared_bytes=with_counter if answers else shared_bytes,
-            answers=answers,
+            shared_bytes=shared_bytes,
+            resolves_every_index=True,
+            completion_count_bytes=_COUNTER_BYTES,
         )
-        operands.indices_are_seen()
         launch(
             operands,
             ("bins",),

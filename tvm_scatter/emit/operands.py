@@ -52,24 +52,3 @@ class Operands:
     sizes: Sizes
     drop_signal: DropSignal | None = None
     others: tuple[Operands, ...] = ()
-
-    @property
-    def signals_drops(self) -> bool:
-        """Whether what resolves an index has to signal that it drops the update."""
-        return self.drop_signal is not None and not self.drop_signal.is_complete
-
-    def indices_are_seen(self, told: bool = False) -> None:
-        """Say that the launches so far have resolved every index: those that follow signal none.
-
-        An implementation says so where much follows, which the host then need not wait for.
-
-        Parameters
-        ----------
-        told : bool
-            Whether the last launch itself tells the host.
-        """
-        if self.signals_drops:
-            assert self.drop_signal is not None
-            if not told:
-                self.drop_signal.complete()
-            self.drop_signal.is_complete = True

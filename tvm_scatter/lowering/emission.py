@@ -14,6 +14,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.sizes import Sizes, at_least
@@ -91,11 +92,12 @@ def build_prim_func(
                     )
                     for at, (data, *indices, updates) in enumerate(inputs)
                 ]
-                signal_here = make_signal(*handles[-2:]) if make_signal else None
+                signal = make_signal(*handles[-2:]) if make_signal else None
                 for each in _together(operands, target):
-                    each = replace(each, drop_signal=signal_here)
+                    each = replace(each, drop_signal=signal)
                     _emit_branches(each, list(selection.branches))
-                    each.indices_are_seen()
+                if signal is not None:
+                    signal.close()
     return builder.get()
 
 
@@ -110,7 +112,7 @@ def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:
     """Emit every distinct arm once, behind the number of the first branch whose conditions hold."""
     arms = list(dict.fromkeys(map(_arm, branches)))
     if len(arms) == 1:
-        branches[-1].implementation.emit(operands, branches[-1].config)
+        _emit_branch(operands, branches[-1])
         return
     last = tirx.IntImm("int32", arms.index(_arm(branches[-1])))
     chosen: Any = last
@@ -132,14 +134,27 @@ def _emit_arms(
     operands: Operands, arms: Sequence[tuple[int, Branch]], chosen: Any, last: Branch
 ) -> None:
     if not arms:
-        last.implementation.emit(operands, last.config)
+        _emit_branch(operands, last)
         return
     number, branch = arms[0]
     with T.If(chosen == tirx.IntImm("int32", number)):
         with T.Then():
-            branch.implementation.emit(operands, branch.config)
+            _emit_branch(operands, branch)
         with T.Else():
             _emit_arms(operands, arms[1:], chosen, last)
+
+
+def _emit_branch(operands: Operands, branch: Branch) -> None:
+    """Emit an implementation, which must read the indices where the host is to hear of bad ones."""
+    signal = operands.drop_signal
+    readers = signal.readers if signal else 0
+    branch.implementation.emit(operands, branch.config)
+    if signal and signal.readers == readers:
+        raise ScatterError(
+            f"scatter: implementation {branch.implementation.name!r} has no launch that reads the "
+            "indices, so the host would not hear of a bad one; its kernels must be launched by "
+            "`launch`."
+        )
 
 
 def _condition(operands: Operands, branch: Branch) -> Any:

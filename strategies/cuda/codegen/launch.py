@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -10,9 +11,11 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.sizes import at_least, at_most
 
 from .source import problem_struct, routine
+from .target import shared_memory_limit
 
 #: Below this, sums of two offsets fit 32 bits.
 _NARROW_LIMIT = 1 << 30
@@ -27,7 +30,8 @@ def launch(
     threads: int,
     arguments: Mapping[str, tuple[str, Any]] | None = None,
     shared_bytes: Any = 0,
-    answers: bool = False,
+    resolves_every_index: bool = False,
+    completion_count_bytes: int | None = None,
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -46,12 +50,34 @@ def launch(
         Further parameters of the body.
     shared_bytes : int or expression
         Dynamic shared memory of each block.
-    answers : bool
-        Whether the body calls ``count_completion`` where P has ``answers``, so that no launch has
-        to tell the host.
+    resolves_every_index : bool
+        Whether the threads together ``resolve`` every index of the scatter. Where the host is to
+        hear of bad ones it hears of them then, and does not wait for what is launched later; where
+        no launch says so it waits for all, and misses none.
+    completion_count_bytes : int, optional
+        For a body that resolves every index and then does much else: that where P has
+        ``counts_completion`` it calls ``count_completion`` once a block has resolved its indices,
+        and needs so many bytes of shared memory for that, in front of all others. Then no launch of
+        its own tells the host.
+
+    Raises
+    ------
+    ScatterError
+        If the body is said to resolve indices that it does not name.
     """
-    answers = answers and operands.signals_drops
-    every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, answers
+    reads_indices = re.search(r"\bindices\b", body) is not None
+    if resolves_every_index and not reads_indices:
+        raise ScatterError(
+            "scatter: a launch with resolves_every_index=True names no `indices` in its body: "
+            f"{body.strip()!r}."
+        )
+    signal = operands.drop_signal
+    counts = resolves_every_index and _counts_completion(
+        operands, shared_bytes, completion_count_bytes
+    )
+    if counts:
+        shared_bytes = shared_bytes + completion_count_bytes
+    every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, counts
     if operands.problem.is_static:
         _launch(*every, "int" if _largest(operands) < _NARROW_LIMIT else "long long")
     else:
@@ -60,8 +86,20 @@ def launch(
                 _launch(*every, "int")
             with T.Else():
                 _launch(*every, "long long")
-    if answers:
-        operands.indices_are_seen(told=True)
+    if signal is not None:
+        signal.launched(reads_indices, resolves_every_index, completes=counts)
+
+
+def _counts_completion(operands: Operands, shared_bytes: Any, count_bytes: int | None) -> bool:
+    """Whether blocks count themselves, so that no launch has to tell the host.
+
+    Where sizes are symbolic there may be blocks that have nothing to do and do not count.
+    """
+    signal = operands.drop_signal
+    if signal is None or count_bytes is None or not operands.problem.is_static:
+        return False
+    fits = shared_bytes + count_bytes <= shared_memory_limit(operands.target)
+    return bool(fits) and signal.can_close
 
 
 def _largest(operands: Operands) -> Any:
@@ -80,12 +118,14 @@ def _launch(
     threads: int,
     arguments: Mapping[str, tuple[str, Any]],
     shared_bytes: Any,
-    answers: bool,
+    counts_completion: bool,
     offset: str,
 ) -> None:
     problem, sizes = operands.problem, operands.sizes
-    signal = operands.drop_signal if operands.signals_drops else None
-    struct, text = problem_struct(problem, offset, signal is not None, answers)
+    signal = operands.drop_signal
+    if signal is not None and not signal.is_open:
+        signal = None
+    struct, text = problem_struct(problem, offset, signal is not None, counts_completion)
     scatters = [_tensors(each) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}

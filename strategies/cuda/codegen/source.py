@@ -87,7 +87,7 @@ def problem_struct(
     offset : str
         The C++ type of index arithmetic: ``int`` or ``long long``.
     signals_drops : bool
-        Whether the host is told where an index is passed over.
+        Whether the host is told that an index was out of bounds.
     counts_completion : bool
         Whether blocks tell the host that they have seen their indices.
     """

@@ -90,8 +90,8 @@ def sort(operands: Operands, layout: Layout) -> None:
         items,
         ("radix_sort",),
         layout.arguments("keys0"),
+        resolves_every_index=True,
     )
-    operands.indices_are_seen()
     lists = ("keys0", "keys1", "items0", "items1", "digits", "totals")
     prologue = (
         KEY

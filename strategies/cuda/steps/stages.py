@@ -39,10 +39,19 @@ def stride_launch(
     work: Any,
     headers: tuple[str, ...] = ("stages",),
     arguments: dict[str, tuple[str, Any]] | None = None,
+    resolves_every_index: bool = False,
 ) -> None:
-    """Launch a grid-stride loop over ``work`` pieces."""
+    """Launch a grid-stride loop over ``work`` pieces; see :func:`launch`."""
     blocks = at_most(ceil_div(work, THREADS), _STRIDE_BLOCKS)
-    launch(operands, headers, body, blocks, THREADS, arguments)
+    launch(
+        operands,
+        headers,
+        body,
+        blocks,
+        THREADS,
+        arguments,
+        resolves_every_index=resolves_every_index,
+    )
 
 
 def count_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
@@ -63,9 +72,11 @@ def around(operands: Operands, reduce_into_out: Callable[[], None], counts_at: A
     problem, sizes = operands.problem, operands.sizes
     if problem.starts_from_identity:
         stride_launch(
-            operands, "  reset_touched<P>(out, indices, sizes);", sizes.items * sizes.width
+            operands,
+            "  reset_touched<P>(out, indices, sizes);",
+            sizes.items * sizes.width,
+            resolves_every_index=True,
         )
-        operands.indices_are_seen()
     reduce_into_out()
     if not problem.reduces.needs_count:
         return
