@@ -675,8 +675,8 @@ PASSES = (
     Mutant(
         "a parameter of a function that the module calls is overwritten",
         "tvm_scatter/passes/analysis/overwritable.py",
-        "    if name in _called(mod):",
-        "    if name not in mod.functions and name in _called(mod):",
+        "    if name in called_functions(mod):",
+        "    if name not in mod.functions and name in called_functions(mod):",
         (_IN_PLACE + "test_a_function_that_is_called_from_the_module_keeps_its_copy",),
     ),
     Mutant(

@@ -421,3 +421,27 @@ def driver_calls(work):
         for event in events
         if event.name.startswith("cu") and event.time_range.start < end.time_range.start
     ]
+
+
+def test_functions_that_are_called_have_memory_of_their_own():
+    """TVM gives what it captures of a module one memory, whichever function it is in."""
+    builder = relax.BlockBuilder()
+    relax_function(builder, "inner", layers(3), inputs(0))
+    inner = builder.get().get_global_var("inner")
+
+    def build(data, index, updates):
+        emit = relax.BlockBuilder.current().emit
+        before = emit(relax.op.nn.relu(emit(relax.op.negative(data))))
+        kept = emit(index_put(before, [index], updates, [0], "add"))
+        called = emit(relax.Call(inner, [before, index, updates]))
+        return relax.op.subtract(called, emit(relax.op.nn.relu(kept)))
+
+    relax_function(builder, "main", build, inputs(0))
+    with options(cuda_graph=True):
+        executable = tvm.compile(builder.get(), target_of("cuda"))
+    call = relax.VirtualMachine(executable, GPU)["main"]
+    for seed in range(3):
+        data, *rest = inputs(seed)
+        before = np.maximum(-data, 0)
+        wanted = expected(3, before, *rest) - expected(1, before, *rest)
+        np.testing.assert_array_equal(call(*on_gpu([data, *rest])).numpy(), wanted)

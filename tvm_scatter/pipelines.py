@@ -21,7 +21,8 @@ from tvm_scatter.selection.targets import to_target
 
 from .errors import ScatterError
 from .options import checked, current_options, options
-from .passes import BranchFunctions, DeferBoundsCheck, has_moved_branches, passes
+from .passes import BranchFunctions, DeferBoundsCheck, passes
+from .passes.functions import called_functions
 
 #: Pipelines that begin with legalization, by their names and as functions of TVM's module, where
 #: its others find them. The first is what ``tvm.compile`` takes on CPUs.
@@ -102,7 +103,7 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
     wanted = current_options()
     mod = _rewrite(mod)
     target = Target.current(allow_none=True)
-    if has_moved_branches(mod):
+    if called_functions(mod):
         # For CUDA graphs TVM keeps the same memory for a function and for those that it calls.
         with _capturing(False):
             return stock(mod)

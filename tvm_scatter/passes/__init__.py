@@ -8,7 +8,7 @@ import tvm
 
 from tvm_scatter.options import Options
 
-from .branch_functions import BranchFunctions, has_moved_branches
+from .branch_functions import BranchFunctions
 from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
 from .fold_broadcast_index import FoldBroadcastIndex
@@ -42,6 +42,5 @@ __all__ = [
     "HorizontalFusion",
     "MergeScatterChains",
     "ReuseBuffers",
-    "has_moved_branches",
     "passes",
 ]

@@ -30,7 +30,6 @@ _INHERITED = (
     "tir_non_negative_var",
     "tir_var_upper_bound",
 )
-_MOVED = "tvm_scatter.branch"
 
 
 def BranchFunctions() -> tvm.transform.Pass:
@@ -54,11 +53,6 @@ def BranchFunctions() -> tvm.transform.Pass:
     return tvm.transform.module_pass(move, opt_level=0, name="BranchFunctions")
 
 
-def has_moved_branches(mod: tvm.IRModule) -> bool:
-    """Whether functions of a module were branches of others."""
-    return any(_MOVED in (function.attrs or {}) for function in mod.functions.values())
-
-
 class _Mover:
     """Moves the branches of one function."""
 
@@ -68,7 +62,7 @@ class _Mover:
         self.function = function
         attrs = function.attrs or {}
         inherited = {key: attrs[key] for key in _INHERITED if key in attrs}
-        self.attrs = tvm.ir.make_node("ir.DictAttrs", **inherited, **{_MOVED: True})
+        self.attrs = tvm.ir.make_node("ir.DictAttrs", **inherited)
 
     def moved(self) -> relax.Function:
         old = self.function

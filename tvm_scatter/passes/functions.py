@@ -31,3 +31,18 @@ def with_changes(
             result = mod.clone() if result is mod else result
             result.update_func(name, changed)
     return result
+
+
+def called_functions(mod: tvm.IRModule) -> set[Any]:
+    """The Relax functions that are called or passed on inside of the module, by their names."""
+    found: set[Any] = set()
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, tvm.ir.GlobalVar):
+            found.add(expression)
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function.body, visit)
+    known = mod.functions
+    return {name for name in found if isinstance(known.get(name), relax.Function)}

@@ -11,6 +11,7 @@ from tvm import relax
 
 from tvm_scatter.ops.mutable_buffers import state_parameters
 from tvm_scatter.ops.scatter_call import is_scatter
+from tvm_scatter.passes.functions import called_functions
 
 from .aliasing import Storage
 from .bindings import Binding, Bindings
@@ -59,24 +60,10 @@ def donated_parameters(mod: tvm.IRModule, name: Any, names: Iterable[str]) -> li
     None where the function is called from inside of the module: that caller may read on.
     """
     function = mod[name]
-    if name in _called(mod):
+    if name in called_functions(mod):
         return []
     named = [parameter for parameter in function.params if parameter.name in names]
     return list(dict.fromkeys([*named, *state_parameters(function)]))
-
-
-def _called(mod: tvm.IRModule) -> set[Any]:
-    """The functions that are called or passed on inside of the module."""
-    found: set[Any] = set()
-
-    def visit(expression: Any) -> None:
-        if isinstance(expression, tvm.ir.GlobalVar):
-            found.add(expression)
-
-    for function in mod.functions.values():
-        if isinstance(function, relax.Function):
-            relax.analysis.post_order_visit(function.body, visit)
-    return found
 
 
 def overwrites(function: relax.Function, donated: Iterable[Any] = ()) -> Overwrites:
