@@ -124,8 +124,8 @@ KERNELS = (
     _kernel(
         "a swap that clears the neighbouring bytes",
         "atomic",
-        "const uint32 next = (seen & ~(0xffu << shift)) | (byte << shift);",
-        "const uint32 next = byte << shift;",
+        "const uint32 next = (seen & ~(mask << shift)) | (bits << shift);",
+        "const uint32 next = bits << shift;",
         _edge("bytes"),
     ),
     _kernel(

@@ -36,6 +36,11 @@ FORMS = {
         for reduction in ("min", "max")
         for dtype in ("float32", "float16", "bfloat16")
     },
+    **{
+        f"{reduction}_of_single_{dtype}": (dtype, 3, reduction, True)
+        for reduction in ("min", "max")
+        for dtype in ("float16", "bfloat16")
+    },
 }
 
 
@@ -106,12 +111,15 @@ def test_equal_bits_on_a_gpu(form: str) -> None:
 
 @pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
 @pytest.mark.parametrize(
-    ("case", "instruction"),
-    [("rows_f32_add", "red.relaxed.gpu.global.add.v4.f32"), ("box_symbolic", "max.NaN.f32")],
+    ("chosen", "case", "instruction"),
+    [
+        ("parallel_injective", "rows_f32_add", "red.relaxed.gpu.global.add.v4.f32"),
+        ("segmented", "box_symbolic", "max.NaN.f32"),
+    ],
 )
-def test_one_macro_leaves_it_out(case: str, instruction: str) -> None:
+def test_one_macro_leaves_it_out(chosen: str, case: str, instruction: str) -> None:
     target = cuda_target("sm_90")
-    with tvm_scatter.options(implementation="parallel_injective"):
+    with tvm_scatter.options(implementation=chosen):
         source = generate([case], target).source
 
     def ptx(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
@@ -33,6 +33,13 @@ class ParallelInjective(Implementation):
             if problem.only_stores:
                 return {"vector": vectors, "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (128, 256, 512)}
+        if vector > 1 and _looks_at_vectors(problem):
+            if problem.data_dtype in HALVES:
+                # A compare-and-swap takes two, and rarely has to be repeated.
+                first = (2, *(v for v in vectors if v != 2))
+                return {"vector": first, "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
+            # More items in flight would take registers that other threads could use.
+            return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (256, 128, 512)}
         if not (problem.only_stores or _adds_vectors(problem)):
             # The elements of a vector would wait for each other.
             return {"vector": vectors[::-1], "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
@@ -53,6 +60,12 @@ def _adds_vectors(problem: ScatterProblem) -> bool:
     """Whether one instruction adds several elements to memory."""
     floats = ("float32", "float16", "bfloat16")
     return problem.reduces.has_vector_atomic and problem.data_dtype in floats
+
+
+def _looks_at_vectors(problem: ScatterProblem) -> bool:
+    """Whether one look serves several elements (``looks_once`` on the device)."""
+    dtype = problem.data_dtype
+    return problem.reduces.is_extreme and (dtype in HALVES or item_bytes(dtype) >= 4)
 
 
 def widest_vector(problem: ScatterProblem) -> int:

@@ -12,7 +12,8 @@ import numpy as np
 
 from tvm_scatter.errors import ScatterError
 
-FLOATS = ("float16", "bfloat16", "float32", "float64")
+HALVES = ("float16", "bfloat16")
+FLOATS = (*HALVES, "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DATA_DTYPES = (*FLOATS, *INTEGERS, "bool")
 #: The types that implementations read indices in.

@@ -5,19 +5,20 @@
 
 namespace tvm_scatter {
 
-// Compare-and-swap loop: any reduction on any type. A type of one byte swaps the aligned word
+// Compare-and-swap loop: any reduction on any type. What is smaller than a word swaps the aligned word
 // around it; its neighbours are written back as they were read.
 template <class R, class T>
 __device__ __forceinline__ void atomic_by_swap(T* at, T update) {
-  if constexpr (sizeof(T) == 1) {
+  if constexpr (sizeof(T) < 4) {
+    constexpr uint32 mask = (1u << 8 * sizeof(T)) - 1;
     const size_t address = reinterpret_cast<size_t>(at);
     uint32* word = reinterpret_cast<uint32*>(address & ~static_cast<size_t>(3));
     const uint32 shift = 8 * static_cast<uint32>(address & 3);
     uint32 seen = *reinterpret_cast<volatile uint32*>(word);
     while (true) {
-      const T old = bit_cast<T>(static_cast<unsigned char>(seen >> shift));
-      const uint32 byte = bit_cast<unsigned char>(combine_stored<R>(old, update));
-      const uint32 next = (seen & ~(0xffu << shift)) | (byte << shift);
+      const T old = bit_cast<T>(static_cast<Bits<T>>(seen >> shift));
+      const uint32 bits = bit_cast<Bits<T>>(combine_stored<R>(old, update));
+      const uint32 next = (seen & ~(mask << shift)) | (bits << shift);
       if (next == seen) return;
       const uint32 found = atomicCAS(word, seen, next);
       if (found == seen) return;
@@ -38,29 +39,41 @@ __device__ __forceinline__ void atomic_by_swap(T* at, T update) {
   }
 }
 
-// Minimum and maximum of floats by integer atomics: as integers, positive floats are ordered as
+// What stands in global memory that others write to, with one access.
+template <class T, int count>
+__device__ __forceinline__ Vector<T, count> look(const T* at) {
+  constexpr int bytes = sizeof(T) * count;
+  return bit_cast<Vector<T, count>>(__ldcv(reinterpret_cast<const Access<bytes>*>(at)));
+}
+
+// Minimum and maximum by integer atomics, after a look. As integers, positive floats are ordered as
 // they are, and negative ones in reverse. So -0 comes before +0, and the NaN written is at the end of
-// that order. A NaN that stands there already is kept by the look first, which also spares most of
-// the traffic to a contended destination.
+// that order. A NaN that stands there already is kept by the look.
 template <class R, class T>
-__device__ __forceinline__ void atomic_extreme_of_float(T* at, T update) {
-  using Signed = SignedBits<T>;
-  using Unsigned = Bits<T>;
-  const T seen = *const_cast<volatile T*>(at);
-  if (bit_cast<Unsigned>(combine_stored<R>(seen, update)) == bit_cast<Unsigned>(seen)) return;
-  const Signed bits = bit_cast<Signed>(one_nan<R>(update));
-  if constexpr (same<R, Max>) {
-    if (bits >= 0) {
-      atomicMax(reinterpret_cast<Signed*>(at), bits);
+__device__ __forceinline__ void atomic_extreme(T* at, T update, T seen) {
+  const T value = one_nan<R>(update);
+  if (!replaces<R>(value, seen)) return;
+  if constexpr (is_float<T>) {
+    using Signed = SignedBits<T>;
+    using Unsigned = Bits<T>;
+    const Signed bits = bit_cast<Signed>(value);
+    if constexpr (same<R, Max>) {
+      if (bits >= 0) {
+        atomicMax(reinterpret_cast<Signed*>(at), bits);
+      } else {
+        atomicMin(reinterpret_cast<Unsigned*>(at), static_cast<Unsigned>(bits));
+      }
     } else {
-      atomicMin(reinterpret_cast<Unsigned*>(at), static_cast<Unsigned>(bits));
+      if (bits >= 0) {
+        atomicMin(reinterpret_cast<Signed*>(at), bits);
+      } else {
+        atomicMax(reinterpret_cast<Unsigned*>(at), static_cast<Unsigned>(bits));
+      }
     }
+  } else if constexpr (same<R, Min>) {
+    atomicMin(at, value);
   } else {
-    if (bits >= 0) {
-      atomicMin(reinterpret_cast<Signed*>(at), bits);
-    } else {
-      atomicMax(reinterpret_cast<Unsigned*>(at), static_cast<Unsigned>(bits));
-    }
+    atomicMax(at, value);
   }
 }
 
@@ -79,14 +92,83 @@ __device__ __forceinline__ void atomic_combine(T* at, T update) {
     atomicAdd(at, update);
   } else if constexpr (same<R, Add> && sizeof(T) == 8) {
     atomicAdd(reinterpret_cast<uint64*>(at), static_cast<uint64>(update));
-  } else if constexpr (is_float_extreme<R, T> && !is_half<T>) {
-    atomic_extreme_of_float<R>(at, update);
-  } else if constexpr (same<R, Min> && !is_float<T> && sizeof(T) >= 4) {
-    if (*const_cast<volatile T*>(at) > update) atomicMin(at, update);
-  } else if constexpr (same<R, Max> && !is_float<T> && sizeof(T) >= 4) {
-    if (*const_cast<volatile T*>(at) < update) atomicMax(at, update);
+  } else if constexpr (is_extreme<R> && sizeof(T) >= 4) {
+    atomic_extreme<R>(at, update, static_cast<T>(*const_cast<volatile T*>(at)));
   } else {
     atomic_by_swap<R>(at, update);
+  }
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(TVM_SCATTER_NO_PTX)
+#define TVM_SCATTER_EXTREME_OF_PAIR(OP, TYPE)                                                   \
+  if constexpr (same<T, TYPE>) {                                                                \
+    constexpr uint32 beyond_infinity = same<T, __half> ? 0x03ff03ffu : 0x007f007fu;             \
+    uint32 result;                                                                              \
+    asm(OP " %0, %1, %2;" : "=r"(result) : "r"(seen), "r"(update));                             \
+    if ((((result & 0x7fff7fffu) + beyond_infinity) & 0x80008000u) == 0) return result;         \
+  }
+#else
+#define TVM_SCATTER_EXTREME_OF_PAIR(OP, TYPE)
+#endif
+
+// Minimum or maximum of the two 16-bit floats of a word. The instruction does not tell one NaN from
+// another.
+template <class R, class T>
+__device__ __forceinline__ uint32 extreme_of_pair(uint32 seen, uint32 update) {
+  if constexpr (same<R, Min>) {
+    TVM_SCATTER_EXTREME_OF_PAIR("min.NaN.f16x2", __half)
+    TVM_SCATTER_EXTREME_OF_PAIR("min.NaN.bf16x2", __nv_bfloat16)
+  } else {
+    TVM_SCATTER_EXTREME_OF_PAIR("max.NaN.f16x2", __half)
+    TVM_SCATTER_EXTREME_OF_PAIR("max.NaN.bf16x2", __nv_bfloat16)
+  }
+  const auto old = bit_cast<Vector<T, 2>>(seen);
+  const auto value = bit_cast<Vector<T, 2>>(update);
+  Vector<T, 2> result;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) result.at[i] = combine_stored<R>(old.at[i], value.at[i]);
+  return bit_cast<uint32>(result);
+}
+#undef TVM_SCATTER_EXTREME_OF_PAIR
+
+// Pairs of 16-bit floats: all compare-and-swaps of a round are in flight together.
+template <class R, class T, int count>
+__device__ __forceinline__ void atomic_extreme_of_pairs(uint32* at,
+                                                        const Vector<uint32, count>& update,
+                                                        Vector<uint32, count> seen) {
+  bool again;
+  do {
+    Vector<uint32, count> next, found = seen;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      next.at[i] = extreme_of_pair<R, T>(seen.at[i], update.at[i]);
+      if (next.at[i] != seen.at[i]) found.at[i] = atomicCAS(at + i, seen.at[i], next.at[i]);
+    }
+    again = false;
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const bool failed = found.at[i] != seen.at[i];
+      again |= failed;
+      seen.at[i] = failed ? found.at[i] : next.at[i];
+    }
+  } while (again);
+}
+
+// Whether a minimum or maximum of so many adjacent elements is made after one look at all of them.
+template <class R, class T, int count>
+constexpr bool looks_once = is_extreme<R> && count * sizeof(T) <= 16 &&
+                            (sizeof(T) >= 4 || (is_half<T> && count % 2 == 0));
+
+template <class R, class T, int count>
+__device__ __forceinline__ void atomic_extremes(T* at, const Vector<T, count>& update) {
+  const Vector<T, count> seen = look<T, count>(at);
+  if constexpr (is_half<T>) {
+    using Pairs = Vector<uint32, count / 2>;
+    atomic_extreme_of_pairs<R, T>(reinterpret_cast<uint32*>(at), bit_cast<Pairs>(update),
+                                  bit_cast<Pairs>(seen));
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i) atomic_extreme<R>(at + i, update.at[i], seen.at[i]);
   }
 }
 
@@ -149,6 +231,8 @@ __device__ __forceinline__ void atomic_combine_vector(T* at, const Vector<T, cou
     for (int i = 0; i < count; i += 2)
       atomicAdd(reinterpret_cast<__nv_bfloat162*>(at + i),
                 __halves2bfloat162(update.at[i], update.at[i + 1]));
+  } else if constexpr (looks_once<R, T, count>) {
+    atomic_extremes<R, T, count>(at, update);
   } else {
 #pragma unroll
     for (int i = 0; i < count; ++i) atomic_combine<R>(at + i, update.at[i]);

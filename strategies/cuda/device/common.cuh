@@ -158,13 +158,16 @@ template <class T, int count>
 __device__ __forceinline__ Vector<T, count> load(const T* from) {
   return *reinterpret_cast<const Vector<T, count>*>(from);
 }
+// What loads with a cache hint take for 4, 8 and 16 bytes.
+template <int bytes>
+using Access = typename If<bytes == 16, uint4, typename If<bytes == 8, uint2, uint32>::type>::type;
+
 // For what is read once: it gives way first in the caches.
 template <class T, int count>
 __device__ __forceinline__ Vector<T, count> load_once(const T* from) {
   constexpr int bytes = sizeof(T) * count;
   if constexpr (bytes >= 4 && bytes <= 16) {
-    using Word = typename If<bytes == 16, uint4, typename If<bytes == 8, uint2, uint32>::type>::type;
-    return bit_cast<Vector<T, count>>(__ldcs(reinterpret_cast<const Word*>(from)));
+    return bit_cast<Vector<T, count>>(__ldcs(reinterpret_cast<const Access<bytes>*>(from)));
   } else {
     return load<T, count>(from);
   }
@@ -195,6 +198,47 @@ __device__ __forceinline__ Vector<Accumulate<T>, count> widen(const Vector<T, co
   } else {
 #pragma unroll
     for (int i = 0; i < count; ++i) result.at[i] = widen(value.at[i]);
+  }
+  return result;
+}
+
+template <class T, int count>
+__device__ __forceinline__ Vector<T, count> narrow(const Vector<Accumulate<T>, count>& value) {
+  Vector<T, count> result;
+#pragma unroll
+  for (int i = 0; i < count; ++i) result.at[i] = narrow<T>(value.at[i]);
+  return result;
+}
+
+template <class T, int count>
+__device__ __forceinline__ bool has_nan(const Vector<T, count>& value) {
+  bool found = false;
+#pragma unroll
+  for (int i = 0; i < count; ++i) found |= value.at[i] != value.at[i];
+  return found;
+}
+
+// All elements at once, and one by one only where there is a NaN, whose bits are to stay.
+template <class T, int count>
+__device__ __forceinline__ Vector<Accumulate<T>, count> widen_bits(const Vector<T, count>& value) {
+  auto result = widen(value);
+  if constexpr (same<T, __half>) {
+    if (has_nan(result)) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) result.at[i] = widen_bits(value.at[i]);
+    }
+  }
+  return result;
+}
+template <class T, int count>
+__device__ __forceinline__ Vector<T, count> narrow_bits(
+    const Vector<Accumulate<T>, count>& value) {
+  auto result = narrow<T, count>(value);
+  if constexpr (is_half<T>) {
+    if (has_nan(value)) {
+#pragma unroll
+      for (int i = 0; i < count; ++i) result.at[i] = narrow_bits<T>(value.at[i]);
+    }
   }
   return result;
 }

@@ -54,7 +54,8 @@ __device__ __forceinline__ auto ordered(T value) {
   } else if constexpr (is_float<T>) {
     const auto bits = bit_cast<SignedBits<T>>(value);
     constexpr auto magnitude = static_cast<SignedBits<T>>(static_cast<Bits<T>>(~Bits<T>(0)) >> 1);
-    return static_cast<SignedBits<T>>(bits < 0 ? bits ^ magnitude : bits);
+    const auto sign = static_cast<SignedBits<T>>(bits >> (8 * sizeof(T) - 1));
+    return static_cast<SignedBits<T>>(bits ^ (sign & magnitude));
   } else {
     return value;
   }
@@ -65,6 +66,9 @@ __device__ __forceinline__ bool is_nan(T value) {
   if constexpr (is_half<T>) {
     constexpr int infinity = same<T, __half> ? 0x7c00 : 0x7f80;
     return (bit_cast<Bits<T>>(value) & 0x7fff) > infinity;
+  } else if constexpr (same<T, double>) {
+    // As an integer, like what it is compared with: as both it would take twice the registers.
+    return (bit_cast<uint64>(value) & 0x7fffffffffffffffull) > 0x7ff0000000000000ull;
   } else if constexpr (is_float<T>) {
     return value != value;
   } else {
@@ -73,12 +77,18 @@ __device__ __forceinline__ bool is_nan(T value) {
 }
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(TVM_SCATTER_NO_PTX)
-#define TVM_SCATTER_EXTREME(OP)                                        \
-  if constexpr (same<T, float>) {                                      \
-    float result;                                                      \
-    asm(OP ".NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(old), "f"(update)); \
-    return result;                                                     \
+#define TVM_SCATTER_EXTREME_OF(T_, OP, TYPE, REGISTER)                             \
+  if constexpr (same<T, T_>) {                                                     \
+    Bits<T> result;                                                                \
+    asm(OP ".NaN." TYPE " %0, %1, %2;"                                             \
+        : "=" REGISTER(result)                                                     \
+        : REGISTER(bit_cast<Bits<T>>(old)), REGISTER(bit_cast<Bits<T>>(update)));  \
+    return bit_cast<T>(result);                                                    \
   }
+#define TVM_SCATTER_EXTREME(OP)                              \
+  TVM_SCATTER_EXTREME_OF(float, OP, "f32", "r")              \
+  TVM_SCATTER_EXTREME_OF(__half, OP, "f16", "h")             \
+  TVM_SCATTER_EXTREME_OF(__nv_bfloat16, OP, "bf16", "h")
 #else
 #define TVM_SCATTER_EXTREME(OP)
 #endif
@@ -101,9 +111,12 @@ struct Max {
   }
 };
 #undef TVM_SCATTER_EXTREME
+#undef TVM_SCATTER_EXTREME_OF
 
+template <class R>
+constexpr bool is_extreme = same<R, Min> || same<R, Max>;
 template <class R, class T>
-constexpr bool is_float_extreme = is_float<T> && (same<R, Min> || same<R, Max>);
+constexpr bool is_float_extreme = is_float<T> && is_extreme<R>;
 
 // Every NaN becomes the one at the end of the total order.
 template <class R, class T>
@@ -111,6 +124,13 @@ __device__ __forceinline__ T one_nan(T value) {
   constexpr auto last = static_cast<Bits<T>>(~Bits<T>(0));
   if (!is_nan(value)) return value;
   return bit_cast<T>(same<R, Min> ? last : static_cast<Bits<T>>(last >> 1));
+}
+
+// Whether an update changes what stands at its place; it is no NaN but that one. There is no branch.
+template <class R, class T>
+__device__ __forceinline__ bool replaces(T update, T old) {
+  const bool before = same<R, Min> ? ordered(update) < ordered(old) : ordered(update) > ordered(old);
+  return before & !is_nan(old);
 }
 
 // A value as it was accumulated becomes one as it is stored.

@@ -53,9 +53,9 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
 
   if (whole) {
     for (int i = threadIdx.x * vector; i < owned; i += blockDim.x * vector) {
-      const auto value = load<Data, vector>(from + i);
+      const auto value = widen_bits(load<Data, vector>(from + i));
 #pragma unroll
-      for (int j = 0; j < vector; ++j) held[i + j] = widen_bits(value.at[j]);
+      for (int j = 0; j < vector; ++j) held[i + j] = value.at[j];
     }
   } else {
     for (int i = threadIdx.x; i < owned; i += blockDim.x) held[i] = widen_bits(from[i]);
@@ -116,10 +116,10 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   }
   if (whole) {
     for (int i = threadIdx.x * vector; i < owned; i += blockDim.x * vector) {
-      Vector<Data, vector> value;
+      Vector<Wide, vector> value;
 #pragma unroll
-      for (int j = 0; j < vector; ++j) value.at[j] = narrow_bits<Data>(held[i + j]);
-      store<Data, vector>(to + i, value);
+      for (int j = 0; j < vector; ++j) value.at[j] = held[i + j];
+      store<Data, vector>(to + i, narrow_bits<Data, vector>(value));
     }
   } else {
     for (int i = threadIdx.x; i < owned; i += blockDim.x) to[i] = narrow_bits<Data>(held[i]);

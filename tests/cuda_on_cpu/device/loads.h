@@ -14,7 +14,10 @@ template <class T>
 inline T __ldlu(const T* p) { return *p; }
 // The one that is meant for polling.
 template <class T>
-inline T __ldcv(const T* p) { return *const_cast<const volatile T*>(p); }
+inline T __ldcv(const T* p) {
+  asm volatile("" ::: "memory");
+  return *p;
+}
 template <class T>
 inline void __stwb(T* p, T value) { *p = value; }
 template <class T>
