@@ -14,7 +14,7 @@ from random_problems import SPREADS, draw_operands, draw_problem, explains
 from worker_threads import divided_work
 
 from tvm_scatter import ScatterProblem, strategy_for
-from tvm_scatter.lowering.legalize import nothing_to_do
+from tvm_scatter.lowering.plan import nothing_to_do
 from tvm_scatter.problem.reference import scatter_reference, violations
 
 

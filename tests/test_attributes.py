@@ -17,6 +17,7 @@ import tvm_scatter
 from tvm_scatter.lowering import legalize
 from tvm_scatter.lowering.batched import is_batch, scatters_of
 from tvm_scatter.lowering.lower import lower
+from tvm_scatter.lowering.plan import plan
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import Options
@@ -265,7 +266,7 @@ def test_what_is_asked_for_of_one_only(rewrite, name) -> None:
 def test_what_is_asked_for_reaches_the_implementation(operator) -> None:
     def lowered(**wanted):
         call = ScatterCall.from_call(CALLS[operator]).replace(**wanted)
-        found = lower(relax.BlockBuilder(), call, Options(bounds="raise"), "llvm")
+        found = lower(call, Options(bounds="raise"), "llvm")
         return found.problem, found.signature, found.check.wrap_negative, found.temporary
 
     for name, value in changed(operator).items():
@@ -281,11 +282,13 @@ def test_legalized_early_or_late(name, monkeypatch) -> None:
     seen = []
 
     def spy(*arguments):
-        found = lower(*arguments)
-        seen.append((found.problem, found.signature.operator, found.temporary))
+        found = plan(*arguments)
+        seen.extend(
+            (each.problem, each.signature.operator, each.temporary) for each in found.lowered
+        )
         return found
 
-    monkeypatch.setattr(legalize, "lower", spy)
+    monkeypatch.setattr(legalize, "plan", spy)
     found = []
     for make in (DeferBoundsCheck, relax.transform.LegalizeOps):
         seen.clear()

@@ -14,7 +14,9 @@ from tvm import relax
 
 from tvm_scatter.bounds.host_check import check_on_host
 from tvm_scatter.lowering.lower import lower
+from tvm_scatter.lowering.operands import Made
 from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.options import Options
 
 Array = np.ndarray[Any, Any]
@@ -33,8 +35,8 @@ def checks(
     def check_of(build: Build) -> Build:
         def check(*parameters: Any) -> Any:
             call = builder.normalize(build(*parameters))
-            lowered = lower(builder, call, Options(bounds="raise"), "llvm")
-            return check_on_host(builder, lowered.check)
+            lowered = lower(ScatterCall.from_call(call), Options(bounds="raise"), "llvm")
+            return check_on_host(builder, Made(builder).index_check(lowered.check))
 
         return check
 

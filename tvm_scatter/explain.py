@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,22 +11,18 @@ from typing import Any
 import tvm
 from tvm import relax
 from tvm.ir import IRModule
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.lowering.batched import describe, is_batch, scatters_of
-from tvm_scatter.lowering.copy_ranges import in_one_kernel
-from tvm_scatter.lowering.legalize import nothing_to_do, strategy_of
-from tvm_scatter.lowering.lower import lower
+from tvm_scatter.lowering.batched import describe, is_batch
+from tvm_scatter.lowering.legalize import target_of_call
+from tvm_scatter.lowering.plan import Plan, Way, plan
 from tvm_scatter.ops.arguments import need_module
-from tvm_scatter.ops.names import COPY_RANGES, STOCK_OPERATORS
-from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter, operator_name
+from tvm_scatter.ops.scatter_call import is_scatter, operator_name
 from tvm_scatter.passes.functions import is_ours_to_change
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.selection.strategy import Branch, Selection
+from tvm_scatter.selection.strategy import Branch
 from tvm_scatter.selection.targets import to_target
 
-from .errors import ScatterError
 from .options import current_options
 from .passes import passes
 
@@ -197,96 +193,71 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
         If it is no module, there is no such target, or a scatter is malformed.
     """
     need_module("explain", mod)
-    found, errors = Explanations(), list[ScatterError]()
-    with nullcontext() if target is None else to_target(target):
-        with collected_notes() as found.notes:
-            mod = tvm.transform.Sequential(passes(current_options()))(mod)
-        for name, function in mod.functions.items():
-            if is_ours_to_change(function):
-                explainer = _Explainer(mod, name.name_hint, found, errors)
-                explainer.visit_expr(function)
-    if errors:
-        raise errors[0]
+    found = Explanations()
+    found.notes, plans = planned(mod, target)
+    found += [_explanation(where, plan) for where, plan in plans]
     return found
 
 
-def _explain_call(bb: relax.BlockBuilder, call: relax.Call, where: str) -> Explanation:
-    operator = describe(call) if is_batch(call) else operator_name(call)
-    # All scatters of a batch are computed as the first one.
-    scatter = scatters_of(call)[0] if is_batch(call) else ScatterCall.from_call(call)
+def planned(mod: IRModule, target: Any = None) -> tuple[list[Note], list[tuple[str, Plan]]]:
+    """What the passes do to a module, and the plans for the scatters that are left then.
+
+    Returns
+    -------
+    notes : list of Note
+        What the passes did.
+    plans : list of (str, Plan)
+        In the order of the program; with the function and the variable that holds the result.
+    """
     options = current_options()
-    target, strategy = strategy_of(scatter.data)
-    kind = target.kind.name
+    with nullcontext() if target is None else to_target(target):
+        with collected_notes() as notes:
+            mod = tvm.transform.Sequential(passes(options))(mod)
+        return notes, [
+            (where, plan(call, target_of_call(call), options))
+            for name, function in mod.functions.items()
+            if is_ours_to_change(function)
+            for where, call in _scatters(function.body, name.name_hint)
+        ]
 
-    def explanation(reason: str, **known: Any) -> Explanation:
-        given = {"problem": None, "symbols": {}, "choices": (), "source": "none", **known}
-        return Explanation(where, operator, kind, reason=reason, **given)
 
-    if strategy is None:
-        return explanation(f"there is no strategy for target {kind}; TVM's own operator is used")
-    if call.op.name in STOCK_OPERATORS and not options.enabled:
-        return explanation("the strategy is switched off; TVM's own operator is used")
-    if scatter.form == COPY_RANGES and in_one_kernel(scatter, kind):
-        return explanation(
-            "all positions are known: one launch reads each output from where it comes from",
-            choices=(Choice("copy_ranges", {}),),
-            source="default",
-        )
-    lowered = lower(bb, scatter, options, kind)
-    problem = lowered.problem
-    symbols = {name: str(lowered.symbols[name]) for name in problem.symbols}
-    if nothing_to_do(problem):
-        looks = problem.bounds == "raise" and not lowered.check.has_no_entries
-        reason = "there is nothing to write" + ("; indices are checked" if looks else "")
-        return explanation(reason, problem=problem, symbols=symbols)
-    selection: Selection = strategy.select(problem, target)
-    return explanation(
-        selection.reason,
-        problem=problem,
-        symbols=symbols,
-        choices=tuple(map(_choice, selection.branches)),
-        source=selection.source,
-        alternatives=dict(selection.alternatives),
+def _scatters(sequence: relax.SeqExpr, path: str) -> Iterator[tuple[str, relax.Call]]:
+    """The scatters of a function, of those inside of it and of branches."""
+    for binding in (binding for block in sequence.blocks for binding in block.bindings):
+        value, where = binding.value, f"{path}.{binding.var.name}"
+        if isinstance(value, relax.Function):
+            yield from _scatters(value.body, where)
+        elif isinstance(value, relax.If):
+            yield from _scatters(value.true_branch, path)
+            yield from _scatters(value.false_branch, path)
+        elif is_scatter(value) or is_batch(value):
+            yield where, value
+
+
+def _explanation(where: str, plan: Plan) -> Explanation:
+    call, selection = plan.call, plan.selection
+    choices: tuple[Choice, ...] = ()
+    if plan.way is Way.COPY:
+        choices = (Choice("copy_ranges", {}),)
+    elif selection is not None:
+        choices = tuple(map(_choice, selection.branches))
+    source = "default" if choices else "none"
+    return Explanation(
+        where=where,
+        operator=describe(call) if is_batch(call) else operator_name(call),
+        target=plan.target.kind.name,
+        problem=plan.problem,
+        symbols={name: str(size) for name, size in plan.symbols.items()},
+        choices=choices,
+        source=source if selection is None else selection.source,
+        reason=plan.reason,
+        alternatives={} if selection is None else dict(selection.alternatives),
     )
 
 
 def _choice(branch: Branch) -> Choice:
     conditions = tuple(f"{name} {sign} {value}" for name, sign, value in branch.conditions)
     return Choice(branch.implementation.name, dict(branch.config), conditions)
-
-
-@mutator
-class _Explainer(PyExprMutator):
-    """Lowers every scatter into a copy of the function that nobody keeps."""
-
-    def __init__(
-        self,
-        mod: IRModule,
-        function: str,
-        found: list[Explanation],
-        errors: list[ScatterError],
-    ) -> None:
-        super().__init__(mod)
-        self.path = [function]
-        self.found = found
-        self.errors = errors
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        name = binding.var.name
-        if isinstance(binding.value, relax.Function):
-            self.path.append(name)
-            super().visit_var_binding_(binding)
-            self.path.pop()
-            return
-        if is_scatter(binding.value) or is_batch(binding.value):
-            where = ".".join([*self.path, name])
-            call = self.visit_expr(binding.value)
-            try:
-                self.found.append(_explain_call(self.builder_, call, where))
-            except ScatterError as error:
-                # Raised once the visit is over: TVM's block builder warns if it is left midway.
-                self.errors.append(error)
-        super().visit_var_binding_(binding)
 
 
 def summary(explanations: Iterable[Explanation]) -> dict[str, int]:

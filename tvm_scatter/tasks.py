@@ -10,11 +10,12 @@ from typing import Any
 import tvm
 from tvm.target import Target
 
-from tvm_scatter.lowering.legalize import nothing_to_do
+from tvm_scatter.lowering.plan import Way
+from tvm_scatter.ops.arguments import need_module
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 from .errors import ScatterError
-from .explain import explain
+from .explain import planned
 
 #: What a symbolic size ranges over where nobody says otherwise.
 DEFAULT_RANGE = (16, 4096)
@@ -99,21 +100,24 @@ def extract_tasks(
         If there is no such target, a scatter is malformed, or a range is empty or of a size that
         no scatter has.
     """
+    need_module("extract_tasks", mod)
     _check_ranges(ranges or {})
     found: dict[ScatterProblem, Task] = {}
     sizes: set[str] = set()
-    for scatter in explain(mod, target):
-        if scatter.problem is None or nothing_to_do(scatter.problem):
+    _, plans = planned(mod, target)
+    for where, plan in plans:
+        if plan.way is not Way.SCATTER:
             continue
-        problem = replace(scatter.problem, bounds="drop")
-        sizes |= set(scatter.symbols.values())
+        problem = replace(plan.lowered[0].problem, bounds="drop")
+        symbols = {symbol: str(size) for symbol, size in plan.symbols.items()}
+        sizes |= set(symbols.values())
         known = {
-            symbol: (ranges or {})[expression]
-            for symbol, expression in scatter.symbols.items()
-            if expression in (ranges or {})
+            symbol: (ranges or {})[size]
+            for symbol, size in symbols.items()
+            if size in (ranges or {})
         }
         task = found.get(problem) or Task(problem, 0, (), known)
-        found[problem] = replace(task, weight=task.weight + 1, where=(*task.where, scatter.where))
+        found[problem] = replace(task, weight=task.weight + 1, where=(*task.where, where))
     for name in sorted(set(ranges or {}) - sizes, key=str):
         raise ScatterError(
             f"extract_tasks: no scatter has a symbolic size {name!r}; "

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Protocol
 
 from tvm import relax
 
 from tvm_scatter.ops.shapes import SymbolTable
 from tvm_scatter.problem.signature import Dim
 
-from .size_check import Equal, Place, check_sizes
+from .size_check import Equal, Place, SizeCheck
+
+
+class Tensor(Protocol):
+    """An operand, which need not be made yet."""
+
+    @property
+    def ty(self) -> relax.TensorType:
+        """Its type."""
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether its values are known."""
 
 
 class Agreement:
@@ -22,13 +34,11 @@ class Agreement:
         What errors call it.
     symbols : SymbolTable
         Sizes that are taken to be equal get one name here.
-    tensors : dict of str to relax.Expr
+    tensors : dict of str to Tensor
         The operands, by the names that errors give them.
     """
 
-    def __init__(
-        self, operator: str, symbols: SymbolTable, tensors: Mapping[str, relax.Expr]
-    ) -> None:
+    def __init__(self, operator: str, symbols: SymbolTable, tensors: Mapping[str, Tensor]) -> None:
         self._operator = operator
         self._symbols = symbols
         self._tensors = tensors
@@ -39,7 +49,7 @@ class Agreement:
         one, other = self._size(left), self._size(right)
         if one == other or (isinstance(one, int) and isinstance(other, int)) or 0 in (one, other):
             return
-        if not isinstance(self._tensors[left.tensor], relax.Var):
+        if self._tensors[left.tensor].is_constant:
             # A constant is not handed on by the check.
             left, right = right, left
         self._rules.append(Equal(left, right))
@@ -78,20 +88,17 @@ class Agreement:
             if self._size(Place(name, dimension)) != 1:
                 self.expect_equal(Place(name, dimension), place)
 
-    def check(self, bb: relax.BlockBuilder) -> dict[str, Any]:
-        """Emit the check; all operands, which nothing reads before it that relies on it."""
-        tensors = dict(self._tensors)
+    def check(self) -> SizeCheck | None:
+        """What is left to be checked at run time; it returns operands that rely on it."""
         if not self._rules:
-            return tensors
-        returned = list(dict.fromkeys(rule.left.tensor for rule in self._rules))
-        named = {
-            name: tensors[name]
-            for name in dict.fromkeys(
-                place.tensor for rule in self._rules for place in (rule.left, rule.right)
-            )
-        }
-        results = check_sizes(bb, self._operator, self._rules, named, returned)
-        return tensors | dict(zip(returned, results, strict=True))
+            return None
+        places = [place for rule in self._rules for place in (rule.left, rule.right)]
+        return SizeCheck(
+            operator=self._operator,
+            rules=tuple(self._rules),
+            tensors={place.tensor: self._tensors[place.tensor] for place in places},
+            returned=tuple(dict.fromkeys(rule.left.tensor for rule in self._rules)),
+        )
 
     def _size(self, place: Place) -> Dim:
         shape = self._symbols.shape(self._operator, self._tensors[place.tensor])

@@ -40,10 +40,12 @@ DROP_MAILBOX = DropMailbox()
 
 
 class CheckKind(Enum):
-    """Who looks for bad indices of a scatter on a device under ``raise``, and when.
+    """Who looks for bad indices of a scatter under ``raise``, and when.
 
     Attributes
     ----------
+    HOST
+        The host itself, before the scatter, where it can read the indices.
     BEFORE
         A launch before the scatter, which overwrites a caller's data and waits for the flags.
     BESIDE
@@ -55,13 +57,14 @@ class CheckKind(Enum):
         the scatter, or for that part of it which reads them.
     """
 
+    HOST = "host"
     BEFORE = "before"
     BESIDE = "beside"
     ON_DROP = "on drop"
 
     @staticmethod
     def of(problem: ScatterProblem, temporary: bool = False) -> CheckKind:
-        """The kind of check that a problem gets.
+        """The kind of check that a problem gets on a device.
 
         Parameters
         ----------
@@ -79,6 +82,8 @@ class CheckKind(Enum):
     @property
     def bounds(self) -> str:
         """The policy of the scatter itself: whether it meets bad indices."""
+        if self is CheckKind.HOST:
+            return "raise"
         return "trust" if self is CheckKind.BEFORE else "drop"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,29 +52,37 @@ class Equal:
     right: Place
 
 
-def check_sizes(
-    bb: relax.BlockBuilder,
-    operator: str,
-    rules: Sequence[AtMost | Equal],
-    tensors: dict[str, relax.Expr],
-    returned: Sequence[str],
-) -> list[relax.Expr]:
-    """Emit a check of sizes that costs the host a comparison for each rule.
+@dataclass(frozen=True)
+class SizeCheck:
+    """What must hold of the sizes of some tensors.
 
-    Parameters
+    Attributes
     ----------
-    rules : sequence of AtMost or Equal
+    operator : str
+        What errors call the operator.
+    rules : tuple of AtMost or Equal
         What must hold.
-    tensors : dict of str to relax.Expr
-        The tensors that rules name.
-    returned : sequence of str
-        Some of these, which nothing reads before the check if it reads the results.
+    tensors : dict of str to Any
+        The tensors that rules name, or what stands for them until they are made.
+    returned : tuple of str
+        Some of these, which nothing reads before the check if it reads the check's results.
+    """
+
+    operator: str
+    rules: tuple[AtMost | Equal, ...]
+    tensors: dict[str, Any]
+    returned: tuple[str, ...]
+
+
+def check_sizes(bb: relax.BlockBuilder, check: SizeCheck) -> list[relax.Expr]:
+    """Emit a check of sizes that costs the host a comparison for each rule.
 
     Returns
     -------
     results : list of relax.Expr
-        The tensors ``returned``, themselves and no copies.
+        The tensors that the check returns, themselves and no copies.
     """
+    tensors, operator = check.tensors, check.operator
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
@@ -85,14 +92,14 @@ def check_sizes(
                     name: sizes_of(handle, tensors[name].ty.ndim)
                     for name, handle in handles.items()
                 }
-                for rule in rules:
+                for rule in check.rules:
                     if isinstance(rule, AtMost):
                         _check_at_most(operator, rule, sizes)
                     else:
                         _check_equal(operator, rule, sizes)
     func = bb.add_func(builder.get(), "check_sizes")
     arguments = list(tensors.values())
-    places = [list(tensors).index(name) for name in returned]
+    places = [list(tensors).index(name) for name in check.returned]
     types = [arguments[place].ty for place in places]
     if len(types) == 1:
         return [bb.emit(relax.op.call_tir_inplace(func, arguments, places, types[0]))]

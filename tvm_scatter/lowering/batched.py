@@ -14,11 +14,6 @@ from tvm.ir import Op
 
 from tvm_scatter.ops.names import BATCH, INDEX_PUT
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.options import current_options
-
-from .legalizations import put_in_front
-from .legalize import emit_together, strategy_of
-from .lower import lower
 
 #: Attributes of a call beside those of its scatters: their operator and how many there are.
 _OPERATOR, _COUNT = "scatter", "scatters"
@@ -90,22 +85,11 @@ def describe(call: relax.Call) -> str:
 
 
 def register() -> None:
-    """Register the operator with TVM; a later copy of this module replaces an earlier one."""
+    """Register the operator with TVM; harmless when it is there already."""
     if BATCH not in Op.list_op_names():
         tvm.ir.register_op_attr(BATCH, "FPurity", True)
         tvm.ir.register_op_attr(BATCH, "FInferType", _infer_type)
-    put_in_front((BATCH,), _legalize, ours=True)
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:
     return relax.TupleType([each.data.ty for each in scatters_of(call)])
-
-
-def _legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """One function for all, by the implementation that the strategy selects for one of them."""
-    scatters = scatters_of(call)
-    target, strategy = strategy_of(scatters[0].data)
-    assert strategy is not None, "only scatters with a strategy are put together"
-    lowered = [lower(bb, each, current_options(), target.kind.name) for each in scatters]
-    results = emit_together(bb, lowered, strategy, target, earlier_of(call))
-    return relax.Tuple([bb.emit(result) for result in results])

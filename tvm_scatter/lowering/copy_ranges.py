@@ -6,23 +6,24 @@ fuses with what computes the sources. In place, and on a CPU, it is a scatter li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from tvm import relax, te, tirx
 
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.scatter_call import CopiedRange, ScatterCall
-from tvm_scatter.options import current_options
+from tvm_scatter.options import Options
 from tvm_scatter.selection.backend import backend_for
 
-from .pieces import Piece, reader
+from .operands import Computed, Given, KnownPositions
+from .pieces import Piece, reader, shifted
+from .recipes import Joined
 
 
-def in_one_kernel(call: ScatterCall, target_kind: str) -> bool:
+def in_one_kernel(call: ScatterCall, target_kind: str, options: Options) -> bool:
     """Whether a call is computed by :func:`copy_kernel`: not where a scatter is asked for."""
-    if call.in_place or current_options().implementation is not None:
+    if call.in_place or options.implementation is not None:
         return False
     return backend_for(target_kind).gathers_known_writes
 
@@ -39,25 +40,29 @@ def copy_kernel(bb: relax.BlockBuilder, call: ScatterCall) -> relax.Expr:
     return bb.call_te(copy_ranges, call.data, *call.sources, primfunc_name_hint="copy_ranges")
 
 
-def as_index_put(bb: relax.BlockBuilder, call: ScatterCall) -> ScatterCall:
-    """The same as a scatter of all sources, one behind the other, at constant positions."""
+def as_index_put(call: ScatterCall) -> ScatterCall:
+    """The same as a scatter of all sources, one behind the other, at constant positions.
+
+    Its index and updates are operands that are still to be made.
+    """
     [axis] = call.axes
+    first = call.sources[0].ty
     count = sum(each.length for each in call.ranges)
-
-    def join(*sources: te.Tensor) -> te.Tensor:
-        pieces: list[Piece] = []
-        end = 0
-        for source, begin, _, length in call.ranges:
-            pieces.append((end + length, _read(sources[source], axis, begin - end)))
-            end += length
-        shape = [count if at == axis else dim for at, dim in enumerate(sources[0].shape)]
-        return te.compute(shape, reader(pieces, lambda at: at[axis]), name="join")
-
-    updates = bb.emit_te(join, *call.sources, primfunc_name_hint="join")
-    places = [np.arange(each.place, each.place + each.length) for each in call.ranges]
-    index = bb.normalize(relax.const(np.concatenate(places), "int64"))
+    shape = [count if at == axis else dim for at, dim in enumerate(first.shape)]
+    updates = Computed(
+        compute=Joined(call.ranges, axis),
+        sources=tuple(map(Given, call.sources)),
+        sizes=(),
+        ty=relax.TensorType(shape, first.dtype),
+        hint="join",
+    )
     return call.replace(
-        form=INDEX_PUT, indices=(index,), updates=updates, sources=(), ranges=(), unique=True
+        form=INDEX_PUT,
+        indices=(KnownPositions(call.ranges),),
+        updates=updates,
+        sources=(),
+        ranges=(),
+        unique=True,
     )
 
 
@@ -73,13 +78,9 @@ def _filled(
     end = 0
     for source, begin, place, length in ranges:
         if place > end:
-            pieces.append((place, _read(data, axis, 0)))
-        pieces.append((place + length, _read(sources[source], axis, begin - place)))
+            pieces.append((place, shifted(data, axis, 0)))
+        pieces.append((place + length, shifted(sources[source], axis, begin - place)))
         end = place + length
     if not isinstance(extent, int | tirx.IntImm) or end < int(extent):
-        pieces.append((end, _read(data, axis, 0)))
+        pieces.append((end, shifted(data, axis, 0)))
     return pieces
-
-
-def _read(tensor: te.Tensor, axis: int, shift: int) -> Callable[[Any], Any]:
-    return lambda at: tensor(*at[:axis], at[axis] + shift, *at[axis + 1 :])

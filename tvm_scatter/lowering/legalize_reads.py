@@ -12,7 +12,8 @@ from tvm_scatter.ops.shapes import no_elements
 from tvm_scatter.options import current_options
 
 from .legalizations import put_in_front, stock
-from .legalize import check_alone, strategy_of
+from .legalize import strategy_of
+from .make import check_alone
 from .reads import STOCK_OPERATORS, Read, read_of
 
 
@@ -34,7 +35,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         empty = no_elements(call.ty)
         if strategy is None or bounds != "raise" or reading.is_in_range():
             return empty
-        return check_alone(bb, reading.check, strategy, empty)
+        return check_alone(bb, reading.check, strategy.device_check, empty)
     if bounds == "trust" or reading.is_in_range():
         return _compute(bb, reading, guard=False)
     if bounds == "drop" or strategy is None:

@@ -23,3 +23,8 @@ def reader(pieces: Sequence[Piece], position: Callable[[Any], Any]) -> Callable[
         )
 
     return lambda *at: read(at, 0, len(pieces))
+
+
+def shifted(tensor: Any, axis: int, shift: int) -> Callable[[Any], Any]:
+    """Read a tensor at a position, moved along an axis."""
+    return lambda at: tensor(*at[:axis], at[axis] + shift, *at[axis + 1 :])

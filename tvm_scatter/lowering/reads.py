@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_scatter.bounds.size_check import AtMost, check_sizes
+from tvm_scatter.bounds.size_check import AtMost, SizeCheck, check_sizes
 from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import ByAxes, ByElements, ByTuples, Form
@@ -159,8 +159,9 @@ def _read(
                 f"dimension {axis}."
             )
     if unknown:
-        rules = [AtMost("index", "data", axis) for axis in unknown]
-        [data] = check_sizes(bb, operator, rules, {"index": indices[0], "data": data}, ["data"])
+        rules = tuple(AtMost("index", "data", axis) for axis in unknown)
+        tensors = {"index": indices[0], "data": data}
+        [data] = check_sizes(bb, SizeCheck(operator, rules, tensors, ("data",)))
     check = IndexCheck(
         operator=operator,
         data=data,

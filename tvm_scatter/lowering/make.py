@@ -1,0 +1,153 @@
+"""What a plan says is made: Relax calls of the functions that compute it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax
+
+from tvm_scatter.bounds.device_check import CheckKind, check_before, check_beside, check_on_drop
+from tvm_scatter.bounds.host_check import check_on_host
+from tvm_scatter.emit.drop_signal import MakeSignal
+from tvm_scatter.emit.index_check import DeviceCheck, IndexCheck
+from tvm_scatter.ops.names import STOCK_OPERATORS
+from tvm_scatter.selection.backend import backend_of
+
+from .batched import is_batch
+from .copy_ranges import copy_kernel
+from .emission import build_prim_func, function_name, workspace_size
+from .fallback import legalize_as_stock
+from .legalizations import stock
+from .operands import Made
+from .plan import Plan, Way
+
+
+def make(bb: relax.BlockBuilder, plan: Plan) -> relax.Expr:
+    """Emit what computes a call; the result takes the call's place.
+
+    Raises
+    ------
+    ScatterError
+        For what TVM has no operator for on a target without a strategy.
+    """
+    if plan.way is Way.STOCK and plan.call.op.name in STOCK_OPERATORS:
+        return stock[plan.call.op.name](bb, plan.call)
+    made = Made(bb)
+    for lowered in plan.lowered:
+        for operand in lowered.derived:
+            made.of(operand)
+    if not is_batch(plan.call):
+        return _one(bb, plan, made)
+    if plan.way is Way.SCATTER and plan.check is None:
+        results = _call(bb, plan, made, plan.earlier)
+    else:
+        results = [_one(bb, each, made) for each in plan.one_by_one()]
+    return relax.Tuple([bb.emit(result) for result in results])
+
+
+def check_alone(
+    bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck | None, result: relax.Expr
+) -> relax.Expr:
+    """Emit a check of indices beside which nothing is computed; the result is itself."""
+    if check.has_no_entries:
+        return result
+    if device_check is None:
+        return check_on_host(bb, check, bb.emit(result))
+    return check_beside(bb, check, device_check, lambda _: result)
+
+
+def _one(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
+    """Emit one scatter; the result is the new tensor."""
+    [scatter] = plan.scatters
+    if plan.way is Way.STOCK:
+        return legalize_as_stock(bb, scatter, plan.target.kind.name, stock)
+    if plan.way is Way.COPY:
+        return copy_kernel(bb, scatter)
+    if plan.way is Way.NOTHING:
+        return _nothing(bb, plan, made)
+    return _checked(bb, plan, made)
+
+
+def _nothing(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
+    [lowered] = plan.lowered
+    data = made.of(lowered.data)
+    if plan.check is None:
+        return data
+    device_check = backend_of(plan.target).device_check
+    return check_alone(bb, made.index_check(lowered.check), device_check, data)
+
+
+def _checked(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
+    """Emit a scatter and what looks for bad indices, in the order that this needs."""
+
+    def scatter(*tokens: relax.Expr, make_signal: MakeSignal | None = None) -> relax.Expr:
+        return _call(bb, plan, made, [*plan.earlier, *tokens], make_signal)[0]
+
+    if plan.check is None:
+        return scatter()
+    [lowered] = plan.lowered
+    check = made.index_check(lowered.check)
+    device_check = backend_of(plan.target).device_check
+    if device_check is None:
+        return scatter(check_on_host(bb, check))
+    if plan.check is CheckKind.ON_DROP:
+        return check_on_drop(
+            bb,
+            check,
+            device_check,
+            lambda make_signal, *memory: scatter(*memory, make_signal=make_signal),
+        )
+    if plan.check is CheckKind.BESIDE:
+        return check_beside(bb, check, device_check, scatter)
+    return scatter(check_before(bb, check, device_check))
+
+
+def _call(
+    bb: relax.BlockBuilder,
+    plan: Plan,
+    made: Made,
+    tokens: Sequence[relax.Expr],
+    make_signal: MakeSignal | None = None,
+) -> list[relax.Expr]:
+    """Emit one call for all scatters of a plan; the results are the new tensors.
+
+    Parameters
+    ----------
+    tokens : sequence of relax.Expr
+        What must be computed before.
+    make_signal : callable, optional
+        What makes a signal of the last two tokens, which are memory for it.
+    """
+    problem, selection, count = plan.built, plan.selection, len(plan.lowered)
+    assert selection is not None, "what scatters has a selection"
+    inputs = [
+        [made.of(operand) for operand in (each.data, *each.indices, each.updates)]
+        for each in plan.lowered
+    ]
+    arguments = [operand for operands in inputs for operand in operands] + list(tokens)
+    func = build_prim_func(
+        problem,
+        plan.lowered[0].signature,
+        selection,
+        plan.target,
+        tokens=len(tokens),
+        scatters=count,
+        make_signal=make_signal,
+    )
+    types: Any = [relax.TensorType(data.ty.shape, problem.data_dtype) for data, *_ in inputs]
+    workspace = workspace_size(problem, selection, plan.lowered[0].symbols)
+    global_var = bb.add_func(func, function_name(problem, selection))
+    if workspace is not None:
+        types += [relax.TensorType((workspace,), "uint8")] * count
+    types_out = types if len(types) > 1 else types[0]
+    if problem.in_place:
+        places = [at * len(inputs[0]) for at in range(count)]
+        places += [-1] * (len(types) - count)
+        call = relax.op.call_tir_inplace(global_var, arguments, places, types_out)
+    else:
+        call = relax.op.call_tir(global_var, arguments, types_out)
+    if len(types) == 1:
+        return [call]
+    results = bb.emit(call)
+    return [relax.TupleGetItem(results, at) for at in range(count)]
