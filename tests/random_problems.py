@@ -18,6 +18,7 @@ from tvm_scatter.problem.reductions import (
     INDEX_DTYPES,
     REDUCTIONS,
     ROUNDOFF,
+    Rounding,
     numpy_dtype,
 )
 from tvm_scatter.problem.reference import destinations
@@ -95,7 +96,9 @@ def draw_problem(random: Random, most: int = MOST) -> tuple[ScatterProblem, dict
             problem = replace(problem, **{f"index_{axis}": False, f"update_{axis}": True})
     if 0 in sizes.values():
         problem = replace(problem, bounds="drop")  # no index is in range
-    if problem.data_dtype in ROUNDOFF and problem.reduction in ("add", "mean"):
+    if problem.data_dtype not in problem.reduces.dtypes:
+        problem = replace(problem, data_dtype=random.choice(problem.reduces.dtypes))
+    if problem.data_dtype in ROUNDOFF and problem.reduces.rounding is Rounding.SUM:
         # The same value again and again adds up to more than 16 bits hold exactly.
         problem = replace(problem, update_count=True)
     values = {name: sizes[name] for name in problem.symbols}
@@ -139,15 +142,15 @@ def _values(generator: np.random.Generator, problem: ScatterProblem, size: int) 
     if name == "bool":
         return generator.integers(0, 2, size).astype(bool)
     signed = not name.startswith("u")
-    if problem.reduction == "mul":
+    if problem.reduces.rounding is Rounding.PRODUCT:
         return generator.choice([-1, 1] if signed else [1, 3], size).astype(dtype)
     if name in FLOATS:
         # A walk of such steps stays where even bfloat16 is exact.
         result = generator.integers(-1, 2, size).astype(dtype)
-        if problem.reduction in ("min", "max", "update"):
+        if problem.reduces.rounding is Rounding.NONE:
             result[generator.random(size) < 0.1] = np.nan
         # In a sum one of them hides whatever else goes to its place.
-        is_sum = problem.reduction in ("add", "mean")
+        is_sum = problem.reduces.rounding is Rounding.SUM
         share = 1 / max(size, 50) if is_sum else 0.02
         result[generator.random(size) < share] = -np.inf
         return result

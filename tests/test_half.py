@@ -124,7 +124,11 @@ def test_which_processors_convert(described: dict[str, Any], expected: bool) -> 
     [
         ("float16", ("add", "mean")),
         pytest.param("float16", ("mul", "min", "max", "update"), marks=pytest.mark.exhaustive),
-        pytest.param("bfloat16", tuple(REDUCTIONS), marks=pytest.mark.exhaustive),
+        pytest.param(
+            "bfloat16",
+            tuple(name for name in REDUCTIONS if "bfloat16" in REDUCTIONS[name].dtypes),
+            marks=pytest.mark.exhaustive,
+        ),
     ],
 )
 def test_every_implementation_without_instructions(
