@@ -13,6 +13,7 @@ from rich.table import Table
 from tvm.support import cc
 
 from tvm_scatter.runtime import cuda_toolkit
+from tvm_scatter.selection.backend import backends
 from tvm_scatter.selection.strategy import strategy_for
 from tvm_scatter.selection.targets import default_target, gpu_target
 
@@ -93,8 +94,8 @@ def _compilers(problems: list[str]) -> list[tuple[str, str]]:
 
 def _tables() -> list[tuple[str, str]]:
     rows = []
-    for kind in ("llvm", "cuda"):
-        strategy = strategy_for(kind)
+    for backend in backends():
+        strategy = strategy_for(backend.kind)
         if strategy is not None:
-            rows.append((f"for {kind}", ", ".join(strategy.implementations)))
+            rows.append((f"for {backend.kind}", ", ".join(strategy.implementations)))
     return rows

@@ -15,6 +15,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import common_shape, same_size
+from tvm_scatter.selection.backend import backends
 
 #: What TVM's own operators reduce by, as this package does.
 _REDUCTIONS = ("update", "add", "mul", "min", "max")
@@ -120,5 +121,5 @@ def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
 def _refusal(call: ScatterCall, target_kind: str, what: str) -> ScatterError:
     return ScatterError(
         f"{call.operator}: no implementation for target {target_kind!r} ({what}); compile "
-        "for llvm or cuda."
+        f"for {' or '.join(backend.kind for backend in backends())}."
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tvm.target import Target
 
 from tvm_scatter.emit.index_check import DeviceCheck
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 
 
@@ -61,8 +62,20 @@ class Backend:
     example: str = ""
 
     def bounds_under(self, options: Options) -> str:
-        """The policy for bad indices under some options."""
-        return options.bounds or self.bounds
+        """The policy for bad indices under some options.
+
+        Raises
+        ------
+        ScatterError
+            If they shall be looked for, and neither the host nor the device can.
+        """
+        bounds = options.bounds or self.bounds
+        if bounds == "raise" and self.is_gpu and self.device_check is None:
+            raise ScatterError(
+                f"options: bounds='raise': nothing checks indices on target {self.kind}; it must "
+                "be 'drop' or 'trust'."
+            )
+        return bounds
 
     def architecture(self, target: Target) -> str:
         """The architecture of a target, such as ``sm_90``; empty where kinds have none."""

@@ -312,9 +312,20 @@ class OpStrategy:
             branches.append(Branch(implementation, config, open_conditions))
             if verdict is True:
                 return tuple(branches), rule.because
+        if not applicable:
+            raise self._nothing_takes(problem, target)
         last = list(applicable.values())[-1]
         branches.append(Branch(last, last.config(problem, target)))
         return tuple(branches), "the entry that takes every problem"
+
+    def _nothing_takes(self, problem: ScatterProblem, target: Any) -> ScatterError:
+        refusals = "; ".join(
+            f"{name}: {self.refusal(implementation, problem, target)}"
+            for name, implementation in self.implementations.items()
+        )
+        return ScatterError(
+            f"scatter: no implementation for {self.target_kind} takes [{problem}]; {refusals}."
+        )
 
     def _selection(
         self,
