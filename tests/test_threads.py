@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-import tvm
 from harness import ProblemRunner
+from worker_threads import THREADS, running_in
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.problem.reference import scatter_reference
@@ -27,8 +24,13 @@ FORMS = {
 }
 
 
-def results() -> dict[str, np.ndarray]:
-    """Sums and last updates of every form by every implementation."""
+#: Work that is not divided, that three do not share evenly, and by all threads.
+COUNTS = (1, 3, THREADS)
+Results = dict[str, np.ndarray]
+
+
+def compiled() -> Callable[[], Results]:
+    """Sums and last updates of every form by every implementation, each time it is called."""
     runner = ProblemRunner("llvm")
     strategy = strategy_for("llvm")
     assert strategy is not None
@@ -56,58 +58,45 @@ def results() -> dict[str, np.ndarray]:
                     key = f"{form}_{reduction}_{name}_{'symbolic' if symbolic else 'static'}"
                     runner.add(key, problem, name, sizes=sizes if symbolic else None)
                     runs[key] = problem.with_sizes(sizes)
-    outcome = {}
-    for key, problem in runs.items():
-        generator = np.random.default_rng(1)
-        items = (problem.items if problem.index_batch else problem.count).constant
-        data = generator.standard_normal(problem.data_size.constant, "float32")
-        index = generator.integers(-1, problem.extent.constant, items)
-        updates = generator.standard_normal(problem.update_size.constant, "float32")
-        outcome[key] = runner.run(key, data, [index], updates)
-        expected = scatter_reference(problem, data, [index], updates)
-        np.testing.assert_allclose(outcome[key], expected, rtol=1e-3, atol=1e-2, err_msg=key)
-    return outcome
+
+    def run() -> Results:
+        outcome = {}
+        for key, problem in runs.items():
+            generator = np.random.default_rng(1)
+            items = (problem.items if problem.index_batch else problem.count).constant
+            data = generator.standard_normal(problem.data_size.constant, "float32")
+            index = generator.integers(-1, problem.extent.constant, items)
+            updates = generator.standard_normal(problem.update_size.constant, "float32")
+            outcome[key] = runner.run(key, data, [index], updates)
+            expected = scatter_reference(problem, data, [index], updates)
+            np.testing.assert_allclose(outcome[key], expected, rtol=1e-3, atol=1e-2, err_msg=key)
+        return outcome
+
+    return run
 
 
 @pytest.fixture(scope="module")
-def by_threads(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, np.ndarray]]:
-    """What processes with 1 and with 5 threads compute."""
-    folder = tmp_path_factory.mktemp("threads")
-    outcome = {}
-    for threads in (1, 5):
-        file = folder / f"{threads}.npz"
-        environment = {**os.environ, "TVM_NUM_THREADS": str(threads)}
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, sys.path))
-        command = [sys.executable, str(Path(__file__).resolve()), str(file)]
-        subprocess.run(command, env=environment, check=True, timeout=500)
-        with np.load(file) as loaded:
-            outcome[threads] = dict(loaded)
+def by_threads() -> dict[int, Results]:
+    """What the same code computes in several numbers of threads."""
+    run, outcome = compiled(), {}
+    for threads in COUNTS:
+        with running_in(threads):
+            outcome[threads] = run()
     return outcome
 
 
-def test_threads_do_not_change_a_bit(by_threads: dict[int, dict[str, np.ndarray]]) -> None:
-    assert by_threads[5].keys() == by_threads[1].keys()
-    for key, result in by_threads[5].items():
+@pytest.mark.parametrize("threads", COUNTS[1:])
+def test_threads_do_not_change_a_bit(by_threads: dict[int, Results], threads: int) -> None:
+    for key, result in by_threads[threads].items():
         assert result.tobytes() == by_threads[1][key].tobytes(), key
 
 
-def test_symbolic_sizes_do_not_change_a_bit(by_threads: dict[int, dict[str, np.ndarray]]) -> None:
+def test_symbolic_sizes_do_not_change_a_bit(by_threads: dict[int, Results]) -> None:
     compared = set()
-    for key, result in by_threads[5].items():
+    for key, result in by_threads[THREADS].items():
         static = key.replace("_symbolic", "_static")
         if static != key:
-            assert result.tobytes() == by_threads[5][static].tobytes(), key
+            assert result.tobytes() == by_threads[THREADS][static].tobytes(), key
             compared.add(key.split("_add_")[1])
     everywhere = {"sequential", "parallel_injective", "sort_based"}
     assert compared == {f"{name}_symbolic" for name in everywhere}
-
-
-def use_threads(count: int) -> None:
-    """Use more threads than there are cores, which TVM does not do by itself."""
-    tvm.get_global_func("runtime.config_threadpool")(1, count)
-    assert tvm.get_global_func("runtime.NumThreads")() == count
-
-
-if __name__ == "__main__":
-    use_threads(int(os.environ["TVM_NUM_THREADS"]))
-    np.savez(sys.argv[1], **results())

@@ -30,6 +30,20 @@ def count() -> int:
 
 
 @contextlib.contextmanager
+def running_in(threads: int) -> Iterator[None]:
+    """CPU code runs in so many threads inside the block, :data:`THREADS` at most."""
+    import tvm
+
+    configure = tvm.get_global_func("runtime.config_threadpool")
+    configure(1, threads)
+    try:
+        assert count() == threads, f"CPU code runs in {count()} threads"
+        yield
+    finally:
+        configure(1, THREADS)
+
+
+@contextlib.contextmanager
 def divided_work() -> Iterator[None]:
     """What is compiled inside the block divides even the smallest work among all threads."""
     from tvm_scatter.strategies.llvm.steps import loops
