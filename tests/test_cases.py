@@ -15,8 +15,9 @@ from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
 SIGNED_INDEX = ("int64", "int32", "int8", "int16")
 ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")
-#: Every so-many-th case of a data type runs; compiling for CUDA takes longer.
-TURNS = {"llvm": 4, "cuda": 12}
+#: Every so-many-th case of a data type runs; fewer where compiling takes three times longer.
+MANY, FEW = 4, 12
+LONG = ("partitioned", "sort_based")
 GROUPS = {
     "float32": ("float32",),
     "floats": tuple(dtype for dtype in FLOATS if dtype != "float32"),
@@ -25,8 +26,13 @@ GROUPS = {
 }
 
 
-def chosen(dtype: str, device: str) -> dict[str, Case]:
-    """The cases that run with a data type."""
+def turns(device: str, implementation: str) -> int:
+    """Every so-many-th case of a data type runs."""
+    return FEW if device == "cuda" or implementation in LONG else MANY
+
+
+def chosen(dtype: str, every: int) -> dict[str, Case]:
+    """The cases that run with a data type: all of the common one, of others each ``every``-th."""
     turn = DATA_DTYPES.index(dtype)
     return {
         name: case
@@ -34,7 +40,7 @@ def chosen(dtype: str, device: str) -> dict[str, Case]:
         if dtype in case.dtypes
         and (
             dtype == ("float32" if "float32" in case.dtypes else case.dtypes[0])
-            or (i + turn) % TURNS[device] == 0
+            or (i + turn) % every == 0
         )
     }
 
@@ -54,12 +60,14 @@ def wanted(case: Case, device: str, deterministic: bool) -> bool:
     return device == "llvm" or not case.ordered
 
 
-def check(device: str, implementation: str, dtypes: tuple[str, ...], **options: object) -> int:
+def check(
+    device: str, implementation: str, dtypes: tuple[str, ...], every: int, **options: object
+) -> int:
     """Run all cases that apply in one module; how many there were."""
     names = {
         f"{name}_{dtype}": (case, dtype, index_dtype(name, case, dtype))
         for dtype in dtypes
-        for name, case in chosen(dtype, device).items()
+        for name, case in chosen(dtype, every).items()
         if wanted(case, device, bool(options.get("deterministic")))
     }
     calls = {
@@ -81,14 +89,21 @@ def check(device: str, implementation: str, dtypes: tuple[str, ...], **options: 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
-    count = check(device, implementation, GROUPS[group])
+    count = check(device, implementation, GROUPS[group], turns(device, implementation))
     if not count:
         pytest.skip("the implementation takes none of these types")
     tally("literal cases", count)
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("group", GROUPS)
+def test_more_cases_of_what_takes_long(name: str, group: str, tally: Tally) -> None:
+    tally("literal cases", check("llvm", name, GROUPS[group], MANY))
+
+
 def test_cases_deterministic(device: str, implementation: str, tally: Tally) -> None:
-    count = check(device, implementation, ("float32",), deterministic=True)
+    count = check(device, implementation, ("float32",), FEW, deterministic=True)
     if not count:
         pytest.skip("not a deterministic implementation")
     tally("literal cases", count)

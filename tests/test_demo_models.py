@@ -9,26 +9,32 @@ pytest.importorskip("torch_geometric")
 
 import tvm
 from cuda_on_cpu import real_gpu
+from demo_programs import MODELS, exported, imported, made
 from harness import target_of
 
 import tvm_scatter
-from tvm_scatter.demo import demo_models
-from tvm_scatter.demo.compare import compare, export, import_program, make
+from tvm_scatter.demo.compare import Comparison, compare, compare_imported
 from tvm_scatter.demo.stock import stock_says
 from tvm_scatter.explain import STOCK
 from tvm_scatter.passes import passes
 
-MODELS = {model.name: model for model in demo_models()}
 #: Models in which TVM's own kernels reduce across a warp whose threads they take to run in step.
 IN_STEP = ("GAT", "KV cache update", "Top-2 experts")
 LLVM = tvm.target.Target("llvm")
+
+
+def compared(name: str, target: tvm.target.Target) -> Comparison:
+    """A model in its small size against PyTorch."""
+    return compare_imported(
+        imported(name), *made(name), MODELS[name].tolerance, target, measure=False
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_agrees(name, device):
     if device == "cuda" and name in IN_STEP and not real_gpu():
         pytest.skip("the simulated threads of a warp do not run in step")
-    result = compare(MODELS[name], "small", target_of(device), measure=False)
+    result = compared(name, target_of(device))
     assert result.right, result.max_error
     assert result.implementations
     assert STOCK not in result.implementations
@@ -37,7 +43,7 @@ def test_agrees(name, device):
 @pytest.mark.parametrize("name", MODELS)
 def test_agrees_when_deterministic(name):
     with tvm_scatter.options(deterministic=True):
-        result = compare(MODELS[name], "small", LLVM, measure=False)
+        result = compared(name, LLVM)
     assert result.right, result.max_error
 
 
@@ -52,7 +58,7 @@ def test_agrees_in_full_size(name):
 def test_compiles_for_cuda(name):
     """Every scatter gets an implementation, and its CUDA holds a kernel for it."""
     target = tvm.target.Target("nvidia/nvidia-h100")
-    mod = import_program(export(*make(MODELS[name], "small")))
+    mod = imported(name)
     explanations = tvm_scatter.explain(mod, target)
     assert all(explanation.choices for explanation in explanations)
     with target:
@@ -67,11 +73,11 @@ def test_compiles_for_cuda(name):
 
 def test_what_stock_tvm_says():
     gcn = MODELS["GCN"]
-    said = stock_says(export(*make(gcn, "small")), gcn, "small", LLVM)
+    said = stock_says(exported("GCN"), gcn, "small", LLVM)
     assert said == "rejected: Unsupported function types ['scatter_add.default']"
     assert tvm_scatter.is_installed()
 
 
 def test_what_stock_tvm_says_to_a_model_it_takes():
     pillars = MODELS["PointPillars scatter"]
-    assert stock_says(export(*make(pillars, "small")), pillars, "small", LLVM) == "runs"
+    assert stock_says(exported("PointPillars scatter"), pillars, "small", LLVM) == "runs"

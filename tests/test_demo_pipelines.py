@@ -9,11 +9,12 @@ pytest.importorskip("torch_geometric")
 
 import torch
 import tvm
+from demo_programs import MODELS, imported, made
 from harness import device_of, target_of
-from test_demo_models import IN_STEP, MODELS
+from test_demo_models import IN_STEP
 from tvm import relax
 
-from tvm_scatter.demo.compare import difference, export, import_program, make, outputs, runner
+from tvm_scatter.demo.compare import difference, outputs, runner
 
 TRIALS = 8
 #: The model that every run compiles; the rest take minutes.
@@ -67,8 +68,8 @@ FLOWS = {
 def check(name, build, target, device, folder):
     """A model that was compiled so gives what PyTorch gives."""
     model = MODELS[name]
-    module, inputs = make(model, "small")
-    executable = build(import_program(export(module, inputs)), target, folder)
+    module, inputs = made(name)
+    executable = build(imported(name), target, folder)
     with torch.no_grad():
         expected = [tensor.numpy() for tensor in outputs(module(*inputs))]
     found = outputs(runner(executable, device_of(device), inputs)())

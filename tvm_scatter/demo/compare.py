@@ -88,7 +88,21 @@ def compare(
     module, inputs = make(model, size)
     program = export(module, inputs)
     step("compiling")
-    mod = import_program(program)
+    return compare_imported(
+        import_program(program), module, inputs, model.tolerance, target, measure, step
+    )
+
+
+def compare_imported(
+    mod: tvm.IRModule,
+    module: Any,
+    inputs: tuple[Any, ...],
+    tolerance: float,
+    target: Target,
+    measure: bool = True,
+    step: Callable[[str], None] = lambda text: None,
+) -> Comparison:
+    """:func:`compare` for a module that TVM has imported already, as ``mod``."""
     with quiet():
         implementations = summary(explain(mod, target))
         executable = tvm.compile(mod, target=target)
@@ -98,7 +112,7 @@ def compare(
         expected = outputs(module(*inputs))
     run = runner(executable, device, inputs)
     found = [tensor.numpy() for tensor in outputs(run())]
-    error, right = difference(found, [tensor.numpy() for tensor in expected], model.tolerance)
+    error, right = difference(found, [tensor.numpy() for tensor in expected], tolerance)
     ours = eager = None
     if measure:
         ours = seconds(run, device.sync)
