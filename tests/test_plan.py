@@ -16,7 +16,10 @@ import tvm_scatter
 from tvm_scatter.lowering.batched import is_batch
 from tvm_scatter.lowering.legalize import target_of_call
 from tvm_scatter.lowering.plan import plan
+from tvm_scatter.lowering.plan_read import plan_read
+from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.scatter_call import is_scatter
 
 LLVM = tvm.target.Target("llvm")
@@ -69,6 +72,19 @@ CALLS = {
 }
 
 
+X, ROWS, COLUMNS = tensor("x", 9, 4), index("i", 5), index("j", 5, dtype="int32")
+#: Calls that read, likewise.
+READS = {
+    "take": relax.op.take(X, ROWS, 0),
+    "known": relax.op.take(X, relax.const(np.array([1, -2]), "int64"), 0),
+    "tuple": relax.op.index_tensor(X, relax.Tuple([ROWS, COLUMNS])),
+    "field": relax.op.index_tensor(X, PAIR),
+    "sizes of a box": relax.op.gather_elements(tensor("x", N, M), index("i", K, P), 0),
+    "ours": read_ops.index(X, [COLUMNS], [1]),
+    "nothing": relax.op.take(tensor("x", 9, 0), ROWS, 0),
+}
+
+
 def module(build):
     builder = relax.BlockBuilder()
     build(builder)
@@ -93,12 +109,16 @@ def after_passes(mod, target):
         return tvm.transform.Sequential(passes)(mod)
 
 
-def calls_of(mod):
-    """The scatters of a module, those that are put together as one."""
+def is_planned(value):
+    return is_scatter(value) or is_batch(value)
+
+
+def calls_of(mod, wanted=is_planned):
+    """The scatters of a module, those that are put together as one; or other calls."""
     found = []
 
     def visit(value):
-        if is_scatter(value) or is_batch(value):
+        if wanted(value):
             found.append(value)
 
     relax.analysis.post_order_visit(mod["main"], visit)
@@ -183,6 +203,19 @@ def test_random_programs(program, target, bounds, dataflow):
         if calls_of(mod):
             check_pure(mod, target)
         assert explained(mod, target) == made_of(mod, target)
+
+
+@pytest.mark.parametrize("bounds", ["raise", "drop", "trust"])
+@pytest.mark.parametrize("target", [LLVM, CUDA, OTHER], ids=["llvm", "cuda", "c"])
+@pytest.mark.parametrize("name", READS)
+def test_reads(name, target, bounds):
+    mod = module_of(READS[name])
+    before = mod.script()
+    (call,) = calls_of(mod, is_read)
+    with tvm_scatter.options(bounds=bounds):
+        options = tvm_scatter.current_options()
+        assert plan_read(call, target, options) == plan_read(call, target, options)
+    assert mod.script() == before
 
 
 def test_ranges_without_a_strategy():

@@ -50,8 +50,6 @@ def check_alone(
     bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck | None, result: relax.Expr
 ) -> relax.Expr:
     """Emit a check of indices beside which nothing is computed; the result is itself."""
-    if check.has_no_entries:
-        return result
     if device_check is None:
         return check_on_host(bb, check, bb.emit(result))
     return check_beside(bb, check, device_check, lambda _: result)

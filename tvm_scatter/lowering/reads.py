@@ -10,12 +10,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from tvm_scatter.bounds.size_check import AtMost, SizeCheck, check_sizes
+from tvm_scatter.bounds.size_check import AtMost, SizeCheck
 from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import ByAxes, ByElements, ByTuples, Form
 from tvm_scatter.ops.read_ops import GATHER_ELEMENTS, GATHER_ND, INDEX, NAMES
 from tvm_scatter.ops.shapes import SymbolTable, broadcast
+
+from .operands import Checked, Field, Given, Operand
 
 STOCK_OPERATORS = (
     "relax.take",
@@ -41,7 +43,7 @@ class Read:
     form : Form
         Which element each index stands for.
     check : IndexCheck
-        Its operands, and what is checked of them.
+        Its operands, which are still to be made, and what is checked of them.
     """
 
     form: Form
@@ -75,16 +77,16 @@ class Read:
         check = self.check
         for component, extent in enumerate(check.extents):
             index = check.indices[0 if check.interleaved else component]
-            if not isinstance(index, tvm.ir.GenericConst) or not isinstance(extent, int):
+            if not (isinstance(index, Given) and index.is_constant and isinstance(extent, int)):
                 known.append((None, None, None))
                 continue
-            values = np.asarray(index.value.numpy())
+            values = np.asarray(index.expression.value.numpy())
             values = values[..., component] if check.interleaved else values
             known.append((values, -extent if check.wrap_negative else 0, extent))
         return known
 
 
-def read_of(bb: relax.BlockBuilder, call: relax.Call) -> Read | None:
+def read_of(call: relax.Call) -> Read | None:
     """What a call reads by index, or ``None`` if it says itself what a bad index means.
 
     Raises
@@ -94,7 +96,7 @@ def read_of(bb: relax.BlockBuilder, call: relax.Call) -> Read | None:
         data where it may not be.
     """
     name, attrs = call.op.name, call.attrs
-    data, index = call.args
+    data, index = map(Given, call.args)
     if name == "relax.take":
         mode = str(attrs.mode)
         if mode in _MODES:
@@ -102,27 +104,25 @@ def read_of(bb: relax.BlockBuilder, call: relax.Call) -> Read | None:
         axis = 0 if attrs.axis is None else int(attrs.axis) % data.ty.ndim
         operator = "take" if mode == "fast" else mode
         wrap = mode not in _WITHOUT_NEGATIVE
-        return _read(bb, ByAxes((axis,)), operator, data, [index], wrap, mode in _FLATTENED)
+        return _read(ByAxes((axis,)), operator, data, [index], wrap, mode in _FLATTENED)
     if name == "relax.gather_elements":
         form: Form = ByElements(data.ty.ndim, int(attrs.axis) % data.ty.ndim)
-        return _read(bb, form, "gather_elements", data, [index], True)
+        return _read(form, "gather_elements", data, [index], True)
     if name == "relax.gather_nd":
         form = ByTuples(int(attrs.batch_dims), int(index.ty.shape[-1]))
-        return _read(bb, form, "gather_nd", data, [index], True)
+        return _read(form, "gather_nd", data, [index], True)
     if name == "relax.index_tensor":
-        indices = _fields(bb, index)
-        return _read(bb, ByAxes(tuple(range(len(indices)))), "index_tensor", data, indices, True)
+        indices = _fields(index.expression)
+        return _read(ByAxes(tuple(range(len(indices)))), "index_tensor", data, indices, True)
     operator, wrap = str(attrs["operator"]), bool(attrs["wrap_negative"])
     if name == INDEX:
         form = ByAxes(tuple(int(axis) for axis in attrs["axes"]))
-        return _read(bb, form, operator, data, _fields(bb, index), wrap)
+        return _read(form, operator, data, _fields(index.expression), wrap)
     if name == GATHER_ELEMENTS:
-        return _read(
-            bb, ByElements(data.ty.ndim, int(attrs["axis"])), operator, data, [index], wrap
-        )
+        return _read(ByElements(data.ty.ndim, int(attrs["axis"])), operator, data, [index], wrap)
     assert name == GATHER_ND
     form = ByTuples(int(attrs["batch_dims"]), int(index.ty.shape[-1]))
-    return _read(bb, form, operator, data, [index], wrap)
+    return _read(form, operator, data, [index], wrap)
 
 
 def is_read(value: Any) -> bool:
@@ -131,18 +131,17 @@ def is_read(value: Any) -> bool:
     return known and value.op.name in (*STOCK_OPERATORS, *NAMES)
 
 
-def _fields(bb: relax.BlockBuilder, indices: Any) -> list[Any]:
+def _fields(indices: Any) -> list[Operand]:
     if isinstance(indices, relax.Tuple):
-        return list(indices.fields)
-    return [bb.emit(relax.TupleGetItem(indices, at)) for at in range(len(indices.ty.fields))]
+        return list(map(Given, indices.fields))
+    return [Field(indices, at) for at in range(len(indices.ty.fields))]
 
 
 def _read(
-    bb: relax.BlockBuilder,
     form: Form,
     operator: str,
-    data: Any,
-    indices: Sequence[Any],
+    data: Operand,
+    indices: Sequence[Operand],
     wrap: bool,
     flattened: bool = False,
 ) -> Read:
@@ -161,13 +160,13 @@ def _read(
     if unknown:
         rules = tuple(AtMost("index", "data", axis) for axis in unknown)
         tensors = {"index": indices[0], "data": data}
-        [data] = check_sizes(bb, SizeCheck(operator, rules, tensors, ("data",)))
+        data = Checked(SizeCheck(operator, rules, tensors, ("data",)), "data")
     check = IndexCheck(
         operator=operator,
         data=data,
         data_shape=shape,
         data_dtype=str(data.ty.dtype),
-        indices=indices,
+        indices=tuple(indices),
         shapes=shapes,
         extents=tuple(shape[axis] for axis in form.addressed),
         interleaved=isinstance(form, ByTuples),
