@@ -579,6 +579,7 @@ READING = (
 )
 
 _PASSES = "tvm_scatter/passes/"
+_TOGETHER = "tests/test_raise_together.py::"
 _IN_PLACE = "tests/test_reuse_buffers.py::"
 
 _SHARED = "tests/test_shared_memory.py::"
@@ -777,6 +778,44 @@ PASSES = (
         "if problem.in_place and not temporary:",
         "if problem.in_place and temporary:",
         ("tests/test_bounds.py::test_nothing_is_written_when_it_raises[cuda-in_place]",),
+    ),
+    Mutant(
+        "a caller's tensor written before the host waits for the others",
+        _PASSES + "defer_bounds_check.py",
+        "return call.in_place and not call.temporary",
+        "return False",
+        (_TOGETHER + "test_a_tensor_that_the_caller_asks_to_overwrite[cuda]",),
+    ),
+    Mutant(
+        "somebody else's code called before the host waits",
+        _PASSES + "defer_bounds_check.py",
+        "return unknown or may_write(value)",
+        "return may_write(value)",
+        (_TOGETHER + "test_others_code_is_not_called_after_a_bad_index[cuda]",),
+    ),
+    Mutant(
+        "somebody else's kernel that writes before the host waits",
+        _PASSES + "defer_bounds_check.py",
+        "return unknown or may_write(value)",
+        "return unknown",
+        (_TOGETHER + "test_a_tensor_that_somebody_elses_kernel_overwrites[cuda]",),
+    ),
+    Mutant(
+        "sizes that differ pass for equal",
+        "tvm_scatter/bounds/size_check.py",
+        "with T.If(left != right):",
+        "with T.If(left < right):",
+        ("tests/test_equal_sizes.py::test_sizes_that_differ[llvm-raise]",),
+    ),
+    Mutant(
+        "captured although one function calls another",
+        "tvm_scatter/pipelines.py",
+        "    if called_functions(mod):",
+        "    if False and called_functions(mod):",
+        (
+            "tests/test_cuda_graphs.py::test_functions_that_are_called_have_memory_of_their_own"
+            "[simulated]",
+        ),
     ),
 )
 

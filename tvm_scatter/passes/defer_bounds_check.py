@@ -88,7 +88,7 @@ def _has_effects(value: Any) -> bool:
         return call.in_place and not call.temporary
     # Somebody else's code is pure by their word, which may mean less than that nothing changes.
     unknown = isinstance(value, relax.Call) and shared_operands(value, value) is None
-    return unknown or isinstance(value, relax.Function) or may_write(value)
+    return unknown or may_write(value)
 
 
 def _waiting_once(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
