@@ -18,7 +18,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 from tvm_scatter.problem.reductions import ROUNDOFF
 from tvm_scatter.selection.strategy import strategy_for
-from tvm_scatter.selection.targets import host_target
+from tvm_scatter.selection.targets import host_target, need_device
 from tvm_scatter.tuning.measure import call_times
 from tvm_scatter.tuning.measure.call_times import CallTimes, copy_bandwidth
 from tvm_scatter.tuning.measure.kernel import Kernel, compile_selections
@@ -422,7 +422,6 @@ def _stock(workload: Workload, data: Any, index: Any, updates: Any, target: Targ
         builder.emit_func_output(builder.emit(call))
     with tvm_scatter.options(enabled=False):
         executable = tvm.compile(builder.get(), target=target)
-    on = tvm.cuda(0) if target.kind.name == "cuda" else tvm.cpu()
-    machine = relax.VirtualMachine(executable, on)
+    machine = relax.VirtualMachine(executable, need_device(target))
     arguments = [tvm.runtime.from_dlpack(tensor.contiguous()) for tensor in (data, place, updates)]
     return lambda: machine["main"](*arguments)
