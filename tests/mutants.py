@@ -965,15 +965,15 @@ IMPORTERS = (
     Mutant(
         "ranks that count the position itself",
         "tvm_scatter/importers/torch/mask.py",
-        'lambda i: total[i] - chosen[i].astype("int64")',
-        "lambda i: total[i]",
+        "rank = total[i] - 1",
+        "rank = total[i]",
         (_TORCH + "test_masks_of_several_axes",),
     ),
     Mutant(
         "a mask of two axes counted along the last",
-        "tvm_scatter/importers/torch/index.py",
-        "        stride = number_of(shape[axis + 1 :])",
-        "        stride = number_of(shape[axis:])",
+        "tvm_scatter/importers/torch/mask.py",
+        "    stride = number_of(shape[axis + 1 :])",
+        "    stride = number_of(shape[axis:])",
         (_TORCH + "test_index_put",),
     ),
     Mutant(
@@ -1014,8 +1014,8 @@ IMPORTERS = (
     Mutant(
         "a slice with a step one row too long",
         "tvm_scatter/importers/torch/slice.py",
-        "count = max(0, -(-(end - start) // step))",
-        "count = max(0, (end - start) // step + 1)",
+        "return max(0, -(-(end - start) // step))",
+        "return max(0, (end - start) // step + 1)",
         (_TORCH + "test_views",),
     ),
     Mutant(

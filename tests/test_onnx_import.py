@@ -213,6 +213,47 @@ def test_a_start_outside_the_cache_is_an_error() -> None:
         run(model, list(inputs.values()))
 
 
+def symbolic_tensor_scatter() -> tvm.IRModule:
+    """Rows for each entry of a batch, whose sizes the model does not know."""
+    node = helper.make_node("TensorScatter", ["cache", "update", "at"], ["output"], axis=1)
+    info = helper.make_tensor_value_info
+    cache = info("cache", TensorProto.FLOAT, ["batch", "extent", "width"])
+    update = info("update", TensorProto.FLOAT, ["other", "rows", "columns"])
+    starts = info("at", TensorProto.INT64, ["starts"])
+    output = info("output", TensorProto.FLOAT, ["batch", "extent", "width"])
+    graph = helper.make_graph([node], "g", [cache, update, starts], [output])
+    return from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 24)]))
+
+
+def test_an_update_of_another_shape_than_the_cache() -> None:
+    """It may have as many elements: three entries of two rows are no two entries of three."""
+    cache = np.zeros((2, 4, 3), "float32")
+    for update in (np.ones((3, 2, 2), "float32"), np.ones((1, 2, 3), "float32")):
+        model = model_of(
+            "TensorScatter", 24, {"past_cache": cache, "update": update}, cache, axis=1
+        )
+        with pytest.raises(tvm_scatter.ScatterError, match="TensorScatter: update of shape"):
+            run(model, [cache, update])
+    machine = relax.VirtualMachine(tvm.compile(symbolic_tensor_scatter(), "llvm"), tvm.cpu())
+
+    def call(batch: int, width: int, starts: int) -> Array:
+        update = np.ones((batch, 2, width), "float32")
+        arrays = (cache, update, np.arange(starts))
+        return machine["main"](*map(tvm.runtime.tensor, arrays)).numpy()
+
+    expected = cache.copy()
+    expected[0, :2] = expected[1, 1:3] = 1
+    np.testing.assert_array_equal(call(2, 3, 2), expected)
+    for wrong, said in (
+        ((3, 2, 2), "update of size 3 in dimension 0 must have size 2"),
+        ((2, 2, 2), "update of size 2 in dimension 2 must have size 3"),
+        ((2, 3, 1), "write_indices of size 1 in dimension 0 must have size 2"),
+        ((2, 3, 3), "write_indices of size 3 in dimension 0 must have size 2"),
+    ):
+        with pytest.raises(ValueError, match=f"TensorScatter: {said}"):
+            call(*wrong)
+
+
 def test_symbolic_sizes() -> None:
     node = helper.make_node("ScatterND", ["data", "indices", "updates"], ["output"])
     data = helper.make_tensor_value_info("data", TensorProto.FLOAT, ["n", 3])

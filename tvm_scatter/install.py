@@ -7,9 +7,9 @@ from tvm_scatter.importers.torch import converters as torch_importer
 from . import pipelines, tvm_tuner
 from .importers import onnx as onnx_importer
 from .lowering import batched as batch
-from .lowering import legalizations, legalize, legalize_reads
+from .lowering import legalizations, legalize, legalize_expectations, legalize_reads
+from .ops import expectations, read_ops
 from .ops import operators as ops
-from .ops import read_ops
 from .runtime import cuda_toolkit, kernel_cache
 
 _installed = False
@@ -23,9 +23,11 @@ def install() -> None:
     register_strategies()
     ops.register()
     read_ops.register()
+    expectations.register()
     batch.register()
     legalize.install_legalizations()
     legalize_reads.install_legalizations()
+    legalize_expectations.install_legalizations()
     pipelines.install_pipelines()
     tvm_tuner.install_tuner()
     torch_importer.install_torch()

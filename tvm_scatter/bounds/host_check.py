@@ -153,40 +153,4 @@ def _scan_chunk(
 
 def raise_for(check: IndexCheck, status: Any) -> None:
     """Add statements that raise the error for a bad entry: a buffer as :data:`STATUS` says."""
-    lowest = ["[-", status[3], ", "] if check.wrap_negative else ["[0, "]
-    raise_error(
-        "IndexError",
-        [
-            f"{check.operator}: index ",
-            status[2],
-            *_position(check, status),
-            " is out of bounds for an axis of extent ",
-            status[3],
-            "; it must be in ",
-            *lowest,
-            status[3] - 1,
-            "].",
-        ],
-    )
-
-
-def _position(check: IndexCheck, status: Any) -> list[Any]:
-    """Where the bad index stands: coordinates if the shapes are known and equal, else flat."""
-    shapes = {shape[:-1] if check.interleaved else shape for shape in check.shapes}
-    shape = shapes.pop()
-    parts: list[Any] = [" at "]
-    if check.flattened or shapes or not all(isinstance(dim, int) for dim in shape):
-        parts += ["flat position ", status[0]]
-    else:
-        parts.append("position (")
-        stride = 1
-        coordinates: list[Any] = []
-        for dim in reversed(shape):
-            coordinates.insert(0, status[0] // stride % max(int(dim), 1))
-            stride *= max(int(dim), 1)
-        for coordinate in coordinates:
-            parts += [coordinate, ", "]
-        parts[-1:] = [")"] if coordinates else ["position ()"]
-    if len(check.extents) > 1:
-        parts += [" of component ", status[1]]
-    return parts
+    raise_error(*check.error(status))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.kept_memory import sizes_of
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
+from tvm_scatter.ops.shapes import same_size
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,68 @@ def check_sizes(bb: relax.BlockBuilder, check: SizeCheck) -> list[relax.Expr]:
         return [bb.emit(relax.op.call_tir_inplace(func, arguments, places, types[0]))]
     results = bb.emit(relax.op.call_tir_inplace(func, arguments, places, types))
     return [bb.emit(relax.TupleGetItem(results, at)) for at in range(len(types))]
+
+
+def check_shape(
+    bb: relax.BlockBuilder,
+    operator: str,
+    what: str,
+    tensor: relax.Expr,
+    found: Sequence[Any],
+    wanted: Sequence[Any],
+) -> relax.Expr:
+    """Emit a check that something has the shape that it must have.
+
+    Parameters
+    ----------
+    what : str
+        What errors call it.
+    tensor : relax.Expr
+        What is returned; nothing reads it before the check if it reads the result.
+    found, wanted : sequence of int or expression
+        The shapes.
+
+    Returns
+    -------
+    result : relax.Expr
+        The tensor itself.
+    """
+    pairs = list(zip(found, wanted, strict=True))
+    unsure = [at for at, (left, right) in enumerate(pairs) if not same_size(left, right)]
+    with IRBuilder() as builder:
+        with T.prim_func(s_tir=True):
+            T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
+            T.arg("tensor", T.handle())
+            sizes = [
+                [T.arg(name, tirx.Var(name, "int64")) for name in (f"size{at}", f"wanted{at}")]
+                for at in unsure
+            ]
+            with opaque_block():
+                for at, (size, right) in zip(unsure, sizes, strict=True):
+                    _check_size(operator, what, at, size, right)
+    func = bb.add_func(builder.get(), "check_shape")
+    numbers = [_number(size) for at in unsure for size in pairs[at]]
+    call = relax.op.call_tir_inplace(func, [tensor, *numbers], 0, tensor.ty)
+    return bb.emit(call)
+
+
+def _check_size(operator: str, what: str, dimension: int, size: Any, wanted: Any) -> None:
+    with T.If(size != wanted):
+        with T.Then():
+            raise_error(
+                "ValueError",
+                [
+                    f"{operator}: {what} of size ",
+                    size,
+                    f" in dimension {dimension} must have size ",
+                    wanted,
+                    " there.",
+                ],
+            )
+
+
+def _number(size: Any) -> Any:
+    return tirx.IntImm("int64", size) if isinstance(size, int) else size
 
 
 def _check_at_most(operator: str, rule: AtMost, sizes: dict[str, Any]) -> None:

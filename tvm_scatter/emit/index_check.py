@@ -59,6 +59,48 @@ class IndexCheck:
         shapes = [shape[:-1] if self.interleaved else shape for shape in self.shapes]
         return any(0 in shape for shape in shapes)
 
+    def error(self, status: Any) -> tuple[str, list[Any]]:
+        """The error for a bad entry: its kind, and what its text is put together from.
+
+        Parameters
+        ----------
+        status : buffer
+            As :data:`~tvm_scatter.emit.mailbox.STATUS` says.
+        """
+        lowest = ["[-", status[3], ", "] if self.wrap_negative else ["[0, "]
+        return "IndexError", [
+            f"{self.operator}: index ",
+            status[2],
+            *self._position(status),
+            " is out of bounds for an axis of extent ",
+            status[3],
+            "; it must be in ",
+            *lowest,
+            status[3] - 1,
+            "].",
+        ]
+
+    def _position(self, status: Any) -> list[Any]:
+        """Where the bad index stands: coordinates if the shapes are known and equal, else flat."""
+        shapes = {shape[:-1] if self.interleaved else shape for shape in self.shapes}
+        shape = shapes.pop()
+        parts: list[Any] = [" at "]
+        if self.flattened or shapes or not all(isinstance(dim, int) for dim in shape):
+            parts += ["flat position ", status[0]]
+        else:
+            parts.append("position (")
+            stride = 1
+            coordinates: list[Any] = []
+            for dim in reversed(shape):
+                coordinates.insert(0, status[0] // stride % max(int(dim), 1))
+                stride *= max(int(dim), 1)
+            for coordinate in coordinates:
+                parts += [coordinate, ", "]
+            parts[-1:] = [")"] if coordinates else ["position ()"]
+        if len(self.extents) > 1:
+            parts += [" of component ", status[1]]
+        return parts
+
 
 @dataclass(frozen=True)
 class CheckOperands:

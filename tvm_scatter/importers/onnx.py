@@ -10,8 +10,9 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.torch.call import number_of, shape_of, text
+from tvm_scatter.importers.torch.call import differ, number_of, same_shape, shape_of, text
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.options import current_options
 
 from . import onnx_read
@@ -99,6 +100,10 @@ def tensor_scatter(
             f"{operator}: an update of shape {text(rows)} must have the rank of the cache of shape "
             f"{text(shape)}."
         )
+    rows_of_cache = (*shape[:axis], rows[axis], *shape[axis + 1 :])
+    update = _with_shape(bb, operator, "update", update, rows_of_cache)
+    if starts is not None:
+        starts = _with_shape(bb, operator, "write_indices", starts, shape[:1])
     # Each position before the axis is a line of its own; lines of one batch entry share a start.
     lines, lines_of_entry = number_of(shape[:axis]), number_of(shape[1:axis])
     extent, count = shape[axis], rows[axis]
@@ -136,6 +141,21 @@ def tensor_scatter(
         operator=operator,
     )
     return relax.op.reshape(bb.emit(result), list(shape))
+
+
+def _with_shape(bb: Any, operator: str, what: str, tensor: Any, expected: Sequence[Any]) -> Any:
+    """The tensor, which has the expected shape: refused here if not, or at run time."""
+    shape = shape_of(tensor)
+    if len(shape) != len(expected) or any(map(differ, shape, expected)):
+        raise ScatterError(
+            f"{operator}: {what} of shape {text(shape)} does not match the expected shape "
+            f"{text(expected)}."
+        )
+    if same_shape(shape, expected):
+        return tensor
+    return bb.emit(
+        expect_sizes(tensor, shape, expected, shape=expected, what=what, operator=operator)
+    )
 
 
 CONVERTERS = {

@@ -16,6 +16,7 @@ from tvm.relax.expr import _update_type
 from tvm.relax.utils import copy_with_new_vars
 
 from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
 from tvm_scatter.ops.names import NAMES
 from tvm_scatter.ops.read_ops import NAMES as READ_NAMES
 from tvm_scatter.ops.scatter_call import is_scatter
@@ -150,6 +151,8 @@ def _is_access(mod: tvm.IRModule, value: Any) -> bool:
         return False
     if is_scatter(value) or is_read(value):
         return current_options().enabled or value.op.name in (*NAMES, *READ_NAMES)
+    if value.op.name in EXPECTATIONS:
+        return True
     called = value.args[0] if value.args else None
     if not isinstance(called, tvm.ir.GlobalVar) or not isinstance(mod[called], tirx.PrimFunc):
         return False

@@ -20,6 +20,7 @@ from tvm.target import Target
 from tvm_scatter.bounds.device_check import CAN_WAIT
 from tvm_scatter.lowering.reads import STOCK_OPERATORS as STOCK_READS
 from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
 from tvm_scatter.ops.names import NAMES, STOCK_OPERATORS
 from tvm_scatter.ops.read_ops import NAMES as READ_NAMES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
@@ -30,7 +31,7 @@ from tvm_scatter.selection.strategy import strategy_for
 
 from .functions import is_ours_to_change, with_changes
 
-_CHECKED = (*STOCK_OPERATORS, *NAMES, *STOCK_READS, *READ_NAMES)
+_CHECKED = (*STOCK_OPERATORS, *NAMES, *STOCK_READS, *READ_NAMES, *EXPECTATIONS)
 
 
 def DeferBoundsCheck() -> tvm.transform.Pass:

@@ -9,6 +9,7 @@ import numpy as np
 from tvm import relax, tirx
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import is_one, no_elements, same_size
 
 
@@ -113,13 +114,39 @@ class TorchCall:
             )
         return axis % rank
 
-    def expect_shape(self, what: str, tensor: Any, expected: Sequence[Any]) -> None:
-        """Refuse a tensor whose shape certainly differs from the expected one."""
+    def expect_shape(self, what: str, tensor: Any, expected: Sequence[Any]) -> Any:
+        """The tensor, which has the expected shape: refused here if not, or at run time."""
         shape = shape_of(tensor)
+        return self.expect_sizes(what, shape, expected, tensor, expected)
+
+    def expect_sizes(
+        self,
+        what: str,
+        shape: Sequence[Any],
+        expected: Sequence[Any],
+        tensor: Any,
+        known: Sequence[Any] | None = None,
+    ) -> Any:
+        """A tensor that is there only if a shape is the expected one, and then has a known one."""
         if len(shape) != len(expected) or any(map(differ, shape, expected)):
             raise self.error(
                 f"{what} of shape {text(shape)} does not match the expected shape {text(expected)}."
             )
+        if same_shape(shape, expected):
+            return tensor
+        return self.emit(
+            expect_sizes(tensor, shape, expected, shape=known, what=what, operator=self.origin)
+        )
+
+    def broadcast_to(self, what: str, tensor: Any, shape: Sequence[Any]) -> Any:
+        """The tensor broadcast to a shape; a symbolic size is never taken for one."""
+        own = shape_of(tensor)
+        aligned = shape[len(shape) - len(own) :]
+        expected = [a if is_one(a) else b for a, b in zip(own, aligned, strict=True)]
+        tensor = self.expect_shape(what, tensor, expected)
+        if same_shape(shape_of(tensor), shape):
+            return tensor
+        return self.emit(relax.op.broadcast_to(tensor, list(shape)))
 
     def expect_dtype(self, what: str, tensor: Any, dtype: str) -> None:
         """Refuse a tensor of another type."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax
 
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_one
@@ -14,11 +14,10 @@ from .call import (
     TorchCall,
     differ,
     is_empty,
-    number_of,
     shape_of,
     text,
 )
-from .mask import choose, masked_put, ranks, spread
+from .mask import choose, every_coordinate, masked_put, spread_values, true_coordinates
 
 # What the model called where PyTorch decomposed it, if negative indices are out of bounds there.
 _WITHOUT_NEGATIVE = ("index_add", "index_copy")
@@ -41,7 +40,7 @@ def index_put(call: TorchCall) -> Any:
     axis, mask = masks[0]
     if len(placed) == 1:
         selected = (*shape_of(data)[:axis], None, *shape_of(data)[axis + mask.ty.ndim :])
-        _expect_broadcast(call, values, selected)
+        values = _expect_broadcast(call, values, selected)
         return masked_put(call, data, mask, axis, values, add)
     return _put_with_mask(call, data, placed, values, add)
 
@@ -67,6 +66,7 @@ def placed_indices(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[t
                         f"a mask of shape {text(shape_of(tensor))} does not fit data of shape "
                         f"{text(shape)} at axis {axis}."
                     )
+                tensor = call.expect_shape("mask", tensor, extents)
             elif str(tensor.ty.dtype) not in ("int32", "int64"):
                 raise call.error(
                     f"an index of type {tensor.ty.dtype} is not supported; it must be int32, "
@@ -104,54 +104,48 @@ def _put(
 def _put_with_mask(
     call: TorchCall, data: Any, placed: Sequence[tuple[int, Any]], values: Any, add: bool
 ) -> Any:
-    """A mask beside integer indices, which pair up with its true positions.
-
-    Every position of the mask is written, and the false ones are put back from the data.
-    """
+    """A mask beside integer indices, which pair up with its true positions."""
+    beside = [
+        shape_of(tensor)[-1]
+        for _, tensor in placed
+        if not is_mask(tensor) and tensor.ty.ndim and not is_one(shape_of(tensor)[-1])
+    ]
     first, mask = next((axis, tensor) for axis, tensor in placed if is_mask(tensor))
-    rank_of = ranks(call, mask)
-    size = shape_of(rank_of)[0]
-    spread_out: list[tuple[int, Any]] = []
-    for axis, tensor in placed:
-        if is_mask(tensor):
-            parts = _coordinates(call, tensor, size)
-            spread_out += [(axis + i, part) for i, part in enumerate(parts)]
-        elif tensor.ty.ndim == 0 or is_one(shape_of(tensor)[-1]):
-            spread_out.append((axis, tensor))
-        else:
-            spread_out.append((axis, spread(call, tensor, rank_of, tensor.ty.ndim - 1)))
-    axes = [axis for axis, _ in spread_out]
+    if beside:
+        # As many coordinates as the other indices have: one of each true position, or of the one.
+        coordinates = true_coordinates(call, mask, beside[0])
+        return _put(call, data, _instead_of_mask(placed, coordinates), values, add)
+    # Every position of the mask is written, and those without a value are put back.
+    every = _instead_of_mask(placed, every_coordinate(call, mask))
+    axes = [axis for axis, _ in every]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-    leading = axes[0] if adjacent else 0
     # Counted from the back: the axis of the values that pairs up with the true positions.
-    behind = data.ty.ndim - len(axes) - leading
+    behind = data.ty.ndim - len(axes) - (axes[0] if adjacent else 0)
     pairing = values.ty.ndim - 1 - behind
+    written_at = mask
     if pairing >= 0 and not is_one(shape_of(values)[pairing]):
-        values = spread(call, values, rank_of, pairing)
-    written = _put(call, data, spread_out, values, add)
-    return choose(call, mask, first, written, data)
+        values, written_at = spread_values(call, mask, values, pairing)
+    written = _put(call, data, every, values, add)
+    return choose(call, written_at, first, written, data)
 
 
-def _coordinates(call: TorchCall, mask: Any, size: Any) -> list[Any]:
-    """For each axis of the mask, the coordinate of every position of the flattened mask."""
-    shape = shape_of(mask)
-    parts = []
-    for axis, extent in enumerate(shape):
-
-        def coordinate(size: Any, stride: Any, extent: Any) -> te.Tensor:
-            return te.compute(
-                (size,),
-                lambda i: tirx.floormod(tirx.floordiv(i.astype("int64"), stride), extent),
-                name="coordinate",
-            )
-
-        stride = number_of(shape[axis + 1 :])
-        parts.append(call.compute(coordinate, size, stride, extent, name="coordinate"))
-    return parts
+def _instead_of_mask(
+    placed: Sequence[tuple[int, Any]], coordinates: Sequence[Any]
+) -> list[tuple[int, Any]]:
+    """The indices, with the coordinates of true positions in the place of the mask."""
+    return [
+        each
+        for axis, tensor in placed
+        for each in (
+            [(axis + i, coordinate) for i, coordinate in enumerate(coordinates)]
+            if is_mask(tensor)
+            else [(axis, tensor)]
+        )
+    ]
 
 
-def _expect_broadcast(call: TorchCall, values: Any, selected: Sequence[Any]) -> None:
-    """Refuse values that do not broadcast to what is selected; ``None`` stands for any length."""
+def _expect_broadcast(call: TorchCall, values: Any, selected: Sequence[Any]) -> Any:
+    """Values that broadcast to what is selected; ``None`` stands for any length."""
     shape = shape_of(values)
     aligned = selected[len(selected) - len(shape) :] if len(shape) <= len(selected) else None
     if aligned is None or any(
@@ -163,3 +157,8 @@ def _expect_broadcast(call: TorchCall, values: Any, selected: Sequence[Any]) -> 
             f"values of shape {text(shape)} do not broadcast to {text(wanted)}, the shape that the "
             "mask selects."
         )
+    expected = [
+        dim if is_one(dim) or wanted is None else wanted
+        for dim, wanted in zip(shape, aligned, strict=True)
+    ]
+    return call.expect_shape("values", values, expected)

@@ -2,7 +2,7 @@
 
 ``nonzero`` of a mask has a length that only the run time knows. Everything here works on all
 positions of the mask instead: where it is true, the running count of true positions says which
-entry of a list belongs there; where it is false, the data stays.
+entry of a list belongs there; where it is false, or the list has no such entry, the data stays.
 """
 
 from __future__ import annotations
@@ -11,53 +11,114 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.expectations import EACH_OR_ONE, EACH_OR_ONE_TRUE, ENOUGH, expect_count
+from tvm_scatter.ops.shapes import is_one
+
 from .call import TorchCall, is_empty, number_of, shape_of
 
 
-def ranks(call: TorchCall, mask: Any) -> Any:
-    """For each position of the flattened mask: how many true positions stand before it."""
-    size = number_of(shape_of(mask))
-    flat = call.reshape(mask, (size,))
-    counted = call.emit(relax.op.cumsum(flat, axis=0, dtype="int64"))
-
-    def before(total: te.Tensor, chosen: te.Tensor) -> te.Tensor:
-        return te.compute(
-            total.shape, lambda i: total[i] - chosen[i].astype("int64"), name="true_before"
-        )
-
-    return call.compute(before, counted, flat, name="true_before")
+def running_count(call: TorchCall, mask: Any, entries: Any, rule: str, what: str) -> Any:
+    """How many positions of the flattened mask are true up to each; all of them must fit."""
+    flat = call.reshape(mask, (number_of(shape_of(mask)),))
+    total = call.emit(relax.op.cumsum(flat, axis=0, dtype="int64"))
+    return call.emit(expect_count(total, entries, rule, what=what, operator=call.origin))
 
 
-def spread(call: TorchCall, listed: Any, rank_of: Any, axis: int) -> Any:
+def entries_of(call: TorchCall, mask: Any, entries: Any, rule: str, what: str) -> Any:
+    """For each position of the flattened mask the entry that belongs there, -1 if none does."""
+    total = running_count(call, mask, entries, rule, what)
+    flat = call.reshape(mask, shape_of(total))
+
+    def entry(total: te.Tensor, chosen: te.Tensor, entries: Any) -> te.Tensor:
+        none = tirx.IntImm("int64", -1)
+
+        def at(i: Any) -> Any:
+            rank = total[i] - 1
+            if rule == EACH_OR_ONE:
+                rank = tirx.Select(entries == 1, tirx.IntImm("int64", 0), rank)
+            return tirx.Select(tirx.all(chosen[i], rank < entries), rank, none)
+
+        return te.compute(total.shape, at, name="entry")
+
+    return call.compute(entry, total, flat, entries, name="entry")
+
+
+def spread(call: TorchCall, listed: Any, entry_of: Any, axis: int) -> Any:
     """Replace an axis that lists the true positions by one that runs over all positions.
 
-    At false positions, and where the list is too short, some entry or zero stands.
+    Where no entry belongs, zero stands.
     """
     if is_empty(listed):
         shape = list(shape_of(listed))
-        shape[axis] = shape_of(rank_of)[0]
+        shape[axis] = shape_of(entry_of)[0]
         return call.emit(relax.op.zeros(shape, str(listed.ty.dtype)))
 
     def entry(source: te.Tensor, position: te.Tensor) -> te.Tensor:
         shape = [*source.shape[:axis], position.shape[0], *source.shape[axis + 1 :]]
-        length = source.shape[axis]
 
         def read(*at: Any) -> Any:
             p = position[at[axis]]
             return tirx.if_then_else(
-                p < length,
-                source(*at[:axis], p, *at[axis + 1 :]),
-                tirx.const(0, source.dtype),
+                p >= 0, source(*at[:axis], p, *at[axis + 1 :]), tirx.const(0, source.dtype)
             )
 
         return te.compute(shape, read, name="spread")
 
-    return call.compute(entry, listed, rank_of, name="spread")
+    return call.compute(entry, listed, entry_of, name="spread")
+
+
+def spread_values(call: TorchCall, mask: Any, values: Any, axis: int) -> tuple[Any, Any]:
+    """Values whose axis runs over all positions of a mask, and the mask of those that have one."""
+    entries = shape_of(values)[axis]
+    entry_of = entries_of(call, mask, entries, EACH_OR_ONE, "values")
+    return spread(call, values, entry_of, axis), _with_entry(call, mask, entry_of)
 
 
 def choose(call: TorchCall, mask: Any, first: int, chosen: Any, data: Any) -> Any:
     """``chosen`` where the mask, which covers axes of the data from ``first`` on, is true."""
     return call.emit(relax.op.where(_beside(call, mask, first, data), chosen, data))
+
+
+def every_coordinate(call: TorchCall, mask: Any) -> list[Any]:
+    """For each axis of the mask, the coordinate of every position of the flattened mask."""
+    positions = _counting(call, number_of(shape_of(mask)))
+    return [_coordinate(call, positions, shape_of(mask), axis) for axis in range(mask.ty.ndim)]
+
+
+def true_coordinates(call: TorchCall, mask: Any, entries: Any) -> list[Any]:
+    """For each axis of the mask, a coordinate of a true position for each of some entries.
+
+    A single true position is repeated. An entry for which there is no true position gets
+    coordinates out of bounds.
+    """
+    total = running_count(call, mask, entries, EACH_OR_ONE_TRUE, "the index beside it")
+    found = _true_first(call, mask, total)
+
+    def position(found: te.Tensor, total: te.Tensor, entries: Any) -> te.Tensor:
+        def at(i: Any) -> Any:
+            count = _last(total)
+            entry = tirx.Select(count == 1, tirx.IntImm("int64", 0), i.astype("int64"))
+            return tirx.if_then_else(entry < count, found[entry], found.shape[0])
+
+        return te.compute((entries,), at, name="position")
+
+    positions = call.compute(position, found, total, entries, name="position")
+    return [_coordinate(call, positions, shape_of(mask), axis) for axis in range(mask.ty.ndim)]
+
+
+def _coordinate(call: TorchCall, positions: Any, shape: Any, axis: int) -> Any:
+    """The coordinates of flat positions; behind the last one, the first is out of bounds."""
+
+    def coordinate(positions: te.Tensor, stride: Any, extent: Any) -> te.Tensor:
+        def at(i: Any) -> Any:
+            part = tirx.floordiv(positions[i], stride)
+            return tirx.floormod(part, extent) if axis else part
+
+        return te.compute(positions.shape, at, name="coordinate")
+
+    stride = number_of(shape[axis + 1 :])
+    return call.compute(coordinate, positions, stride, shape[axis], name="coordinate")
 
 
 def masked_put(call: TorchCall, data: Any, mask: Any, first: int, values: Any, add: bool) -> Any:
@@ -66,11 +127,10 @@ def masked_put(call: TorchCall, data: Any, mask: Any, first: int, values: Any, a
     listing = values.ty.ndim - 1 - behind
     if listing >= 0:
         # The axis of the values that lists the true positions becomes the axes of the mask.
-        if shape_of(values)[listing] != 1:
-            values = spread(call, values, ranks(call, mask), listing)
+        positions = tuple(1 for _ in shape_of(mask))
+        if not is_one(shape_of(values)[listing]):
             positions = shape_of(mask)
-        else:
-            positions = tuple(1 for _ in shape_of(mask))
+            values, mask = spread_values(call, mask, values, listing)
         shape = shape_of(values)
         values = call.reshape(values, (*shape[:listing], *positions, *shape[listing + 1 :]))
     dtype = str(data.ty.dtype)
@@ -89,13 +149,57 @@ def masked_scatter(call: TorchCall) -> Any:
     if str(mask.ty.dtype) != "bool":
         raise call.error(f"mask of type {mask.ty.dtype} must be of type bool.")
     shape = call.broadcast(data, mask)
-    data = call.emit(relax.op.broadcast_to(data, shape))
-    mask = call.emit(relax.op.broadcast_to(mask, shape))
-    if is_empty(data) or is_empty(source):
+    data = call.broadcast_to("self", data, shape)
+    mask = call.broadcast_to("mask", mask, shape)
+    if is_empty(data):
         return data
-    flat = call.reshape(source, (number_of(shape_of(source)),))
-    spread_out = spread(call, flat, ranks(call, mask), 0)
-    return call.emit(relax.op.where(mask, call.reshape(spread_out, shape), data))
+    elements = number_of(shape_of(source))
+    entry_of = entries_of(call, mask, elements, ENOUGH, "source")
+    spread_out = spread(call, call.reshape(source, (elements,)), entry_of, 0)
+    held = _with_entry(call, mask, entry_of)
+    return call.emit(relax.op.where(held, call.reshape(spread_out, shape), data))
+
+
+def _with_entry(call: TorchCall, mask: Any, entry_of: Any) -> Any:
+    """The mask without the positions for which there is no entry."""
+    none = relax.const(0, "int64")
+    return call.reshape(call.emit(relax.op.greater_equal(entry_of, none)), shape_of(mask))
+
+
+def _true_first(call: TorchCall, mask: Any, total: Any) -> Any:
+    """The positions of the flattened mask: first the true ones, then the others, each in order."""
+    flat = call.reshape(mask, shape_of(total))
+
+    def place(total: te.Tensor, chosen: te.Tensor) -> te.Tensor:
+        def at(i: Any) -> Any:
+            before = i.astype("int64") - total[i]
+            return tirx.Select(chosen[i], total[i] - 1, _last(total) + before)
+
+        return te.compute(total.shape, at, name="place")
+
+    size = shape_of(total)[0]
+    return call.emit(
+        ops.scatter_elements(
+            call.emit(relax.op.zeros((size,), "int64")),
+            call.compute(place, total, flat, name="place"),
+            _counting(call, size),
+            unique=True,
+            operator=call.origin,
+        )
+    )
+
+
+def _counting(call: TorchCall, size: Any) -> Any:
+    def position(size: Any) -> te.Tensor:
+        return te.compute((size,), lambda i: i.astype("int64"), name="position")
+
+    return call.compute(position, size, name="position")
+
+
+def _last(total: te.Tensor) -> Any:
+    """How many positions are true at all."""
+    size = total.shape[0]
+    return tirx.if_then_else(size > 0, total[tirx.max(size - 1, 0)], tirx.IntImm("int64", 0))
 
 
 def _beside(call: TorchCall, mask: Any, first: int, data: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.ops import read_ops
-from tvm_scatter.ops.shapes import is_one, no_elements, same_size
+from tvm_scatter.ops.shapes import is_one, no_elements
 
 from .call import TorchCall, is_empty, number_of, shape_of, text
 from .index import is_mask, placed_indices
@@ -102,9 +102,7 @@ def _of_one_size(call: TorchCall, index: Any, common: Any) -> Any:
     shape = shape_of(index)
     sizes = common[len(common) - len(shape) :]
     expected = [a if is_one(a) else b for a, b in zip(shape, sizes, strict=True)]
-    if all(map(same_size, shape, expected)):
-        return index
-    return call.bb.match_cast(index, relax.TensorType(expected, str(index.ty.dtype)))
+    return call.expect_shape("index", index, expected)
 
 
 def _nonzero(call: TorchCall, mask: Any) -> list[Any]:

@@ -90,19 +90,20 @@ def put(call: TorchCall) -> Any:
     """``put``: positions in the flattened data."""
     data, index, source = call["self"], call["index"], call["source"]
     call.expect_dtype("source", source, str(data.ty.dtype))
-    if is_empty(index):
-        return data
-    count = number_of(shape_of(index))
-    if differ(count, number_of(shape_of(source))):
+    count, given = number_of(shape_of(index)), number_of(shape_of(source))
+    if differ(count, given):
         raise call.error(
             f"source of shape {text(shape_of(source))} and index of shape "
             f"{text(shape_of(index))} must have the same number of elements."
         )
+    if is_empty(index):
+        return call.expect_sizes("source", (given,), (count,), data)
     flat = call.reshape(data, (number_of(shape_of(data)),))
+    source = call.expect_shape("source", call.reshape(source, (given,)), (count,))
     result = ops.scatter_elements(
         flat,
         call.reshape(index, (count,)),
-        call.reshape(source, (count,)),
+        source,
         0,
         "add" if call["accumulate"] else "update",
         wrap_negative=True,
@@ -117,7 +118,7 @@ def embedding_dense_backward(call: TorchCall) -> Any:
     dtype = str(gradient.ty.dtype)
     count = number_of(shape_of(words))
     width = shape_of(gradient)[words.ty.ndim :]
-    call.expect_shape("grad_output", gradient, (*shape_of(words), *width))
+    gradient = call.expect_shape("grad_output", gradient, (*shape_of(words), *width))
     zeros = call.emit(relax.op.zeros((call["num_weights"], *width), dtype))
     if is_empty(gradient):
         return zeros
@@ -171,7 +172,7 @@ def _rows(
     if not fill:
         if rank < 2 and source.ty.ndim == 0:
             source = call.reshape(source, (1,))
-        call.expect_shape("source", source, (*shape[:axis], count, *shape[axis + 1 :]))
+        source = call.expect_shape("source", source, (*shape[:axis], count, *shape[axis + 1 :]))
     result = ops.index_put(
         data,
         [index],

@@ -13,7 +13,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.ops import operators as ops
 
-from .call import TorchCall, is_empty, number_of, same_shape, shape_of
+from .call import TorchCall, is_empty, number_of, shape_of
 
 #: A longer index is computed rather than stored with the model.
 _MOST_CONSTANT = 4096
@@ -26,7 +26,6 @@ def select_scatter(call: TorchCall) -> Any:
     if not shape:
         raise call.error("data must have at least one dimension.")
     axis = call.axis(call["dim"], len(shape))
-    call.expect_shape("src", source, (*shape[:axis], *shape[axis + 1 :]))
     extent = shape[axis]
     if isinstance(position, int):
         if isinstance(extent, int) and not -extent <= position < extent:
@@ -40,6 +39,7 @@ def select_scatter(call: TorchCall) -> Any:
 
 def _select(call: TorchCall, data: Any, source: Any, axis: int, position: Any) -> Any:
     shape = shape_of(data)
+    source = call.expect_shape("src", source, (*shape[:axis], *shape[axis + 1 :]))
     source = call.reshape(source, (*shape[:axis], 1, *shape[axis + 1 :]))
     return _write(call, data, source, {axis: (position, 1)}, 1)
 
@@ -75,12 +75,13 @@ def slice_scatter(call: TorchCall) -> Any:
     end = _bound(call["end"], extent, extent)
     if isinstance(step, int) and step <= 0:
         raise call.error(f"step {step} must be positive.")
-    count: Any = shape_of(source)[axis] if source.ty.ndim == len(shape) else None
-    if all(isinstance(bound, int) for bound in (start, end, step)):
-        count = max(0, -(-(end - start) // step))
-    call.expect_shape("src", source, (*shape[:axis], count, *shape[axis + 1 :]))
+    wanted = _length(start, end, step)
+    expected = (*shape[:axis], wanted, *shape[axis + 1 :])
     if is_empty(source):
-        return data
+        return call.expect_sizes("src", shape_of(source), expected, data)
+    count = wanted if isinstance(wanted, int) or source.ty.ndim <= axis else shape_of(source)[axis]
+    known = (*shape[:axis], count, *shape[axis + 1 :])
+    source = call.expect_sizes("src", shape_of(source), expected, source, known)
     return _write(call, data, source, {axis: (start, step)}, count)
 
 
@@ -95,13 +96,13 @@ def diagonal_scatter(call: TorchCall) -> Any:
     if rows == columns:
         raise call.error(f"dim1 and dim2 must differ, but both are {rows}.")
     starts = {rows: max(-offset, 0), columns: max(offset, 0)}
-    length: Any = shape_of(source)[-1] if source.ty.ndim else None
-    if isinstance(shape[rows], int) and isinstance(shape[columns], int):
-        length = max(min(shape[axis] - start for axis, start in starts.items()), 0)
+    ends = [_length(start, shape[axis], 1) for axis, start in starts.items()]
+    wanted = min(ends) if all(isinstance(end, int) for end in ends) else tirx.min(*ends)
     rest = [dim for axis, dim in enumerate(shape) if axis not in starts]
-    call.expect_shape("src", source, (*rest, length))
     if is_empty(source):
-        return data
+        return call.expect_sizes("src", shape_of(source), (*rest, wanted), data)
+    length = wanted if isinstance(wanted, int) or not source.ty.ndim else shape_of(source)[-1]
+    source = call.expect_sizes("src", shape_of(source), (*rest, wanted), source, (*rest, length))
     first, last = sorted(starts)
     # NumPy's rule: the indexed axes stand in place if they are adjacent, else in front.
     place = first if last == first + 1 else 0
@@ -128,18 +129,16 @@ def copy(call: TorchCall) -> Any:
     data, source = call["self"], call["src"]
     if str(source.ty.dtype) != str(data.ty.dtype):
         source = call.emit(relax.op.astype(source, str(data.ty.dtype)))
-    if same_shape(shape_of(source), shape_of(data)):
-        return source
-    return call.emit(relax.op.broadcast_to(source, list(shape_of(data))))
+    return call.broadcast_to("src", source, shape_of(data))
 
 
 def as_strided_scatter(call: TorchCall) -> Any:
     """``as_strided_scatter`` on compact data: elements at any strides, such as a diagonal."""
     data, source = call["self"], call["src"]
     size, stride = list(call["size"]), list(call["stride"])
-    call.expect_shape("src", source, size)
     if is_empty(source):
-        return data
+        return call.expect_sizes("src", shape_of(source), size, data)
+    source = call.expect_shape("src", source, size)
     elements = number_of(shape_of(data))
     flat = call.reshape(data, (elements,))
     offset = call["storage_offset"] or 0
@@ -198,6 +197,13 @@ def _counting(call: TorchCall, count: Any, start: Any, step: Any) -> Any:
         return te.compute((count,), lambda i: i.astype("int64") * step + start, name="counting")
 
     return call.compute(counting, count, start, step, name="counting")
+
+
+def _length(start: Any, end: Any, step: Any) -> Any:
+    """How many positions a range has."""
+    if all(isinstance(number, int) for number in (start, end, step)):
+        return max(0, -(-(end - start) // step))
+    return tirx.max(tirx.floordiv(end - start + (step - 1), step), tirx.IntImm("int64", 0))
 
 
 def _bound(bound: Any, default: Any, extent: Any) -> Any:

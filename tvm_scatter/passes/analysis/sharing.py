@@ -14,6 +14,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_scatter.lowering.batched import is_batch, scatters_of
+from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
 from tvm_scatter.ops.names import COPY_RANGES, SELECT_ROWS
 from tvm_scatter.ops.read_ops import NAMES as READS
 from tvm_scatter.ops.scatter_call import is_scatter
@@ -74,7 +75,7 @@ _VIEWS = _relax(
     builtin.stop_lift_params grad.end_checkpoint grad.no_grad grad.start_checkpoint hint_on_device
     memory.ensure_zero_offset memory.view to_vdevice
     """
-)
+).union(EXPECTATIONS)
 
 
 def shared_operands(

@@ -1,0 +1,71 @@
+"""FLegalize for what front ends expect of sizes and of masks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from tvm_scatter.bounds.count_check import CountCheck
+from tvm_scatter.bounds.size_check import check_shape
+from tvm_scatter.ops.expectations import (
+    EACH_OR_ONE,
+    EACH_OR_ONE_TRUE,
+    ENOUGH,
+    EXPECT_COUNT,
+    EXPECT_SIZES,
+)
+from tvm_scatter.ops.shapes import no_elements, same_size
+from tvm_scatter.options import current_options
+
+from .legalizations import put_in_front
+from .legalize import strategy_of
+from .make import check_alone
+
+#: For each rule whether a number of true positions goes with a number of entries.
+_FITS: dict[str, Callable[[Any, Any], Any]] = {
+    ENOUGH: lambda count, entries: count <= entries,
+    EACH_OR_ONE: lambda count, entries: tirx.any(count == entries, entries == 1),
+    EACH_OR_ONE_TRUE: lambda count, entries: tirx.any(count == entries, count == 1),
+}
+
+
+def install_legalizations() -> None:
+    """Install the operators' legalization; harmless when it is there already."""
+    put_in_front([EXPECT_SIZES], _legalize_sizes, ours=True)
+    put_in_front([EXPECT_COUNT], _legalize_count, ours=True)
+
+
+def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    tensor, found, wanted, shape = call.args
+    operator, what = str(call.attrs["operator"]), str(call.attrs["what"])
+    checked = check_shape(bb, operator, what, tensor, list(found.values), list(wanted.values))
+    if all(map(same_size, tensor.ty.shape.values, shape.values)):
+        return checked
+    return bb.match_cast(checked, call.ty)
+
+
+def _legalize_count(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    total, entries = call.args
+    _, strategy = strategy_of(total)
+    if strategy is None or strategy.backend.bounds_under(current_options()) != "raise":
+        return total
+    rule, (size,) = str(call.attrs["rule"]), entries.values
+    # A count is checked as an index is: 0 if it fits, else a number behind the extent.
+    extent = size + 1
+    room = bb.emit(no_elements(relax.TensorType([extent, 0], "int8", total.ty.vdevice)))
+
+    def misfit(total: te.Tensor, size: Any) -> te.Tensor:
+        positions = total.shape[0]
+
+        def element(_: Any) -> Any:
+            count = tirx.if_then_else(positions > 0, total[tirx.max(positions - 1, 0)], 0)
+            return tirx.Select(_FITS[rule](count, size), tirx.IntImm("int64", 0), size + 1 + count)
+
+        return te.compute((1,), element, name="misfit")
+
+    found = bb.emit_te(misfit, total, size, primfunc_name_hint="misfit")
+    operator, what = str(call.attrs["operator"]), str(call.attrs["what"])
+    check = CountCheck.of(operator, what, rule, room, found)
+    return check_alone(bb, check, strategy.device_check, total)
