@@ -71,7 +71,8 @@ def test_all_off_is_plain_tvm(kind):
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_each_pass_has_its_switch(kind, switch):
     usual, without = passes(Options()), passes(Options(**{switch: False}))
-    assert len(without) == len(usual) - 1
+    # Without the first, which brings scatters into one form, no other runs.
+    assert len(without) == (0 if switch == "enabled" else len(usual) - 1)
     with TARGETS[kind], options(**{switch: False}):
         by_option = tvm_scatter.pipeline(TARGETS[kind])(module())
     by_switch = tvm_scatter.pipeline(TARGETS[kind], **{switch: False})(module())

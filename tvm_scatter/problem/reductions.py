@@ -172,22 +172,6 @@ REDUCTIONS = {
 }
 
 
-def reduction_named(name: str, operator: str) -> Reduction:
-    """The reduction of that name, or of that alias.
-
-    Raises
-    ------
-    ScatterError
-        If no reduction has that name.
-    """
-    for reduction in REDUCTIONS.values():
-        if name in (reduction.name, *reduction.aliases):
-            return reduction
-    aliases = [alias for reduction in REDUCTIONS.values() for alias in reduction.aliases]
-    known = ", ".join(sorted({*REDUCTIONS, *aliases}))
-    raise ScatterError(f"{operator}: unknown reduction {name!r}; it must be one of {known}.")
-
-
 def canonical_reduction(name: str, operator: str) -> str:
     """The table's name for a front end's reduction.
 
@@ -196,7 +180,16 @@ def canonical_reduction(name: str, operator: str) -> str:
     ScatterError
         If no reduction has that name.
     """
-    return reduction_named(name, operator).name
+    names = {
+        known: reduction.name
+        for reduction in REDUCTIONS.values()
+        for known in (reduction.name, *reduction.aliases)
+    }
+    if not isinstance(name, str) or name not in names:
+        raise ScatterError(
+            f"{operator}: unknown reduction {name!r}; it must be one of {', '.join(sorted(names))}."
+        )
+    return names[name]
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
