@@ -1,4 +1,4 @@
-"""Scatters that tell the host of bad indices while they still run."""
+"""Scatters whose blocks count themselves, so that the host hears of bad indices while they run."""
 
 from __future__ import annotations
 
