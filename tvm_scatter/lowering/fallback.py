@@ -14,15 +14,33 @@ from tvm import relax, te, tirx, topi
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import common_shape, same_size
+from tvm_scatter.ops.shapes import common_shape, same_size, static_shape
 from tvm_scatter.selection.backend import backends
 
 #: What TVM's own operators reduce by, as this package does.
 _REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 
+def need_stock(call: ScatterCall, target_kind: str) -> None:
+    """Refuse a call that no operator of TVM equals.
+
+    Raises
+    ------
+    ScatterError
+        If there is none.
+    """
+    if call.reduction not in _REDUCTIONS:
+        raise _refusal(call, target_kind, f"TVM has no {call.reduction}")
+    if not call.include_self:
+        raise _refusal(call, target_kind, "TVM has no include_self=False")
+    if any(static_shape(tensor) is None for tensor in call.tensors):
+        raise _refusal(call, target_kind, "an operand of unknown shape")
+    if call.form == SCATTER_ELEMENTS and not _is_whole(call):
+        raise _refusal(call, target_kind, "an index box smaller than data or updates")
+
+
 def legalize_as_stock(
-    bb: relax.BlockBuilder, call: ScatterCall, target_kind: str, stock: Mapping[str, Any]
+    bb: relax.BlockBuilder, call: ScatterCall, stock: Mapping[str, Any]
 ) -> relax.Expr:
     """Legalize a call as the ``relax.scatter_elements`` or ``relax.scatter_nd`` that it equals.
 
@@ -30,18 +48,9 @@ def legalize_as_stock(
     ----------
     stock : mapping
         TVM's own legalizations by the operator's name.
-
-    Raises
-    ------
-    ScatterError
-        If TVM has no operator for it.
     """
-    if call.reduction not in _REDUCTIONS:
-        raise _refusal(call, target_kind, f"TVM has no {call.reduction}")
-    if not call.include_self:
-        raise _refusal(call, target_kind, "TVM has no include_self=False")
     if call.form == SCATTER_ELEMENTS:
-        same = _elements(bb, call, target_kind)
+        same = _elements(bb, call)
         return stock["relax.scatter_elements"](bb, bb.normalize(same))
     back: list[int] = []
     if call.form == INDEX_PUT:
@@ -57,18 +66,23 @@ def legalize_as_stock(
     return bb.call_te(topi.transpose, bb.emit(result), back, primfunc_name_hint="transpose")
 
 
-def _elements(bb: relax.BlockBuilder, call: ScatterCall, target_kind: str) -> relax.Expr:
+def _is_whole(call: ScatterCall) -> bool:
+    """Whether the index has the shape of the updates, and of the data but for the axis."""
+    data, index, updates = (list(tensor.ty.shape) for tensor in call.tensors)
+    updates = updates or index
+    [axis] = call.axes
+    return len(data) == len(index) == len(updates) > 0 and all(
+        same_size(u, i) and (d == axis or same_size(w, i))
+        for d, (w, i, u) in enumerate(zip(data, index, updates, strict=True))
+    )
+
+
+def _elements(bb: relax.BlockBuilder, call: ScatterCall) -> relax.Expr:
     data, index, updates = call.tensors
     [axis] = call.axes
     shape = list(index.ty.shape)
     if updates.ty.ndim == 0 and shape:
         updates = bb.emit_te(topi.broadcast_to, updates, shape, primfunc_name_hint="broadcast_to")
-    whole = data.ty.ndim == len(shape) > 0 and all(
-        same_size(u, i) and (d == axis or same_size(w, i))
-        for d, (w, i, u) in enumerate(zip(data.ty.shape, shape, updates.ty.shape, strict=True))
-    )
-    if not whole:
-        raise _refusal(call, target_kind, "an index box smaller than data or updates")
     return relax.op.scatter_elements(data, index, updates, axis, call.reduction)
 
 

@@ -24,13 +24,7 @@ from .plan import Plan, Way
 
 
 def make(bb: relax.BlockBuilder, plan: Plan) -> relax.Expr:
-    """Emit what computes a call; the result takes the call's place.
-
-    Raises
-    ------
-    ScatterError
-        For what TVM has no operator for on a target without a strategy.
-    """
+    """Emit what computes a call; the result takes the call's place."""
     if plan.way is Way.STOCK and plan.call.op.name in STOCK_OPERATORS:
         return stock[plan.call.op.name](bb, plan.call)
     made = Made(bb)
@@ -59,7 +53,7 @@ def _one(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
     """Emit one scatter; the result is the new tensor."""
     [scatter] = plan.scatters
     if plan.way is Way.STOCK:
-        return legalize_as_stock(bb, scatter, plan.target.kind.name, stock)
+        return legalize_as_stock(bb, scatter, stock)
     if plan.way is Way.COPY:
         return copy_kernel(bb, scatter)
     if plan.way is Way.NOTHING:

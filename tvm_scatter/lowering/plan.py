@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
@@ -19,6 +20,7 @@ from tvm_scatter.selection.strategy import OpStrategy, Selection, strategy_for
 from .batched import earlier_of, is_batch, scatters_of
 from .copy_ranges import in_one_kernel
 from .draft import Lowered
+from .fallback import need_stock
 from .lower import lower
 
 
@@ -111,7 +113,8 @@ def plan(call: relax.Call, target: Target, options: Options) -> Plan:
     Raises
     ------
     ScatterError
-        If operands do not fit each other, or the caller forces what cannot compute the call.
+        If operands do not fit each other, the caller forces what cannot compute the call, or there
+        is neither an implementation for the target nor an operator of TVM.
     """
     kind = target.kind.name
     strategy = strategy_for(kind)
@@ -128,8 +131,20 @@ def plan(call: relax.Call, target: Target, options: Options) -> Plan:
         reason = "all positions are known: one launch reads each output from where it comes from"
         return Plan(call, target, Way.COPY, reason, tuple(scatters))
     if strategy is None:
+        need_stock(first, kind)
         return Plan(call, target, Way.STOCK, unserved, tuple(scatters))
-    lowered = tuple(lower(scatter, options, kind) for scatter in scatters)
+    return _own(call, target, options, strategy, scatters)
+
+
+def _own(
+    call: relax.Call,
+    target: Target,
+    options: Options,
+    strategy: OpStrategy,
+    scatters: Sequence[ScatterCall],
+) -> Plan:
+    """The plan for what this package computes."""
+    lowered = tuple(lower(scatter, options, target.kind.name) for scatter in scatters)
     problem = lowered[0].problem
     check = _check_kind(lowered[0], strategy)
     selection = None
@@ -140,7 +155,7 @@ def plan(call: relax.Call, target: Target, options: Options) -> Plan:
         way = Way.SCATTER
         selection = strategy.select(_built(problem, check), target, options)
         reason = selection.reason
-    earlier = earlier_of(call) if is_batch(call) else first.earlier
+    earlier = earlier_of(call) if is_batch(call) else scatters[0].earlier
     return Plan(call, target, way, reason, tuple(scatters), lowered, selection, check, earlier)
 
 
