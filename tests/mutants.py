@@ -545,6 +545,23 @@ CHECKS = (
         "chunk = entries // chunks",
         ("tests/test_last_index.py::test_the_last_of_many_is_looked_at",),
     ),
+    Mutant(
+        "scatters that were put together, whose indices nobody looks at",
+        "tvm_scatter/lowering/make.py",
+        "if plan.way is Way.SCATTER and plan.check is None:",
+        "if plan.way is Way.SCATTER:",
+        (
+            "tests/test_plan.py"
+            "::test_scatters_put_together_are_checked_where_that_is_asked_for_later",
+        ),
+    ),
+    Mutant(
+        "an index that is converted for each axis that it addresses",
+        "tvm_scatter/lowering/draft.py",
+        "if earlier == operand:",
+        "if earlier is operand:",
+        ("tests/test_plan.py::test_an_index_of_two_axes_is_made_once",),
+    ),
 )
 
 READING = (
