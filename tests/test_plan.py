@@ -230,6 +230,18 @@ def test_reads(name, target, bounds):
     assert mod.script() == before
 
 
+@pytest.mark.parametrize("name", ["empty", "nothing to write"])
+def test_nothing_to_write_without_a_strategy(name):
+    mod = module_of(CALLS[name])
+    (explanation,) = tvm_scatter.explain(mod, OTHER)
+    assert explanation.reason == "there is nothing to write"
+    assert called(legalized(mod, OTHER)) == []
+
+
+def test_tuples_of_no_index_write_to_all_of_the_data():
+    assert called(legalized(module_of(CALLS["into all"]), OTHER))
+
+
 @pytest.mark.parametrize("name", NOT_OF_TVM)
 def test_what_no_operator_of_tvm_equals_is_refused_where_it_is_explained(name):
     for use in (explained, legalized):

@@ -12,13 +12,20 @@ from typing import Any
 from tvm import relax, te, tirx, topi
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
+from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import common_shape, same_size, static_shape
+from tvm_scatter.ops.shapes import common_shape, is_empty, same_size, static_shape
 from tvm_scatter.selection.backend import backends
 
 #: What TVM's own operators reduce by, as this package does.
 _REDUCTIONS = ("update", "add", "mul", "min", "max")
+
+
+def writes_nothing(call: ScatterCall) -> bool:
+    """Whether the result certainly is the data: TVM's own operators divide by its sizes."""
+    # Tuples of no index are none: each update goes to all of the data.
+    indices = () if call.form == SCATTER_ND else call.indices
+    return any(map(is_empty, (call.data, call.updates, *indices)))
 
 
 def need_stock(call: ScatterCall, target_kind: str) -> None:

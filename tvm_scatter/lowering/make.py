@@ -62,6 +62,8 @@ def _one(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
 
 
 def _nothing(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
+    if not plan.lowered:
+        return plan.scatters[0].data
     [lowered] = plan.lowered
     data = made.of(lowered.data)
     if plan.check is None:

@@ -20,8 +20,10 @@ from tvm_scatter.selection.strategy import OpStrategy, Selection, strategy_for
 from .batched import earlier_of, is_batch, scatters_of
 from .copy_ranges import in_one_kernel
 from .draft import Lowered
-from .fallback import need_stock
+from .fallback import need_stock, writes_nothing
 from .lower import lower
+
+_NOTHING = "there is nothing to write"
 
 
 class Way(Enum):
@@ -131,6 +133,8 @@ def plan(call: relax.Call, target: Target, options: Options) -> Plan:
         reason = "all positions are known: one launch reads each output from where it comes from"
         return Plan(call, target, Way.COPY, reason, tuple(scatters))
     if strategy is None:
+        if writes_nothing(first):
+            return Plan(call, target, Way.NOTHING, _NOTHING, tuple(scatters))
         need_stock(first, kind)
         return Plan(call, target, Way.STOCK, unserved, tuple(scatters))
     return _own(call, target, options, strategy, scatters)
@@ -150,7 +154,7 @@ def _own(
     selection = None
     if nothing_to_do(problem):
         way = Way.NOTHING
-        reason = "there is nothing to write" + ("; indices are checked" if check else "")
+        reason = f"{_NOTHING}; indices are checked" if check else _NOTHING
     else:
         way = Way.SCATTER
         selection = strategy.select(_built(problem, check), target, options)

@@ -80,6 +80,12 @@ def is_one(size: Any) -> bool:
     return isinstance(size, int | tirx.IntImm) and int(size) == 1
 
 
+def is_empty(tensor: Any) -> bool:
+    """Whether a tensor certainly has no element."""
+    sizes = static_shape(tensor) or ()
+    return any(isinstance(size, int | tirx.IntImm) and int(size) == 0 for size in sizes)
+
+
 def same_size(left: Any, right: Any) -> bool:
     """Whether two sizes are certainly equal, however they are written: ``n + 1`` and ``1 + n``."""
     numbers = [isinstance(size, int | tirx.IntImm) for size in (left, right)]
