@@ -143,6 +143,30 @@ def test_unknown_target(model, capfd):
     complaint(capfd, "compile", model, "--target", "abacus", about="'abacus'")
 
 
+@pytest.mark.parametrize("name", ["sm_10", "sm_49", "sm_9000", "sm_999999999999", "sm_1300"])
+def test_an_architecture_that_was_never_made(name, model, capfd):
+    complaint(capfd, "explain", model, "--target", name, about=f"unknown target '{name}'")
+
+
+@pytest.mark.parametrize("name", ["sm_52", "sm_90a", "sm_100f", "sm_120"])
+def test_architectures(name, model, capfd):
+    assert run(capfd, "explain", model, "--target", name)[0] == 0
+
+
+def test_a_model_without_a_name(capfd):
+    complaint(capfd, "compile", "", about="'' names no model")
+
+
+def test_what_is_no_regular_file_is_not_written(model, capfd):
+    command = ("compile", model, "--target", "llvm", "-o", "/dev/full")
+    complaint(capfd, *command, about="/dev/full is no regular file")
+
+
+def test_a_cache_that_cannot_be(capfd, monkeypatch):
+    monkeypatch.setenv("TVM_SCATTER_CACHE_DIR", "/proc/nowhere")
+    complaint(capfd, "cache", about="/proc/nowhere")
+
+
 def test_unknown_implementation(model, capfd):
     command = ("explain", model, "--target", "llvm", "--implementation", "magic")
     complaint(capfd, *command, about="'magic'")
@@ -298,6 +322,7 @@ def test_an_interrupted_import_is_one_line(at, model, tmp_path):
         ("--timeout", "nan"),
         ("--timeout", "inf"),
         ("--seconds", "nan"),
+        ("--seconds", "-1"),
         ("--grid", "random:" + "9" * 5000),
         ("--range", "n=" + "9" * 5000 + ":3"),
         ("--import", ""),

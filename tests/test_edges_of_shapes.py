@@ -130,7 +130,6 @@ def test_unsigned_indices_of_64_bits(device: str) -> None:
 
 @pytest.mark.parametrize("value", [4, 2**63 - 1, 2**63, 2**64 - 1, 2**64 - 4])
 def test_a_bad_unsigned_index_is_named(device: str, value: int) -> None:
-    """Beyond int64 as its largest number."""
     operands = [zeros(4), np.array([value], "uint64"), rising(1)]
-    with pytest.raises(IndexError, match=rf"index {min(value, 2**63 - 1)} at position \(0\)"):
+    with pytest.raises(IndexError, match=rf"index {value} at position \(0\)"):
         run(UNSIGNED["put"], operands, device, bounds="raise")

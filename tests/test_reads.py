@@ -292,6 +292,8 @@ def test_far_away(device: str) -> None:
     unsigned = np.array([2**64 - 1, 1], "uint64")
     expected = np.stack([np.zeros_like(CUBE[0]), CUBE[1]])
     np.testing.assert_array_equal(run(build, (CUBE, unsigned), device, bounds="drop"), expected)
+    with pytest.raises(IndexError, match=rf"index {2**64 - 1} at position \(0\) .* \[0, "):
+        run(build, (CUBE, unsigned), device, bounds="raise")
 
 
 def messages(x: Any, source: Any, target: Any) -> Any:

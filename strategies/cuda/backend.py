@@ -20,6 +20,10 @@ _LIMITS = {
 }
 
 
+#: Compute capabilities from 5.0 to 12.x, which is what CUDA has compilers for.
+_ARCHITECTURE = re.compile(r"sm_([5-9]|1[0-2])\d[af]?", re.ASCII)
+
+
 def _of_this_machine() -> Target | None:
     """The target for the first GPU."""
     device = tvm.cuda(0)
@@ -27,7 +31,7 @@ def _of_this_machine() -> Target | None:
 
 
 def _of_architecture(name: str) -> Target | None:
-    if not re.fullmatch(r"sm_\d+[af]?", name):
+    if not _ARCHITECTURE.fullmatch(name):
         return None
     return Target({"kind": "cuda", "arch": name, **_LIMITS}, host="llvm")
 

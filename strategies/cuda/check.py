@@ -26,10 +26,10 @@ def _blocks(entries: Any) -> int:
 def _check_indices(operands: CheckOperands, findings: Findings, call: Any) -> None:
     """Add the launch that fills the findings."""
     parameters, values = ["void* words", "long long call"], [findings.words.data, call]
-    wrap = "true" if operands.check.wrap_negative else "false"
     lines = ["  BadIndex first{-1, 0, 0, 0};"]
     for component, (which, stride, offset) in enumerate(operands.components):
         index = c_type(operands.check.index_dtypes[which])
+        wrap = "true" if operands.check.wraps(which) else "false"
         parameters += [
             f"void* indices{component}",
             f"long long entries{component}",

@@ -132,6 +132,8 @@ def tune(
         )
     if settings.seconds is not None and math.isnan(settings.seconds):
         raise ScatterError("tuning: nan is no number of seconds to measure for.")
+    if settings.seconds is not None and settings.seconds < 0:
+        raise ScatterError(f"tuning: {settings.seconds:g} s are over; seconds must be at least 0.")
     if settings.seed < 0:
         raise ScatterError(f"tuning: the seed {settings.seed} must be at least 0.")
     if settings.builders is not None and settings.builders < 1:

@@ -18,7 +18,7 @@ from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.index_check import CheckOperands, IndexCheck
 from tvm_scatter.emit.mailbox import STATUS
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
-from tvm_scatter.emit.wrapping import wrapping_add, wrapping_sub
+from tvm_scatter.emit.wrapping import as_signed, wrapping_add, wrapping_sub
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
 
 CHECK_NAME = "check_indices"
@@ -103,11 +103,12 @@ def _find_first(operands: CheckOperands, status: Any) -> None:
         first_bad = T.alloc_buffer((_HOST_CHUNKS,), "int64", scope="global")
 
         def entry(at: Any, index: Any = index, stride: int = stride, offset: int = offset) -> Any:
-            return tirx.Cast("int64", index[at * stride + offset])
+            return as_signed(index[at * stride + offset])
 
         loop = T.serial if isinstance(chunks, int) and chunks == 1 else T.parallel
         with loop(chunks) as c:
-            _scan_chunk(operands, entry, extent, entries, chunks, first_bad, c)
+            wraps = operands.check.wraps(which)
+            _scan_chunk(entry, extent, wraps, entries, chunks, first_bad, c)
         with T.serial(chunks) as c:
             at = tirx.Cast("int64", first_bad[c])
             with T.If(tirx.all(at < entries, tirx.any(status[0] < 0, at < status[0]))):
@@ -119,9 +120,9 @@ def _find_first(operands: CheckOperands, status: Any) -> None:
 
 
 def _scan_chunk(
-    operands: CheckOperands,
     entry: Callable[[Any], Any],
     extent: Any,
+    wraps: bool,
     entries: Any,
     chunks: Any,
     first_bad: Any,
@@ -133,7 +134,7 @@ def _scan_chunk(
     T.buffer_store(first_bad, entries, [c])
     # Almost always all are good, and then one bit says so: the sign of all distances to both ends.
     # Distances that wrap around have it too; without a branch the loop vectorises.
-    below_zero = extent if operands.check.wrap_negative else 0
+    below_zero = extent if wraps else 0
     distances = T.alloc_buffer((1,), "int64", scope="local")
     T.buffer_store(distances, tirx.IntImm("int64", 0), [0])
     with T.serial(length) as j:
@@ -146,7 +147,7 @@ def _scan_chunk(
         with T.Then():
             with T.serial(length) as j:
                 at = start + j
-                with T.If(is_bad(entry(at), extent, operands.check.wrap_negative)):
+                with T.If(is_bad(entry(at), extent, wraps)):
                     with T.Then():
                         T.buffer_store(first_bad, tirx.min(first_bad[c], at), [c])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.runtime.kernel_cache import Store, settings
 
 
@@ -15,6 +16,9 @@ def run(arguments: argparse.Namespace) -> int:
         Store(settings.headers_folder(), 0).clear()
         print(f"{store.folder}: deleted {_text(len(deleted), sum(e.size for e in deleted))}")
         return 0
+    trouble = store.trouble()
+    if trouble:
+        raise ScatterError(f"{store.folder}: no kernels can be kept there: {trouble}.")
     entries = store.entries()
     kept = _text(len(entries), sum(entry.size for entry in entries))
     state = "" if settings.is_on() else f"; switched off by {settings.SWITCH}=0"

@@ -32,6 +32,8 @@ def _output(model: Path, named: str | None) -> Path:
     try:
         if output.is_dir() or (named or "").endswith(os.sep):
             raise ScatterError(f"{output} is a folder; name the file to write.")
+        if output.exists() and not output.is_file():
+            raise ScatterError(f"{output} is no regular file; name the file to write.")
         if not output.parent.is_dir():
             raise ScatterError(f"{output}: there is no folder {output.parent}.")
         if output.exists() and output.samefile(model):

@@ -63,6 +63,8 @@ def need_file(path: str) -> Path:
     """
     file = Path(path)
     try:
+        if not path:
+            raise ScatterError("'' names no model; name a file that torch.export.save wrote.")
         if file.is_file():
             return file
         if file.is_dir():
@@ -160,4 +162,8 @@ def _records(folder: str | None, target: Target) -> AbstractContextManager[Any]:
 def sentence(error: BaseException) -> str:
     """The first line of an error's text that says something."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__).rstrip(".") + "."
+    first = lines[0] if lines else type(error).__name__
+    if first.endswith(":"):
+        # The heading of what follows.
+        first = " ".join([first, *lines[1:2]]).rstrip(":")
+    return first.rstrip(".") + "."

@@ -23,7 +23,7 @@ def raise_error(kind: str, parts: Sequence[Any]) -> None:
     ----------
     kind : str
         The name of a Python exception class, such as ``"IndexError"``.
-    parts : sequence of str or int64 expression
+    parts : sequence of str or expression
         What the message is put together from.
     """
     text = T.alloc_buffer((_TEXT_BYTES,), "uint8", scope="global")
@@ -45,9 +45,10 @@ def _append(text: Any, more: Any) -> None:
 
 def _write_decimal(digits: Any, value: Any) -> None:
     """Write ``value`` right-aligned; the first entry holds the position of the first character."""
-    value = tirx.Cast("int64", value) if not isinstance(value, int) else tirx.IntImm("int64", value)
-    rest = T.alloc_buffer((1,), "int64", scope="global")
-    zero, ten = tirx.const(0, "int64"), tirx.const(10, "int64")
+    dtype = "uint64" if not isinstance(value, int) and str(value.ty) == "uint64" else "int64"
+    value = tirx.const(value, dtype) if isinstance(value, int) else tirx.Cast(dtype, value)
+    rest = T.alloc_buffer((1,), dtype, scope="global")
+    zero, ten = tirx.const(0, dtype), tirx.const(10, dtype)
     at = T.alloc_buffer((1,), "int32", scope="global")
     T.buffer_store(rest, value, [0])
     T.buffer_store(at, tirx.IntImm("int32", _DIGIT_BYTES - 1), [0])
@@ -62,7 +63,7 @@ def _write_decimal(digits: Any, value: Any) -> None:
                 digit = tirx.Cast("uint8", tirx.Select(last < zero, zero - last, last))
                 T.buffer_store(digits, digit + tirx.IntImm("uint8", ord("0")), [at[0]])
                 T.buffer_store(rest, tirx.truncdiv(rest[0], ten), [0])
-    with T.If(value < 0):
+    with T.If(value < zero):
         with T.Then():
             T.buffer_store(at, at[0] - 1, [0])
             T.buffer_store(digits, tirx.IntImm("uint8", ord("-")), [at[0]])

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tvm import tirx
+
 from tvm_scatter.problem.signature import Dim
 
 from .mailbox import Findings, Mailbox
@@ -59,6 +61,10 @@ class IndexCheck:
         shapes = [shape[:-1] if self.interleaved else shape for shape in self.shapes]
         return any(0 in shape for shape in shapes)
 
+    def wraps(self, which: int) -> bool:
+        """Whether an index tensor may hold negative indices, and they count from the end."""
+        return self.wrap_negative and not self.index_dtypes[which].startswith("uint")
+
     def error(self, status: Any) -> tuple[str, list[Any]]:
         """The error for a bad entry: its kind, and what its text is put together from.
 
@@ -67,10 +73,14 @@ class IndexCheck:
         status : buffer
             As :data:`~tvm_scatter.emit.mailbox.STATUS` says.
         """
-        lowest = ["[-", status[3], ", "] if self.wrap_negative else ["[0, "]
+        wraps = any(map(self.wraps, range(len(self.indices))))
+        lowest = ["[-", status[3], ", "] if wraps else ["[0, "]
+        index = status[2]
+        if set(self.index_dtypes) == {"uint64"}:
+            index = tirx.reinterpret("uint64", index)
         return "IndexError", [
             f"{self.operator}: index ",
-            status[2],
+            index,
             *self._position(status),
             " is out of bounds for an axis of extent ",
             status[3],

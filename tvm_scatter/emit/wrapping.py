@@ -30,6 +30,14 @@ def wrapping_mul(left: Any, right: Any, dtype: str) -> Any:
     return _wrapping(mul, left, right, dtype)
 
 
+def as_signed(index: Any) -> Any:
+    """An index as int64; one from 2**63 on becomes negative, which is as bad."""
+    if str(index.ty) == "uint64":
+        # TVM takes a cast from an unsigned type to be never negative.
+        return tirx.reinterpret("int64", index)
+    return tirx.Cast("int64", index)
+
+
 def _wrapping(operation: Callable[[Any, Any], Any], left: Any, right: Any, dtype: str) -> Any:
     kind = "uint" if dtype.startswith("u") else "int"
     wide = f"{kind}{2 * tvm_ffi.dtype(dtype).bits}"

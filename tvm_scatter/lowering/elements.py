@@ -19,7 +19,6 @@ def lower_elements(draft: Draft) -> Lowered:
     call, operator = draft.call, draft.operator
     data, index, updates = map(draft.operand, call.tensors)
     check_dtypes(operator, call.reduction, dtype_of(data), dtype_of(index), dtype_of(updates))
-    index = draft.signed(index)
     data_shape, index_shape, update_shape = map(draft.shape, (data, index, updates))
     data_box, index_box = data_shape or (1,), index_shape or (1,)
     axis = _checked_axis(operator, call.axes[0], len(data_box))
@@ -36,6 +35,7 @@ def lower_elements(draft: Draft) -> Lowered:
         size_check = SizeCheck(operator, tuple(rules), tensors, ("updates",))
         updates = draft.after(size_check, tensors)["updates"]
     check = draft.index_check(data, [index], (data_box[axis],))
+    index = draft.signed(index)
     if not _is_whole(axis, data_box, index_box, update_box):
         recipe = LinearElements(axis, call.wrap_negative)
         places = draft.compute(recipe, [index], "int64", "linear_index", index_box, data_box)

@@ -30,11 +30,10 @@ def lower_put(draft: Draft) -> Lowered:
     for index in indices:
         check_dtypes(operator, call.reduction, dtype_of(data), dtype_of(index), dtype_of(updates))
     data, updates, *indices = _agreeing(draft, data, updates, indices)
-    indices = [draft.signed(index) for index in indices]
     shape, update_shape = draft.shape(data), draft.shape(updates)
     extents = tuple(shape[axis] for axis in axes)
     check = draft.index_check(data, indices, extents)
-    indices = draft.of_one_dtype(indices)
+    indices = draft.of_one_dtype([draft.signed(index) for index in indices])
     common = broadcast(operator, [draft.shape(index) for index in indices])
     first, last = axes[0], axes[-1] + 1
     rest = tuple(dim for axis, dim in enumerate(shape) if axis not in axes)

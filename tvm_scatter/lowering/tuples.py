@@ -20,7 +20,6 @@ def lower_tuples(draft: Draft) -> Lowered:
     call, operator = draft.call, draft.operator
     data, index, updates = map(draft.operand, call.tensors)
     check_dtypes(operator, call.reduction, dtype_of(data), dtype_of(index), dtype_of(updates))
-    index = draft.signed(index)
     data_shape, index_shape, update_shape = map(draft.shape, (data, index, updates))
     components = index_shape[-1] if index_shape else None
     if not isinstance(components, int) or not 0 <= components <= len(data_shape):
@@ -38,6 +37,8 @@ def lower_tuples(draft: Draft) -> Lowered:
         )
     if components == 0:
         return _into_all(draft, data, updates, index_shape[:-1])
+    check = draft.index_check(data, [index], data_shape[:components], interleaved=True)
+    index = draft.signed(index)
     problem = draft.problem(
         batch=SymbolicSize(),
         extents=tuple(SymbolicSize.product([dim]) for dim in data_shape[:components]),
@@ -47,7 +48,6 @@ def lower_tuples(draft: Draft) -> Lowered:
         interleaved=True,
         wrap_negative=call.wrap_negative,
     )
-    check = draft.index_check(data, [index], data_shape[:components], interleaved=True)
     return draft.lowered(problem, data, [index], updates, check)
 
 

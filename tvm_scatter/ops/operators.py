@@ -74,7 +74,8 @@ def scatter_elements(
     Raises
     ------
     ScatterError
-        If shapes, types, axis or reduction do not fit.
+        If the axis is none of the data's, the reduction is unknown, or an operand is no tensor.
+        Shapes and types are checked when the module is compiled.
     """
     # A 0-d tensor has one axis of one element.
     axis = checked_axis(operator, axis, max(rank_of(operator, data), 1))
@@ -136,7 +137,8 @@ def index_put(
     Raises
     ------
     ScatterError
-        If shapes, types, axes or reduction do not fit.
+        If the axes are none of the data's or not one for each index, the reduction is unknown, or
+        an operand is no tensor. Shapes and types are checked when the module is compiled.
     """
     rank = rank_of(operator, data)
     tensors = need_indices(operator, indices)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from tvm import te, tirx
 
+from tvm_scatter.emit.wrapping import as_signed
+
 from .shapes import common_shape, is_one
 
 Shape = Sequence[Any]
@@ -141,7 +143,7 @@ def read(
             form.position(at, source.shape, shapes), source.shape, strict=True
         ):
             if isinstance(place, Entry):
-                index = _signed(indices[place.tensor](*place.at))
+                index = as_signed(indices[place.tensor](*place.at))
                 if guard:
                     inside += [index >= (0 - extent if wrap else 0), index < extent]
                 place = tirx.Select(index < 0, index + extent, index) if wrap else index
@@ -154,14 +156,6 @@ def read(
 
     shape = form.shape(source.shape, shapes)
     return te.compute(shape, element, name="read", tag="injective")
-
-
-def _signed(index: Any) -> Any:
-    """An index as int64; one from 2**63 on becomes negative, which is as bad."""
-    if str(index.ty) == "uint64":
-        # TVM takes a cast from an unsigned type to be never negative.
-        return tirx.reinterpret("int64", index)
-    return index.astype("int64")
 
 
 def _broadcast(shape: Shape, at: Shape) -> list[Any]:

@@ -121,6 +121,14 @@ class Store:
                 _say_once(f"{self.folder}: no lock: {error}")
             yield
 
+    def trouble(self) -> str:
+        """Why nothing can be kept; empty if the folder is there, or could be made now."""
+        try:
+            self._prepare()
+        except OSError as error:
+            return str(error)
+        return ""
+
     def entries(self) -> list[Entry]:
         """What is kept, the least recently used first."""
         found = [_entry(path) for path in self._files("*") if _is_entry(path)]
