@@ -16,7 +16,7 @@ from .horizontal_fusion import HorizontalFusion
 from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
 
-#: In the order in which they run: the option that switches a pass, and what makes it.
+#: In the order in which the passes run: the option that switches each pass, and its constructor.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("enabled", lambda options: Canonicalize()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
@@ -27,7 +27,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
 
 
 def passes(options: Options) -> list[tvm.transform.Pass]:
-    """The passes that the options leave switched on: ``None`` leaves it to the pass."""
+    """The passes to run. An option of ``None`` lets the pass decide by itself."""
     if not options.enabled:
         return []
     return [make(options) for switch, make in PASSES if getattr(options, switch) is not False]

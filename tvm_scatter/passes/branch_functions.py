@@ -1,8 +1,9 @@
-"""Branches in which more than one value is computed become functions.
+"""Moves the branches of ``relax.If`` into functions of their own.
 
-TVM plans the memory of a function as if all of its branches ran: one branch, or what comes behind
-them, is given memory that is allocated in a branch that was not taken. A scatter is often lowered
-to several steps, which need memory. Functions are planned one by one.
+TVM plans the memory of a function as if all of its branches ran. It may then reuse memory that is
+allocated in a branch that was not taken. A scatter is often lowered to several steps, which need
+memory between them. TVM plans each function by itself, so a branch that is a function is safe. Only
+branches that allocate memory besides their result are moved.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from tvm_scatter.options import current_options
 
 from .functions import is_ours_to_change
 
-#: What an attribute of a function says of its sizes and calls is true of its branches.
+#: Attributes of a function that hold for its branches, too.
 _INHERITED = (
     "relax.force_pure",
     "relax.rewrite_cuda_graph.capture_symbolic_vars",
@@ -72,7 +73,7 @@ class _Mover:
 
     def _sequence(self, sequence: relax.SeqExpr) -> relax.SeqExpr:
         blocks = [
-            # There are no branches in a dataflow block.
+            # A dataflow block cannot contain branches.
             block
             if isinstance(block, relax.DataflowBlock)
             else relax.BindingBlock(list(map(self._binding, block.bindings)))
@@ -91,7 +92,7 @@ class _Mover:
     def _branch(self, branch: relax.SeqExpr) -> relax.SeqExpr:
         branch = self._sequence(branch)
         captured = relax.analysis.free_vars(branch)
-        # TVM knows which function a closure is only where it is made.
+        # TVM resolves a closure only in the function that makes it, so such a branch stays there.
         closures = any(isinstance(var.ty, relax.FuncType) for var in captured)
         return branch if closures or not _needs_memory(branch) else self._call(branch, captured)
 
@@ -105,7 +106,7 @@ class _Mover:
             arguments.append(relax.ShapeExpr(sizes))
         pure = not relax.analysis.contains_impure_call(branch)
         function = relax.Function(parameters, branch, None, pure, self.attrs)
-        # Variables, and symbolic sizes, are bound once in a module.
+        # Each variable and each symbolic size may be bound only once in a module.
         function = copy_with_new_vars(function)
         called = self.builder.add_func(function, self.name)
         call = self.builder.normalize(relax.Call(called, arguments))
@@ -115,7 +116,7 @@ class _Mover:
 
 
 def _with_type(expression: relax.Expr, like: relax.Expr) -> relax.Expr:
-    # A builder would forget sizes which are bound in front of the expression.
+    # A builder would lose symbolic sizes that are bound before the expression.
     _update_type(expression, like.ty)
     return expression
 
@@ -129,7 +130,7 @@ def _has_branches(function: relax.Function) -> bool:
 
 
 def _values(sequence: relax.SeqExpr) -> Iterator[Any]:
-    """What is bound in a sequence, and in the branches inside of it."""
+    """The bound expressions of a sequence, those in nested branches included."""
     for block in sequence.blocks:
         for binding in block.bindings:
             yield binding.value
@@ -139,7 +140,7 @@ def _values(sequence: relax.SeqExpr) -> Iterator[Any]:
 
 
 def _needs_memory(branch: relax.SeqExpr) -> bool:
-    """Whether more is allocated than the result of one step, whose memory is not reused."""
+    """Whether a branch allocates memory besides that of its result."""
     values = list(_values(branch))
     steps = sum(isinstance(getattr(value, "op", None), tvm.ir.Op) for value in values)
     return steps > 1 or any(is_scatter(value) or is_read(value) for value in values)

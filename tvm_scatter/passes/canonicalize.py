@@ -1,7 +1,7 @@
-"""Every scatter in one form: that of the operators of this package.
+"""Rewrites TVM's scatter operators as operators of this package.
 
-It runs first, so that no later pass meets an operator of TVM, whose conventions
-:meth:`~tvm_scatter.ops.scatter_call.ScatterCall.from_call` knows.
+This pass runs first, so that later passes need not know TVM's operators. Only
+:meth:`~tvm_scatter.ops.scatter_call.ScatterCall.from_call` knows their conventions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .functions import with_changes
 
 
 def Canonicalize() -> tvm.transform.Pass:
-    """The pass. It changes nothing where the strategy is off or has no table for the target."""
+    """The pass. It does nothing if the strategy is off or has no implementations for the target."""
 
     def canonicalize(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         if not current_options().enabled:
@@ -53,7 +53,7 @@ class _Canonicalizer(PyExprMutator):
         if not _is_for_us(call):
             return call
         scatter = ScatterCall.from_call(call)
-        # The fields of a tuple that is a variable become variables, too.
+        # The operands must be variables: a tuple variable is taken apart into one for each field.
         indices = tuple(map(self._leaf, scatter.indices))
         return scatter.replace(indices=indices).to_call()
 

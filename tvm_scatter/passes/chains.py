@@ -1,4 +1,4 @@
-"""A chain of scatters, and the form in which it costs least as one."""
+"""A chain of scatters, and the cheapest way to compute it."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from tvm_scatter.selection.backend import backend_of
 
 from .normalised_scatters import NormalisedRows, NormalisedScatter
 
-#: What a launch costs, in bytes that could have been moved instead.
+#: The cost of a launch, in bytes that the GPU moves in that time.
 LAUNCH_BYTES = 8 << 20
-#: Ranges that one function tells apart.
+#: The largest number of ranges in one function.
 _MOST_RANGES = 256
 
 
 class Form(Enum):
-    """What a chain becomes."""
+    """The ways to compute a chain."""
 
-    #: Nothing: its scatters stay apart.
+    #: Each scatter by itself, as before.
     APART = "apart"
-    #: Known ranges, each read from where it comes from.
+    #: One copy: each range of the output is read from the data or from the updates written there.
     COPY_RANGES = "copy ranges"
-    #: A scatter of the numbers of the updates, and a selection among them.
+    #: A scatter of update numbers finds the last writer of each row; a selection reads its row.
     SELECT_ROWS = "select rows"
-    #: A scatter of all updates, put end to end.
+    #: One scatter of the concatenated updates.
     JOIN = "join"
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Scatters in order, and the variables that they are bound to."""
+    """Scatters in the order in which they run, and the variables that they are bound to."""
 
     scatters: Sequence[NormalisedScatter]
     variables: Sequence[Any]
@@ -54,7 +54,7 @@ class Chain:
 
     @cached_property
     def positions(self) -> np.ndarray[Any, Any] | None:
-        """Where every update goes, if all is known."""
+        """The destinations of all updates, or ``None`` if any is unknown at compile time."""
         known = [scatter.positions for scatter in self.scatters if scatter.positions is not None]
         return np.concatenate(known) if len(known) == len(self.scatters) else None
 
@@ -75,9 +75,10 @@ class Chain:
 
     @cached_property
     def ranges(self) -> list[CopiedRange] | None:
-        """What each scatter writes that no later scatter overwrites; ``None`` if it is not known.
+        """The ranges to copy from each scatter's updates, without those overwritten later.
 
-        The places are numbers over all axes that are indexed by any.
+        Places count along all axes that any of the scatters indexes, flattened to one. ``None`` if
+        destinations are unknown at compile time or there are too many ranges.
         """
         if len(self._rows) < len(self.scatters) or not all(rows.replaces for rows in self._rows):
             return None
@@ -105,28 +106,28 @@ class Chain:
         return [CopiedRange(*row) for row in rows]
 
     def flat(self, shape: Sequence[Any]) -> list[Any]:
-        """A shape with one axis in the place of those that are indexed by any."""
+        """A shape with all axes that any scatter indexes flattened to one."""
         first, last = self.span
         return [*shape[:first], -1, *shape[last + 1 :]]
 
     @property
     def wrap_negative(self) -> bool:
-        """How all scatters take negative indices."""
+        """Whether negative indices count from the end, in all scatters alike."""
         return any(scatter.wrap_negative for scatter in self.scatters)
 
     @property
     def is_unique(self) -> bool:
-        """Whether no two updates certainly share a destination."""
+        """Whether it is known that no two updates share a destination."""
         return self.positions is not None and len(np.unique(self.positions)) == len(self.positions)
 
 
 def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) -> Form:
-    """What moves the fewest bytes, launches counted as bytes.
+    """The form that moves the fewest bytes; a launch counts as :data:`LAUNCH_BYTES`.
 
     Parameters
     ----------
     overwritten : bool
-        Whether the scatters, left apart, would be in place.
+        Whether the scatters would overwrite their data if they were not merged.
     values : mapping
         The expression that each variable is bound to.
     """
@@ -135,7 +136,7 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     first = chain.scatters[0]
     in_order = first.replaces and not chain.is_unique
     if in_order and current_options().implementation is not None:
-        # What the caller wants for every scatter need not be one in which the last write wins.
+        # In the implementation that the caller forces, the last write need not win.
         return Form.APART
     sizes = [_bytes(first.data, static_shape(first.data))]
     sizes += [_bytes(scatter.data, scatter.update_shape) for scatter in chain.scatters]
@@ -144,10 +145,10 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     data, *parts = (int(size) for size in sizes if size is not None)
     updates, count = sum(parts), len(parts)
     copy = 0 if overwritten else 2 * data
-    # A copy is a launch of its own.
+    # Copying the data takes one more launch.
     launches = 1 if overwritten else 2
     joining = 1 + (chain.positions is None)
-    # What makes the data anew, such as zeros, is launched before a scatter.
+    # Data that is created here, such as zeros, costs a launch that writes it.
     created = values.get(first.data)
     made = data if is_created(created) else 0
     costs = {
@@ -155,11 +156,11 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
         Form.APART: made + 2 * updates + count * (copy + launches * LAUNCH_BYTES),
     }
     if in_order:
-        # The last write must win, and takes a map of the places to be found.
+        # So that the last write wins, a map of destinations to updates is written and read.
         rows = sum(int(scatter.count) for scatter in chain.scatters)
         costs[Form.JOIN] += 16 * (data // max(1, updates // max(1, rows)))
     if _can_select(chain):
-        # A selection needs no data that is one number all over.
+        # Data filled with one number need not be read by a selection.
         one_number = fill_value(created) is not None
         moved = data + min(updates, data) if one_number else made + 2 * data
         costs[Form.SELECT_ROWS] = moved + (joining + 2) * LAUNCH_BYTES
@@ -167,7 +168,7 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
 
 
 def _can_select(chain: Chain) -> bool:
-    """Whether each position along one axis takes a whole update or none, and a GPU selects."""
+    """Whether the chain overwrites whole rows along one axis on a target that favours gathers."""
     first = chain.scatters[0]
     return (
         isinstance(first, NormalisedRows)

@@ -1,10 +1,10 @@
-"""Under ``raise`` the host waits for all checks of a function at its end, not at each operator.
+"""Under ``raise``, moves the host's waits for bounds checks to the end of a function.
 
-Until then a scatter passes over bad indices and a read takes zeros for them, so nothing that a
-caller can see may be written, and nothing may run whose effects are not known. The pass legalizes
-scatters and reads ahead of LegalizeOps, because only then it is known where the host waits. A
-scatter that signals drops itself waits where it is: what a check would need to say more is many
-bytes, and would have to be kept.
+Otherwise the host waits at each operator. Until the end, a scatter skips bad indices and a read
+takes zeros for them. So the function may write nothing that its caller sees, and may call nothing
+whose effects are unknown. The pass legalizes scatters and reads before LegalizeOps, because
+legalizing decides where the host waits. A scatter that signals drops itself keeps its wait: to
+report the bad index, its index tensors would have to be kept until the end.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _with_legal_accesses(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def _can_wait(function: relax.Function) -> bool:
-    """Whether a function that is checked does nothing that a later error could not undo."""
+    """Whether an error at the end of a checked function leaves no visible effects."""
     blocks = function.body.blocks
     if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
         return False
@@ -87,13 +87,13 @@ def _has_effects(value: Any) -> bool:
     if is_scatter(value):
         call = ScatterCall.from_call(value)
         return call.in_place and not call.temporary
-    # Somebody else's code is pure by their word, which may mean less than that nothing changes.
+    # External functions may be declared pure although they write to their arguments.
     unknown = isinstance(value, relax.Call) and shared_operands(value, value) is None
     return unknown or may_write(value)
 
 
 def _waiting_once(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
-    """The function with its waits in front of what it returns; ``None`` if none can move."""
+    """The function with its waits moved to the end; ``None`` if no wait can be moved."""
     (block,), result = function.body.blocks, function.body.body
     waits = [binding for binding in block.bindings if _is_wait(mod, binding.value)]
     if not waits:
@@ -126,7 +126,7 @@ def _waiting_once(mod: tvm.IRModule, function: relax.Function) -> relax.Function
 
 
 def _bind(bindings: list[Any], value: relax.Expr) -> relax.Var:
-    """Bind a value to a variable of its own at the end of some bindings."""
+    """Append a binding of the value to a new variable."""
     var = relax.DataflowVar("waited", value.ty)
     bindings.append(relax.VarBinding(var, value))
     return var

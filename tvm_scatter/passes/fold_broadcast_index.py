@@ -1,8 +1,9 @@
-"""An index that is a broadcast of a 1-D tensor becomes one index per row.
+"""Rewrites scatters whose index is a broadcast 1-D tensor to one index per row.
 
 PyTorch Geometric and its like call ``scatter`` with an index of one number per row, expanded to the
-shape of the updates. Written as ``index_put`` the rows are contiguous and the expanded index is
-never made. This runs ahead of LegalizeOps, after which a broadcast is a function like any other.
+shape of the updates. As an ``index_put`` the rows are contiguous, and the expanded index is never
+computed. This pass runs before LegalizeOps, which turns a broadcast into a function that is not
+recognised any more.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .report import note
 
 
 def FoldBroadcastIndex() -> tvm.transform.Pass:
-    """The pass. It changes nothing where the strategy is off or has no table for the target."""
+    """The pass. It does nothing if the strategy is off or has no implementations for the target."""
 
     def fold(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         if not current_options().enabled:
@@ -41,7 +42,7 @@ def FoldBroadcastIndex() -> tvm.transform.Pass:
 
 @dataclass(frozen=True)
 class _Fold:
-    """A scatter whose index is a broadcast; ``crop`` is the box of the updates that is read."""
+    """A scatter to rewrite; ``crop`` is the shape of the part of the updates that it reads."""
 
     axis: int
     index: BroadcastSource
@@ -49,7 +50,7 @@ class _Fold:
 
 
 def _fold_function(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
-    """The function with every such scatter rewritten, or ``None`` if it holds none."""
+    """The function with these scatters rewritten, or ``None`` if there are none."""
     definitions = Definitions.of(function)
     folds = {}
     for var, value in definitions.values.items():
@@ -64,7 +65,7 @@ def _fold_function(mod: tvm.IRModule, name: str, function: relax.Function) -> re
 
 
 def _plan(call: ScatterCall, definitions: Definitions) -> _Fold | None:
-    # What is in place may read what it overwrites, once the index is not a copy any more.
+    # The expanded index is a copy; its source may share memory with data that is overwritten.
     if call.form != SCATTER_ELEMENTS or call.in_place:
         return None
     data, index, updates = map(static_shape, call.tensors)
@@ -72,12 +73,12 @@ def _plan(call: ScatterCall, definitions: Definitions) -> _Fold | None:
         return None
     rank = len(data)
     [axis] = call.axes
-    # A bad axis or rank is reported where the call is lowered.
+    # Lowering reports a bad axis or rank.
     if rank < 2 or len(index) != rank or not -rank <= axis < rank:
         return None
     axis %= rank
     others = [at for at in range(rank) if at != axis]
-    # Off the axis a row form covers all of data; an index with a smaller box does not.
+    # A row form writes whole rows of the data. A smaller index writes only a part of each.
     if not all(same_size(data[at], index[at]) for at in others):
         return None
     if all(is_one(index[at]) for at in others):
@@ -90,7 +91,7 @@ def _plan(call: ScatterCall, definitions: Definitions) -> _Fold | None:
 
 
 def _crop(index: list[Any], updates: list[Any]) -> Any:
-    """The box of larger updates that is read; ``None`` if all of it, ``False`` if unknown."""
+    """The shape of the part of the updates that is read; ``None`` if all, ``False`` if unknown."""
     if not updates:
         return None
     if len(updates) != len(index):
@@ -105,7 +106,7 @@ def _crop(index: list[Any], updates: list[Any]) -> Any:
 
 
 def _unread(folds: dict[Any, _Fold], definitions: Definitions) -> set[Any]:
-    """The variables between a source and its scatter that nothing reads once it is rewritten."""
+    """Variables between source and scatter that nothing reads after the rewrite."""
     uses = dict(definitions.uses)
     unread: set[Any] = set()
     for fold in folds.values():

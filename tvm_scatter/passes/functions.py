@@ -1,4 +1,4 @@
-"""The functions of a module that passes change."""
+"""Helpers for passes that rewrite the functions of a module."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import tvm
 from tvm import relax
 
-#: Functions that another compiler takes as they are.
+#: Attributes that mark functions for an external code generator.
 _FOREIGN = ("Codegen", "Primitive")
 
 
 def is_ours_to_change(function: Any) -> bool:
-    """Whether a function of a module is Relax and not meant for another compiler."""
+    """Whether a function is a Relax function that TVM itself compiles."""
     if not isinstance(function, relax.Function):
         return False
     attrs = function.attrs or {}
@@ -23,7 +23,7 @@ def is_ours_to_change(function: Any) -> bool:
 def with_changes(
     mod: tvm.IRModule, change: Callable[[tvm.ir.GlobalVar, relax.Function], relax.Function | None]
 ) -> tvm.IRModule:
-    """A module with what ``change`` makes of its functions; ``None`` leaves one as it is."""
+    """The module after ``change``, which returns a new function, or ``None`` to keep the old."""
     result = mod
     for name, function in mod.functions.items():
         changed = change(name, function) if is_ours_to_change(function) else None
@@ -34,7 +34,7 @@ def with_changes(
 
 
 def called_functions(mod: tvm.IRModule) -> set[Any]:
-    """The Relax functions that are called or passed on inside of the module, by their names."""
+    """The names of the Relax functions that other functions of the module call or pass on."""
     found: set[Any] = set()
 
     def visit(expression: Any) -> None:

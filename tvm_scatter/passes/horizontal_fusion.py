@@ -1,7 +1,7 @@
-"""Scatters of one shape that do not depend on each other become one call.
+"""Merges independent scatters of one shape into one call.
 
-A GPU computes that by the launches of one of them, which is a gain where launches take the time.
-The scatters keep their tensors: nothing is copied to stand side by side.
+On a GPU the call takes as many launches as one of the scatters alone. That is faster where launches
+take most of the time. The scatters keep their tensors: nothing is concatenated.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from .chains import LAUNCH_BYTES
 from .functions import with_changes
 from .report import note
 
-#: Bytes that a small scatter moves at most. Twelve of 17 MB gain a sixth; more was not measured.
+#: A scatter that moves more bytes than this is not merged. Merging twelve of 17 MB gains a sixth of
+#: the time; larger ones were not measured.
 _SMALL_BYTES = 20 << 20
-#: Scatters of one function; each takes some tensors of its own.
+#: The largest number of scatters in one call: each adds its tensors to the parameters.
 _MOST_SCATTERS = 32
 
 
@@ -44,7 +45,7 @@ def HorizontalFusion(always: bool = False) -> tvm.transform.Pass:
     Parameters
     ----------
     always : bool
-        Whether large scatters, and those for a CPU, are put together, too.
+        Whether to merge large scatters and scatters for a CPU, too.
     """
 
     def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
@@ -58,7 +59,7 @@ def HorizontalFusion(always: bool = False) -> tvm.transform.Pass:
 def _batch_function(
     mod: tvm.IRModule, name: str, function: relax.Function, always: bool
 ) -> relax.Function | None:
-    """The function with its batches, or ``None`` if it has none."""
+    """The function with its scatters merged, or ``None`` if none can be merged."""
     bindings = Bindings(function)
     kinds = {
         binding.at: kind for binding in bindings if (kind := _kind(binding, always)) is not None
@@ -68,7 +69,7 @@ def _batch_function(
     before = predecessors(function, bindings)
     orders: dict[Any, list[list[int]]] = {}
     for block in _dataflow_blocks(bindings):
-        # Bindings outside of the block stand before all of it or behind.
+        # Bindings outside of the block are not reordered.
         start = block[0].at
         inside = [{at - start for at in before[binding.at] if at >= start} for binding in block]
         known = {binding.at - start: kinds[binding.at] for binding in block if binding.at in kinds}
@@ -79,7 +80,7 @@ def _batch_function(
         return None
     values = Definitions.of(function).values
     batched = _Batcher(mod, orders, values).visit_expr(function)
-    # Where scatters share the zeros that they start from, the other zeros are left over.
+    # Scatters that now start from the same zeros leave other zeros unused.
     batched = relax.analysis.remove_all_unused(batched)
     waiting = _waiting(batched)
     if waiting is None:
@@ -100,14 +101,14 @@ def _dataflow_blocks(bindings: Bindings) -> list[list[Binding]]:
 
 
 def _kind(binding: Binding, always: bool) -> Hashable | None:
-    """What two scatters must have in common; ``None`` where one had better stay alone."""
+    """A key that is equal for scatters that can be merged; ``None`` if this one must stay alone."""
     if not binding.fused or not is_scatter(binding.value):
         return None
     call = ScatterCall.from_call(binding.value)
     if call.form == COPY_RANGES:
         return None
     _, strategy = strategy_of(call.data)
-    # Where indices are checked, the host waits for each answer: launches are not what takes time.
+    # Under ``raise`` the host waits for each check, and launches are not what takes time.
     if strategy is None or strategy.backend.bounds_under(current_options()) == "raise":
         return None
     shapes = [numbers(static_shape(tensor)) for tensor in call.tensors]
@@ -121,7 +122,7 @@ def _kind(binding: Binding, always: bool) -> Hashable | None:
 
 
 def _moved_bytes(call: ScatterCall) -> int:
-    """Bytes that a scatter reads and writes, unless it reduces: then it reads what it writes."""
+    """Bytes that a scatter moves, not counting its reads of the output if it reduces."""
     data, *indices, updates = map(_bytes, call.tensors)
     return sum(indices) + 2 * updates + (0 if call.in_place else 2 * data)
 
@@ -133,7 +134,7 @@ def _bytes(tensor: Any) -> int:
 
 @mutator
 class _Batcher(PyExprMutator):
-    """Puts the bindings of blocks into other orders, each by the variable that it binds first."""
+    """Reorders dataflow blocks and merges groups; a block is known by its first variable."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class _Batcher(PyExprMutator):
 
 
 def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
-    """One call for the scatters of several bindings, and their variables bound to its results."""
+    """A binding of the merged call, and one for each scatter's variable, bound to its result."""
     scatters = [ScatterCall.from_call(binding.value) for binding in bindings]
     scatters = _sharing_data(scatters, values)
     earlier = dict.fromkeys(each for call in scatters for each in call.earlier)
@@ -174,9 +175,9 @@ def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
 
 
 def _sharing_data(scatters: list[ScatterCall], values: Mapping[Any, Any]) -> list[ScatterCall]:
-    """Scatters into tensors that were made equal, such as zeros, all start from one of these."""
+    """The scatters with one data tensor for all, if their data are equal and new, such as zeros."""
     made = [values.get(call.data) for call in scatters]
-    # A copy of them, where they could have been overwritten, must cost less than making them.
+    # Shared data must be copied by each scatter; that pays only where creating it costs a launch.
     if _bytes(scatters[0].data) > LAUNCH_BYTES:
         return scatters
     if not all(is_created(each) and tvm_ffi.structural_equal(each, made[0]) for each in made):
@@ -186,9 +187,9 @@ def _sharing_data(scatters: list[ScatterCall], values: Mapping[Any, Any]) -> lis
 
 
 def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
-    """What scatters that are in place must wait for in the new order, by their variables.
+    """For each in-place scatter, the tensors to compute before it in the new order.
 
-    ``None`` if one must wait for what it cannot wait for.
+    Scatters are given by their variables. ``None`` if the order cannot be ensured for one of them.
     """
     bindings = Bindings(function)
     found = {}

@@ -1,7 +1,7 @@
-"""Scatters into one tensor, one after another, become one scatter.
+"""Merges chains of scatters into the same tensor into one scatter.
 
 A model that writes ``x[0] = a; x[1] = b`` arrives as a chain: each scatter copies x and launches
-again. The scatters are put end to end, in their order, so that the last write still wins.
+again. The updates are concatenated in order, so that the last write still wins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .nested_writes import flatten_nested_writes
 from .normalised_scatters import NormalisedRows, NormalisedScatter, normalised
 from .report import note
 
-#: A function has an argument for each scatter; a longer chain becomes several.
+#: The largest number of scatters merged into one: each adds an argument to the function.
 _MOST_SCATTERS = 128
 
 
@@ -42,9 +42,10 @@ def MergeScatterChains(in_place: bool = False, donate: Iterable[str] = ()) -> tv
     Parameters
     ----------
     in_place : bool
-        Whether scatters will be in place where they can: then a chain costs no copies.
+        Whether ReuseBuffers runs afterwards. Then scatters that stay apart may need no copies.
     donate : iterable of str
-        As :func:`~tvm_scatter.passes.ReuseBuffers` will take it.
+        Names of parameters that the caller gives away, as for
+        :func:`~tvm_scatter.passes.ReuseBuffers`.
     """
     names = tuple(donate)
 
@@ -61,10 +62,10 @@ def MergeScatterChains(in_place: bool = False, donate: Iterable[str] = ()) -> tv
 def _bulk_function(
     mod: tvm.IRModule, name: str, function: relax.Function, donated: Sequence[Any] | None
 ) -> Any:
-    """The function with its chains merged, or ``None`` if it holds none."""
+    """The function with its chains merged, or ``None`` if nothing changes."""
     if not _scatters(function):
         return None
-    # A read that nothing uses would make an intermediate value look as if it were needed.
+    # An unused read of an intermediate value would keep a chain from being merged.
     function = relax.analysis.remove_all_unused(function)
     flat = flatten_nested_writes(mod, function)
     changed, function = flat is not function, flat
@@ -96,7 +97,7 @@ def _scatters(function: relax.Function) -> int:
 
 @visitor
 class _Blocks(PyExprVisitor):
-    """The bindings of each block, nested ones included."""
+    """Collects the bindings of each block, nested blocks included."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class _Blocks(PyExprVisitor):
 
 
 def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
-    """Chains of two scatters and more of one block."""
+    """The chains of at least two scatters in one block."""
     open_chains: dict[Any, tuple[list[NormalisedScatter], list[Any]]] = {}
     done: list[Chain] = []
 
@@ -124,7 +125,7 @@ def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:
     for binding in bindings:
         value: Any = getattr(binding, "value", None)
         if may_write(value):
-            # What is merged moves down to the last scatter, and must not move past a write.
+            # A merged chain runs where its last scatter was. It must not move past a write.
             for tail in list(open_chains):
                 close(tail)
             continue
@@ -151,7 +152,7 @@ def _continues(scatters: Sequence[NormalisedScatter], scatter: NormalisedScatter
         return False
     longer = Chain([*scatters, scatter], ())
     if longer.is_mixed:
-        # Rows, columns and elements have nothing in common but places that are known.
+        # Writes of rows, columns and elements are merged only if all places are known.
         return longer.ranges is not None
     return scatter.continues(scatters[-1])
 
@@ -207,7 +208,7 @@ class _Merger(PyExprMutator):
         return call if axis == last else relax.op.reshape(emit(call), shape)
 
     def _select_rows(self, chain: Chain) -> relax.Call:
-        """Scatter the numbers of the updates, of which the largest wins, and select by them."""
+        """Compute the chain as a scatter of update numbers and a selection of rows."""
         emit, first = self.builder_.emit, chain.scatters[0]
         extent = (static_shape(first.data) or [])[first.joint]
         none = emit(relax.op.full([extent], relax.const(-1, "int32"), "int32"))
@@ -232,7 +233,7 @@ class _Merger(PyExprMutator):
         return relax.op.reshape(emit(select_rows(data, number, sources)), static_shape(first.data))
 
     def _rows(self, tensor: Any, axis: int) -> Any:
-        """A tensor in three axes, of which the given one is the second."""
+        """A tensor reshaped to three axes, the given axis in the middle."""
         shape = numbers(static_shape(tensor)) or ()
         rows = [prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])]
         return self.builder_.emit(relax.op.reshape(tensor, rows))
@@ -251,7 +252,7 @@ class _Merger(PyExprMutator):
         return joined.to_call()
 
     def _found(self, chain: Chain) -> dict[str, Any]:
-        """What is known of the indices of all scatters, and what people call them."""
+        """Attributes of the merged call: facts about its indices, its name in reports."""
         return {
             "wrap_negative": chain.wrap_negative,
             "unique": chain.is_unique,

@@ -1,7 +1,7 @@
-"""``x[i, j] = v`` and ``x[a:b, j] = v`` as one scatter.
+"""Rewrites ``x[i, j] = v`` and ``x[a:b, j] = v`` as one scatter.
 
-They arrive as a read of the row i, a write of its element j, and a write of the whole row back, or
-as the same with a slice of rows.
+Front ends emit three steps: read row ``i``, write its element ``j``, write the row back. With a
+slice of rows it is the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 
 
 def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.Function:
-    """Write elements where they are, however many reads and writes of rows lie around them."""
+    """Write elements directly into the data, at any depth of nested reads and writes of rows."""
     while True:
         definitions = Definitions.of(function)
         found = {}
@@ -37,7 +37,7 @@ def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.
                 inner = _inner_write(call, definitions.values)
                 if inner is not None and definitions.reaches_all(inner.args, var):
                     found[var] = inner
-        # A write inside of another that is rewritten waits for the next round.
+        # Each round removes one level of nesting.
         if not found:
             return function
         flattened = _Rewriter(mod, found).visit_expr(function)
@@ -45,7 +45,7 @@ def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.
 
 
 def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | None:
-    """The write of a part of a row that this is the write of the row after, on the whole data."""
+    """The single write that replaces a row's read, the write of its part, and its write back."""
     outer = normalised(call, values)
     if not isinstance(outer, NormalisedRows) or not outer.replaces or outer.positions is None:
         return None
@@ -71,19 +71,19 @@ def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | N
 
 
 def _written(part: Any, outer: NormalisedRows, values: Mapping[Any, Any]) -> NormalisedRows | None:
-    """The write that a part is the result of, if no more is asked for than of the outer one."""
+    """The scatter that computed ``part``, if its attributes are those of the outer scatter."""
     call = values.get(part)
     if not is_scatter(call) or may_write(call):
         return None
     inner = normalised(ScatterCall.from_call(call), values)
     if not isinstance(inner, NormalisedRows):
         return None
-    # The outer one writes back what the inner one has reduced.
+    # The reduction may differ: the outer scatter writes back what the inner one has reduced.
     return inner if inner.call.asks_as(outer.call, "reduction", "include_self") else None
 
 
 def _write_in_slice(outer: NormalisedRows, values: Mapping[Any, Any]) -> relax.Call | None:
-    """The write of a part of each row of a slice that this is the write of the slice after."""
+    """As :func:`_inner_write`, for a slice of rows that is read, changed and written back."""
     rows, axis = outer.positions, outer.axes[0]
     if rows is None or len(outer.axes) > 1 or not len(rows) or (np.diff(rows) != 1).any():
         return None
@@ -100,13 +100,13 @@ def _write_in_slice(outer: NormalisedRows, values: Mapping[Any, Any]) -> relax.C
 def _written_to(
     data: Any, indices: list[Any], axes: list[int], inner: NormalisedRows
 ) -> relax.Call:
-    """The same write to other data."""
+    """The write ``inner`` with other data, indices and axes."""
     written = inner.call.replace(data=data, indices=tuple(indices), axes=tuple(axes))
     return written.to_call()
 
 
 def _behind_views(tensor: Any, values: Mapping[Any, Any]) -> Any:
-    """The variable that a tensor is in another shape."""
+    """The tensor behind reshapes and the like."""
     while True:
         call = values.get(tensor) if isinstance(tensor, relax.Var) else None
         if not isinstance(call, relax.Call) or getattr(call.op, "name", "") not in _VIEWS:
@@ -115,7 +115,7 @@ def _behind_views(tensor: Any, values: Mapping[Any, Any]) -> Any:
 
 
 def _row_read(row: Any, data: Any, values: Mapping[Any, Any]) -> dict[int, int] | None:
-    """The axes of the data at which a variable is read off it, one position each, and where."""
+    """For a row taken from the data: each axis taken and the position on it, else ``None``."""
     taken: list[tuple[int, int]] = []
     while not row.same_as(data):
         call = values.get(row)
@@ -131,7 +131,7 @@ def _row_read(row: Any, data: Any, values: Mapping[Any, Any]) -> dict[int, int] 
 
 
 def _slice_read(part: Any, data: Any, values: Mapping[Any, Any]) -> tuple[int, int, int] | None:
-    """The axis along which a variable is a range of the data, the range's begin and its end."""
+    """For a slice of the data along one axis: the axis, its begin and its end, else ``None``."""
     call = values.get(part) if isinstance(part, relax.Var) else None
     if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.strided_slice":
         return None

@@ -1,4 +1,4 @@
-"""Scatters of a chain in one form: what must agree for two to be merged, and their operands."""
+"""The scatters of a chain in one form, so that they can be compared and concatenated."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class NormalisedScatter:
     call : ScatterCall
         The scatter.
     wrap_negative : bool or None
-        How it takes negative indices; ``None`` where it is known to have none.
+        Whether negative indices count from the end; ``None`` if the indices are known not to be
+        negative.
     count : int or expression
-        Its updates along the axis on which scatters are put end to end.
+        The size of its updates on the axis on which they are concatenated.
     positions : numpy.ndarray or None
-        Where each update goes, as one number over the indexed axes, if that is known.
+        The destination of each update as a flat position over the indexed axes, if known.
     """
 
     call: ScatterCall
@@ -40,14 +41,14 @@ class NormalisedScatter:
     positions: np.ndarray[Any, Any] | None = None
 
     def continues(self, other: NormalisedScatter) -> bool:
-        """Whether this scatter and an earlier one differ in operands only."""
+        """Whether this scatter differs from an earlier one in its operands only."""
         return (
             type(self) is type(other) and self.call.asks_as(other.call) and self._continues(other)
         )
 
     @property
     def replaces(self) -> bool:
-        """Whether an update takes the place of what stands at its destination."""
+        """Whether an update overwrites its destination, instead of being reduced with it."""
         return self.call.reduces.is_store
 
     def _continues(self, other: Any) -> bool:
@@ -55,17 +56,17 @@ class NormalisedScatter:
 
     @property
     def update_shape(self) -> list[Any]:
-        """The shape of the updates once they are not broadcast any more."""
+        """The shape of the updates after broadcasting."""
         raise NotImplementedError
 
     @property
     def joint(self) -> int:
-        """The axis of the updates on which scatters are put end to end."""
+        """The axis of the updates on which they are concatenated."""
         raise NotImplementedError
 
     @property
     def index_joint(self) -> int:
-        """The axis of the index tensors on which scatters are put end to end."""
+        """The axis of the index tensors on which they are concatenated."""
         return 0
 
     @property
@@ -74,16 +75,16 @@ class NormalisedScatter:
         return {str(index.ty.dtype) for index in self.call.indices}
 
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
-        """The index tensors, with what it takes to get them into shape emitted."""
+        """Emit the index tensors, cast and brought into the form that can be concatenated."""
         raise NotImplementedError
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
-        """The updates, with what it takes to get them into shape emitted."""
+        """Emit the updates in the form that can be concatenated."""
         raise NotImplementedError
 
     @property
     def data(self) -> Any:
-        """What is scattered into."""
+        """The tensor that is scattered into."""
         return self.call.data
 
 
@@ -117,9 +118,10 @@ class NormalisedRows(NormalisedScatter):
         return _reshape(updates, self.update_shape, emit)
 
     def positions_over(self, first: int, last: int) -> np.ndarray[Any, Any] | None:
-        """Where each update goes, as one number over more axes than the indexed ones, if known.
+        """The flat positions that are written, over the axes ``first`` to ``last``, if known.
 
-        As many for each entry as there are places on the other axes.
+        These axes include the indexed ones. An entry writes a position for each place on the
+        others.
         """
         shape = static_shape(self.data) or []
         extents = numbers(shape[first : last + 1])
@@ -197,7 +199,7 @@ class NormalisedElements(NormalisedScatter):
 
 
 def normalised(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedScatter | None:
-    """A scatter in the form in which chains are merged, or ``None`` if it has none."""
+    """The normalised form of a scatter, or ``None`` if it cannot be part of a chain."""
     parts = any(isinstance(index, relax.TupleGetItem) for index in call.indices)
     if (
         not static_shape(call.data)
@@ -206,7 +208,7 @@ def normalised(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedScatte
     ):
         return None
     scatter = _NORMALISE[call.form](call, values) if call.form in _NORMALISE else None
-    # With those of other types they would be cast, and large ones wrap around.
+    # Joined with other index types they would be cast, and large ones would wrap around.
     return None if scatter is None or "uint64" in scatter.index_dtypes else scatter
 
 
@@ -221,7 +223,7 @@ def _rows(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedRows | None
         return None
     common = common_shape(shapes)
     selected = [*data[: axes[0]], *common, *data[axes[-1] + 1 :]]
-    # What does not certainly broadcast is checked where it is lowered.
+    # Lowering checks shapes that are not known to broadcast.
     if not fits(updates, selected) or not all(fits(shape, common) for shape in shapes):
         return None
     known = [known_values(index, values) for index in call.indices]
@@ -254,7 +256,7 @@ def _elements(call: ScatterCall, _values: Any) -> NormalisedElements | None:
     data, index, updates = map(static_shape, call.tensors)
     if not data or index is None or updates is None or len(index) != len(data):
         return None
-    # Larger updates are cropped where the scatter is lowered; a chain of those is left alone.
+    # Lowering crops updates that are larger than the index. Such scatters are not merged.
     if updates and not all(map(same_size, index, updates)):
         return None
     [axis] = call.axes
@@ -279,7 +281,7 @@ def _positions(
         return None
     grids = np.broadcast_arrays(*(np.asarray(index, dtype=np.int64) for index in indices))
     for index, extent in zip(grids, extents, strict=True):
-        # Negative or bad ones mean different things to different operators.
+        # Operators disagree on negative indices and on indices that are out of bounds.
         if index.size and not 0 <= index.min() <= index.max() < extent:
             return None
     return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)

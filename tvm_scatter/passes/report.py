@@ -1,4 +1,4 @@
-"""What the passes did, for whoever asks: :func:`tvm_scatter.explain` does."""
+"""Records what the passes did; :func:`tvm_scatter.explain` prints it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Note:
-    """One thing that a pass did.
+    """One change that a pass made.
 
     Attributes
     ----------
     switch : str
-        The option that switches the pass off.
+        The option that switches this pass off.
     where : str
-        The function and the variable.
+        The function and the variable that were changed, such as ``main.lv``.
     text : str
-        One clause.
+        What changed, as a clause that follows ``where``.
     """
 
     switch: str
@@ -34,7 +34,7 @@ _CURRENT: ContextVar[list[Note] | None] = ContextVar("tvm_scatter_notes", defaul
 
 
 def note(switch: str, where: str, text: str) -> None:
-    """Leave a note; nothing happens where nobody collects them."""
+    """Record a change. Outside of :func:`collected_notes` this does nothing."""
     notes = _CURRENT.get()
     if notes is not None:
         notes.append(Note(switch, where, text))
@@ -42,7 +42,7 @@ def note(switch: str, where: str, text: str) -> None:
 
 @contextmanager
 def collected_notes() -> Iterator[list[Note]]:
-    """The notes that passes leave inside the block."""
+    """The notes that passes record inside the ``with`` block."""
     notes: list[Note] = []
     token = _CURRENT.set(notes)
     try:

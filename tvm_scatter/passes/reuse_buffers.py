@@ -1,7 +1,7 @@
-"""A scatter whose data nothing needs any more overwrites it instead of copying it.
+"""Lets a scatter overwrite its data, where nothing reads the data afterwards.
 
-TVM inserts no copy where a call is in place and something reads what it overwrote: it must be
-proved that nothing does. What is not proved keeps its copy.
+TVM does not protect data that an in-place call overwrites. So this pass must prove that nothing
+reads it later. Without a proof, the scatter copies its data.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What several passes must know of a function."""
+"""Analyses of a function that several passes share."""

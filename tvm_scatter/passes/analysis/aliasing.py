@@ -1,6 +1,7 @@
-"""Which variables of a function may share memory, and which memory is not the function's own.
+"""Which variables of a function may share memory, and which may hold foreign memory.
 
-The answer errs on one side: two variables that certainly do not share may be taken to share.
+Foreign memory is that of constants and of unknown owners. The analysis is conservative: variables
+in different memory may be reported as sharing, never the other way round.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from .created import CREATION
 from .known_values import numbers
 from .sharing import is_tensor, leaves, shared_operands
 
-#: Elements up to which TVM evaluates a tensor without inputs at compile time and keeps it.
+#: Up to this many elements, TVM may evaluate a tensor at compile time and keep it as a constant.
 _FOLDED_ELEMENTS = 1024
 
 
 class Storage:
-    """Sets of variables that may share memory; more are joined as calls become in place.
+    """Sets of variables that may share memory. A pass joins sets when it makes a call in place.
 
     Parameters
     ----------
     function : relax.Function
         The function.
     bindings : iterable of Binding
-        Its bindings, or the first of them: the others are added in their order.
+        Its bindings, or the first of them. The rest must be added later with :meth:`add`, in order.
     """
 
     def __init__(self, function: relax.Function, bindings: Iterable[Binding]) -> None:
@@ -44,15 +45,15 @@ class Storage:
             self.add(binding)
 
     def members(self, var: Any) -> frozenset[Any]:
-        """The variables that may share memory with one, itself included."""
+        """The variables that may share memory with ``var``, itself included."""
         return frozenset(self._members.get(self._root(var), {var}))
 
     def is_foreign(self, var: Any) -> bool:
-        """Whether the memory may be a constant's, or somebody else's whom nobody here knows."""
+        """Whether the memory may belong to a constant or to an unknown owner."""
         return bool(self._foreign & self.members(var))
 
     def join(self, left: Any, right: Any) -> None:
-        """Let two variables share memory."""
+        """Record that two variables may share memory."""
         into, from_ = self._root(left), self._root(right)
         if into.same_as(from_):
             return
@@ -66,10 +67,10 @@ class Storage:
         return var
 
     def add(self, binding: Binding) -> None:
-        """Take note of what a binding shares with earlier ones."""
+        """Record with which earlier variables a new binding may share memory."""
         var, value = binding.var, binding.value
         if isinstance(value, relax.Function):
-            # A closure keeps what it captures, and may run at any time.
+            # A closure keeps the variables that it captures, and may run at any time.
             self._foreign |= {var, *binding.reads}
             return
         if self._becomes_constant(value):

@@ -16,15 +16,16 @@ class Binding:
     Attributes
     ----------
     at : int
-        Its place in the order.
+        Its position in the order.
     var, value
-        What is bound; a branch's result is bound where the branches end.
+        The variable and the expression. The result of an ``If`` is bound after both branches.
     reads : frozenset
-        The variables that the value mentions, those inside of its branches left out.
+        The variables that the value reads, not counting reads inside of its branches.
     scope : int
-        The sequence that it belongs to: 0 for the function's own, another for each branch.
+        The sequence that it belongs to: 0 for the function's body, another number for each branch.
     fused : int
-        The dataflow block that it belongs to, within which TVM may fuse and move it; 0 for none.
+        The dataflow block that it belongs to, 0 for none. TVM may fuse and move it inside the
+        block.
     """
 
     at: int
@@ -42,7 +43,7 @@ class Bindings:
         self.all: list[Binding] = []
         self._scopes = self._blocks = 0
         self._walk(function.body, 0)
-        #: What the function returns.
+        #: The variables that the function returns.
         self.returned = frozenset(relax.analysis.free_vars(function.body.body))
 
     def __iter__(self) -> Iterator[Binding]:

@@ -1,4 +1,4 @@
-"""Following a tensor back to the 1-D tensor that it is a broadcast of."""
+"""Finds the 1-D tensor that a tensor is a broadcast of."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm_scatter.ops.shapes import is_one, same_size, static_shape
 
 @dataclass(frozen=True)
 class BroadcastSource:
-    """A tensor that varies along one axis only, and what it was made from.
+    """The source of a tensor that varies along one axis only.
 
     Attributes
     ----------
@@ -22,9 +22,9 @@ class BroadcastSource:
     length : int or expression
         The size of that axis.
     dtypes : tuple of str
-        Types that the source was cast to on its way, first cast first.
+        Data types that the source is cast to, in order.
     path : tuple of relax.Var
-        The variables between the source and the tensor, the tensor's own first.
+        The variables from the tensor back to the source; the tensor's own comes first.
     """
 
     source: Any
@@ -33,7 +33,7 @@ class BroadcastSource:
     path: tuple[Any, ...]
 
     def row(self, source: Any, emit: Callable[[Any], Any]) -> Any:
-        """The 1-D tensor made from ``source``; what it takes to get there is emitted."""
+        """Emit the reshape and the casts that make ``source`` the 1-D tensor."""
         row = source
         if row.ty.ndim != 1:
             row = emit(relax.op.reshape(row, [self.length]))
@@ -43,7 +43,7 @@ class BroadcastSource:
 
 
 def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> BroadcastSource | None:
-    """Find what ``tensor`` is a broadcast of, if it varies along ``axis`` only.
+    """Find the source of ``tensor``; ``None`` unless it certainly varies along ``axis`` only.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Broad
 
 @dataclass(frozen=True)
 class _Moved:
-    """Where an operand has the axis; ``None`` where it has none, the axis being of size 1."""
+    """The operand's axis that becomes the given one; ``None`` if it is broadcast along it."""
 
     axis: int | None
 
@@ -122,7 +122,7 @@ def _permute_dims(call: Any, axis: int | None) -> _Moved:
 
 
 def _reshape(call: Any, axis: int | None) -> _Moved | None:
-    """Only where axes of size 1 come or go; every other reshape mixes axes."""
+    """Follow a reshape that only adds or removes axes of size 1. Any other mixes axes."""
     source, result = static_shape(call.args[0]) or [], static_shape(call) or []
     before = [at for at, size in enumerate(source) if not is_one(size)]
     after = [at for at, size in enumerate(result) if not is_one(size)]

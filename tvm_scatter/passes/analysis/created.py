@@ -1,4 +1,4 @@
-"""Tensors that are made from nothing but numbers."""
+"""Recognises tensors that are created without inputs, such as zeros."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ CREATION = frozenset(
 
 
 def is_created(value: Any) -> bool:
-    """Whether an expression makes a tensor from nothing but numbers."""
+    """Whether an expression creates a tensor without reading any other."""
     return isinstance(value, relax.Call) and getattr(value.op, "name", "") in CREATION
 
 
 def fill_value(value: Any) -> Any:
-    """The scalar that all elements of a new tensor equal, or ``None`` if they may differ."""
+    """The scalar that fills a created tensor, or ``None`` if its elements may differ."""
     name = value.op.name if is_created(value) else ""
     if name in ("relax.full", "relax.full_like"):
-        # The fill may be of another type than the tensor.
+        # The scalar may have another data type than the tensor.
         fill = value.args[1]
         return fill if str(fill.ty.dtype) == str(value.ty.dtype) else None
     for start, number in (("relax.zeros", 0), ("relax.ones", 1)):

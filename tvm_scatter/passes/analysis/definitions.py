@@ -13,18 +13,17 @@ from .effects import may_write
 
 @dataclass
 class Definitions:
-    """What a function binds, nested functions and branches included.
+    """The bindings of a function, those of nested functions and branches included.
 
     Attributes
     ----------
     values : dict
-        The expression that each variable is bound to, in the order of the bindings. A variable that
-        is read after something may have been written to is left out: what it was computed from, and
-        its own memory, may hold something else by then.
+        The expression that each variable is bound to, in the order of the bindings. A variable is
+        left out if it is read after a write that may have changed it or its operands.
     uses : dict
         How often each variable is read.
     blocks : dict
-        The number of the dataflow block in which each variable is bound; 0 outside of any.
+        The number of the dataflow block in which each variable is bound, 0 if in none.
     """
 
     values: dict[Any, Any] = field(default_factory=dict)
@@ -42,13 +41,13 @@ class Definitions:
         return definitions
 
     def reaches(self, source: Any, reader: Any) -> bool:
-        """Whether what is bound to ``reader`` may read ``source``, an ancestor of its operands."""
+        """Whether the expression bound to ``reader`` may be rewritten to read ``source``."""
         if not isinstance(source, relax.DataflowVar):
             return True
         return self.blocks[source] == self.blocks[reader]
 
     def reaches_all(self, operands: Any, reader: Any) -> bool:
-        """Whether what is bound to ``reader`` may read all of ``operands``."""
+        """Whether ``reader`` may be rewritten to read all ``operands``."""
         return all(
             self.reaches_all(operand.fields, reader)
             if isinstance(operand, relax.Tuple)
@@ -63,13 +62,13 @@ class _Collector(PyExprVisitor):
         super().__init__()
         self.definitions = definitions
         self.block = self.last_block = 0
-        #: How many bindings may have written by now, and when each variable was bound.
+        #: How many bindings so far may have written, and that number when each variable was bound.
         self.writes = 0
         self.bound: dict[Any, int] = {}
         self.stale: set[Any] = set()
 
     def visit_function_(self, function: relax.Function) -> None:
-        # A closure runs when it is called, whatever was written until then.
+        # A closure may be called after any write.
         self.writes += 1
         super().visit_function_(function)
         self.writes += 1
@@ -85,7 +84,7 @@ class _Collector(PyExprVisitor):
         self.definitions.values[binding.var] = binding.value
         self.definitions.blocks[binding.var] = self.block
         self.visit_expr(binding.value)
-        # What branches write is counted inside of them.
+        # Writes of an ``If`` are counted inside of its branches.
         self.writes += may_write(binding.value) and not isinstance(binding.value, relax.If)
         self.bound[binding.var] = self.writes
 

@@ -1,4 +1,4 @@
-"""Which bindings do not depend on each other, and an order in which those stand together."""
+"""Groups independent bindings, and orders all bindings so that groups stand together."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .sharing import overwritten_operands
 
 
 def overwritten(function: relax.Function, bindings: Bindings) -> list[frozenset[Any]]:
-    """For each binding, the variables that are bound by then in whose memory it writes."""
+    """For each binding, the earlier variables whose memory it writes to."""
     return [written for written, _ in _walk(function, bindings)]
 
 
 def predecessors(function: relax.Function, bindings: Bindings) -> list[set[int]]:
-    """For each binding, those that must come before it: all of them do already."""
+    """For each binding, the earlier bindings that must stay before it."""
     places = {binding.var: binding.at for binding in bindings}
     before = [{places[read] for read in binding.reads if read in places} for binding in bindings]
     writers: list[tuple[int, frozenset[Any]]] = []
@@ -35,14 +35,14 @@ def predecessors(function: relax.Function, bindings: Bindings) -> list[set[int]]
             for at, variables in writers
             if any(storage.members(variable) & binding.reads for variable in variables)
         }
-        # Of a scatter that is in place it is proved that nothing reads what it overwrites.
+        # An in-place scatter is left out: it is proved that nothing later reads what it overwrites.
         if written and not is_scatter(binding.value):
             writers.append((binding.at, written))
     return before
 
 
 def _walk(function: relax.Function, bindings: Bindings) -> Iterator[tuple[frozenset[Any], Storage]]:
-    """What each binding writes to, and what shares memory when it does."""
+    """For each binding, the variables that it overwrites and the storage just before it runs."""
     storage = Storage(function, ())
     for binding in bindings:
         variables = [each for each in _targets(binding) if isinstance(each, relax.Var)]
@@ -69,20 +69,21 @@ def _targets(binding: Binding) -> Iterable[Any]:
 def independent(
     before: Sequence[Iterable[int]], kinds: Mapping[int, Hashable], most: int
 ) -> list[list[int]]:
-    """Bindings of one kind of which none comes before another.
+    """Groups of at least two bindings of one kind that do not depend on each other.
 
-    No binding of a group comes between two of another group, whichever groups are chosen.
+    Groups never depend on each other in a circle, whichever of them are used.
 
     Parameters
     ----------
     before : sequence of iterable of int
-        As of :func:`predecessors`.
+        The predecessors of each binding, as :func:`predecessors` returns them.
     kinds : mapping
-        What kind a binding is; those without one stay alone.
+        The kind of each binding that may be grouped.
     most : int
-        How many a group holds.
+        The largest size of a group.
     """
-    # How many bindings with a kind come one after the other up to each: along a path it grows.
+    # The most bindings with a kind on any path to each binding. Of two bindings with a kind of
+    # which one depends on the other, the later is deeper, so equal depth means independence.
     depths: list[int] = []
     groups: dict[Hashable, list[int]] = {}
     for at, earlier in enumerate(before):
@@ -98,7 +99,7 @@ def independent(
 
 
 def order(before: Sequence[Iterable[int]], groups: Sequence[Sequence[int]]) -> list[list[int]]:
-    """All bindings in order, each group where its last member was, what reads it no earlier."""
+    """All bindings in a valid order; each group stands where its last member was, or later."""
     nodes = [*map(list, groups)]
     grouped = {at for group in groups for at in group}
     nodes += [[at] for at in range(len(before)) if at not in grouped]

@@ -8,13 +8,13 @@ import tvm
 from tvm import relax
 
 CALL_TIR_INPLACE = "relax.call_tir_inplace"
-#: They are not pure, but change nothing that can be read.
+#: These operators are not pure, but change no tensor.
 _HARMLESS = ("relax.assert_op", "relax.print")
 _IN_PLACE = (CALL_TIR_INPLACE, "relax.call_inplace_packed")
 
 
 def may_write(value: Any) -> bool:
-    """Whether evaluating an expression may change a tensor that was there before."""
+    """Whether evaluating an expression may change an existing tensor."""
     if isinstance(value, relax.If | relax.SeqExpr):
         return True
     if not isinstance(value, relax.Call):
@@ -27,6 +27,6 @@ def may_write(value: Any) -> bool:
 
 
 def asks_for(call: relax.Call, name: str) -> bool:
-    """Whether a call of an operator of this package has an attribute, and it is true."""
+    """Whether a call of an operator of this package has a true attribute of this name."""
     attrs = call.attrs
     return isinstance(attrs, tvm.ir.DictAttrs) and name in attrs and bool(attrs[name])

@@ -11,7 +11,7 @@ from tvm import relax, tirx
 
 from tvm_scatter.ops.shapes import static_shape
 
-#: Indices beyond this many are not looked at: a chain of writes is made of short ones.
+#: Tensors with more elements are taken as unknown: chains of writes have short index tensors.
 MOST_VALUES = 65536
 _VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
 
@@ -49,7 +49,7 @@ def known_values(tensor: Any, values: Mapping[Any, Any]) -> np.ndarray[Any, Any]
 
 
 def numbers(shape: Any) -> tuple[int, ...] | None:
-    """A shape as numbers; ``None`` unless all of it is known."""
+    """A shape as integers, or ``None`` if any size is symbolic."""
     if shape is None or not all(isinstance(size, int | tirx.IntImm) for size in shape):
         return None
     return tuple(int(size) for size in shape)

@@ -1,4 +1,4 @@
-"""Which scatters may overwrite their data: the proof that nothing else needs it."""
+"""Proves which scatters may overwrite their data because nothing else needs it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Overwrite:
     call : relax.Call
         The scatter.
     earlier : tuple of relax.Var
-        Tensors computed from the old data. TVM's fusion might move what computes them behind the
-        scatter; they must be there before it.
+        Tensors computed from the old data. TVM's fusion might compute them after the scatter, so
+        the scatter takes them as arguments.
     donated : tuple of relax.Var
-        The caller's tensors that it may overwrite.
+        Parameters of the function that it may overwrite.
     """
 
     call: relax.Call
@@ -40,14 +40,14 @@ class Overwrite:
 
 @dataclass(frozen=True)
 class Overwrites:
-    """What was found in a function.
+    """The results of the analysis of one function.
 
     Attributes
     ----------
     found : dict
-        By the variable of the scatter.
+        Scatters that may overwrite their data, by the variable that the scatter is bound to.
     refused : dict
-        For the other scatters into a tensor, why they copy it.
+        For every other scatter, why it copies its data.
     """
 
     found: Mapping[Any, Overwrite]
@@ -55,9 +55,9 @@ class Overwrites:
 
 
 def donated_parameters(mod: tvm.IRModule, name: Any, names: Iterable[str]) -> list[Any]:
-    """The parameters of a function that its caller gives away, by name or as changed buffers.
+    """Parameters that the function may overwrite: donated by name, or buffers of the model.
 
-    None where the function is called from inside of the module: that caller may read on.
+    Empty if another function of the module calls this one: that caller may still read them.
     """
     function = mod[name]
     if name in called_functions(mod):
@@ -93,7 +93,7 @@ def overwrites(function: relax.Function, donated: Iterable[Any] = ()) -> Overwri
 def _prove(
     binding: Binding, bindings: Bindings, storage: Storage, donated: frozenset[Any]
 ) -> Overwrite | str:
-    """That nothing needs the data of a scatter once it runs, or why that is not certain."""
+    """The proof that nothing needs the data after the scatter, or the reason why there is none."""
     data, operands = binding.value.args[0], binding.value.args[1:]
     if not isinstance(data, relax.Var):
         return "its data is a constant"
@@ -129,9 +129,10 @@ def _prove(
 def delayable(
     binding: Binding, bindings: Bindings, shared: frozenset[Any]
 ) -> tuple[Any, ...] | None:
-    """Results read from the shared memory that fusion might compute after the binding.
+    """Results of reads of ``shared`` memory that fusion might move behind the binding.
 
-    ``None`` if one of them is no tensor, for which the binding cannot wait.
+    The binding must take them as arguments. ``None`` if one of them is not a tensor and cannot be
+    an argument.
     """
     if binding.fused == 0:
         return ()
@@ -139,7 +140,7 @@ def delayable(
     for reader in bindings.all[: binding.at]:
         if reader.fused != binding.fused or not reader.reads & shared or reader.var in shared:
             continue
-        # Fusion moves a computation down to one that reads its result, and not across a scatter.
+        # Fusion can move a computation down to a reader of its result.
         if not _outlives(reader, binding, bindings):
             continue
         if not isinstance(reader.var.ty, relax.TensorType):
@@ -149,13 +150,13 @@ def delayable(
 
 
 def _outlives(reader: Binding, binding: Binding, bindings: Bindings) -> bool:
-    """Whether a result reaches beyond the binding without passing through it."""
+    """Whether a later binding uses the result, and ``binding`` itself does not."""
     reached = {reader.var}
     for other in bindings.all[reader.at + 1 :]:
         if not other.reads & reached:
             continue
         if other.at == binding.at:
-            # The binding waits for it already.
+            # It is an operand of the binding, and so computed before.
             return False
         if other.at > binding.at:
             return True

@@ -1,7 +1,7 @@
-"""Whose memory the result of a call may be.
+"""Which operands the result of a call may share memory with.
 
-Only what is listed here is known. TVM tells nobody which operators return what they were given: an
-operator that is not listed may return an operand, or what somebody else keeps.
+TVM does not say which operators return an operand. So only the operators listed here are known; any
+other may return an operand, or memory with an unknown owner.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _relax(names: str) -> frozenset[str]:
     return frozenset(f"relax.{name}" for name in names.split())
 
 
-#: They write a new tensor even where their result has the shape of an operand.
+#: Operators that always write a new tensor.
 _FRESH = CREATION | _relax(
     """
     cos erf exp log matmul negative rsqrt sigmoid sin sqrt square tanh
@@ -37,10 +37,10 @@ _FRESH = CREATION | _relax(
     """
 )
 _CHOICES = _relax("maximum minimum where")
-#: The same, unless an operand changes nothing.
+#: Operators that write a new tensor, unless an operand is neutral, as in ``x + 0``.
 _ARITHMETIC = _CHOICES | _relax("add divide multiply subtract")
-#: They write a new tensor, or TVM finds that one of their results is an operand in another shape
-#: and makes it a view: ``x * 1``, the permutation of axes of one element, a whole slice.
+#: Operators that write a new tensor, unless TVM simplifies one to a view of an operand: a
+#: permutation of axes of size 1, a slice of everything.
 _COMPUTING = _ARITHMETIC | _relax(
     """
     abs acos acosh asin asinh atan atan2 atanh ceil clip cosh floor log_add_exp power round sign
@@ -67,9 +67,9 @@ _COMPUTING = _ARITHMETIC | _relax(
     call_tir call_tir_with_grad
     """
 )
-#: They keep nothing that they are given, and return nothing of it.
+#: Operators that neither keep nor return their operands.
 _LOOKING = _relax("assert_op print shape_of shape_to_tensor size tensor_to_shape")
-#: They return their first operand, or a part of it in another shape or type.
+#: Operators that return their first operand, or a part or another view of it.
 _VIEWS = _relax(
     """
     builtin.stop_lift_params grad.end_checkpoint grad.no_grad grad.start_checkpoint hint_on_device
@@ -83,17 +83,17 @@ def shared_operands(
 ) -> list[Any] | None:
     """The operands that a result may share memory with.
 
-    ``None`` if nobody knows: somebody else's code may return what it was given or what it keeps,
-    and keep what it was given or what it returns.
+    ``None`` if this is unknown. An external function may return its operands or memory that it
+    keeps, and may keep its operands or its result.
 
     Parameters
     ----------
     result : relax.Expr
-        What the call is bound to, or anything of its type.
+        The variable that the call is bound to, or any expression of its type.
     call : relax.Call
         The call.
     constants : collection of relax.Var
-        Variables that may be constants.
+        Variables that may hold constants.
     """
     operands = list(leaves(call.args))
     if is_batch(call):
@@ -115,13 +115,13 @@ def shared_operands(
 
 
 def overwritten_operands(call: relax.Call) -> list[Any]:
-    """What a call of a function that is in place overwrites: its results are these tensors."""
+    """The operands that a ``call_tir_inplace`` overwrites and returns."""
     places = (int(place) for place in call.attrs.inplace_indices)
     return [call.args[1].fields[place] for place in places if place >= 0]
 
 
 def leaves(values: Iterable[Any]) -> Iterable[Any]:
-    """The values, and in the place of tuples what they hold."""
+    """The values, with tuples replaced by their fields."""
     for value in values:
         if isinstance(value, relax.Tuple):
             yield from leaves(value.fields)
@@ -138,19 +138,19 @@ def _shared_by_scatter(result: Any, call: relax.Call) -> list[Any]:
     data, *others = leaves(call.args)
     shared = [data] if may_write(call) or _may_do_nothing(call) else []
     if call.op.name == COPY_RANGES:
-        # What is written all over is the source.
+        # If the whole output is copied from one source, the result is that source.
         shared += [leaf for leaf in others if _may_be_view(result, leaf)]
     return shared
 
 
 def _may_do_nothing(call: relax.Call) -> bool:
-    """Whether a scatter may be lowered to its data: where there is nothing to write."""
+    """Whether a scatter may have nothing to write, and so may be lowered to its data."""
     shapes = [static_shape(leaf) or [] for leaf in leaves(call.args)]
     return any(numbers([size]) == (0,) for shape in shapes for size in shape)
 
 
 def _changes(call: relax.Call, constants: Collection[Any]) -> bool:
-    """Whether an arithmetic operator certainly computes something else than an operand."""
+    """Whether an arithmetic operator certainly does not return one of its operands."""
     *_, left, right = call.args
     if call.op.name in _CHOICES and left.same_as(right):
         return False
@@ -158,7 +158,7 @@ def _changes(call: relax.Call, constants: Collection[Any]) -> bool:
 
 
 def _may_be_neutral(operand: Any, constants: Collection[Any]) -> bool:
-    """Whether an operand may be a number that changes nothing in one of the operators."""
+    """Whether an operand may be neutral, such as 0 in a sum or 1 in a product."""
     if isinstance(operand, relax.Var):
         return operand in constants
     if isinstance(operand, tvm.ir.GenericConst):
@@ -176,7 +176,7 @@ def _may_be_neutral(operand: Any, constants: Collection[Any]) -> bool:
 
 
 def _may_be_view(result: Any, operand: Any) -> bool:
-    """Whether TVM might find that a result is an operand in another shape."""
+    """Whether TVM might replace a result by a view of an operand."""
     if not is_tensor(operand):
         return False
     results = _tensor_types(result.ty)
