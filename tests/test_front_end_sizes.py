@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
+import tvm
 
 torch = pytest.importorskip("torch")
 
@@ -112,6 +113,23 @@ FORMS = {
 }  # fmt: skip
 
 
+def test_strides_beyond_the_end() -> None:
+    """PyTorch compares them with the memory of a tensor when it is called; so do we."""
+
+    def rows(x: Any, y: Any, i: Any) -> Any:
+        return y.index_add(0, i, x.as_strided((2, 2), (3, 2), 1))
+
+    def make(n: int) -> tuple[Any, ...]:
+        return source(n), zeros(4, 2), torch.tensor([3, 1])
+
+    machine = compile_for(from_exported_program(export(rows, make(9), ({0: N}, {}, {}))))
+    for n in (7, 20):
+        torch.testing.assert_close(run(machine, make(n))[0], rows(*make(n)))
+    for n, said in ((6, "index 6 .* extent 6"), (2, "index 3 .* extent 2"), (0, "index 1")):
+        with pytest.raises(IndexError, match=f"as_strided: {said}"):
+            run(machine, make(n))
+
+
 @pytest.mark.parametrize("name", FORMS)
 def test_sizes_that_differ_at_run_time(name: str) -> None:
     form = FORMS[name]
@@ -145,6 +163,12 @@ def test_sizes_are_compared_on_every_target(device: str, bounds: str) -> None:
     for inputs in form.bad:
         with pytest.raises(ValueError, match=form.said):
             run(machine, inputs, device)
+
+
+def test_a_target_without_a_strategy_compiles() -> None:
+    form = FORMS["slice_scatter"]
+    program = export(form.function, form.good[0], form.dynamic)
+    assert tvm.compile(from_exported_program(program), tvm.target.Target("c"))
 
 
 def mask(*chosen: int) -> Any:

@@ -12,6 +12,7 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops import read_ops
 
 from .call import TorchCall, is_empty, number_of, shape_of
 
@@ -116,7 +117,14 @@ def as_strided(call: TorchCall) -> Any:
     """``as_strided`` on compact data: what :func:`as_strided_scatter` writes, read."""
     data = call["self"]
     size, stride, offset = list(call["size"]), list(call["stride"]), call["storage_offset"] or 0
-    flat = call.reshape(data, (number_of(shape_of(data)),))
+    elements = number_of(shape_of(data))
+    flat = call.reshape(data, (elements,))
+    if not all(isinstance(number, int) for number in (*size, *stride, offset, elements)):
+        # Only the run time knows whether all of it lies in the data.
+        positions = _positions(call, size, stride, offset)
+        return call.emit(
+            read_ops.index(flat, [positions], [0], wrap_negative=False, operator=call.origin)
+        )
 
     def read(source: te.Tensor, size: Any, stride: Any, offset: Any) -> te.Tensor:
         return te.compute(size, lambda *at: source(_strided(at, stride, offset)), name="strided")
@@ -142,11 +150,7 @@ def as_strided_scatter(call: TorchCall) -> Any:
     elements = number_of(shape_of(data))
     flat = call.reshape(data, (elements,))
     offset = call["storage_offset"] or 0
-
-    def positions(size: Any, stride: Any, offset: Any) -> te.Tensor:
-        return te.compute(size, lambda *at: _strided(at, stride, offset), name="positions")
-
-    index = call.compute(positions, size, stride, offset, name="positions")
+    index = _positions(call, size, stride, offset)
     count = number_of(size)
     result = ops.index_put(
         flat,
@@ -177,6 +181,15 @@ def _write(
             operator=call.origin,
         )
     )
+
+
+def _positions(call: TorchCall, size: Any, stride: Any, offset: Any) -> Any:
+    """Where each element of a strided view lies in the flattened data."""
+
+    def positions(size: Any, stride: Any, offset: Any) -> te.Tensor:
+        return te.compute(size, lambda *at: _strided(at, stride, offset), name="positions")
+
+    return call.compute(positions, size, stride, offset, name="positions")
 
 
 def _strided(at: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
