@@ -527,7 +527,7 @@ CHECKS = (
     Mutant(
         "negative indices are good where they do not wrap",
         _BOUNDS,
-        "below_zero = extent if operands.check.wrap_negative else 0",
+        "below_zero = extent if wraps else 0",
         "below_zero = extent",
         (_ALONE + "[int64-False]",),
     ),
