@@ -1,1 +1,1 @@
-"""The three policies for bad indices, on a host and on a device."""
+"""Checks at run time of indices, sizes and aliases, on the host and on a device."""

@@ -1,4 +1,4 @@
-"""Sizes that must be equal although nobody knows it: taken to be equal, and checked at run time."""
+"""Symbolic sizes that must be equal: compiled as if they were, and checked at run time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .size_check import Equal, Place, SizeCheck
 
 
 class Tensor(Protocol):
-    """An operand, which need not be made yet."""
+    """An operand of a call. It need not be emitted yet."""
 
     @property
     def ty(self) -> relax.TensorType:
@@ -22,20 +22,20 @@ class Tensor(Protocol):
 
     @property
     def is_constant(self) -> bool:
-        """Whether its values are known."""
+        """Whether it is a constant."""
 
 
 class Agreement:
-    """What the sizes of one call must have in common.
+    """Collects the sizes of one call that must be equal.
 
     Parameters
     ----------
     operator : str
-        What errors call it.
+        The name of the operator in errors.
     symbols : SymbolTable
-        Sizes that are taken to be equal get one name here.
+        The names of symbolic sizes. Sizes that must be equal get one name.
     tensors : dict of str to Tensor
-        The operands, by the names that errors give them.
+        The operands, by their names in errors.
     """
 
     def __init__(self, operator: str, symbols: SymbolTable, tensors: Mapping[str, Tensor]) -> None:
@@ -45,12 +45,12 @@ class Agreement:
         self._rules: list[Equal] = []
 
     def expect_equal(self, left: Place, right: Place) -> None:
-        """Let two sizes be equal, if at least one is symbolic and they may be."""
+        """Require two sizes to be equal. A pair of numbers is not checked here."""
         one, other = self._size(left), self._size(right)
         if one == other or (isinstance(one, int) and isinstance(other, int)) or 0 in (one, other):
             return
         if self._tensors[left.tensor].is_constant:
-            # A constant is not handed on by the check.
+            # The check returns the left tensor, and cannot return a constant.
             left, right = right, left
         self._rules.append(Equal(left, right))
         if isinstance(one, str):
@@ -59,12 +59,12 @@ class Agreement:
             self._symbols.take_for(other, one)
 
     def expect_broadcast(self, names: Sequence[str]) -> list[Place]:
-        """Let tensors broadcast against each other.
+        """Require that tensors broadcast against each other.
 
         Returns
         -------
         places : list of Place
-            For each dimension of their common shape one that has its size.
+            For each dimension of the common shape, a tensor's dimension of that size.
         """
         shapes = {name: self._symbols.shape(self._operator, self._tensors[name]) for name in names}
         rank = max(map(len, shapes.values()))
@@ -82,14 +82,14 @@ class Agreement:
         return common
 
     def expect_to_fit(self, name: str, wanted: Sequence[Place]) -> None:
-        """Let a tensor broadcast to a shape, whose sizes stand at some places."""
+        """Require that a tensor broadcasts to the shape given by the sizes at ``wanted``."""
         rank = len(self._symbols.shape(self._operator, self._tensors[name]))
         for dimension, place in zip(range(rank)[::-1], wanted[::-1], strict=False):
             if self._size(Place(name, dimension)) != 1:
                 self.expect_equal(Place(name, dimension), place)
 
     def check(self) -> SizeCheck | None:
-        """What is left to be checked at run time; it returns operands that rely on it."""
+        """The check for run time, which returns the operands; ``None`` if not needed."""
         if not self._rules:
             return None
         places = [place for rule in self._rules for place in (rule.left, rule.right)]

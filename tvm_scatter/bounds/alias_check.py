@@ -1,7 +1,7 @@
-"""A check at run time that a tensor which will be overwritten shares no memory with the others.
+"""A check at run time that a tensor to be overwritten shares no memory with other arguments.
 
-Whether a caller passes one tensor twice cannot be known at compile time. The check compares
-addresses on the host and touches no data.
+A caller may pass one tensor twice, which is unknown at compile time. The check compares addresses
+on the host and reads no data.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.ops.shapes import SymbolTable
 
-#: The content, pointer or number, of an argument that TVM's functions pass each other: what
-#: TVM's C++ calls ``kTVMFFIAnyUnionValue``.
+#: The field of a packed argument that holds its pointer or number: ``kTVMFFIAnyUnionValue`` in
+#: TVM's C++.
 _UNION = 15
 
 
 def check_separate(
     bb: relax.BlockBuilder, name: str, tensor: relax.Expr, others: Sequence[relax.Expr]
 ) -> relax.Expr:
-    """Emit the check; the result is the tensor, to be used from then on.
+    """Emit the check. It returns the tensor; use this result, so that the check runs first.
 
     Parameters
     ----------
     name : str
-        What the error calls the tensor.
+        The name of the tensor in the error.
     others : sequence of relax.Var
-        What else the caller passes; a tuple counts for its fields.
+        The other arguments of the caller. Of a tuple all fields are compared.
     """
     tensors = [leaf for other in others for leaf in _leaves(bb, other)]
     if not tensors:
@@ -76,14 +76,14 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
 
 
 def _range(buffer: Any, elements: Any, tensor: Any) -> tuple[Any, Any]:
-    """The addresses from which and up to which a tensor reaches."""
+    """The first address of a tensor and the first one behind it."""
     width = (tvm.DataType(str(tensor.ty.dtype)).bits + 7) // 8
     start = T.bind(_address(buffer))
     return start, start + tirx.Cast("int64", elements) * width
 
 
 def _address(buffer: Any) -> Any:
-    """A buffer's address as a number. TVM has no cast for it: it is stored and read again."""
+    """A buffer's address as an integer. TVM has no such cast, so it is stored and loaded again."""
     value = T.bind(tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", 1))
     T.evaluate(tirx.call_intrin("int32", "tirx.tvm_struct_set", value, 0, _UNION, buffer.data))
     return tirx.call_intrin("int64", "tirx.tvm_struct_get", value, 0, _UNION)

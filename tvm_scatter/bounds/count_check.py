@@ -1,4 +1,4 @@
-"""The ``raise`` policy for the true positions of a mask: is there an entry for each?"""
+"""The ``raise`` policy for masks: the number of true positions must fit the entries."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from tvm_scatter.ops.shapes import SymbolTable
 
 @dataclass(frozen=True)
 class CountCheck(IndexCheck):
-    """A count, checked as an index whose extent is one more than there are entries.
+    """A check of a count of true positions, written as a check of an index.
 
-    The index is 0 if the count fits, and the sum of both if not.
+    The extent of that index is the number of entries plus one. The index is 0 if the count fits;
+    else it is the count plus the extent, which is out of bounds and tells the count.
 
     Attributes
     ----------
     entries : str
-        What errors call the entries.
+        The name of the entries in errors.
     rule : str
-        How many there must be, in words.
+        How many entries there must be, in words.
     """
 
     entries: str = ""

@@ -1,7 +1,7 @@
-"""The ``raise`` policy on a device, where the host has to learn what a kernel has found.
+"""The ``raise`` policy on a device: a kernel looks for bad indices and tells the host.
 
-A kernel writes into page-locked memory, which the host reads over and over until all is there. Who
-looks for bad indices, and when, is up to the problem: see :class:`CheckKind`.
+The kernel writes to page-locked memory, which the host polls. Which kernel looks for bad indices,
+and when, depends on the problem: see :class:`CheckKind`.
 """
 
 from __future__ import annotations
@@ -27,30 +27,32 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 from .host_check import CHECK_NAME, check_arguments, check_function, check_operands, raise_for
 
-#: Bytes of indices from which on reading them once more takes an H200 longer than the way to the
-#: host and back that follows a scatter (tuning/notes, "What the bounds policies cost").
+#: From this many bytes of indices on, reading them once more takes an H200 longer than the round
+#: trip to the host after a scatter (tuning/notes, "What the bounds policies cost").
 _ON_DROP_BYTES = 32 << 20
 
 
-#: Marks a wait that may come later in a function, with any tensor of the device to return.
+#: Attribute of a wait that may be moved to the end of a function, where it may return any tensor of
+#: the device.
 CAN_WAIT = "tvm_scatter.can_wait"
 
-#: Where a scatter signals that it has dropped an update.
+#: The mailbox in which a scatter signals a dropped update.
 DROP_MAILBOX = DropMailbox()
 
 
 class CheckKind(Enum):
-    """Who looks for bad indices of a scatter under ``raise``, and when.
+    """How the bad indices of a scatter are found under ``raise``.
 
     Attributes
     ----------
     HOST
-        The host itself, before the scatter, where it can read the indices.
+        The host checks the indices before the scatter, if it can read them.
     BEFORE
-        A launch before the scatter, which overwrites a caller's data and waits for the flags.
+        A launch before the scatter checks them, and the host waits for its result. Used if the
+        scatter overwrites a caller's data.
     BESIDE
-        The same launch, but the scatter writes what nobody has seen yet: it follows at once and
-        passes over what the check will report.
+        The same launch, but the scatter follows at once, drops updates with bad indices, and the
+        host waits afterwards. Used if the scatter writes memory that no caller sees yet.
     ON_DROP
         The scatter itself signals that it has dropped an update, and the check is launched only
         then, to tell which index was bad. Indices are not read once more, but the host waits for
@@ -64,12 +66,12 @@ class CheckKind(Enum):
 
     @staticmethod
     def of(problem: ScatterProblem, temporary: bool = False) -> CheckKind:
-        """The kind of check that a problem gets on a device.
+        """The kind of check for a problem on a device.
 
         Parameters
         ----------
         temporary : bool
-            Whether its data is no caller's, so that overwriting it in vain does no harm.
+            Whether the data is an intermediate value, which may be overwritten before an error.
         """
         if problem.in_place and not temporary:
             return CheckKind.BEFORE
@@ -81,7 +83,7 @@ class CheckKind(Enum):
 
     @property
     def bounds(self) -> str:
-        """The policy of the scatter itself: whether it meets bad indices."""
+        """The bounds policy that the scatter itself is compiled with."""
         if self is CheckKind.HOST:
             return "raise"
         return "trust" if self is CheckKind.BEFORE else "drop"
@@ -90,7 +92,7 @@ class CheckKind(Enum):
 def check_before(
     bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck
 ) -> relax.Expr:
-    """Emit a check that is over before what takes its result, a token, begins."""
+    """Emit a check and a wait for it. The result is a token that the scatter must take."""
     findings = Findings(_parts(check, device_check))
     memory = _launch(bb, check, device_check, findings)
     return _wait(bb, check, findings, [check.data, memory], returned=1)
@@ -102,12 +104,12 @@ def check_beside(
     device_check: DeviceCheck,
     compute: Callable[[relax.Expr], relax.Expr],
 ) -> relax.Expr:
-    """Emit a check whose flags are awaited only when the scatter has been launched.
+    """Emit a check, then the scatter, then the host's wait for the check.
 
     Parameters
     ----------
     compute : callable
-        Emits what computes the result, given a token of the check's launch.
+        Emits the scatter, given a token of the check's launch, and returns its result.
 
     Returns
     -------
@@ -131,8 +133,9 @@ def check_on_drop(
     Parameters
     ----------
     compute : callable
-        Emits what computes the tensor, given what makes a drop signal of two tensors that a
-        PrimFunc takes as bare handles, and these tensors.
+        Emits the scatter and returns its result. Its arguments are a function that makes the drop
+        signal inside of the PrimFunc, and the two tensors, counter and mailbox, that the PrimFunc
+        must pass to that function as bare handles.
 
     Returns
     -------
@@ -142,7 +145,8 @@ def check_on_drop(
     findings = Findings(_parts(check, device_check))
     memory = page_locked(bb, DROP_MAILBOX.size)
     result = bb.emit(compute(partial(drop_signal_in, device_check), counter(bb), memory))
-    # What stands for the data has its shape, and is there still if the data was overwritten.
+    # The check needs the data for its shape only. The result has that shape, and exists even if the
+    # scatter has overwritten the data.
     indices = check.indices
     arguments = [result, *indices, result, memory, page_locked(bb, findings.size)]
     with check_function(check) as (builder, parameters):
@@ -165,7 +169,7 @@ def check_on_drop(
 
 
 def drop_signal_in(device_check: DeviceCheck, counter: Any, memory: Any) -> DropSignal:
-    """A signal in memory of the device and of the host, which a PrimFunc takes as bare handles."""
+    """A drop signal of a device counter and a host mailbox, both bare handles of a PrimFunc."""
     here = DROP_MAILBOX.of(memory)
     call = here.next_call()
     here.expect(1)
@@ -182,7 +186,7 @@ def _parts(check: IndexCheck, device_check: DeviceCheck) -> int:
 def _launch(
     bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck, findings: Findings
 ) -> relax.Expr:
-    """Emit the launch of a check; the result is the memory of its mailbox."""
+    """Emit the launch of a check and return the memory of its mailbox."""
     with check_function(check) as (builder, parameters):
         memory = T.arg("memory", T.handle())
         with parameters.in_body() as buffers:
@@ -203,9 +207,10 @@ def _wait(
     returned: int,
     can_wait: bool = False,
 ) -> relax.Expr:
-    """Emit the wait for the flags: the arguments are a tensor of the device and the memory.
+    """Emit the wait for the flags; ``arguments`` are a tensor on the device and the mailbox.
 
-    It can itself be put off if it returns a tensor that nobody is to have before the flags.
+    The wait may be moved to the end of a function (``can_wait``) if it returns the scatter's
+    result.
     """
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
@@ -219,7 +224,7 @@ def _wait(
                 first_bad = here.first_bad()
                 with T.If(first_bad[0] >= 0):
                     with T.Then():
-                        # So that nothing runs on.
+                        # No kernel may still run when the error is raised.
                         stream.synchronize()
                         raise_for(check, first_bad)
     func = bb.add_func(builder.get(), "raise_if_bad_index")

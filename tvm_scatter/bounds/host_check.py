@@ -1,7 +1,7 @@
-"""The ``raise`` policy: what is checked, on a host how, and what is said of a bad index.
+"""The ``raise`` policy on the host, and the error for a bad index.
 
-The check is a call of its own, so that no implementation needs to know how to report. Calls take
-tokens of those that come before them, which keeps the order where only data flow orders calls.
+The check is a call of its own, so implementations do not report errors. Relax orders calls by data
+flow only. So the check returns a token, which the scatter takes as an argument.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _HOST_CHUNK = 16384
 def check_on_host(
     bb: relax.BlockBuilder, check: IndexCheck, returned: relax.Expr | None = None
 ) -> relax.Expr:
-    """Emit a check that is over before what takes its result, a token, begins.
+    """Emit a check. The result is a token that the scatter must take.
 
-    The token is the tensor ``returned`` itself, an index tensor if there is none. A new tensor may
-    not be allocated in a branch: TVM would use its memory in the other branch, where it is none.
+    The token is the tensor ``returned``, or else an index tensor. It is not a new tensor, because
+    the check may stand in a branch: TVM might reuse memory that is allocated there in the other
+    branch.
     """
     with check_function(check) as (builder, parameters):
         T.arg("returned", T.handle())
@@ -49,13 +50,13 @@ def check_on_host(
 
 
 def check_arguments(check: IndexCheck) -> list[relax.Expr]:
-    """What a check is called with. The data is passed only for its shape, which has the extents."""
+    """The arguments of a check. The data is passed for its shape, which holds the extents."""
     return [check.data, *check.indices]
 
 
 @contextmanager
 def check_function(check: IndexCheck) -> Iterator[tuple[IRBuilder, Parameters]]:
-    """A check under construction, with the parameters that take its arguments declared."""
+    """Begin a PrimFunc that checks, with parameters for :func:`check_arguments`."""
     with IRBuilder() as builder, T.prim_func(s_tir=True):
         T.func_attr(PRIM_FUNC_ATTRS)
         parameters = Parameters()
@@ -68,11 +69,11 @@ def check_function(check: IndexCheck) -> Iterator[tuple[IRBuilder, Parameters]]:
 def check_operands(
     parameters: Parameters, buffers: Sequence[Any], check: IndexCheck
 ) -> CheckOperands:
-    """What a check works on, once its parameters are declared."""
+    """The buffers, lengths and extents of a check whose parameters are declared."""
     lengths = [parameters.size(shape) for shape in check.shapes]
     unknown = [length for length in lengths if not isinstance(length, int)]
     if len(set(check.shapes)) > 1 and unknown:
-        # They are broadcast to each other, and no entry of one is used where another has none.
+        # Index tensors are broadcast. If one is empty, no entry of the others is used or checked.
         none = tirx.any(tirx.const(False, "bool"), *(length == 0 for length in unknown))
         lengths = [tirx.Select(none, _int64(0), _int64(length)) for length in lengths]
     return CheckOperands(
@@ -94,7 +95,7 @@ def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
 
 
 def _find_first(operands: CheckOperands, status: Any) -> None:
-    """Fill the status: chunks in parallel, each keeping its first bad entry."""
+    """Store the first bad entry in ``status``. Chunks of entries are searched in parallel."""
     T.buffer_store(status, tirx.IntImm("int64", -1), [0])
     for component, (which, stride, offset) in enumerate(operands.components):
         index, extent = operands.indices[which], operands.extents[component]
@@ -132,8 +133,9 @@ def _scan_chunk(
     start = T.bind(tirx.Cast("int64", chunk * c))
     length = T.bind(tirx.max(tirx.min(entries - start, tirx.Cast("int64", chunk)), 0))
     T.buffer_store(first_bad, entries, [c])
-    # Almost always all are good, and then one bit says so: the sign of all distances to both ends.
-    # Distances that wrap around have it too; without a branch the loop vectorises.
+    # Nearly always all indices are good. Then the distances to both ends of the range are not
+    # negative, and neither is their bitwise or. Distances that overflow are negative as well.
+    # Without a branch this loop vectorises.
     below_zero = extent if wraps else 0
     distances = T.alloc_buffer((1,), "int64", scope="local")
     T.buffer_store(distances, tirx.IntImm("int64", 0), [0])
@@ -153,5 +155,5 @@ def _scan_chunk(
 
 
 def raise_for(check: IndexCheck, status: Any) -> None:
-    """Add statements that raise the error for a bad entry: a buffer as :data:`STATUS` says."""
+    """Emit statements that raise the error for the bad entry in ``status`` (:data:`STATUS`)."""
     raise_error(*check.error(status))

@@ -1,4 +1,4 @@
-"""What is said at run time of sizes that do not fit and were not known before."""
+"""Checks at run time of sizes that are unknown at compile time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tvm_scatter.ops.shapes import same_size
 
 @dataclass(frozen=True)
 class AtMost:
-    """One tensor may be no larger than another in a dimension.
+    """A rule: one tensor must not be larger than another in a dimension.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class AtMost:
 
 
 class Place(NamedTuple):
-    """A dimension of a tensor, which has a name."""
+    """A dimension of a named tensor."""
 
     tensor: str
     dimension: int
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Equal:
-    """Two tensors must have one size, each in a dimension.
+    """A rule: two dimensions must have the same size.
 
     Attributes
     ----------
@@ -56,18 +56,19 @@ class Equal:
 
 @dataclass(frozen=True)
 class SizeCheck:
-    """What must hold of the sizes of some tensors.
+    """The rules for the sizes of the tensors of one call.
 
     Attributes
     ----------
     operator : str
-        What errors call the operator.
+        The name of the operator in errors.
     rules : tuple of AtMost or Equal
-        What must hold.
+        The rules.
     tensors : dict of str to Any
-        The tensors that rules name, or what stands for them until they are made.
+        The tensors that the rules name. Until operands are emitted, placeholders for them.
     returned : tuple of str
-        Some of these, which nothing reads before the check if it reads the check's results.
+        Names of the tensors that the check returns. Readers use these results, so that they run
+        after the check.
     """
 
     operator: str
@@ -77,12 +78,12 @@ class SizeCheck:
 
 
 def check_sizes(bb: relax.BlockBuilder, check: SizeCheck) -> list[relax.Expr]:
-    """Emit a check of sizes that costs the host a comparison for each rule.
+    """Emit a check of sizes: one comparison on the host for each rule.
 
     Returns
     -------
     results : list of relax.Expr
-        The tensors that the check returns, themselves and no copies.
+        The tensors named by ``check.returned``, not copied.
     """
     tensors, operator = check.tensors, check.operator
     with IRBuilder() as builder:
@@ -117,14 +118,14 @@ def check_shape(
     found: Sequence[Any],
     wanted: Sequence[Any],
 ) -> relax.Expr:
-    """Emit a check that something has the shape that it must have.
+    """Emit a check that a shape is the one that it must be.
 
     Parameters
     ----------
     what : str
-        What errors call it.
+        The name, in errors, of the operand with that shape.
     tensor : relax.Expr
-        What is returned; nothing reads it before the check if it reads the result.
+        The tensor to return. Readers use the result, so that they run after the check.
     found, wanted : sequence of int or expression
         The shapes.
 
@@ -205,5 +206,5 @@ def _check_equal(operator: str, rule: Equal, sizes: dict[str, Any]) -> None:
 
 
 def _size(sizes: Any, dimension: int) -> Any:
-    """A size of a tensor; a 0-d one stands for one of a single element."""
+    """A size of a tensor. A 0-d tensor counts as one with a single element."""
     return sizes[dimension] if int(sizes.shape[0]) else tirx.IntImm("int64", 1)

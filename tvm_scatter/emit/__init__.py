@@ -1,1 +1,1 @@
-"""What every generated function is made of: parameters, operands, errors, waiting for a stream."""
+"""Parts of generated functions: parameters, operands, errors, and signals from device to host."""

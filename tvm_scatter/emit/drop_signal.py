@@ -1,7 +1,7 @@
 """The drop signal: how a scatter tells the host that it has dropped an update.
 
-An implementation knows nothing of it. Of each launch it says whether that resolves every index;
-from this follows which launches signal drops, and when the host may look.
+Implementations do not handle it. They only say of each launch whether it resolves every index. From
+that follows which launches signal drops, and when the host may look.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tvm.tirx.script.builder import frame
 
 from .mailbox import DropMailbox
 
-#: Inside of these a launch may run in some calls only, or with other arguments every time.
+#: A launch inside of these frames may not run in every call, or may run several times.
 _CONDITIONAL = (frame.IfFrame, frame.ForFrame, frame.WhileFrame)
 
 
@@ -23,20 +23,22 @@ _CONDITIONAL = (frame.IfFrame, frame.ForFrame, frame.WhileFrame)
 class DropSignal:
     """How the launches of one function tell the host that they have dropped an update.
 
-    It is open at first: launches signal drops. The first that resolves every index in each call
-    closes it: the host is told that it has heard of all drops, and later launches signal none.
-    Where no launch is known to do so, all signal drops, and the end of the function closes it.
+    At first the signal is open: launches signal drops. The first launch that resolves every index,
+    in every call, closes it: a flag tells the host that all drops have been signalled, and later
+    launches signal none. If there is no such launch, all launches signal drops, and the end of the
+    function closes the signal.
 
     Attributes
     ----------
     mailbox : DropMailbox
-        Where drops are signalled, and where a flag says that there will be no more.
+        The words in which drops are signalled, and the flag that says that no more will follow.
     call : expression
-        The number of the call, which the flag is set to.
+        The number of the call: the value that the flag is set to.
     counter : handle
-        A number on the GPU by which blocks of one launch count themselves, from zero to zero.
+        A number in GPU memory with which the blocks of a launch count how many are done. It is zero
+        before and after each launch.
     complete : callable
-        Adds a launch that raises the flag.
+        Emits a launch that sets the flag.
     is_open : bool
         Whether the next launch has to signal drops.
     readers : int
@@ -52,28 +54,28 @@ class DropSignal:
 
     @property
     def can_close(self) -> bool:
-        """Whether what is launched now runs exactly once in every call."""
+        """Whether it is open, and the next launch runs exactly once in every call."""
         frames = IRBuilder.current().frames
         return self.is_open and not any(isinstance(each, _CONDITIONAL) for each in frames)
 
     def launched(self, reads_indices: bool, resolves_every_index: bool, completes: bool) -> None:
-        """Take note of a launch.
+        """Record a launch; close the signal if this launch allows it.
 
         Parameters
         ----------
         completes : bool
-            Whether it raises the flag itself.
+            Whether the launch sets the flag itself.
         """
         self.readers += reads_indices
         if resolves_every_index and self.can_close:
             self.close(completed=completes)
 
     def close(self, completed: bool = False) -> None:
-        """Tell the host that it has heard of all drops, unless a launch has done so."""
+        """Tell the host that all drops are signalled, unless a launch did so (``completed``)."""
         if self.is_open and not completed:
             self.complete()
         self.is_open = False
 
 
-#: Makes a signal of two tensors that a PrimFunc takes as bare handles: the counter, the mailbox.
+#: A function that makes a drop signal from two bare handles of a PrimFunc: counter and mailbox.
 MakeSignal = Callable[[Any, Any], DropSignal]

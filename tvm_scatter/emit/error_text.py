@@ -1,7 +1,7 @@
 """Error messages with run-time numbers, raised from compiled host code without any Python.
 
-TVM's own assertions carry fixed text only. Here the text is put together in a stack buffer with C's
-``strcat`` and handed to the FFI as the error that is being raised.
+TVM's own assertions have a fixed text. Here the host code assembles the text in a stack buffer with
+C's ``strcat`` and sets it as the FFI's current error.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _DIGIT_BYTES = 24
 
 
 def raise_error(kind: str, parts: Sequence[Any]) -> None:
-    """Add statements that raise an error and leave the function.
+    """Emit statements that raise an error and return from the function.
 
     Parameters
     ----------
     kind : str
         The name of a Python exception class, such as ``"IndexError"``.
     parts : sequence of str or expression
-        What the message is put together from.
+        The parts of the message, in order.
     """
     text = T.alloc_buffer((_TEXT_BYTES,), "uint8", scope="global")
     digits = T.alloc_buffer((_DIGIT_BYTES,), "uint8", scope="global")
@@ -44,7 +44,7 @@ def _append(text: Any, more: Any) -> None:
 
 
 def _write_decimal(digits: Any, value: Any) -> None:
-    """Write ``value`` right-aligned; the first entry holds the position of the first character."""
+    """Write ``value`` right-aligned into a buffer; ``digits[0]`` is set to where it begins."""
     dtype = "uint64" if not isinstance(value, int) and str(value.ty) == "uint64" else "int64"
     value = tirx.const(value, dtype) if isinstance(value, int) else tirx.Cast(dtype, value)
     rest = T.alloc_buffer((1,), dtype, scope="global")
@@ -57,8 +57,8 @@ def _write_decimal(digits: Any, value: Any) -> None:
         with T.If(tirx.any(rest[0] != zero, at[0] == _DIGIT_BYTES - 1)):
             with T.Then():
                 T.buffer_store(at, at[0] - 1, [0])
-                # Rounding to zero takes the digits of the smallest integer too, which has no
-                # positive counterpart.
+                # Digits are taken from the negative value with division that rounds to zero,
+                # because the smallest integer has no positive counterpart.
                 last = tirx.truncmod(rest[0], ten)
                 digit = tirx.Cast("uint8", tirx.Select(last < zero, zero - last, last))
                 T.buffer_store(digits, digit + tirx.IntImm("uint8", ord("0")), [at[0]])

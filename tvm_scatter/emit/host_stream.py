@@ -8,32 +8,33 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 from tvm_ffi import DLDeviceType
 
-#: Fields of an argument of TVM's calling convention, as its code generator numbers them, and the
-#: types of nothing, which the result is before the call, of a number and of a device.
+#: Numbers from TVM's code generator: fields of a packed argument, and type codes of ``None`` (the
+#: result before the call), of an integer and of a device.
 _TYPE, _PADDING, _VALUE = 13, 14, 15
 _NONE, _INT, _DEVICE = 0, 1, 6
 
 
 class HostStream:
-    """The stream that kernels on a GPU are launched on while a function runs.
+    """The stream on which the current function launches kernels.
 
     Parameters
     ----------
     device_id : int32 expression
-        Which GPU.
+        The number of the GPU.
     """
 
     def __init__(self, device_id: Any) -> None:
         self._device_id = device_id
-        # Room for two arguments and the result, taken once: calls stand in loops.
+        # Stack space for two arguments and the result. It is allocated once, because calls stand in
+        # loops.
         self._stack = T.bind(T.tvm_stack_alloca("tvm_ffi_any", 3))
 
     def synchronize(self) -> None:
-        """Add a wait for all that was launched: an error if the GPU works no more, or captures."""
+        """Emit a wait for all launches. It fails if a kernel failed or the stream is captured."""
         cuda = tirx.IntImm("int32", int(DLDeviceType.kDLCUDA))
-        # An address, which is passed on as a number.
+        # The stream is a pointer, and is passed as an integer.
         stream = T.call_extern("int64", "TVMFFIEnvGetStream", cuda, self._device_id)
-        # A device is passed as its type and, in the upper half of a word, its number.
+        # A device is one word: its type in the lower half and its number in the upper half.
         device = tirx.Cast("int64", self._device_id) * (1 << 32) + int(DLDeviceType.kDLCUDA)
         self._pass(0, _DEVICE, device)
         self._pass(1, _INT, stream)

@@ -1,4 +1,4 @@
-"""What is checked of index tensors, whether an operator writes by them or reads."""
+"""Describes a check of index tensors, for operators that write or read by index."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .mailbox import Findings, Mailbox
 
 @dataclass(frozen=True)
 class IndexCheck:
-    """Index tensors to be checked against the extents of the data that they address.
+    """The index tensors of a call, and the extents that they must stay within.
 
     Attributes
     ----------
     operator : str
         What errors call the operator.
     data : relax.Expr
-        What is addressed.
+        The tensor that is addressed.
     data_shape : tuple of Dim
         Its shape.
     data_dtype : str
-        Its type.
+        Its data type.
     indices : list of relax.Expr
-        As the operator was given them.
+        The index tensors as the operator was given them.
     shapes : tuple
         Their shapes.
     extents : tuple of Dim
@@ -38,9 +38,10 @@ class IndexCheck:
     wrap_negative : bool
         Whether negative indices count from the end.
     index_dtypes : tuple of str
-        Their types.
+        Their data types.
     flattened : bool
-        Whether the model has them in another shape.
+        Whether the model has the index tensors in another shape, so that errors give flat
+        positions.
     """
 
     operator: str
@@ -57,7 +58,7 @@ class IndexCheck:
 
     @property
     def has_no_entries(self) -> bool:
-        """Whether there certainly is no index."""
+        """Whether it is known that there are no indices."""
         shapes = [shape[:-1] if self.interleaved else shape for shape in self.shapes]
         return any(0 in shape for shape in shapes)
 
@@ -66,12 +67,12 @@ class IndexCheck:
         return self.wrap_negative and not self.index_dtypes[which].startswith("uint")
 
     def error(self, status: Any) -> tuple[str, list[Any]]:
-        """The error for a bad entry: its kind, and what its text is put together from.
+        """The error for a bad entry: the exception's name, and the parts of its message.
 
         Parameters
         ----------
         status : buffer
-            As :data:`~tvm_scatter.emit.mailbox.STATUS` says.
+            The bad entry, with the fields of :data:`~tvm_scatter.emit.mailbox.STATUS`.
         """
         wraps = any(map(self.wraps, range(len(self.indices))))
         lowest = ["[-", status[3], ", "] if wraps else ["[0, "]
@@ -91,7 +92,7 @@ class IndexCheck:
         ]
 
     def _position(self, status: Any) -> list[Any]:
-        """Where the bad index stands: coordinates if the shapes are known and equal, else flat."""
+        """The position of the bad index: coordinates if all shapes are known and equal."""
         shapes = {shape[:-1] if self.interleaved else shape for shape in self.shapes}
         shape = shapes.pop()
         parts: list[Any] = [" at "]
@@ -114,16 +115,16 @@ class IndexCheck:
 
 @dataclass(frozen=True)
 class CheckOperands:
-    """What a bounds check works on.
+    """The buffers and sizes inside of a check's function.
 
     Attributes
     ----------
     check : IndexCheck
-        What is checked.
+        The check.
     indices : list of buffer
-        Flat index tensors.
+        The index tensors, flattened.
     lengths : list
-        Their numbers of elements.
+        The number of elements of each.
     extents : list
         The extent that each component addresses.
     """
@@ -149,12 +150,14 @@ class DeviceCheck:
     Attributes
     ----------
     parts : callable
-        In how many parts it checks a number of entries, which is symbolic or an ``int``.
+        Returns how many parts the check of a number of entries is split into; the number is
+        ``None`` if unknown.
     emit : callable
-        Adds the launch. It is given the operands, the findings to fill, and the number of the call.
+        Emits the launch. Its arguments are the operands, the findings to fill, and the number of
+        the call.
     complete : callable
-        Adds a launch that raises the only flag, good, once all that was launched before is done. It
-        is given the mailbox and the number of the call.
+        Emits a launch that sets the only flag of a mailbox to good when all earlier launches are
+        done. Its arguments are the mailbox and the number of the call.
     """
 
     parts: Callable[[Any], int]

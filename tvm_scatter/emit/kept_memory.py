@@ -1,8 +1,8 @@
-"""Memory that a virtual machine keeps from its first call on, for one place in a program.
+"""Memory that a virtual machine allocates in its first call and keeps.
 
-TVM's virtual machine keeps under a number what a function allocates once for CUDA graphs; that
-serves here too. So each virtual machine has memory of its own, for each place in the program that
-asks for some, and frees it when it goes.
+It uses the mechanism by which TVM's virtual machine keeps allocations for CUDA graphs under a
+number. So each virtual machine has its own memory for each place in the program that asks for some,
+and frees it in the end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tvm_ffi import DLDeviceType
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 
 _NUMBER = "tvm_scatter.kept_memory"
-_DATA, _SHAPE, _DEVICE_ID = 1, 2, 9  # fields of a DLTensor, as TVM's code generator numbers them
+_DATA, _SHAPE, _DEVICE_ID = 1, 2, 9  # Fields of a DLTensor, as TVM's code generator numbers them.
 
 
 def page_locked(bb: relax.BlockBuilder, words: int) -> relax.Expr:
-    """Emit memory that a GPU writes and the host reads, without a copy or a wait for a stream.
+    """Emit page-locked memory: a GPU writes it, and the host reads it without a copy or a wait.
 
-    It is int64, and zero before the first call.
+    An int64 tensor of ``words`` elements, zero before the first call.
     """
     zeros = relax.const(np.zeros(words, "int64"), "int64")
     # Page-locked memory serves all GPUs, whatever the number.
@@ -39,45 +39,45 @@ def page_locked(bb: relax.BlockBuilder, words: int) -> relax.Expr:
 
 
 def counter(bb: relax.BlockBuilder) -> relax.Expr:
-    """Emit a number in memory of the GPU: int32, zero before the first call."""
+    """Emit a counter in GPU memory: one int32 element, zero before the first call."""
     type_ = relax.TensorType((1,), "int32")
     zero = bb.add_func(_zero(), "zero")
     return _kept(bb, "allocate_counter", relax.op.call_tir(zero, [], type_), type_)
 
 
 def data_of(tensor: Any) -> Any:
-    """Where the elements of a tensor are that a PrimFunc takes as a bare handle."""
+    """The data pointer of a tensor that is a bare handle of a PrimFunc."""
     return T.bind(T.tvm_struct_get(tensor, 0, _DATA, "handle"))
 
 
 def words_of(tensor: Any, size: int) -> Any:
-    """The words of such a tensor: an int64 buffer."""
+    """The elements of an int64 tensor that is a bare handle: a buffer of ``size`` words."""
     return T.decl_buffer((size,), "int64", data=data_of(tensor))
 
 
 def sizes_of(tensor: Any, rank: int) -> Any:
-    """The sizes of such a tensor: an int64 buffer."""
+    """The shape of a tensor that is a bare handle: an int64 buffer of ``rank`` elements."""
     shape = T.bind(T.tvm_struct_get(tensor, 0, _SHAPE, "handle"))
     return T.decl_buffer((rank,), "int64", data=shape)
 
 
 def device_id_of(tensor: Any) -> Any:
-    """The number of the device that such a tensor lies on."""
+    """The device number of a tensor that is a bare handle."""
     return T.bind(T.tvm_struct_get(tensor, 0, _DEVICE_ID, "int32"))
 
 
 def _kept(
     bb: relax.BlockBuilder, name: str, allocation: relax.Expr, type_: relax.TensorType
 ) -> relax.Expr:
-    """Emit what an expression was when it was computed, at the first call."""
+    """Emit an allocation that runs in the first call; later calls return the same tensor."""
     number = 1 + max(map(_number, bb.get().functions.values()), default=-1)
     memory = relax.Var("memory", type_)
     body = relax.SeqExpr([relax.BindingBlock([relax.VarBinding(memory, allocation)])], memory)
-    # The number keeps the function from being merged with another's.
+    # The attribute keeps TVM from merging this function with an equal one.
     function = relax.Function([], body, type_, is_pure=True).with_attr(
         _NUMBER, tirx.IntImm("int64", number)
     )
-    # TVM's own numbers count up from zero.
+    # TVM's own numbers count up from zero, so these count down.
     arguments = relax.Tuple([bb.add_func(function, name), tirx.IntImm("int64", -1 - number)])
     return bb.emit(
         relax.op.call_builtin_with_ctx(
@@ -92,7 +92,7 @@ def _number(function: Any) -> int:
 
 
 def _zero() -> tirx.PrimFunc:
-    """A kernel that makes a number zero."""
+    """A kernel that sets a counter to zero."""
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_attr(PRIM_FUNC_ATTRS)

@@ -1,4 +1,4 @@
-"""What a GPU tells the host while a function runs: words in page-locked memory."""
+"""Mailboxes: words in page-locked memory by which a GPU tells the host something during a call."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .kept_memory import words_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: What a check says of a bad entry: its flat position in its index tensor, which component it
-#: addresses, the index itself and the extent it exceeds. The position is -1 if all are good.
+#: The fields that describe a bad entry: its flat position in the index tensor, its component, the
+#: index itself, and the extent that it exceeds. The position is -1 if all indices are good.
 STATUS = ("position", "component", "index", "extent")
-#: How often the host looks for a flag before it waits for the stream, which tells it if the GPU
-#: will never raise one.
+#: How often the host polls a flag before it waits for the stream. That wait fails if a kernel
+#: failed, and then the flag will never be set.
 _TURNS = 1 << 15
 
 
 @dataclass(frozen=True)
 class Mailbox:
-    """Where parts of a launch say that they are done.
+    """The flags by which the parts of a launch say that they are done.
 
-    Word 0 is the number of the call, which tells its flags from those of earlier calls, word 1 is
-    the host's own, and word 2 says how many parts raise a flag in this call. Then comes the flag of
-    each part that there may be: the number of the call if all is well, and its negative if not.
+    Word 0 is the number of the call, which distinguishes its flags from those of earlier calls.
+    Word 1 is a counter of the host. Word 2 is the number of parts that set a flag in this call.
+    Then follows a flag for each part: the number of the call if all is well, its negative if not.
 
     Attributes
     ----------
     parts : int
-        How many parts there may be.
+        The largest number of parts.
     words : buffer or None
-        int64 words that the host and the GPU see.
+        The int64 words, which both the host and the GPU access.
     """
 
     parts: int
@@ -43,16 +43,16 @@ class Mailbox:
 
     @property
     def size(self) -> int:
-        """How many words there are."""
+        """The number of words."""
         return self.first_flag + self.parts
 
     @property
     def first_flag(self) -> int:
-        """The word with the flag of the first part."""
+        """The position of the first part's flag."""
         return 3
 
     def of(self, tensor: Any) -> Self:
-        """This mailbox, in a tensor that a PrimFunc takes as a bare handle."""
+        """This mailbox in a tensor that is a bare handle of a PrimFunc."""
         return replace(self, words=words_of(tensor, self.size))
 
     def flag(self, part: Any) -> Any:
@@ -60,27 +60,27 @@ class Mailbox:
         return self.words[part + self.first_flag]
 
     def next_call(self) -> Any:
-        """Count a call; its number."""
+        """Emit the beginning of a call: increment its number, and return it."""
         call = T.bind(self.words[0] + 1)
         T.buffer_store(self.words, call, [0])
         return call
 
     def expect(self, parts: int) -> None:
-        """Say how many parts raise a flag in this call: none if there is nothing to look for."""
+        """Emit how many parts set a flag in this call: 0 if there is nothing to wait for."""
         T.buffer_store(self.words, tirx.IntImm("int64", parts), [2])
 
     def await_all(self, stream: HostStream) -> None:
-        """Wait for all flags.
+        """Emit the host's wait for all flags.
 
-        What counts the turns is a word of this memory, because what a function allocates that
-        launches kernels would be memory of the device.
+        The counter of the loop is a word of the mailbox, because a buffer allocated in a function
+        that launches kernels would be device memory.
         """
         good = T.bind(self.words[0])
         bad = T.bind(0 - good)
         T.buffer_store(self.words, tirx.IntImm("int64", 0), [1])
         with T.serial(T.bind(self.words[2])) as part:
             with T.While(tirx.all(self.flag(part) != good, self.flag(part) != bad)):
-                # A call that the compiler cannot look into, so that memory is read anew.
+                # The compiler cannot see into this call, so it must load the flag again.
                 T.evaluate(T.call_extern("int32", "sched_yield"))
                 T.buffer_store(self.words, self.words[1] + 1, [1])
                 with T.If(self.words[1] == _TURNS):
@@ -91,9 +91,9 @@ class Mailbox:
 
 @dataclass(frozen=True)
 class Findings(Mailbox):
-    """The mailbox of a check. The first bad entry of each part follows, as :data:`STATUS` has it.
+    """The mailbox of a check: behind the flags, the first bad entry of each part (:data:`STATUS`).
 
-    Only the entries of bad parts mean anything.
+    Entries are valid only for parts whose flag is negative.
     """
 
     @property
@@ -102,16 +102,16 @@ class Findings(Mailbox):
 
     @property
     def first_entry(self) -> int:
-        """The word at which the bad entry of the first part begins."""
+        """The position of the first part's bad entry."""
         return super().size
 
     def entry(self, part: Any) -> list[Any]:
-        """The bad entry of a part."""
+        """The fields of a part's bad entry."""
         begin = part * len(STATUS) + self.first_entry
         return [self.words[begin + j] for j in range(len(STATUS))]
 
     def first_bad(self) -> Any:
-        """The first bad entry of all parts, in a buffer: its position is -1 if there is none."""
+        """Emit a search for the first bad entry of all parts; returns a :data:`STATUS` buffer."""
         status = T.alloc_buffer((len(STATUS),), "int64", scope="global")
         T.buffer_store(status, tirx.IntImm("int64", -1), [0])
         with T.serial(T.bind(self.words[2])) as part:
@@ -126,7 +126,7 @@ class Findings(Mailbox):
 
 @dataclass(frozen=True)
 class DropMailbox(Mailbox):
-    """The mailbox of a scatter that signals drops: one flag, and a word behind it for the drops."""
+    """The mailbox of a scatter that signals drops: one flag, then the word of the signal."""
 
     parts: int = 1
 
@@ -136,5 +136,5 @@ class DropMailbox(Mailbox):
 
     @property
     def dropped(self) -> int:
-        """The word that is other than zero once an update was dropped."""
+        """The position of the word that is not zero once an update was dropped."""
         return super().size

@@ -1,4 +1,4 @@
-"""What the statements of an implementation work on."""
+"""The buffers and sizes that the statements of an implementation work on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .drop_signal import DropSignal
 
 @dataclass(frozen=True)
 class Operands:
-    """What :meth:`~tvm_scatter.selection.strategy.Implementation.emit` works on.
+    """The argument of :meth:`~tvm_scatter.selection.strategy.Implementation.emit`.
 
     Attributes
     ----------
@@ -24,9 +24,9 @@ class Operands:
     signature : Signature
         The shapes behind the buffers.
     target : tvm.target.Target
-        What the code is for.
+        The target that the code is for.
     data : buffer or None
-        The input; ``None`` where the problem is in place and ``out`` holds the data already.
+        The input; ``None`` if the problem is in place, because ``out`` then holds the data.
     indices : list of buffer
         One for each component, or one for all if the problem is interleaved.
     updates, out : buffer
@@ -36,9 +36,9 @@ class Operands:
     sizes : Sizes
         Numbers, or int64 expressions for symbolic sizes.
     drop_signal : DropSignal or None
-        How the host is told that an update was dropped, if it is to know.
+        The signal for dropped updates, or ``None`` if the host need not know of them.
     others : tuple of Operands
-        Those of further scatters of the same problem, which a GPU's launches compute as well.
+        The operands of further scatters of the same problem, computed by the same launches.
     """
 
     problem: ScatterProblem

@@ -13,12 +13,12 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.signature import Dim
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
-#: Opaque, so that FuseTIR leaves the function alone, and scheduled, so that dlight does.
+#: Attributes that keep TVM from changing the function: opaque for FuseTIR, scheduled for dlight.
 PRIM_FUNC_ATTRS = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
 
 
 class Parameters:
-    """The buffer parameters of a PrimFunc under construction, and the symbolic sizes they bind."""
+    """The buffer parameters of the current PrimFunc, and the symbolic sizes that they bind."""
 
     def __init__(self) -> None:
         self.symbols: dict[str, Any] = {}
@@ -37,13 +37,14 @@ class Parameters:
 
     @contextmanager
     def in_body(self) -> Iterator[list[Any]]:
-        """The body of the function, once all are declared: the parameters as flat buffers."""
+        """Begin the body of the function; yields the parameters as flat buffers."""
         matched = [
             T.match_buffer(
                 handle,
                 tuple(self.symbols[dim] if isinstance(dim, str) else dim for dim in shape),
                 dtype,
-                # TVM would take a caller's tensor for aligned to 64 bytes, and a view need not be.
+                # By default TVM assumes alignment to 64 bytes, which a view of a tensor need not
+                # have.
                 align=item_bytes(dtype),
             )
             for handle, shape, dtype in self._declared
@@ -57,10 +58,9 @@ class Parameters:
 
 @contextmanager
 def opaque_block() -> Iterator[None]:
-    """All that a function does, in one block that TVM's schedulers and tuner leave as it is.
+    """Begin the block around the whole body, which TVM's schedulers and tuner leave as it is.
 
-    It stands in a block of its own: TVM's passes expect a function to begin with one for all, and
-    one of them that each statement there has others in it.
+    The block is nested in a root block, as TVM's passes expect.
     """
     with _untouched("root"), _untouched("opaque"):
         yield

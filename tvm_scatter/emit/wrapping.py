@@ -1,8 +1,8 @@
-"""Integer arithmetic that wraps around in code for a CPU.
+"""Integer arithmetic that wraps around on overflow, in code for a CPU.
 
-TVM promises LLVM that nothing of 32 bits or more overflows, be it signed or unsigned, and LLVM
-builds on that. In twice the width nothing does. What is cut off again costs nothing: LLVM sees that
-nobody needs it.
+TVM tells LLVM that integers of 32 bits or more never overflow, signed or unsigned, and LLVM relies
+on that. So these functions compute in twice the width, where nothing overflows, and truncate. That
+costs nothing: LLVM removes the unused upper half.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from tvm import tirx
 
 
 def wrapping_add(left: Any, right: Any, dtype: str) -> Any:
-    """The sum of two integers of a type, modulo the number of its values."""
+    """The sum of two integers of type ``dtype``, wrapped around."""
     return _wrapping(add, left, right, dtype)
 
 
 def wrapping_sub(left: Any, right: Any, dtype: str) -> Any:
-    """The difference of two integers of a signed type, modulo the number of its values."""
+    """The difference of two integers of the signed type ``dtype``, wrapped around."""
     return _wrapping(sub, left, right, dtype)
 
 
 def wrapping_mul(left: Any, right: Any, dtype: str) -> Any:
-    """The product of two integers of a type, modulo the number of its values."""
+    """The product of two integers of type ``dtype``, wrapped around."""
     return _wrapping(mul, left, right, dtype)
 
 

@@ -1,1 +1,1 @@
-"""Which implementation computes a problem: the strategy, what it was told, and for which target."""
+"""Chooses the implementation for a problem: by tuned records, the shipped log or default rules."""

@@ -1,4 +1,4 @@
-"""Backend: all that the package knows of a kind of target, beside the implementations for it."""
+"""Backend: one record for each kind of target, with all facts except its implementations."""
 
 from __future__ import annotations
 
@@ -14,38 +14,38 @@ from tvm_scatter.options import Options
 
 @dataclass(frozen=True)
 class Backend:
-    """What holds for every target of a kind; by default, what holds for any kind.
+    """The facts about one kind of target. The defaults suit a kind without special support.
 
     Parameters
     ----------
     kind : str
         TVM's name of the kind.
     device : str
-        TVM's name of the device that runs the code; empty where nothing is run by this package.
+        TVM's name of the device that runs the code; empty if this package never runs code for it.
     is_gpu : bool
         Whether code runs as a grid of threads, on a device of its own beside the CPU that compiles.
     bounds : str
-        The policy for bad indices where the caller names none.
+        The policy for bad indices if the caller names none.
     device_check : DeviceCheck, optional
-        How indices are checked on the device; ``None`` where the host can read them.
+        How to check indices on the device; ``None`` if the host can read them.
     captures_graphs : bool
-        Whether launches can be captured in CUDA graphs.
+        Whether CUDA graphs can capture its launches.
     launches_together : bool
-        Whether an implementation computes several scatters in the launches of one, so that small
-        ones are put together.
+        Whether every implementation can compute several scatters in the launches of one. Then the
+        passes merge small scatters.
     gathers_known_writes : bool
-        Whether writes whose places are known beforehand had better be one kernel that reads each
-        output from where it comes from.
+        Whether a chain of writes is best computed as one kernel that reads, for each output
+        element, the value that ends there. Else writes stay scatters.
     architecture_attribute : str
-        The attribute of a target that tells its architecture: records hold for that alone. Empty
-        where records hold for all targets of the kind.
+        The attribute of a target that names its architecture, such as ``arch``. Tuned records then
+        apply to that architecture only. Empty if they apply to all targets of the kind.
     of_this_machine : callable, optional
-        Gives the target for this machine's device, or ``None`` if there is no device. Needed where
-        the bare name of the kind says too little to compile for.
+        Returns the target for this machine's device, or ``None`` if there is no device. Needed if
+        the name of the kind alone is not a complete target.
     of_architecture : callable, optional
-        Gives the target for an architecture's name, or ``None`` if it is no such name.
+        Returns the target for the name of an architecture, or ``None`` for any other text.
     example : str
-        Such a name, for error messages.
+        A name of an architecture, for error messages.
     """
 
     kind: str
@@ -62,12 +62,12 @@ class Backend:
     example: str = ""
 
     def bounds_under(self, options: Options) -> str:
-        """The policy for bad indices under some options.
+        """The policy for bad indices: that of the options, else the default of this kind.
 
         Raises
         ------
         ScatterError
-            If they shall be looked for, and neither the host nor the device can.
+            If the policy is ``"raise"``, and neither the host nor the device can check indices.
         """
         bounds = options.bounds or self.bounds
         if bounds == "raise" and self.is_gpu and self.device_check is None:
@@ -78,7 +78,7 @@ class Backend:
         return bounds
 
     def architecture(self, target: Target) -> str:
-        """The architecture of a target, such as ``sm_90``; empty where kinds have none."""
+        """The architecture of a target, such as ``sm_90``; empty if the kind has none."""
         name = self.architecture_attribute
         return str(target.attrs.get(name, "")) if name else ""
 
@@ -87,18 +87,18 @@ _BACKENDS: dict[str, Backend] = {}
 
 
 def register_backend(backend: Backend) -> Backend:
-    """Make a record the one for its kind of target; the last one registered counts."""
+    """Register the record for its kind of target. It replaces an earlier one for the kind."""
     _BACKENDS[backend.kind] = backend
     return backend
 
 
 def backends() -> tuple[Backend, ...]:
-    """The kinds of target that there are implementations for."""
+    """The registered records: one for each kind of target that has implementations."""
     return tuple(_BACKENDS.values())
 
 
 def backend_for(target_kind: str) -> Backend:
-    """The record for a kind of target."""
+    """The record for a kind of target, or a default one if none is registered."""
     return _BACKENDS.get(target_kind) or Backend(target_kind)
 
 

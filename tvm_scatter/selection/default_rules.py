@@ -1,4 +1,4 @@
-"""The default choice by rank and size: a list of rules, read from data, first match wins."""
+"""The default choice: rules over rank, sizes and data types. The first rule that matches wins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXTENT_FEATURES = (
 
 @dataclass(frozen=True)
 class Rule:
-    """Take ``implementation`` where all ``conditions`` hold.
+    """Choose ``implementation`` if all ``conditions`` hold.
 
     Parameters
     ----------
@@ -58,8 +58,9 @@ class Rule:
 def default_rules(target_kind: str, symbolic: bool = False) -> tuple[Rule, ...]:
     """The rules for a target kind, in the order in which they are tried.
 
-    There are none where nobody has measured. Where symbolic sizes decide, every rule may become a
-    branch at run time: a file may hold fewer and coarser ones for them.
+    The list is empty for kinds that were never measured. For problems with symbolic sizes
+    (``symbolic``), every rule may become a branch at run time, so the file may hold a shorter list
+    for them.
     """
     path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"
     if not path.is_file():
@@ -78,7 +79,7 @@ def default_rules(target_kind: str, symbolic: bool = False) -> tuple[Rule, ...]:
 
 
 def feature(name: str, problem: ScatterProblem) -> int | None:
-    """A feature of a problem as a number, or ``None`` where symbolic sizes decide it."""
+    """A feature of a problem as a number, or ``None`` if it depends on symbolic sizes."""
     if name == "rank":
         return problem.rank
     if name == "itemsize":
@@ -106,9 +107,9 @@ def _collision(problem: ScatterProblem) -> int:
 
 
 def holds(rule: Rule, problem: ScatterProblem) -> tuple[bool | None, tuple[Condition, ...]]:
-    """Whether a rule holds: yes, no, or ``None`` and the conditions left to the run time.
+    """Whether a rule holds, or ``None`` with the conditions to test at run time.
 
-    A condition on a feature that cannot be written as a size is taken as not holding.
+    If a feature depends on symbolic sizes and is not itself a size, its condition counts as false.
     """
     for name, values in rule.only.items():
         if getattr(problem, name) not in values:

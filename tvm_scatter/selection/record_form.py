@@ -1,6 +1,6 @@
-"""The form of a tuning record as TVM writes it, which TVM's own reader takes for granted.
+"""Checks that a tuning record has the form that TVM writes, before TVM reads it.
 
-Given anything else it may end the process, so nothing else is given to it.
+TVM's reader may end the process on a record of any other form.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from tvm_scatter.errors import ScatterError
 
 
 def check_record(record: Any) -> None:
-    """Look at the plain data of a record.
+    """Check a record that was parsed from JSON.
 
     Raises
     ------
     ScatterError
-        If it is not of the form of a record.
+        If it does not have the form of a record.
     """
     if not (isinstance(record, list) and len(record) == 4):
         raise ScatterError("records: it is no list of trace, times, target and arguments.")
@@ -42,7 +42,7 @@ def _is_step(step: Any) -> bool:
     kind, inputs, attributes, outputs = step
     if not (isinstance(inputs, list) and isinstance(attributes, list) and _all(outputs, str)):
         return False
-    # Only those that this package writes: of others, TVM reads a graph that their text holds.
+    # Only these keys, which this package writes: for others, TVM parses a graph from the text.
     if kind == "GetSBlock":
         return not inputs and _all(attributes, str) and len(attributes) == 2 and len(outputs) == 1
     if kind == "Annotate":
@@ -53,7 +53,7 @@ def _is_step(step: Any) -> bool:
 
 
 def _is_input(value: Any) -> bool:
-    """Whether it is a number, a name or a quoted text; TVM takes other text for a graph."""
+    """Whether a value is a number, a name or a quoted text. TVM parses other text as a graph."""
     if isinstance(value, str):
         return value.isidentifier() or (len(value) > 1 and value[0] == value[-1] == '"')
     return _all([value], (int, float))
@@ -69,7 +69,7 @@ def _is_decision(decision: Any, steps: int) -> bool:
 
 
 def _all(values: Any, kinds: Any) -> bool:
-    """Whether it is a list of numbers or texts; truth is no number here."""
+    """Whether ``values`` is a list of the given types. Booleans do not count as numbers."""
     return isinstance(values, list) and all(
         isinstance(value, kinds) and not isinstance(value, bool) for value in values
     )

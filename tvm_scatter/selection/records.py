@@ -33,13 +33,13 @@ from .workload_form import PROBLEM, hash_and_problem
 IMPLEMENTATION = "scatter.implementation"
 KNOBS = "scatter.knobs"
 CIRCUMSTANCES = "scatter.measured"
-#: More records of one problem than any space has.
+#: More records than any problem has: all of them are asked for.
 _ALL = 1 << 20
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What a trace stands for.
+    """The measured candidate that a trace describes.
 
     Attributes
     ----------
@@ -58,12 +58,12 @@ class Decision:
 
     @property
     def candidate(self) -> tuple[str, tuple[tuple[str, int], ...]]:
-        """Implementation and knobs, as a key."""
+        """Implementation and knobs, as a hashable key."""
         return self.implementation, tuple(sorted(self.config.items()))
 
     @property
     def circumstance(self) -> tuple[tuple[str, str], ...]:
-        """The circumstances, as a key."""
+        """The circumstances, as a hashable key."""
         return tuple(sorted(self.circumstances.items()))
 
 
@@ -77,9 +77,9 @@ class TunedRecord:
 
 
 def workload_key(problem: ScatterProblem, target: Any) -> str:
-    """The text that identifies a problem in a database: it, and the architecture it is for.
+    """The text that identifies a problem and an architecture in a database.
 
-    The bounds policy does not change which implementation is best, so all policies share a record.
+    The bounds policy is left out: it does not change which implementation is fastest.
     """
     return _key(problem, str(target.kind.name), architecture(target))
 
@@ -91,12 +91,12 @@ def _key(problem: ScatterProblem, kind: str, arch: str) -> str:
 
 
 def architecture(target: Any) -> str:
-    """The architecture that records for a target hold for; empty if for all of its kind."""
+    """The architecture that records for a target apply to; empty if to all targets of its kind."""
     return backend_of(target).architecture(target)
 
 
 def workload(problem: ScatterProblem, target: Any) -> tvm.IRModule:
-    """The IRModule that stands for a problem in a database."""
+    """The IRModule that represents a problem in a database."""
     return _workload(workload_key(problem, target))
 
 
@@ -105,7 +105,7 @@ def _workload(key: str) -> tvm.IRModule:
     return tvm.IRModule({"main": _placeholder().with_attr(PROBLEM, key)})
 
 
-# Parsing takes as long as compiling a small kernel, and longer in a deep call stack.
+# Parsed once: TVMScript takes as long to parse as a small kernel to compile.
 @cache
 def _placeholder() -> tvm.tirx.PrimFunc:
     @T.prim_func(s_tir=True)  # type: ignore[untyped-decorator]
@@ -118,12 +118,12 @@ def _placeholder() -> tvm.tirx.PrimFunc:
 
 
 def problem_of(module: tvm.IRModule) -> tuple[ScatterProblem, str, str] | None:
-    """The problem, target kind and architecture behind a workload; ``None`` for a foreign one.
+    """The problem, target kind and architecture of a workload; ``None`` if it is not a scatter's.
 
     Raises
     ------
     ScatterError
-        If the problem is of another format version, or damaged.
+        If the problem has another format version, or is damaged.
     """
     main = next(iter(module.functions.values()), None)
     attrs = getattr(main, "attrs", None)
@@ -131,17 +131,18 @@ def problem_of(module: tvm.IRModule) -> tuple[ScatterProblem, str, str] | None:
 
 
 def workload_again(described: Any) -> tvm.IRModule | None:
-    """The workload behind what a database keeps of it, made anew; ``None`` for a foreign one.
+    """The workload for an entry of a database file; ``None`` if it is not a scatter's.
 
     Parameters
     ----------
     described : plain data
-        Whoever wrote it: TVM sees none of it.
+        The entry, parsed from JSON. It is not trusted: the workload is made anew from the problem
+        that it names, and TVM never reads the entry itself.
 
     Raises
     ------
     ScatterError
-        If it is of another format version, or damaged.
+        If the entry has another format version, or is damaged.
     """
     said = hash_and_problem(described)
     if said is None:
@@ -154,7 +155,7 @@ def workload_again(described: Any) -> tvm.IRModule | None:
 
 
 def workload_hash(module: tvm.IRModule) -> str:
-    """What MetaSchedule writes beside a workload."""
+    """The hash that MetaSchedule stores with a workload."""
     return str(tvm_ffi.structural_hash(module) % (1 << 64))
 
 
@@ -175,12 +176,12 @@ def schedule(
     config: Mapping[str, int] | None = None,
     circumstances: Mapping[str, str] | None = None,
 ) -> Schedule:
-    """The schedule whose trace stands for a candidate.
+    """The schedule whose trace describes a candidate.
 
     Parameters
     ----------
     module : IRModule
-        What :func:`workload` made.
+        The module that :func:`workload` returned.
     knobs : mapping of str to sequence of int
         The values that each knob can have.
     config : mapping of str to int, optional
@@ -201,7 +202,7 @@ def schedule(
 
 
 def decode(trace: Any) -> Decision | None:
-    """What a trace stands for; ``None`` for a foreign trace.
+    """The candidate that a trace describes; ``None`` if it is not a scatter's.
 
     Raises
     ------
@@ -218,7 +219,7 @@ def decode(trace: Any) -> Decision | None:
             elif kind == "Annotate":
                 value = step.inputs[1]
                 marks[str(step.attrs[0])] = sampled.get(value, value)
-    except Exception as error:  # whatever TVM makes of a trace that is not as it writes them
+    except Exception as error:  # TVM raises many kinds of errors for a malformed trace
         raise ScatterError(f"records: its trace cannot be read: {error}.") from error
     if IMPLEMENTATION not in marks:
         return None
@@ -248,17 +249,18 @@ def _below(marks: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 
 
 def tuned_records(problem: ScatterProblem, target: Any) -> Iterator[TunedRecord]:
-    """The candidates of a problem in the database in force, fastest first."""
+    """The measured candidates of a problem in the current database, fastest first."""
     database = ms.Database.current()
     if database is not None:
         yield from records_in(database, problem, target)
 
 
 def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[TunedRecord]:
-    """The candidates of a problem in a database, fastest first.
+    """The measured candidates of a problem in a database, fastest first.
 
-    Where candidates were measured under several circumstances, those count that were measured under
-    most of them, by the geometric mean: a candidate must not win because its hard case is missing.
+    Candidates may have been measured under several circumstances. Only those that were measured
+    under the most circumstances count, by the geometric mean of their times. So no candidate wins
+    because its hardest case is missing.
     """
     module = workload(problem, target)
     if not database.has_workload(module):
@@ -275,7 +277,7 @@ def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[Tune
 
 
 def measurement(record: Any) -> tuple[Decision, list[float]] | None:
-    """What a record of a database says: decision and seconds; ``None`` if it is not one of ours.
+    """The candidate and the measured seconds of a record; ``None`` if it is not a scatter's.
 
     Raises
     ------
@@ -289,12 +291,12 @@ def measurement(record: Any) -> tuple[Decision, list[float]] | None:
 
 
 def positive(seconds: Iterable[Any]) -> list[float]:
-    """Measured times as numbers.
+    """Measured times in seconds, as floats.
 
     Raises
     ------
     ScatterError
-        If one of them is none that takes any time.
+        If one of them is not a positive finite number.
     """
     times = [float(second) for second in seconds]
     for time in times:
@@ -304,14 +306,14 @@ def positive(seconds: Iterable[Any]) -> list[float]:
 
 
 def passed_over(what: str, error: Exception) -> None:
-    """Warn of something that is damaged and does not count."""
+    """Warn that a damaged entry is ignored."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     reason = lines[-1].removeprefix("records: ").rstrip(".")
     warnings.warn(f"{what} is passed over: {reason}.", ScatterWarning, stacklevel=3)
 
 
 def typical(seconds: Iterable[float]) -> float:
-    """The time that stands for several measurements, in microseconds: their (upper) median."""
+    """The (upper) median of several measurements, in microseconds."""
     return 1e6 * median_high(seconds)
 
 

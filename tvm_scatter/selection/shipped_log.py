@@ -1,4 +1,4 @@
-"""The tuning logs that come with this package: found by the target's architecture."""
+"""The tuning logs that come with this package, found by the architecture of the target."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .records import (
     workload_hash,
 )
 
-#: Of ``metadata.json``; a file of a later version is left alone.
+#: The format version of ``metadata.json``. Logs of a later version are not read.
 FORMAT_VERSION = 1
 METADATA = "metadata.json"
 WORKLOADS = "database_workload.json"
@@ -33,23 +33,23 @@ RECORDS = "database_tuning_record.json"
 
 
 def shipped_records(problem: ScatterProblem, target: Any) -> list[TunedRecord]:
-    """The candidates of a problem in the log shipped for a target, fastest first."""
+    """The measured candidates of a problem in the log shipped for a target, fastest first."""
     database = shipped_database(str(target.kind.name), architecture(target))
     return [] if database is None else records_in(database, problem, target)
 
 
 @cache
 def shipped_database(kind: str, arch: str) -> Any:
-    """The log shipped for a kind of target and an architecture, or ``None`` if there is none."""
+    """The shipped log for a kind of target and an architecture, or ``None`` if there is none."""
     folder = resources.files("tvm_scatter.tuning") / "logs"
     return database_for(Path(str(folder)), kind, arch)
 
 
 def database_for(folder: Path, kind: str, arch: str) -> Any:
-    """The log in one of the sub-folders of ``folder`` that is for an architecture.
+    """The log for an architecture in the sub-folders of ``folder``, or ``None`` if there is none.
 
-    A log that this version cannot read, or a second one for the same architecture, is left alone
-    with a warning.
+    Warns of a log that this version cannot read, and of a second log for the same architecture, and
+    ignores them.
     """
     found: Path | None = None
     for log in sorted(path.parent for path in folder.glob(f"*/{METADATA}")):
@@ -73,10 +73,10 @@ def database_for(folder: Path, kind: str, arch: str) -> Any:
 
 
 class _Log:
-    """A JSON database of MetaSchedule that is only read, and parsed only where it is asked.
+    """A read-only JSON database of MetaSchedule. It parses only the entries that are asked for.
 
     MetaSchedule's own reader parses all of it first, which takes longer than compiling a model.
-    What is damaged is passed over with a warning.
+    Damaged entries are ignored with a warning.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -99,7 +99,7 @@ class _Log:
         passed_over(f"tuning log {self._folder.name!r}: line {number + 1} of {name}", error)
 
     def has_workload(self, module: tvm.IRModule) -> bool:
-        """Whether there are records of a workload."""
+        """Whether the log holds records of a workload."""
         return workload_hash(module) in self._places
 
     def commit_workload(self, module: tvm.IRModule) -> Any:
@@ -115,7 +115,7 @@ class _Log:
                 check_record(described)
                 positive(described[1] or ())
                 found.append(ms.database.TuningRecord.from_json(described, workload))
-            except Exception as error:  # whatever TVM makes of a damaged record
+            except Exception as error:  # TVM raises many kinds of errors for a damaged record
                 self._pass_over(RECORDS, number, error)
         return found
 

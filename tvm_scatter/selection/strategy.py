@@ -29,21 +29,23 @@ class Implementation(ABC):
     Attributes
     ----------
     name : str
-        What callers force it by and what records store.
+        The name by which callers force it, and which records store.
     deterministic : bool
-        Whether every problem it takes gives equal bits on every run.
+        Whether it gives equal bits on every run, for every problem that it takes.
     capturable : bool
-        Whether a CUDA graph may hold it: no synchronisation, allocation or host branch on data.
+        Whether a CUDA graph can capture it: it neither synchronises nor allocates, and the host
+        branches on no data.
     accumulates_wide : bool
-        Whether sums of 16-bit floats are made in 32 bits and rounded once
-        (:func:`~tvm_scatter.problem.reductions.sum_error_bound`); otherwise after every addition.
+        Whether it sums 16-bit floats in 32 bits and rounds once
+        (:func:`~tvm_scatter.problem.reductions.sum_error_bound`). Otherwise it rounds after every
+        addition.
     rewrites_output : bool
-        Whether it reads and writes the whole output where the problem is in place as well.
+        Whether it reads and writes the whole output, even if the problem is in place.
     list_bytes : int
-        About so many bytes for each destination go to memory or come from there, besides what any
-        implementation must move.
+        Extra memory traffic, in bytes for each destination, beyond what any implementation needs.
+        An estimate.
     summary : str
-        One line for people: when it wins.
+        One line for readers: the problems that it is best for.
     """
 
     name: str
@@ -55,23 +57,23 @@ class Implementation(ABC):
     summary: str = ""
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        """Why this implementation cannot compute the problem on the target, or ``None``."""
+        """Why this implementation cannot compute the problem on the target; ``None`` if it can."""
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        """What can be turned: for each knob its valid values, the default first."""
+        """The tuning parameters ("knobs"): for each its valid values, the default first."""
         return {}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
-        """Bytes of scratch memory, in the arithmetic of ``sizes``."""
+        """Bytes of scratch memory: an ``int``, or an expression if ``sizes`` holds expressions."""
         return 0
 
     @abstractmethod
     def emit(self, operands: Operands, config: Config) -> None:
-        """Add the statements that compute ``operands.problem`` to the function being built."""
+        """Emit TIR statements that compute ``operands.problem`` into the current function."""
 
     def config(self, problem: ScatterProblem, target: Any, chosen: Config | None = None) -> Config:
-        """``chosen``, completed with the defaults of the knobs it leaves out.
+        """The value of each knob: from ``chosen``, else the default.
 
         Raises
         ------
@@ -93,7 +95,7 @@ class Implementation(ABC):
 
 @dataclass(frozen=True)
 class Branch:
-    """One arm of a selection: taken when ``conditions`` hold at run time."""
+    """One alternative of a selection, used if its ``conditions`` hold at run time."""
 
     implementation: Implementation
     config: Config
@@ -102,7 +104,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the strategy chose, and why.
+    """The implementations that the strategy chose, and why.
 
     Attributes
     ----------
@@ -148,12 +150,12 @@ class OpStrategy:
     def add_implementation(self, implementation: Implementation, plevel: int = 10) -> None:
         """Add an implementation; a higher ``plevel`` is tried first by default.
 
-        The entry of the lowest level must take every problem.
+        The implementation with the lowest level must be able to compute every problem.
 
         Raises
         ------
         ScatterError
-            If one of that name is there already.
+            If an implementation of that name exists already.
         """
         if implementation.name in self.implementations:
             raise ScatterError(
@@ -165,7 +167,7 @@ class OpStrategy:
 
     @property
     def implementations(self) -> dict[str, Implementation]:
-        """The table in order, by name."""
+        """The implementations by name, in the order in which they are tried."""
         return {implementation.name: implementation for _, implementation in self._entries}
 
     @property
@@ -175,18 +177,18 @@ class OpStrategy:
 
     @property
     def device_check(self) -> DeviceCheck | None:
-        """How indices are checked on a device; ``None`` where the host can read them."""
+        """How to check indices on the device; ``None`` if the host can read them."""
         return self.backend.device_check
 
     @property
     def captures(self) -> bool:
-        """Whether the options in force ask for CUDA graphs, and there are any for this kind."""
+        """Whether the current options ask for CUDA graphs, and this kind of target has them."""
         return self.backend.captures_graphs and current_options().captures
 
     def refusal(
         self, implementation: Implementation, problem: ScatterProblem, target: Any
     ) -> str | None:
-        """Why ``implementation`` must not compute ``problem``, whatever the reason."""
+        """Why ``implementation`` must not compute ``problem``, or ``None``; options count."""
         if problem.needs_order and not implementation.deterministic:
             return "it is not deterministic and a deterministic result is asked for"
         if self.captures and not implementation.capturable:
@@ -204,9 +206,9 @@ class OpStrategy:
     def select(
         self, problem: ScatterProblem, target: Any, options: Options | None = None
     ) -> Selection:
-        """Choose: forced by the caller, else the best tuned record, else by rank and size.
+        """Choose: what the caller forces, else the fastest tuned record, else by the default rules.
 
-        The records of the database in force go before those of the log that is shipped.
+        Records of the current database take precedence over those of the shipped log.
 
         Raises
         ------
@@ -218,7 +220,8 @@ class OpStrategy:
             return self._forced(problem, target, options)
         spellings = [problem]
         if problem.in_place:
-            # What wins with a copy is the best guess where nothing was timed without it.
+            # Without a measurement in place, the winner of the same problem with a copy is the best
+            # guess.
             spellings.append(replace(problem, in_place=False))
         logs: dict[str, Iterator[TunedRecord]] = {
             "tuned records": chain.from_iterable(tuned_records(each, target) for each in spellings)
@@ -238,10 +241,10 @@ class OpStrategy:
     def _settled(
         self, records: Sequence[TunedRecord], problem: ScatterProblem, target: Any
     ) -> Sequence[TunedRecord]:
-        """The records of a log that may be older than the default; none if they tell nothing of it.
+        """The records, or nothing if the default may be better than the fastest of them.
 
-        Where the default's implementation was the fastest, but with other knobs only, it is not
-        known which are better.
+        The log may be older than the default rules. If the fastest record has the default's
+        implementation, but the default's knobs were never measured, the default is kept.
         """
         if not records:
             return records
@@ -255,17 +258,17 @@ class OpStrategy:
     def default(
         self, problem: ScatterProblem, target: Any, rules: Sequence[Rule] | None = None
     ) -> Selection:
-        """Choose by rank and size alone: by the rules in force for the target, or by others."""
+        """Choose by ``rules`` alone; without them, by the default rules of the target kind."""
         branches, reason = self._default(problem, target, rules)
         return self._selection(problem, target, branches, "default", reason)
 
     def branch(
         self, name: str, config: Config, problem: ScatterProblem, target: Any
     ) -> Branch | None:
-        """The branch for an implementation's name and knobs, or ``None`` if it is not to be had.
+        """The branch for an implementation's name and knobs, or ``None`` if they do not fit.
 
-        It is not where the name or the knobs are of another version of this table or for another
-        problem, or where the implementation must not compute this one.
+        They may come from a record of another version of this package or of another problem: the
+        name or a knob is unknown, or the implementation must not compute this problem.
         """
         implementation = self.implementations.get(name)
         if implementation is None or self.refusal(implementation, problem, target) is not None:
@@ -305,7 +308,7 @@ class OpStrategy:
             verdict, open_conditions = holds(rule, problem)
             if verdict is False:
                 continue
-            # Where sizes decide at run time every implementation is there once, with default knobs.
+            # If symbolic sizes decide at run time, each branch has the default knobs.
             wanted = {} if branches or open_conditions else rule.config
             knobs = implementation.knobs(problem, target)
             config = implementation.config(problem, target, _valid(wanted, knobs))
@@ -355,12 +358,12 @@ _STRATEGIES: dict[str, OpStrategy] = {}
 
 
 def strategy_for(target_kind: str) -> OpStrategy | None:
-    """The strategy for a target kind, or ``None`` where TVM's own operators stay in force."""
+    """The strategy for a target kind, or ``None`` if TVM's own operators are used there."""
     return _STRATEGIES.get(target_kind)
 
 
 def register_strategy(strategy: OpStrategy) -> OpStrategy:
-    """Make a strategy the one for its target kind; the last one registered counts."""
+    """Register the strategy for its target kind. It replaces an earlier one for the kind."""
     register_backend(strategy.backend)
     _STRATEGIES[strategy.target_kind] = strategy
     return strategy

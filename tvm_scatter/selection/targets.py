@@ -1,4 +1,4 @@
-"""The target for this machine, and targets from what people type."""
+"""The targets of this machine, and targets from the text that users type."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .backend import backend_for, backend_of, backends
 
 
 def gpu_target() -> Target | None:
-    """The target for this machine's first GPU that there are implementations for, if it has one."""
+    """The target for this machine's first GPU of a kind with implementations, or ``None``."""
     on_gpu = [each.of_this_machine for each in backends() if each.is_gpu and each.of_this_machine]
     return next(filter(None, (find() for find in on_gpu)), None)
 
 
 def host_target() -> Target:
-    """The target for this machine's CPU, with all of its instructions; code for it runs here."""
+    """The target for this machine's CPU, with all of its instruction set extensions."""
     cpu = tvm.get_global_func("target.llvm_get_system_cpu", allow_missing=True)
     return Target({"kind": "llvm", "mcpu": str(cpu())}) if cpu is not None else Target("llvm")
 
 
 def default_target() -> Target:
-    """The GPU if there is one, else the CPU."""
+    """The target for this machine's GPU if it has one, else for its CPU."""
     return gpu_target() or Target("llvm")
 
 
@@ -38,7 +38,7 @@ def parse_target(text: str | None) -> Target:
     ----------
     text : str, optional
         ``cuda`` (this machine's GPU), an architecture such as ``sm_90``, or anything TVM takes: a
-        kind, a tag such as ``nvidia/nvidia-h100``, or JSON. Without it :func:`default_target`.
+        kind, a tag such as ``nvidia/nvidia-h100``, or JSON. By default, :func:`default_target`.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def parse_target(text: str | None) -> Target:
 
 
 def to_target(target: Any) -> Target:
-    """A target from a target, or from what stands for one: an architecture, or what TVM takes.
+    """A target from a target, the name of an architecture, or anything that TVM takes.
 
     Raises
     ------
@@ -90,13 +90,13 @@ def to_target(target: Any) -> Target:
 
 
 def _of_architecture(name: str) -> Target | None:
-    """The target for an architecture of any kind that there are implementations for."""
+    """The target for the name of an architecture, or ``None`` if no kind knows it."""
     parsers = [each.of_architecture for each in backends() if each.of_architecture]
     return next(filter(None, (parse(name) for parse in parsers)), None)
 
 
 def _as_json(kind: str, options: str) -> str:
-    """A target with options as older versions of TVM took them, as it takes them now."""
+    """The JSON of a target in the form ``kind -option=value`` of older versions of TVM."""
     pairs = (option.strip("- ").partition("=") for option in options.split())
     return json.dumps({"kind": kind, **{name: value for name, _, value in pairs}})
 

@@ -1,6 +1,6 @@
-"""The problem that a workload of ours carries, read from the text that TVM writes of its graph.
+"""Reads the problem out of a workload, as TVM saves it: a graph of nodes in JSON.
 
-TVM's own reader follows whatever a graph says and may end the process, so it is given none.
+TVM's own reader may end the process on a malformed graph, so it is not used.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.plain_data import parse
 
-#: Of a workload as text. Ours have some 10 000 characters.
+#: The largest number of characters of a workload. Those of this package have some 10 000.
 _MOST_CHARACTERS = 1 << 20
-#: Of a problem as text. Ours have some 500 characters.
+#: The largest number of characters of a problem. Usual ones have some 500.
 _MOST_OF_A_PROBLEM = 1 << 14
-#: Before the graph stands its length.
+#: The bytes in front of the graph, which hold its length.
 _LENGTH_BYTES = 8
 PROBLEM = "scatter.problem"
 
 
 def hash_and_problem(workload: Any) -> tuple[str, str] | None:
-    """What the plain data of a workload says: its hash and its problem; ``None`` for a foreign one.
+    """The hash and the problem of a workload in JSON; ``None`` if it is not a scatter's.
 
     Raises
     ------
     ScatterError
-        If it is not of the form of a workload.
+        If it does not have the form of a workload.
     """
     if not (isinstance(workload, list) and len(workload) == 2 and _are_texts(workload)):
         raise ScatterError("records: it is no list of hash and workload.")
@@ -55,7 +55,7 @@ def _nodes(graph: str) -> list[Any]:
 
 
 def _problem(nodes: list[Any]) -> str | None:
-    """The text that a map of the graph has under our name."""
+    """The text of the problem, which is an attribute in the graph, or ``None`` if there is none."""
     names = {place for place, node in enumerate(nodes) if _text(node) == PROBLEM}
     for node in nodes if names else ():
         if node.get("type") == "ffi.Map":
