@@ -504,10 +504,11 @@ _ALONE = "tests/test_host_check.py::test_every_bad_index_at_every_position"
 
 CHECKS = (
     Mutant(
-        "a distance that may not wrap around",
+        "a distance that TVM promises never to wrap around",
         _BOUNDS,
         'to_highest = wrapping_sub(extent - 1, index, "int64")',
-        "to_highest = extent - 1 - index",
+        'wide = tirx.Cast("uint64", extent - 1) - tirx.Cast("uint64", index)\n'
+        '        to_highest = tirx.Cast("int64", wide)',
         (_ALONE + "[int64-True]",),
     ),
     Mutant(
