@@ -872,7 +872,7 @@ SELECTION = (
     Mutant(
         "a record of an implementation that refuses",
         _STRATEGY,
-        "if implementation is None or self.refusal(implementation, problem, target) is not None:",
+        "if self.refusal(implementation, problem, target, options) is not None:",
         "if implementation is None:",
         ("tests/test_strategy.py::test_the_next_best_record_counts_where_the_best_does_not_fit",),
     ),

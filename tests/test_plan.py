@@ -14,10 +14,10 @@ from tvm import relax
 
 import tvm_scatter
 from tvm_scatter.lowering.batched import is_batch
-from tvm_scatter.lowering.legalize import target_of_call
 from tvm_scatter.lowering.plan import plan
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.lowering.target import target_of_call
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.scatter_call import is_scatter

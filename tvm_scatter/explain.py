@@ -13,8 +13,8 @@ from tvm import relax
 from tvm.ir import IRModule
 
 from tvm_scatter.lowering.batched import describe, is_batch
-from tvm_scatter.lowering.legalize import target_of_call
 from tvm_scatter.lowering.plan import Plan, Way, plan
+from tvm_scatter.lowering.target import target_of_call
 from tvm_scatter.ops.arguments import need_module
 from tvm_scatter.ops.scatter_call import is_scatter, operator_name
 from tvm_scatter.passes.functions import is_ours_to_change

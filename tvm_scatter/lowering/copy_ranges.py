@@ -16,8 +16,8 @@ from tvm_scatter.ops.scatter_call import CopiedRange, ScatterCall
 from tvm_scatter.options import Options
 from tvm_scatter.selection.backend import backend_for
 
+from .joined_ranges import JoinedRange, reader, shifted
 from .operands import Computed, Given, KnownPositions
-from .pieces import Piece, reader, shifted
 from .recipes import Joined
 
 
@@ -34,8 +34,8 @@ def copy_kernel(bb: relax.BlockBuilder, call: ScatterCall) -> relax.Expr:
     ranges = sorted(call.ranges, key=lambda each: each.place)
 
     def copy_ranges(data: te.Tensor, *sources: te.Tensor) -> te.Tensor:
-        pieces = _filled(data, sources, ranges, axis, data.shape[axis])
-        return te.compute(data.shape, reader(pieces, lambda at: at[axis]), name="copy_ranges")
+        joined = _filled(data, sources, ranges, axis, data.shape[axis])
+        return te.compute(data.shape, reader(joined, lambda at: at[axis]), name="copy_ranges")
 
     return bb.call_te(copy_ranges, call.data, *call.sources, primfunc_name_hint="copy_ranges")
 
@@ -72,15 +72,15 @@ def _filled(
     ranges: Sequence[CopiedRange],
     axis: int,
     extent: Any,
-) -> list[Piece]:
+) -> list[JoinedRange]:
     """The ranges with those of the data between them."""
-    pieces: list[Piece] = []
+    joined: list[JoinedRange] = []
     end = 0
     for source, begin, place, length in ranges:
         if place > end:
-            pieces.append((place, shifted(data, axis, 0)))
-        pieces.append((place + length, shifted(sources[source], axis, begin - place)))
+            joined.append((place, shifted(data, axis, 0)))
+        joined.append((place + length, shifted(sources[source], axis, begin - place)))
         end = place + length
     if not isinstance(extent, int | tirx.IntImm) or end < int(extent):
-        pieces.append((end, shifted(data, axis, 0)))
-    return pieces
+        joined.append((end, shifted(data, axis, 0)))
+    return joined

@@ -20,8 +20,8 @@ from tvm_scatter.ops.shapes import no_elements, same_size
 from tvm_scatter.options import current_options
 
 from .legalizations import put_in_front
-from .legalize import strategy_of
 from .make import check_alone
+from .target import strategy_of
 
 #: For each rule whether a number of true positions goes with a number of entries.
 _FITS: dict[str, Callable[[Any, Any], Any]] = {

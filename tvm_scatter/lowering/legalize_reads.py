@@ -14,11 +14,11 @@ from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
 
 from .legalizations import put_in_front, stock
-from .legalize import target_of
 from .make import check_alone
 from .operands import Made
 from .plan_read import ReadPlan, plan_read
 from .reads import STOCK_OPERATORS
+from .target import target_of
 
 
 def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

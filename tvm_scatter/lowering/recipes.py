@@ -15,7 +15,7 @@ from tvm import te, tirx, topi
 
 from tvm_scatter.ops.scatter_call import CopiedRange
 
-from .pieces import Piece, reader, shifted
+from .joined_ranges import JoinedRange, reader, shifted
 
 Tensors = Sequence[te.Tensor]
 
@@ -83,13 +83,13 @@ class Joined:
     axis: int
 
     def __call__(self, sources: Tensors) -> te.Tensor:
-        pieces: list[Piece] = []
+        joined: list[JoinedRange] = []
         end = 0
         for source, begin, _, length in self.ranges:
-            pieces.append((end + length, shifted(sources[source], self.axis, begin - end)))
+            joined.append((end + length, shifted(sources[source], self.axis, begin - end)))
             end += length
         shape = [end if at == self.axis else dim for at, dim in enumerate(sources[0].shape)]
-        return te.compute(shape, reader(pieces, lambda at: at[self.axis]), name="join")
+        return te.compute(shape, reader(joined, lambda at: at[self.axis]), name="join")
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import tvm
 from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
 
-from .pieces import Piece, reader
+from .joined_ranges import JoinedRange, reader
 
 _THREADS = 256
 #: Bytes that a thread moves at once.
@@ -35,13 +35,13 @@ def _select(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
         for i, operand in enumerate(operands)
     ]
     data, winners, *sources = tensors
-    pieces: list[Piece] = [(0, lambda at: data(*at) if data.shape else data())]
+    ranges: list[JoinedRange] = [(0, lambda at: data(*at) if data.shape else data())]
     end = 0
     for source in sources:
         rows = int(source.shape[1])
-        pieces.append((end + rows, _winner_of(source, winners, end)))
+        ranges.append((end + rows, _winner_of(source, winners, end)))
         end += rows
-    read = reader(pieces, lambda at: winners(at[1]))
+    read = reader(ranges, lambda at: winners(at[1]))
     output = te.compute(shape, read, name="select_rows")
     # Rows are found by division: 64 bits would cost more than the copy.
     narrow = max(prod(map(int, tensor.shape)) for tensor in (*tensors, output)) < _INT32_ELEMENTS

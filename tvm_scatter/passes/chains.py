@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tvm
 
-from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.scatter_call import CopiedRange
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options

@@ -15,7 +15,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import is_one, same_size, static_shape

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.batched import batch, describe, earlier_of, is_batch, waiting_for
-from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape

@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
 
-from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.operators import select_rows
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter

@@ -14,7 +14,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.passes.analysis.definitions import Definitions

@@ -15,7 +15,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.bounds.alias_check import check_separate
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.legalize import strategy_of
+from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.passes.analysis.overwritable import Overwrite, donated_parameters, overwrites
 

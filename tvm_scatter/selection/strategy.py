@@ -180,27 +180,29 @@ class OpStrategy:
         """How to check indices on the device; ``None`` if the host can read them."""
         return self.backend.device_check
 
-    @property
-    def captures(self) -> bool:
-        """Whether the current options ask for CUDA graphs, and this kind of target has them."""
-        return self.backend.captures_graphs and current_options().captures
-
     def refusal(
-        self, implementation: Implementation, problem: ScatterProblem, target: Any
+        self,
+        implementation: Implementation,
+        problem: ScatterProblem,
+        target: Any,
+        options: Options | None = None,
     ) -> str | None:
         """Why ``implementation`` must not compute ``problem``, or ``None``; options count."""
+        captures = self.backend.captures_graphs and (options or current_options()).captures
         if problem.needs_order and not implementation.deterministic:
             return "it is not deterministic and a deterministic result is asked for"
-        if self.captures and not implementation.capturable:
+        if captures and not implementation.capturable:
             return "no CUDA graph can hold it and one is asked for"
         return implementation.refusal(problem, target)
 
-    def applicable(self, problem: ScatterProblem, target: Any) -> dict[str, Implementation]:
+    def applicable(
+        self, problem: ScatterProblem, target: Any, options: Options | None = None
+    ) -> dict[str, Implementation]:
         """The implementations that may compute the problem, in order."""
         return {
             name: implementation
             for name, implementation in self.implementations.items()
-            if self.refusal(implementation, problem, target) is None
+            if self.refusal(implementation, problem, target, options) is None
         }
 
     def select(
@@ -228,27 +230,32 @@ class OpStrategy:
         }
         if options.shipped_log:
             logs["log shipped for this architecture"] = chain.from_iterable(
-                self._settled(shipped_records(each, target), problem, target) for each in spellings
+                self._settled(shipped_records(each, target), problem, target, options)
+                for each in spellings
             )
         for log, records in logs.items():
             for record in records:
-                branch = self.branch(record.implementation, record.config, problem, target)
+                branch = self.branch(record.implementation, record.config, problem, target, options)
                 if branch is not None:
                     reason = f"fastest of the {log}, {record.microseconds:.1f} us"
-                    return self._selection(problem, target, (branch,), "tuned", reason)
-        return self.default(problem, target)
+                    return self._selection(problem, target, (branch,), "tuned", reason, options)
+        return self.default(problem, target, options=options)
 
     def _settled(
-        self, records: Sequence[TunedRecord], problem: ScatterProblem, target: Any
+        self,
+        records: Sequence[TunedRecord],
+        problem: ScatterProblem,
+        target: Any,
+        options: Options,
     ) -> Sequence[TunedRecord]:
-        """The records, or nothing if the default may be better than the fastest of them.
+        """The records of a shipped log, which may be older than the default.
 
-        The log may be older than the default rules. If the fastest record has the default's
-        implementation, but the default's knobs were never measured, the default is kept.
+        None are returned where the default's implementation was the fastest of the log, but with
+        other knobs than the default's now: then the log cannot say which knobs are better.
         """
         if not records:
             return records
-        default = self.default(problem, target)
+        default = self.default(problem, target, options=options)
         name, config = default.implementation.name, dict(default.config)
         if records[0].implementation != name or len(default.branches) > 1:
             return records
@@ -256,14 +263,23 @@ class OpStrategy:
         return records if timed else ()
 
     def default(
-        self, problem: ScatterProblem, target: Any, rules: Sequence[Rule] | None = None
+        self,
+        problem: ScatterProblem,
+        target: Any,
+        rules: Sequence[Rule] | None = None,
+        options: Options | None = None,
     ) -> Selection:
         """Choose by ``rules`` alone; without them, by the default rules of the target kind."""
-        branches, reason = self._default(problem, target, rules)
-        return self._selection(problem, target, branches, "default", reason)
+        branches, reason = self._default(problem, target, rules, options)
+        return self._selection(problem, target, branches, "default", reason, options)
 
     def branch(
-        self, name: str, config: Config, problem: ScatterProblem, target: Any
+        self,
+        name: str,
+        config: Config,
+        problem: ScatterProblem,
+        target: Any,
+        options: Options | None = None,
     ) -> Branch | None:
         """The branch for an implementation's name and knobs, or ``None`` if they do not fit.
 
@@ -271,7 +287,9 @@ class OpStrategy:
         name or a knob is unknown, or the implementation must not compute this problem.
         """
         implementation = self.implementations.get(name)
-        if implementation is None or self.refusal(implementation, problem, target) is not None:
+        if implementation is None:
+            return None
+        if self.refusal(implementation, problem, target, options) is not None:
             return None
         if _valid(config, implementation.knobs(problem, target)) != dict(config):
             return None
@@ -285,19 +303,24 @@ class OpStrategy:
                 f"scatter: unknown implementation {name!r} for {self.target_kind}; it must be one "
                 f"of {', '.join(self.implementations)}."
             )
-        refusal = self.refusal(implementation, problem, target)
+        refusal = self.refusal(implementation, problem, target, options)
         if refusal is not None:
             raise ScatterError(
                 f"scatter: implementation {name!r} cannot be forced on [{problem}]: {refusal}."
             )
         config = implementation.config(problem, target, dict(options.knobs))
         branch = Branch(implementation, config)
-        return self._selection(problem, target, (branch,), "forced", "asked for by the caller")
+        reason = "asked for by the caller"
+        return self._selection(problem, target, (branch,), "forced", reason, options)
 
     def _default(
-        self, problem: ScatterProblem, target: Any, rules: Sequence[Rule] | None
+        self,
+        problem: ScatterProblem,
+        target: Any,
+        rules: Sequence[Rule] | None,
+        options: Options | None,
     ) -> tuple[tuple[Branch, ...], str]:
-        applicable = self.applicable(problem, target)
+        applicable = self.applicable(problem, target, options)
         branches: list[Branch] = []
         if rules is None:
             rules = default_rules(self.target_kind, not problem.is_static)
@@ -316,14 +339,16 @@ class OpStrategy:
             if verdict is True:
                 return tuple(branches), rule.because
         if not applicable:
-            raise self._nothing_takes(problem, target)
+            raise self._nothing_takes(problem, target, options)
         last = list(applicable.values())[-1]
         branches.append(Branch(last, last.config(problem, target)))
         return tuple(branches), "the entry that takes every problem"
 
-    def _nothing_takes(self, problem: ScatterProblem, target: Any) -> ScatterError:
+    def _nothing_takes(
+        self, problem: ScatterProblem, target: Any, options: Options | None
+    ) -> ScatterError:
         refusals = "; ".join(
-            f"{name}: {self.refusal(implementation, problem, target)}"
+            f"{name}: {self.refusal(implementation, problem, target, options)}"
             for name, implementation in self.implementations.items()
         )
         return ScatterError(
@@ -337,13 +362,14 @@ class OpStrategy:
         branches: Sequence[Branch],
         source: str,
         reason: str,
+        options: Options | None,
     ) -> Selection:
         branches = list(branches)
         if not problem.is_static:
             reason += "; the sizes decide at run time" if len(branches) > 1 else ""
         chosen = {branch.implementation.name for branch in branches}
         alternatives = {
-            name: self.refusal(implementation, problem, target)
+            name: self.refusal(implementation, problem, target, options)
             for name, implementation in self.implementations.items()
             if name not in chosen
         }
