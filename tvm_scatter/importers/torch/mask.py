@@ -153,11 +153,23 @@ def masked_scatter(call: TorchCall) -> Any:
     mask = call.broadcast_to("mask", mask, shape)
     if is_empty(data):
         return data
-    elements = number_of(shape_of(source))
-    entry_of = entries_of(call, mask, elements, ENOUGH, "source")
-    spread_out = spread(call, call.reshape(source, (elements,)), entry_of, 0)
-    held = _with_entry(call, mask, entry_of)
-    return call.emit(relax.op.where(held, call.reshape(spread_out, shape), data))
+    elements, size = number_of(shape_of(source)), number_of(shape)
+    total = running_count(call, mask, elements, ENOUGH, "source")
+    # Of a tensor without elements nothing is read, but TVM does not know that.
+    listed = call.reshape(source, (elements,))
+    listed = call.emit(relax.op.zeros((1,), dtype)) if is_empty(source) else listed
+
+    def taken(
+        data: te.Tensor, chosen: te.Tensor, total: te.Tensor, listed: te.Tensor, elements: Any
+    ) -> te.Tensor:
+        def at(i: Any) -> Any:
+            rank = total[i] - 1
+            return tirx.if_then_else(tirx.all(chosen[i], rank < elements), listed[rank], data[i])
+
+        return te.compute(total.shape, at, name="taken")
+
+    flat = (call.reshape(data, (size,)), call.reshape(mask, (size,)))
+    return call.reshape(call.compute(taken, *flat, total, listed, elements, name="taken"), shape)
 
 
 def _with_entry(call: TorchCall, mask: Any, entry_of: Any) -> Any:
