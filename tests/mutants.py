@@ -983,8 +983,8 @@ IMPORTERS = (
     Mutant(
         "ranks that count the position itself",
         "tvm_scatter/importers/torch/mask.py",
-        "rank = total[i] - 1",
-        "rank = total[i]",
+        "entry = total[position] - 1",
+        "entry = total[position]",
         (_TORCH + "test_masks_of_several_axes",),
     ),
     Mutant(

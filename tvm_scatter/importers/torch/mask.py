@@ -25,9 +25,11 @@ def running_count(call: TorchCall, mask: Any, entries: Any, rule: str, what: str
     return call.emit(expect_count(total, entries, rule, what=what, operator=call.origin))
 
 
-def entries_of(call: TorchCall, mask: Any, entries: Any, rule: str, what: str) -> Any:
-    """For each position of the flattened mask the entry that belongs there, -1 if none does."""
-    total = running_count(call, mask, entries, rule, what)
+def entries_of(call: TorchCall, mask: Any, total: Any, entries: Any) -> Any:
+    """For each position of the flattened mask the entry that belongs there, -1 if none does.
+
+    A single entry, if only the run time knows that it is one, belongs everywhere.
+    """
     flat = call.reshape(mask, shape_of(total))
 
     def entry(total: te.Tensor, chosen: te.Tensor, entries: Any) -> te.Tensor:
@@ -35,7 +37,7 @@ def entries_of(call: TorchCall, mask: Any, entries: Any, rule: str, what: str) -
 
         def at(i: Any) -> Any:
             rank = total[i] - 1
-            if rule == EACH_OR_ONE:
+            if not isinstance(entries, int):
                 rank = tirx.Select(entries == 1, tirx.IntImm("int64", 0), rank)
             return tirx.Select(tirx.all(chosen[i], rank < entries), rank, none)
 
@@ -71,8 +73,10 @@ def spread(call: TorchCall, listed: Any, entry_of: Any, axis: int) -> Any:
 def spread_values(call: TorchCall, mask: Any, values: Any, axis: int) -> tuple[Any, Any]:
     """Values whose axis runs over all positions of a mask, and the mask of those that have one."""
     entries = shape_of(values)[axis]
-    entry_of = entries_of(call, mask, entries, EACH_OR_ONE, "values")
-    return spread(call, values, entry_of, axis), _with_entry(call, mask, entry_of)
+    total = running_count(call, mask, entries, EACH_OR_ONE, "values")
+    # Computed for each of its readers, it becomes a part of them and takes no memory.
+    first, again = (entries_of(call, mask, total, entries) for _ in range(2))
+    return spread(call, values, first, axis), _with_entry(call, mask, again)
 
 
 def choose(call: TorchCall, mask: Any, first: int, chosen: Any, data: Any) -> Any:
@@ -125,6 +129,8 @@ def masked_put(call: TorchCall, data: Any, mask: Any, first: int, values: Any, a
     """``data[:, ..., mask] = values`` or ``+= values``, the mask on the axes from ``first`` on."""
     behind = data.ty.ndim - first - mask.ty.ndim
     listing = values.ty.ndim - 1 - behind
+    if listing >= 0 and not is_one(shape_of(values)[listing]) and not is_empty(values):
+        return _put_listed(call, data, mask, first, values, add)
     if listing >= 0:
         # The axis of the values that lists the true positions becomes the axes of the mask.
         positions = tuple(1 for _ in shape_of(mask))
@@ -139,6 +145,37 @@ def masked_put(call: TorchCall, data: Any, mask: Any, first: int, values: Any, a
     elif add:
         values = call.emit(relax.op.add(data, values))
     return choose(call, mask, first, values, data)
+
+
+def _put_listed(call: TorchCall, data: Any, mask: Any, first: int, values: Any, add: bool) -> Any:
+    """The same in one loop, where an axis of the values lists the true positions."""
+    last = first + mask.ty.ndim
+    listing = values.ty.ndim - 1 - (data.ty.ndim - last)
+    entries = shape_of(values)[listing]
+    total = running_count(call, mask, entries, EACH_OR_ONE, "values")
+    fixed = [is_one(dim) for dim in shape_of(values)]
+
+    def put(
+        data: te.Tensor, chosen: te.Tensor, total: te.Tensor, values: te.Tensor, entries: Any
+    ) -> te.Tensor:
+        def at(*place: Any) -> Any:
+            position: Any = 0
+            for i, extent in zip(place[first:last], chosen.shape, strict=True):
+                position = position * extent + i
+            entry = total[position] - 1
+            if not isinstance(entries, int):
+                entry = tirx.Select(entries == 1, tirx.IntImm("int64", 0), entry)
+            inside = tirx.all(chosen(*place[first:last]), entry < entries)
+            around = [*place[first - listing : first], entry, *place[last:]]
+            value = values(*(0 if one else i for one, i in zip(fixed, around, strict=True)))
+            if add:
+                old = data(*place)
+                value = tirx.any(old, value) if data.dtype == "bool" else old + value
+            return tirx.if_then_else(inside, value, data(*place))
+
+        return te.compute(data.shape, at, name="put")
+
+    return call.compute(put, data, mask, total, values, entries, name="put")
 
 
 def masked_scatter(call: TorchCall) -> Any:
