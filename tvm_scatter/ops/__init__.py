@@ -1,4 +1,4 @@
-"""The Relax operators of this package, for what TVM's own scatter operators cannot say."""
+"""The Relax operators of this package, with attributes that TVM's own operators lack."""
 
 from .operators import copy_ranges, index_put, scatter_elements, scatter_nd, select_rows
 

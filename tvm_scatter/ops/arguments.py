@@ -1,4 +1,4 @@
-"""What callers pass, checked before TVM's C++ sees it: it crashes, or speaks of something else."""
+"""Checks arguments of operators, because TVM's C++ crashes on bad ones or gives unclear errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tvm_scatter.errors import ScatterError
 
 
 def need_module(operator: str, mod: Any) -> None:
-    """Refuse what is no module.
+    """Raise unless ``mod`` is a module.
 
     Raises
     ------
     ScatterError
-        If it is none.
+        If it is no module.
     """
     if not isinstance(mod, tvm.IRModule):
         raise ScatterError(
@@ -28,7 +28,7 @@ def need_module(operator: str, mod: Any) -> None:
 
 
 def need_tensor(operator: str, name: str, value: Any) -> None:
-    """Refuse an operand that is certainly no tensor. What is not emitted yet has no type.
+    """Raise if an operand is certainly not a tensor. Expressions that are not emitted have no type.
 
     Raises
     ------
@@ -46,12 +46,12 @@ def need_tensor(operator: str, name: str, value: Any) -> None:
 
 
 def need_tensors(operator: str, name: str, values: Any) -> list[Any]:
-    """The operands of a list.
+    """The operands of a list, checked.
 
     Raises
     ------
     ScatterError
-        If it is no list, or something in it is certainly no tensor.
+        If it is no list, or an entry is certainly no tensor.
     """
     tensors = _listed(operator, name, values, "tensors")
     for at, tensor in enumerate(tensors):
@@ -60,12 +60,12 @@ def need_tensors(operator: str, name: str, values: Any) -> list[Any]:
 
 
 def need_indices(operator: str, indices: Any) -> list[Any]:
-    """The index tensors of a list, one for each of some axes.
+    """The index tensors of a list, checked; an entry may not be ``None``.
 
     Raises
     ------
     ScatterError
-        If it is no list, or something in it is certainly no tensor.
+        If it is no list, or an entry is certainly no tensor.
     """
     listed = _listed(operator, "indices", indices, "tensors")
     for at, index in enumerate(listed):
@@ -178,6 +178,6 @@ def _listed(operator: str, name: str, values: Any, of: str) -> list[Any]:
 
 
 def _short(value: Any) -> str:
-    """A value in some words of one line."""
+    """A value as a short text on one line."""
     text = " ".join((str if isinstance(value, relax.Expr) else repr)(value).split())
     return text if len(text) <= 60 else f"{text[:57]}..."

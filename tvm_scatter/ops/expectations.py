@@ -1,8 +1,8 @@
-"""Relax operators that hand a tensor on, and raise if what a front end promises does not hold.
+"""Relax operators that return their operand, and raise if a front end's rule is broken.
 
-Front ends know rules that a scatter does not: that a source is exactly as large as a slice, or that
-there is an entry for each true position of a mask. What is known at compile time they check
-themselves; the rest is checked here, in the way of the data, so that nothing reads it before.
+A front end has rules of its own: a source must be exactly as large as a slice, or a mask must have
+a value for each true position. Importers check sizes that are known at compile time. These
+operators check the rest at run time. Readers use their result, and so run after the check.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXPECT_SIZES = "relax.tvm_scatter.expect_sizes"
 EXPECT_COUNT = "relax.tvm_scatter.expect_count"
 NAMES = (EXPECT_SIZES, EXPECT_COUNT)
 
-#: How many entries there must be for the true positions of a mask, as errors say it.
+#: Rules for the number of entries and of true positions in a mask, as errors word them.
 ENOUGH = "one for each"
 EACH_OR_ONE = "one for each, or a single one"
 EACH_OR_ONE_TRUE = "one for each, or a single true position"
@@ -33,18 +33,18 @@ def expect_sizes(
     what: str,
     operator: str,
 ) -> relax.Expr:
-    """Hand a tensor on if sizes are what they must be; checked under every bounds policy.
+    """Check that two shapes are equal, under every bounds policy, and return ``tensor``.
 
     Parameters
     ----------
     tensor : relax.Expr
-        Any tensor.
+        Any tensor: the one whose readers depend on the check.
     found, wanted : sequence of int or expression
-        The shape that something has, and the one that it must have.
+        The shape of an operand, and the shape that it must have.
     shape : sequence of int or expression, optional
-        What the shape of the result is known to be afterwards; that of ``tensor`` by default.
+        The shape of the result, if the check proves more than the type of ``tensor`` says.
     what, operator : str
-        What errors call that something, and the operator.
+        The names of that operand and of the operator in errors.
 
     Returns
     -------
@@ -60,18 +60,18 @@ def expect_sizes(
 def expect_count(
     total: relax.Expr, entries: Any, rule: str, *, what: str, operator: str
 ) -> relax.Expr:
-    """Hand a running count on if its last number fits; checked under the policy ``raise`` only.
+    """Check the number of true positions of a mask, under ``raise`` only, and return ``total``.
 
     Parameters
     ----------
     total : relax.Expr
-        How many positions of a mask are true up to each: int64 of shape (positions,).
+        The running count of the mask's true positions: int64 of shape (positions,).
     entries : int or expression
-        How many entries there are.
+        The number of entries.
     rule : str
-        How many entries there must be, such as :data:`ENOUGH`.
+        The rule for the number of entries, such as :data:`ENOUGH`.
     what, operator : str
-        What errors call the entries, and the operator.
+        The names of the entries and of the operator in errors.
 
     Returns
     -------
@@ -84,7 +84,7 @@ def expect_count(
 
 
 def register() -> None:
-    """Register the operators with TVM; harmless when they are there already."""
+    """Register the operators with TVM. Calling it again changes nothing."""
     for name, infer in ((EXPECT_SIZES, _infer_sized), (EXPECT_COUNT, _infer_counted)):
         if name not in Op.list_op_names():
             tvm.ir.register_op_attr(name, "FPurity", True)

@@ -1,4 +1,4 @@
-"""Buffers that a model changes: how a function says which they are, and how a caller gets them."""
+"""Buffers that a model writes to: how a function marks them, and how a caller gets them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tvm_scatter.errors import ScatterError
 
 from .arguments import need_module
 
-#: Attributes of a function: names and first values of the buffers that its last inputs hold.
+#: Attributes of a function: names and initial values of the buffers, which are its last inputs.
 _NAMES, _VALUES = "tvm_scatter.buffer_names", "tvm_scatter.buffer_values"
 
 
 def buffers(mod: tvm.IRModule, device: Any = None, function: str = "main") -> dict[str, Any]:
-    """The buffers that a model changes, with the values that they have before the first call.
+    """The buffers that a model writes to, with the values that they have before the first call.
 
     A function imported from a model that writes to its buffers takes them behind its inputs and
     returns the new ones behind its outputs. Where ``in_place`` is on, they are the same tensors.
@@ -27,9 +27,9 @@ def buffers(mod: tvm.IRModule, device: Any = None, function: str = "main") -> di
     mod : tvm.IRModule
         A module that an importer made.
     device : tvm.runtime.Device, optional
-        Where the tensors will be; by default on the CPU.
+        The device of the new tensors; by default the CPU.
     function : str
-        Which of its functions.
+        The name of the function.
 
     Returns
     -------
@@ -56,14 +56,14 @@ def buffers(mod: tvm.IRModule, device: Any = None, function: str = "main") -> di
 
 
 def with_buffers(function: relax.Function, values: Mapping[str, Any]) -> relax.Function:
-    """The function with a note of what its last inputs hold at first."""
+    """The function with attributes for the names and initial values of its buffers."""
     function = function.with_attr(_NAMES, list(values))
     return function.with_attr(_VALUES, list(values.values()))
 
 
 def state_parameters(function: relax.Function) -> list[Any]:
-    """The parameters that hold such buffers."""
+    """The parameters of a function that are such buffers."""
     attrs = function.attrs or {}
-    # Weights that are arguments stand behind them.
+    # Weights that are arguments come after the buffers.
     end = int(attrs.get("num_input", len(function.params)))
     return list(function.params)[end - len(attrs.get(_NAMES, ())) : end]

@@ -5,15 +5,15 @@ from __future__ import annotations
 SCATTER_ELEMENTS = "relax.tvm_scatter.scatter_elements"
 INDEX_PUT = "relax.tvm_scatter.index_put"
 SCATTER_ND = "relax.tvm_scatter.scatter_nd"
-#: A scatter of ranges whose places are known when it is compiled.
+#: A scatter of ranges whose places are known at compile time.
 COPY_RANGES = "relax.tvm_scatter.copy_ranges"
 #: The operators of this package that scatter.
 NAMES = (SCATTER_ELEMENTS, INDEX_PUT, SCATTER_ND, COPY_RANGES)
-#: What is left of a scatter once it is known which update each place gets.
+#: The second step of a merged chain: for each row, take the update that wins or the data.
 SELECT_ROWS = "relax.tvm_scatter.select_rows"
-#: Several scatters of one shape that are computed together.
+#: Several scatters of one shape in one call.
 BATCH = "relax.tvm_scatter.batch"
-#: TVM's own, and the operator of this package that each equals.
+#: TVM's operators, and the equal operator of this package.
 STOCK_OPERATORS = {
     "relax.scatter_elements": SCATTER_ELEMENTS,
     "relax.scatter_nd": SCATTER_ND,

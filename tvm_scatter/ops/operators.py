@@ -1,4 +1,4 @@
-"""The Relax operators of this package, for what TVM's own scatter operators cannot say."""
+"""Constructors of the Relax operators that scatter, with attributes that TVM's operators lack."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def scatter_elements(
     reduction : str
         ``update``, ``add``, ``mul``, ``min``, ``max``, ``mean`` or a front end's name for one.
     include_self : bool
-        Whether the value in ``data`` takes part.
+        Whether the value in ``data`` takes part in the reduction.
     wrap_negative : bool
         Whether negative indices count from the end (ONNX) or are out of bounds (PyTorch).
     unique : bool
@@ -61,10 +61,10 @@ def scatter_elements(
     ordered : bool
         Whether the last of several updates with one destination must win.
     in_place : bool
-        Whether the result takes the place of ``data``, which nothing may read afterwards. The pass
-        ``ReuseBuffers`` asks for it where that is proved.
+        Whether the result overwrites ``data``, which nothing may read afterwards. The pass
+        ``ReuseBuffers`` sets it if it can prove that.
     operator : str
-        What errors and :func:`tvm_scatter.explain` call it.
+        The name of the operator in errors and in :func:`tvm_scatter.explain`.
 
     Returns
     -------
@@ -77,7 +77,7 @@ def scatter_elements(
         If the axis is none of the data's, the reduction is unknown, or an operand is no tensor.
         Shapes and types are checked when the module is compiled.
     """
-    # A 0-d tensor has one axis of one element.
+    # A 0-d tensor counts as one with a single axis of size 1.
     axis = checked_axis(operator, axis, max(rank_of(operator, data), 1))
     need_tensor(operator, "index", index)
     need_tensor(operator, "updates", updates)
@@ -111,7 +111,7 @@ def index_put(
     in_place: bool = False,
     operator: str = "index_put",
 ) -> relax.Expr:
-    """Write at positions given by one index tensor for each of some axes: NumPy's ``x[i, :, j]``.
+    """Write at indices along some axes, an index tensor for each: NumPy's ``x[i, :, j] = v``.
 
     Parameters
     ----------
@@ -120,14 +120,14 @@ def index_put(
     indices : sequence of relax.Expr
         Integer tensors that broadcast against each other to a shape I.
     values : relax.Expr
-        Broadcasts to the shape of ``data[indices]``: I stands in the place of the indexed axes
-        where these are adjacent, and first where not, as in NumPy.
+        Broadcasts to the shape of ``data[indices]``. As in NumPy, I replaces the indexed axes if
+        these are adjacent; otherwise I comes first.
     axes : sequence of int, optional
         The axis of ``data`` that each index tensor addresses; by default the leading ones.
     reduction, include_self, wrap_negative, unique, ordered, in_place
         As in :func:`scatter_elements`.
     operator : str
-        What errors and :func:`tvm_scatter.explain` call it.
+        The name of the operator in errors and in :func:`tvm_scatter.explain`.
 
     Returns
     -------
@@ -173,7 +173,7 @@ def scatter_nd(
     in_place: bool = False,
     operator: str = "scatter_nd",
 ) -> relax.Expr:
-    """Write at positions given by tuples along the last axis of one index tensor.
+    """Write at positions given by index tuples, which lie along the last axis of ``indices``.
 
     Parameters
     ----------
@@ -181,13 +181,13 @@ def scatter_nd(
         Any shape D of rank at least 1.
     indices : relax.Expr
         Integers of shape (..., M); the last axis holds one index for each of the first M axes.
-        Without any, M being 0, each update goes to all of the data.
+        If M is 0, each update is applied to all of the data.
     updates : relax.Expr
         Shape (..., *D[M:]).
     reduction, include_self, wrap_negative, unique, ordered, in_place
         As in :func:`scatter_elements`.
     operator : str
-        What errors and :func:`tvm_scatter.explain` call it.
+        The name of the operator in errors and in :func:`tvm_scatter.explain`.
 
     Returns
     -------
@@ -224,7 +224,7 @@ def copy_ranges(
     axis: int,
     operator: str = "copy_ranges",
 ) -> relax.Expr:
-    """Write ranges of tensors over ranges of an axis, all known at compile time.
+    """Overwrite ranges of one axis with ranges of other tensors. All are known at compile time.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ def copy_ranges(
     axis : int
         The axis, counted from the front.
     operator : str
-        What errors and :func:`tvm_scatter.explain` call it.
+        The name of the operator in errors and in :func:`tvm_scatter.explain`.
 
     Returns
     -------
@@ -248,7 +248,7 @@ def copy_ranges(
     Raises
     ------
     ScatterError
-        If an operand is no tensor, the axis is none of the data's, or a range has not four numbers.
+        If an operand is no tensor, the data has no such axis, or a range is not four numbers.
     """
     axis = checked_axis(operator, axis, rank_of(operator, data))
     return ScatterCall(
@@ -263,14 +263,14 @@ def copy_ranges(
 
 
 def select_rows(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.Expr]) -> relax.Expr:
-    """Take each row from one of several tensors, or from the data. All shapes are known.
+    """Take each row from one of several tensors or from the data. All shapes must be static.
 
     Parameters
     ----------
     data : relax.Expr
-        Shape ``(batch, positions, slice)``, or a scalar that stands for all of it.
+        Shape ``(batch, positions, slice)``, or a scalar for all of its elements.
     winners : relax.Expr
-        Shape ``(positions,)``, ``int32``: a row, counted through all sources, or -1 for the data.
+        Shape ``(positions,)``, ``int32``: a row of the concatenated sources, or -1 for the data.
     sources : sequence of relax.Expr
         Each of shape ``(batch, rows, slice)`` and of the type of ``data``.
 
@@ -292,7 +292,7 @@ def _infer_selected(call: relax.Call, _context: Any) -> Any:
 
 
 def register() -> None:
-    """Register the operators with TVM; harmless when they are there already."""
+    """Register the operators with TVM. Calling it again changes nothing."""
     for name in (*NAMES, SELECT_ROWS):
         if name in Op.list_op_names():
             continue

@@ -1,4 +1,4 @@
-"""Where each element of a read comes from: the forms in which operators address by index."""
+"""The forms in which operators read by index: which element of the data each result element is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Shape = Sequence[Any]
 
 
 class Entry(NamedTuple):
-    """An entry of one of the index tensors: which tensor, and the coordinates in it."""
+    """An entry of an index tensor: the number of the tensor, and the coordinates in it."""
 
     tensor: int
     at: Sequence[Any]
@@ -24,33 +24,36 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class ByAxes:
-    """One index tensor for each of some axes, NumPy's ``x[i, :, j]``.
+    """An index tensor for each of some axes: NumPy's ``x[i, :, j]``.
 
     Attributes
     ----------
     axes : tuple of int
-        Ascending, counted from the front.
+        The indexed axes, ascending, counted from the front.
     """
 
     axes: tuple[int, ...]
 
     @property
     def addressed(self) -> tuple[int, ...]:
-        """The axes of the data that indices address, in the order of the components."""
+        """The axes of the data that are indexed, in the order of the components."""
         return self.axes
 
     @property
     def shared(self) -> tuple[int, ...]:
-        """The axes of the data and of the first index tensor with the same coordinates."""
+        """Axes on which data and index tensor have the same coordinate."""
         return ()
 
     def shape(self, data: Shape, indices: Sequence[Shape]) -> list[Any]:
-        """The shape of what is read."""
+        """The shape of the result."""
         rest = [dim for axis, dim in enumerate(data) if axis not in self.axes]
         return [*rest[: self._first], *common_shape(indices), *rest[self._first :]]
 
     def position(self, at: Shape, data: Shape, indices: Sequence[Shape]) -> list[Any]:
-        """For each axis of the data a coordinate or an :class:`Entry`, for one element read."""
+        """The position to read for coordinates ``at`` of the result.
+
+        It has a coordinate or an :class:`Entry` for each axis of the data.
+        """
         first, width = self._first, max(map(len, indices))
         chosen, free = at[first : first + width], iter([*at[:first], *at[first + width :]])
         entries = {
@@ -61,14 +64,14 @@ class ByAxes:
 
     @property
     def _first(self) -> int:
-        """Where the indices' common shape stands: NumPy's rule for adjacent axes, and others."""
+        """The first axis of the indices' common shape in the result, by NumPy's rule."""
         first = self.axes[0]
         return first if self.axes == tuple(range(first, first + len(self.axes))) else 0
 
 
 @dataclass(frozen=True)
 class ByElements:
-    """An index for each element, along one axis of as many: PyTorch's ``gather``."""
+    """One index for each element of the result, along one axis: PyTorch's ``gather``."""
 
     rank: int
     axis: int
@@ -94,7 +97,7 @@ class ByElements:
 
 @dataclass(frozen=True)
 class ByTuples:
-    """Tuples of indices along the last axis of one tensor, with leading axes in common."""
+    """Index tuples along the last axis of one tensor, with batch axes in front."""
 
     batch: int
     components: int
@@ -133,7 +136,7 @@ def read(
     wrap : bool
         Whether negative indices count from the end.
     guard : bool
-        Whether an index that is out of bounds gives zero; else it must be none.
+        Whether an index out of bounds reads zero. If false, all indices must be in bounds.
     """
     shapes = [list(index.shape) for index in indices]
 
@@ -151,7 +154,7 @@ def read(
         value = source(*position)
         if not inside:
             return value
-        # A branch, not a Select: the value must not be loaded where it is not inside.
+        # A branch, not a Select, which would load the value even if the index is out of bounds.
         return tirx.if_then_else(tirx.all(*inside), value, tirx.const(0, source.dtype))
 
     shape = form.shape(source.shape, shapes)
@@ -159,6 +162,6 @@ def read(
 
 
 def _broadcast(shape: Shape, at: Shape) -> list[Any]:
-    """The coordinates in a tensor of a shape that is broadcast."""
+    """The coordinates in a tensor of shape ``shape`` that is broadcast, for coordinates ``at``."""
     behind = at[len(at) - len(shape) :]
     return [0 if is_one(dim) else i for dim, i in zip(shape, behind, strict=True)]

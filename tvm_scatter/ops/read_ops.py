@@ -1,7 +1,7 @@
-"""The Relax operators of this package that read by index: what its scatters write, read.
+"""The Relax operators of this package that read by index.
 
-TVM's own take one axis (``relax.take``), the leading axes (``relax.index_tensor``), or do not say
-whether negative indices count from the end.
+TVM's own index one axis (``relax.take``) or the leading axes (``relax.index_tensor``), or do not
+define whether negative indices count from the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def index(
     wrap_negative: bool = True,
     operator: str = "index",
 ) -> relax.Expr:
-    """Read at positions given by one index tensor for each of some axes: NumPy's ``x[i, :, j]``.
+    """Read at indices along some axes, an index tensor for each: NumPy's ``x[i, :, j]``.
 
     Parameters
     ----------
@@ -52,18 +52,18 @@ def index(
     wrap_negative : bool
         Whether negative indices count from the end.
     operator : str
-        What errors call it.
+        The name of the operator in errors.
 
     Returns
     -------
     result : relax.Expr
-        ``data[indices]``: I stands in the place of the indexed axes where these are adjacent, and
-        first where not, as in NumPy.
+        ``data[indices]``. As in NumPy, I replaces the indexed axes if these are adjacent; otherwise
+        I comes first.
 
     Raises
     ------
     ScatterError
-        If the axes are none of the data's, or the indices do not broadcast.
+        If the data has no such axes, or the indices do not broadcast.
     """
     rank = rank_of(operator, data)
     tensors = need_indices(operator, indices)
@@ -101,7 +101,7 @@ def gather_elements(
     Raises
     ------
     ScatterError
-        If an operand is no tensor, or the axis is none of the data's.
+        If an operand is no tensor, or the data has no such axis.
     """
     axis = checked_axis(operator, axis, rank_of(operator, data))
     need_tensor(operator, "index", index)
@@ -117,7 +117,7 @@ def gather_nd(
     wrap_negative: bool = True,
     operator: str = "gather_nd",
 ) -> relax.Expr:
-    """Read at positions given by tuples along the last axis of one index tensor.
+    """Read at positions given by index tuples, which lie along the last axis of ``indices``.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def gather_nd(
         Integers of shape (..., M); the last axis holds one index for each of the M axes that follow
         the batch axes.
     batch_dims : int
-        How many leading axes both have in common.
+        The number of leading axes that data and indices share.
     wrap_negative, operator
         As in :func:`index`.
 
@@ -139,7 +139,7 @@ def gather_nd(
     Raises
     ------
     ScatterError
-        If an operand is no tensor, M is not known, or the data has fewer axes than are addressed.
+        If an operand is no tensor, M is unknown, or the data has fewer axes than are indexed.
     """
     rank = rank_of(operator, data)
     need_tensor(operator, "indices", indices)
@@ -158,7 +158,7 @@ def gather_nd(
 
 
 def _check_tuples(operator: str, indices: relax.Expr, batch_dims: int, rank: int) -> None:
-    """Refuse tuples that are longer than the data has axes. What is not emitted has no shape."""
+    """Raise if tuples are longer than the data has axes, as far as shapes are known."""
     if not isinstance(indices.ty, relax.TensorType):
         return
     shape = getattr(indices.ty.shape, "values", None)
@@ -176,7 +176,7 @@ def _check_tuples(operator: str, indices: relax.Expr, batch_dims: int, rank: int
 
 
 def register() -> None:
-    """Register the operators with TVM; harmless when they are there already."""
+    """Register the operators with TVM. Calling it again changes nothing."""
     for name, infer in (
         (INDEX, _infer_index),
         (GATHER_ELEMENTS, _infer_gather_elements),

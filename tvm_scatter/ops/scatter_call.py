@@ -1,9 +1,9 @@
-"""ScatterCall: one description of a call of any scatter operator, TVM's own or this package's.
+"""ScatterCall: the description of a call of any scatter operator, TVM's own or this package's.
 
-Whoever rewrites a scatter reads it with :meth:`ScatterCall.from_call`, changes what it must with
-:meth:`ScatterCall.replace` and writes it down with :meth:`ScatterCall.to_call`. What it does not
-know of goes along, so that no rewrite can lose it. How the operators of TVM are called, and what
-they mean by it, is known here and nowhere else.
+A pass reads a call with :meth:`ScatterCall.from_call`, changes fields with
+:meth:`ScatterCall.replace` and makes the new call with :meth:`ScatterCall.to_call`. Attributes that
+it does not change are kept, so that no pass can lose one. Only this module knows the names and the
+conventions of TVM's operators.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, 
 
 
 class CopiedRange(NamedTuple):
-    """A range of a tensor, and where it goes, along one axis.
+    """A range of a source tensor and its place in the data, along one axis.
 
     Attributes
     ----------
     source : int
-        Which of the sources it is of.
+        The number of the source tensor.
     begin, place, length : int
-        Its first position in the source, the first one in the data, and how many there are.
+        Its first position in the source, its first position in the data, and its length.
     """
 
     source: int
@@ -46,27 +46,28 @@ class ScatterCall:
     Attributes
     ----------
     form : str
-        The operator of this package that does it, one of :data:`~tvm_scatter.ops.names.NAMES`.
+        The operator of this package, one of :data:`~tvm_scatter.ops.names.NAMES`.
     data : relax.Expr
-        What is scattered into.
+        The tensor that is scattered into.
     indices : tuple of relax.Expr
         The index tensors; ``index_put`` has one for each of its axes. None for ``copy_ranges``.
     updates : relax.Expr or None
-        What is scattered; ``None`` for ``copy_ranges``.
+        The tensor that is scattered; ``None`` for ``copy_ranges``.
     sources : tuple of relax.Expr
         The tensors that ``copy_ranges`` copies from.
     axes : tuple of int
-        The axes that are indexed. ``scatter_nd`` indexes the leading ones and has none.
+        The indexed axes. Empty for ``scatter_nd``, which always indexes the leading axes.
     ranges : tuple of CopiedRange
-        What ``copy_ranges`` copies.
+        The ranges that ``copy_ranges`` copies.
     reduction : str
-        How an update meets what stands at its destination.
+        How an update is combined with the value at its destination.
     include_self, wrap_negative, unique, ordered, in_place, operator
         As in :func:`~tvm_scatter.ops.operators.scatter_elements`.
     temporary : bool
-        Whether the data of a scatter in place is no caller's: nobody sees it if the call fails.
+        Whether the data that an in-place scatter overwrites is an intermediate value. No caller
+        sees it if the call fails.
     earlier : tuple of relax.Expr
-        Tensors that are computed before the call, because they read what it overwrites.
+        Tensors that must be computed before the call, because they read data that it overwrites.
     """
 
     form: str
@@ -88,12 +89,12 @@ class ScatterCall:
 
     @staticmethod
     def from_call(call: relax.Call) -> ScatterCall:
-        """Read a call.
+        """The description of a call.
 
         Raises
         ------
         ScatterError
-            If it is a call of no scatter operator, or its reduction is unknown.
+            If the operator does not scatter, or its reduction is unknown.
         """
         name = call.op.name
         if name in STOCK_OPERATORS:
@@ -122,11 +123,11 @@ class ScatterCall:
         )
 
     def replace(self, **changes: Any) -> ScatterCall:
-        """The same call but for what changes."""
+        """The same call with some fields changed."""
         return dataclasses.replace(self, **changes)
 
     def to_call(self) -> relax.Call:
-        """The call, of the operator of this package."""
+        """A Relax call of the operator ``form``."""
         attrs: dict[str, Any] = {
             name: type(default)(getattr(self, name)) for name, default in _REQUESTS.items()
         }
@@ -149,25 +150,25 @@ class ScatterCall:
 
     @property
     def reduces(self) -> Reduction:
-        """All that is known of its reduction."""
+        """The record of its reduction."""
         return REDUCTIONS[self.reduction]
 
     @property
     def tensors(self) -> tuple[Any, ...]:
-        """What it reads by indices: data, indices and updates."""
+        """Its operands: data, indices and updates."""
         return (self.data, *self.indices, self.updates)
 
     def asks_as(self, other: ScatterCall, *but_for: str) -> bool:
-        """Whether the same is asked for of this call and another that it may become one with.
+        """Whether two calls have equal attributes, so that they can be merged into one.
 
-        What people call them may differ, and what is known of their indices, which is found anew
-        for both together.
+        The names in errors may differ, and so may facts about the indices: the merged call gets its
+        own. Attributes in ``but_for`` may differ as well.
         """
         own = {*_REQUESTS} - {"operator", "wrap_negative", "unique", *but_for}
         return all(getattr(self, name) == getattr(other, name) for name in own)
 
 
-#: What is asked of a scatter, and what is if nobody says otherwise: the attributes of every call.
+#: The attributes of every scatter call, with their defaults.
 _REQUESTS: dict[str, Any] = {
     field.name: field.default
     for field in dataclasses.fields(ScatterCall)
@@ -185,14 +186,14 @@ def is_scatter(value: Any) -> bool:
 
 
 def operator_name(call: relax.Call) -> str:
-    """What people know the operator of a call by."""
+    """The name of a call's operator in errors and reports."""
     if isinstance(call.attrs, tvm.ir.DictAttrs) and "operator" in call.attrs:
         return str(call.attrs["operator"])
     return call.op.name.removeprefix("relax.").removeprefix("tvm_scatter.")
 
 
 def _from_stock(call: relax.Call) -> ScatterCall:
-    """A call of an operator of TVM: negative indices count from the end."""
+    """The description of a call of TVM's own operators: negative indices count from the end."""
     name, operator, attrs = call.op.name, operator_name(call), call.attrs
     data, indices, updates = call.args
     if name == "relax.index_put":
@@ -218,14 +219,14 @@ def _from_stock(call: relax.Call) -> ScatterCall:
 
 
 def _from_front(axis: int, data: Any) -> int:
-    """An axis, counted from the front; one that the data does not have is refused later."""
-    # A 0-d tensor has one axis of one element.
+    """An axis, counted from the front. An invalid axis is left as it is and refused later."""
+    # A 0-d tensor counts as one with a single axis of size 1.
     rank = max(data.ty.ndim, 1)
     return axis % rank if -rank <= axis < rank else axis
 
 
 def _fields(indices: Any) -> tuple[Any, ...]:
-    """The index tensors: a tuple that is no expression of its own is taken apart."""
+    """The index tensors, also if the tuple is a variable."""
     if isinstance(indices, relax.Tuple):
         return tuple(indices.fields)
     if not isinstance(indices.ty, relax.TupleType):

@@ -14,7 +14,7 @@ from tvm_scatter.problem.signature import Dim
 
 
 class SymbolTable:
-    """Names for the symbolic sizes of one call, in the order in which they are first met."""
+    """Names for the symbolic sizes of one call, numbered in the order in which they appear."""
 
     def __init__(self) -> None:
         self._named: list[tuple[Any, str]] = []
@@ -49,7 +49,7 @@ class SymbolTable:
         return bool(Analyzer().can_prove(left <= right))
 
     def take_for(self, name: str, dim: Dim) -> None:
-        """From now on, call a symbolic size what another is called; who does it checks it."""
+        """Treat the symbolic size ``name`` as equal to ``dim``. The caller must check it."""
         self._same[name] = dim
 
     def _dim(self, dim: Any) -> Dim:
@@ -87,7 +87,7 @@ def is_empty(tensor: Any) -> bool:
 
 
 def same_size(left: Any, right: Any) -> bool:
-    """Whether two sizes are certainly equal, however they are written: ``n + 1`` and ``1 + n``."""
+    """Whether two sizes are certainly equal, such as ``n + 1`` and ``1 + n``."""
     numbers = [isinstance(size, int | tirx.IntImm) for size in (left, right)]
     if any(numbers):
         return all(numbers) and int(left) == int(right)
@@ -95,7 +95,7 @@ def same_size(left: Any, right: Any) -> bool:
 
 
 def common_shape(shapes: Sequence[Sequence[Any]]) -> list[Any]:
-    """The shape that shapes broadcast to, if they do; of several symbolic sizes the last counts."""
+    """The common shape of shapes that broadcast; of several symbolic sizes it has the last."""
     rank = max(map(len, shapes))
     common: list[Any] = [1] * rank
     for shape in shapes:
@@ -141,9 +141,9 @@ def broadcast(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]
 
 
 def no_elements(type_: relax.TensorType) -> relax.Expr:
-    """A tensor of a type that has no element, whatever its symbolic sizes are.
+    """An empty tensor of a type, one of whose sizes is 0; the others may be symbolic.
 
-    It is allocated and nothing more: TVM cannot store an empty constant, and its schedule for GPUs
-    writes even where there is nothing to write.
+    It is only allocated. TVM cannot store an empty constant, and its GPU schedule for filling a
+    tensor writes even if the tensor is empty.
     """
     return relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)

@@ -1,4 +1,4 @@
-"""What a scatter is, free of any graph: sizes, the problem, its reductions and its meaning."""
+"""Scatter problems, independent of Relax: sizes, the problem, reductions and a reference."""
 
 from .scatter_problem import ScatterProblem
 

@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote: whatever is wrong with it is a ``ValueError``."""
+"""Reads JSON from untrusted files: any defect raises ``ValueError``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-#: More than any file of records; beyond, reading it would take the machine's memory.
+#: The largest size of a file in bytes, larger than any file of records.
 _MOST_BYTES = 4 << 30
 
 
@@ -18,7 +18,7 @@ def parse(text: str) -> Any:
     Raises
     ------
     ValueError
-        If it is no JSON, or nested too deeply.
+        If it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(text)
@@ -27,16 +27,16 @@ def parse(text: str) -> Any:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; what is no UTF-8 in it is replaced.
+    """The text of a file; bytes that are not UTF-8 are replaced.
 
     Raises
     ------
     OSError
         If it cannot be read.
     ValueError
-        If it is no file, such as a pipe that nobody writes to, or larger than any file of records.
+        If it is not a regular file (but, say, a pipe), or larger than any file of records.
     """
-    # A pipe would keep the reader waiting already when it is opened.
+    # Opening a pipe would block, so the kind of file is checked before.
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)

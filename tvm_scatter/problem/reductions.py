@@ -1,4 +1,4 @@
-"""The table of reductions and of the data types that each takes: the one place for both facts."""
+"""The table of reductions: one record holds all facts about a reduction, data types included."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ HALVES = ("float16", "bfloat16")
 FLOATS = (*HALVES, "float32", "float64")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 DATA_DTYPES = (*FLOATS, *INTEGERS, "bool")
-#: The types that implementations read indices in.
+#: The data types in which implementations read indices.
 INDEX_DTYPES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32")
 
 
 class Rounding(Enum):
-    """What becomes of floating-point numbers that are combined."""
+    """How combining floating-point numbers rounds."""
 
-    #: Nothing: the result is made of the bits of the values.
+    #: It does not round: the result is one of the values, or a function of their bits.
     NONE = "none"
     #: It rounds as a sum does: :func:`sum_error_bound`.
     SUM = "sum"
@@ -33,36 +33,37 @@ class Rounding(Enum):
 
 @dataclass(frozen=True)
 class Reduction:
-    """How an update is combined with what stands at its destination: all that is known of it.
+    """A reduction: how an update is combined with the value at its destination.
 
-    The code that combines two values on a kind of target is found by the name of the combiner.
+    The device code for each kind of target is looked up by ``combiner``.
 
     Parameters
     ----------
     name : str
         The name in a :class:`~tvm_scatter.problem.ScatterProblem`.
     aliases : tuple of str
-        What the front ends call it.
+        The names that front ends use.
     combiner : str
         The name of the device code that combines two values.
     ufunc : numpy.ufunc, optional
-        What combines two values in NumPy; ``None`` for a store.
+        NumPy's function that combines two values; ``None`` for a store.
     start : callable, optional
-        From a data type to the value that leaves every other unchanged; ``None`` if there is none.
+        Returns, for a data type, the identity: the value that leaves every other unchanged.
+        ``None`` if there is none.
     rounding : Rounding
-        What becomes of floating-point numbers.
+        How floating-point results are rounded.
     is_store : bool
-        Whether an update replaces what stands there, so that the last one counts.
+        Whether an update replaces the value at its destination.
     needs_count : bool
-        Whether the combined value is divided by how many were combined.
+        Whether the combined value is divided by the number of values.
     selects_least, selects_greatest : bool
-        Whether the result is one of the values combined: the first or the last in their order.
+        Whether the result is the least, or the greatest, of the combined values.
     has_atomic : bool
-        Whether GPUs have an instruction that combines a value of 32 bits or more into memory.
+        Whether GPUs have an atomic instruction for values of 32 bits or more.
     has_vector_atomic : bool
-        Whether they have one that combines several neighbouring floats of up to 32 bits.
+        Whether GPUs have an atomic instruction for several neighbouring floats of up to 32 bits.
     dtypes : tuple of str
-        The data types that it takes.
+        The data types that it supports.
     """
 
     name: str
@@ -81,45 +82,44 @@ class Reduction:
 
     @property
     def is_extreme(self) -> bool:
-        """Whether the result is one of the values combined."""
+        """Whether it is a minimum or a maximum."""
         return self.selects_least or self.selects_greatest
 
     @property
     def merges(self) -> bool:
-        """Whether the results of two parts of the updates combine into one as two updates do."""
+        """Whether partial results can be combined like single updates."""
         return not (self.is_store or self.needs_count)
 
     def reduces_into_data(self, include_self: bool) -> bool:
-        """Whether each update is combined with the data as it is, and nothing is left to do."""
+        """Whether updates can be combined directly into a copy of the data."""
         return self.is_store or (include_self and not self.needs_count)
 
     def is_order_free(self, dtype: str) -> bool:
         """Whether every order of the updates gives the same bits.
 
-        Minimum and maximum are exact and follow a total order (:meth:`last_in_order`), integer sums
-        and products wrap around; sums and products of floating-point numbers round differently in
-        every order.
+        Minimum and maximum are exact and follow a total order (:meth:`last_in_order`). Integer sums
+        and products wrap around. Sums and products of floats round differently in every order.
         """
         if self.is_store:
             return False
         return self.rounding is Rounding.NONE or dtype not in FLOATS
 
     def identity(self, dtype: str) -> float | int:
-        """The value that leaves any other unchanged, for reductions that start from nothing.
+        """The value that leaves any other unchanged, for reductions that exclude the data.
 
-        ``mean`` starts from the identity of its sum. ``update`` has none.
+        For ``mean`` it is that of the sum. ``update`` has none.
         """
         if self.start is None:
             raise ScatterError(f"scatter: reduction {self.name!r} has no identity.")
         return self.start(dtype)
 
     def last_in_order(self, dtype: str) -> int:
-        """The bits of the NaN that a minimum or a maximum with a NaN among its updates is.
+        """The bits of the NaN that is the minimum or maximum of updates with a NaN among them.
 
-        Minimum and maximum of floats are those of IEEE 754's total order, in which -0 comes before
-        +0, so that they do not depend on the order of the updates. Every NaN of an update counts as
-        the value at the end of that order: all bits set, for ``max`` without the sign. A NaN that
-        stands at the destination and is included stays as it is.
+        Minimum and maximum of floats follow IEEE 754's total order, in which -0 comes before +0. So
+        they do not depend on the order of the updates. Every NaN among the updates counts as the
+        value at the end of that order: all bits set, for ``max`` all but the sign. A NaN in the
+        data stays as it is, if the data takes part.
 
         Returns
         -------
@@ -173,7 +173,7 @@ REDUCTIONS = {
 
 
 def canonical_reduction(name: str, operator: str) -> str:
-    """The table's name for a front end's reduction.
+    """The name of a reduction in this table, from any front end's name for it.
 
     Raises
     ------
@@ -202,12 +202,12 @@ def item_bytes(dtype: str) -> int:
     return numpy_dtype(dtype).itemsize
 
 
-#: Unit roundoff of the types that round.
+#: The unit roundoff of each floating-point type.
 ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 
 def sum_error_bound(dtype: str, additions: Any, magnitude: Any, exact: Any, wide: bool) -> Any:
-    """How far a sum may be from the exact one, where nothing overflows or is subnormal.
+    """The largest error of a floating-point sum without overflow or subnormal numbers.
 
     Adding n values in any order with unit roundoff u is off by at most n u / (1 - n u) of the sum
     of magnitudes (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2).
@@ -215,7 +215,7 @@ def sum_error_bound(dtype: str, additions: Any, magnitude: Any, exact: Any, wide
     Parameters
     ----------
     additions : number or array
-        Updates of the destination.
+        The number of updates of the destination.
     magnitude, exact : number or array
         The sum of magnitudes, the initial value included, and the exact sum.
     wide : bool
@@ -230,13 +230,13 @@ def sum_error_bound(dtype: str, additions: Any, magnitude: Any, exact: Any, wide
 
 
 def check_dtypes(operator: str, reduction: str, data: str, index: str, updates: str) -> None:
-    """Refuse data types that the operator does not take, in one sentence.
+    """Raise if the operator does not support the data types.
 
     Raises
     ------
     ScatterError
-        If the reduction does not take the data type, the index is no integer, or the types
-        disagree.
+        If the reduction does not support the data type, the index is not an integer, or data and
+        updates have different types.
     """
     if data not in DATA_DTYPES:
         raise ScatterError(

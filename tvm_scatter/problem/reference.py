@@ -1,4 +1,4 @@
-"""The semantics of scatter in one place: a NumPy reference, to check answers against."""
+"""The semantics of scatter: a NumPy reference, which results are checked against."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _HALF = ("float16", "bfloat16")
 def scatter_reference(
     problem: ScatterProblem, data: Array, indices: Sequence[Array], updates: Array
 ) -> Array:
-    """The result of a static problem.
+    """Compute a problem whose sizes are all static.
 
     Parameters
     ----------
     problem : ScatterProblem
-        Its bounds policy is taken as ``"drop"``: an update with a bad index has no effect.
+        Its bounds policy is ignored: an update with a bad index has no effect, as under ``"drop"``.
     data : numpy.ndarray
         As many elements as ``problem.data_size``, in any shape.
     indices : sequence of numpy.ndarray
@@ -34,9 +34,10 @@ def scatter_reference(
     Returns
     -------
     out : numpy.ndarray
-        A new array of the shape and type of ``data``. Sums and products of half types are formed in
-        single precision and rounded once. The last of several updates wins. A NaN among minima and
-        maxima has the bits of :meth:`~tvm_scatter.problem.reductions.Reduction.last_in_order`.
+        A new array of the shape and type of ``data``. Sums and products of 16-bit floats are
+        computed in single precision and rounded once. Without a reduction, the last of several
+        updates wins. A NaN in minima and maxima has the bits of
+        :meth:`~tvm_scatter.problem.reductions.Reduction.last_in_order`.
     """
     sizes = Sizes.of(problem)
     dtype = problem.data_dtype
@@ -51,7 +52,8 @@ def scatter_reference(
     out = np.array(data).reshape(-1)
     reduces = problem.reduces
     if reduces.ufunc is None:
-        # NumPy promises no order for repeated positions, so the last of each is found first.
+        # NumPy defines no order for repeated positions, so only the last update of each is
+        # assigned.
         last = np.full(out.size, -1, np.int64)
         np.maximum.at(last, at, np.arange(at.size))
         touched = last >= 0
@@ -78,7 +80,7 @@ def scatter_reference(
 
 
 def destinations(problem: ScatterProblem, indices: Sequence[Array]) -> tuple[Array, Array]:
-    """Place along the scatter axis and validity of each index read.
+    """The place along the scatter axis of each index, and whether the index is valid.
 
     Returns
     -------
@@ -115,7 +117,7 @@ def violations(
     Returns
     -------
     found : list of (position, component, index, extent)
-        ``position`` counts the index reads of one component, row-major. Sorted.
+        Sorted. ``position`` is flat, row-major over the indices of one component.
     """
     sizes = Sizes.of(problem)
     components = len(problem.extents)
@@ -149,7 +151,7 @@ def _extremes(
     at: Array,
     values: Array,
 ) -> None:
-    """Minima or maxima of floats in IEEE 754's total order, computed as integers, into ``out``."""
+    """Write minima or maxima of floats to ``out``, in IEEE 754's total order."""
     signed = f"i{out.itemsize}"
     last = problem.reduces.last_in_order(problem.data_dtype)
     # A signaling NaN is no error here.
@@ -166,7 +168,7 @@ def _extremes(
 
 
 def _in_order(bits: Array) -> Array:
-    """The bits of floats as integers in their total order, and back again."""
+    """Map the bits of floats to integers in the same total order; its own inverse."""
     return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 

@@ -8,9 +8,9 @@ Every operator is brought into the form
             for s in range(slice):
                 out[b, destination(b, k, s), s] op= updates[b, k, s]
 
-with data viewed as (batch, extent, slice) and updates as (batch, count, slice). What differs
-between operators is only what the index varies over, how several index tensors combine into one
-destination, and which axes of the updates are broadcast.
+with data viewed as (batch, extent, slice) and updates as (batch, count, slice). Operators differ
+only in the axes that the index varies over, in how several index tensors combine into one
+destination, and in which axes of the updates are broadcast.
 """
 
 from __future__ import annotations
@@ -39,39 +39,40 @@ _MOST_ELEMENTS = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class ScatterProblem:
-    """A scatter, independent of how it will be computed. Frozen and hashable.
+    """A scatter, without its tensors and without an implementation. Frozen and hashable.
 
     Parameters
     ----------
     batch, slice, count : SymbolicSize
-        Positions before the scatter axis, positions after it, and updates along it.
+        The product of the axes before the scatter axis, of those after it, and the number of
+        updates along it.
     extents : tuple of SymbolicSize
-        The extent that each index component addresses; their product is the extent of the axis.
-        The last component varies fastest, as in a row-major tensor.
+        The extent that each index component addresses. Their product is the extent of the scatter
+        axis. The last component varies fastest, as in a row-major tensor.
     data_dtype, index_dtype : str
         Element types of data (and updates) and of every index tensor.
     reduction : str
         A key of :data:`tvm_scatter.problem.reductions.REDUCTIONS`.
     index_batch, index_slice : bool
-        Whether the index varies over the batch and over the slice. Neither: one index per update
+        Whether the index varies over the batch and over the slice. If neither: one index per update
         row, shared by all batches.
     interleaved : bool
-        Whether the components stand side by side in one tensor (``scatter_nd``) rather than in
-        one tensor each (``index_put``).
+        Whether the components are the last axis of one tensor (``scatter_nd``), rather than one
+        tensor each (``index_put``).
     update_batch, update_count, update_slice : bool
-        Whether updates vary over that axis; where not, they are broadcast and read as they are.
+        Whether updates vary over that axis. If not, they are stored once and broadcast.
     include_self : bool
         Whether the value in ``data`` takes part in the reduction.
     wrap_negative : bool
         Whether an index in [-extent, 0) counts from the end.
     unique : bool
-        Whether no two updates share a destination (the caller's promise, or proved).
+        Whether no two updates share a destination, as promised by the caller or proved.
     deterministic : bool
         Whether equal inputs must give equal bits on every run.
     bounds : str
         ``"raise"``, ``"drop"`` or ``"trust"``.
     in_place : bool
-        Whether the data buffer may be overwritten and is the output.
+        Whether the output overwrites the data's buffer.
     """
 
     batch: SymbolicSize
@@ -108,76 +109,76 @@ class ScatterProblem:
 
     @property
     def reduces(self) -> Reduction:
-        """All that is known of the reduction."""
+        """The record of the reduction."""
         return REDUCTIONS[self.reduction]
 
     @property
     def reduces_into_data(self) -> bool:
-        """Whether each update is combined with the data as it is, and nothing is left to do."""
+        """Whether updates can be combined directly into a copy of the data."""
         return self.reduces.reduces_into_data(self.include_self)
 
     @property
     def starts_from_identity(self) -> bool:
-        """Whether the data has no part in what updates are reduced to."""
+        """Whether the reduction starts from its identity, because the data takes no part."""
         return not (self.include_self or self.reduces.is_store)
 
     @property
     def extent(self) -> SymbolicSize:
-        """Positions along the scatter axis."""
+        """The extent of the scatter axis."""
         return reduce(SymbolicSize.__mul__, self.extents, SymbolicSize())
 
     @property
     def data_size(self) -> SymbolicSize:
-        """Elements of data."""
+        """The number of elements of the data."""
         return self.batch * self.extent * self.slice
 
     @property
     def update_size(self) -> SymbolicSize:
-        """Updates, counted after broadcasting."""
+        """The number of elements of the updates after broadcasting."""
         return self.batch * self.count * self.slice
 
     @property
     def index_size(self) -> SymbolicSize:
-        """Entries of all index tensors together."""
+        """The number of entries of all index tensors together."""
         entries = self.count * self.slice if self.index_slice else self.count
         entries = self.batch * entries if self.index_batch else entries
         return SymbolicSize.product([len(self.extents)]) * entries
 
     @property
     def elements(self) -> int:
-        """Elements of data and updates together; all sizes are known."""
+        """The number of elements of data and updates together. All sizes must be static."""
         return self.data_size.constant + self.update_size.constant
 
     @property
     def items(self) -> SymbolicSize:
-        """Distinct index reads: one per update element, or one per update row."""
+        """The number of indices read: one for each update element or for each update row."""
         rows = self.batch * self.count
         return rows * self.slice if self.index_slice else rows
 
     @property
     def width(self) -> SymbolicSize:
-        """Contiguous elements that one index read moves."""
+        """The number of contiguous elements that one index moves."""
         return SymbolicSize() if self.index_slice else self.slice
 
     @property
     def destinations(self) -> SymbolicSize:
-        """Distinct places that an item can go to; each is ``width`` elements wide."""
+        """The number of places that an index can address; each is ``width`` elements wide."""
         places = self.batch * self.extent
         return places * self.slice if self.index_slice else places
 
     @property
     def slab(self) -> SymbolicSize:
-        """Elements of data that one batch scatters into."""
+        """The number of elements of the data in one batch."""
         return self.extent * self.slice
 
     @property
     def only_stores(self) -> bool:
-        """Whether an update is a store: none meets another, or any of those that meet may win."""
+        """Whether each update is a plain store: updates have distinct destinations or replace."""
         return self.unique or self.reduces.is_store
 
     @property
     def is_static(self) -> bool:
-        """Whether every extent is known at compile time."""
+        """Whether every size is known at compile time."""
         return not self.symbols
 
     @property
@@ -188,9 +189,9 @@ class ScatterProblem:
 
     @property
     def needs_order(self) -> bool:
-        """Whether the order of updates must be fixed to get an answer that the caller accepts.
+        """Whether the caller asks for a determinism that needs a fixed order of updates.
 
-        Without ``deterministic``, a plain update with duplicate indices may end with any of them.
+        Without ``deterministic``, any of several updates of one destination may win.
         """
         if self.unique or not self.deterministic:
             return False
@@ -198,7 +199,7 @@ class ScatterProblem:
 
     @property
     def rank(self) -> int:
-        """How many of batch, axis and slice are more than one position: 1, 2 or 3."""
+        """How many of batch, scatter axis and slice have more than one position: 1, 2 or 3."""
         return 1 + (not self.batch.is_one) + (not self.slice.is_one)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
@@ -218,7 +219,7 @@ class ScatterProblem:
         )
 
     def to_json(self) -> str:
-        """A stable text form: the key of tuning records."""
+        """A stable text form, used as the key of tuning records."""
         plain: dict[str, Any] = {"version": FORMAT_VERSION}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -236,7 +237,7 @@ class ScatterProblem:
         Raises
         ------
         ScatterError
-            If the text is of another format version or no problem at all.
+            If the text has another format version or is not a problem.
         """
         try:
             plain = parse(text)
@@ -273,12 +274,12 @@ class ScatterProblem:
 
 
 def _checked(problem: ScatterProblem) -> ScatterProblem:
-    """A problem that somebody else wrote down, with every field of its type.
+    """A problem from untrusted text, after checking the type of every field.
 
     Raises
     ------
     TypeError
-        If one is not.
+        If a field has another type.
     """
     for field in fields(problem):
         value = getattr(problem, field.name)

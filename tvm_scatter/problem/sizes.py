@@ -1,4 +1,4 @@
-"""The sizes of one problem as numbers or as expressions, so that one formula serves both."""
+"""The sizes of a problem as numbers or as expressions, so that one formula serves both."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .symbolic_size import SymbolicSize
 
 @dataclass(frozen=True)
 class Sizes:
-    """What :class:`~tvm_scatter.problem.ScatterProblem` names, evaluated.
+    """The sizes that :class:`~tvm_scatter.problem.ScatterProblem` defines, evaluated.
 
-    Each field is an ``int`` where the problem is static and an int64 expression where not.
+    Each field is an ``int`` if the problem is static, else an int64 expression.
     """
 
     batch: Any
@@ -31,7 +31,7 @@ class Sizes:
 
     @staticmethod
     def of(problem: ScatterProblem, symbols: Mapping[str, Any] | None = None) -> Sizes:
-        """Evaluate ``problem`` with a value for each of its symbols."""
+        """Evaluate the sizes of ``problem``, given a value for each of its symbols."""
         values = symbols or {}
 
         def value(extent: SymbolicSize) -> Any:
@@ -58,7 +58,7 @@ def ceil_div(numerator: Any, denominator: Any) -> Any:
 
 
 def round_up(value: Any, multiple: int) -> Any:
-    """The next multiple."""
+    """The smallest multiple of ``multiple`` that is not less than ``value``."""
     return ceil_div(value, multiple) * multiple
 
 

@@ -1,4 +1,4 @@
-"""Sizes that are known at compile time, or products with symbolic factors."""
+"""Sizes: constants, or products with symbolic factors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class SymbolicSize:
-    """A number of elements: a constant times any number of symbolic sizes.
+    """A size: a constant times any number of symbolic factors.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class SymbolicSize:
         return self.is_static and self.constant == 1
 
     def value(self, sizes: Mapping[str, Any]) -> Any:
-        """The size as an ``int``, or as whatever arithmetic the values of ``sizes`` have."""
+        """The size, with the value of each symbol from ``sizes``: an ``int`` or an expression."""
         result: Any = self.constant
         for symbol in self.symbols:
             result = result * sizes[symbol]

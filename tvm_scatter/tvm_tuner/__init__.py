@@ -1,7 +1,7 @@
-"""TVM's own tuner, MetaSchedule, over models that scatter.
+"""Lets TVM's own tuner, MetaSchedule, run on models that scatter.
 
-It takes functions that are scheduled already as they are, and measures functions that read by
-index with indices that are valid.
+Functions that are scheduled already are measured as they are, and functions that read or write by
+index are measured with valid indices.
 """
 
 from .install import install_tuner, uninstall_tuner

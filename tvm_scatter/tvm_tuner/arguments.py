@@ -1,9 +1,9 @@
-"""What TVM's tuner calls a function with, to measure it.
+"""The arguments with which TVM's tuner measures a function.
 
-TVM's own arguments are random bits: what reads or writes by index then reaches anywhere in memory.
+TVM's own arguments are random bits. As indices, these address any place in memory.
 
-This module is sent to TVM's workers as it stands, as they may not find this package. So it knows
-nothing of the rest of it.
+This module is pickled by value and sent to TVM's workers, which may not have this package. So it
+imports nothing of it.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ def local_arguments(device: Any, args_info: Any, alloc_repeat: int) -> list[list
 
 
 def rpc_arguments(session: Any, device: Any, args_info: Any, alloc_repeat: int) -> list[list[Any]]:
-    """The same for a function on another machine."""
+    """TVM's arguments for a function on another machine, with valid indices."""
     return _with_valid_indices(
         rpc_runner.default_alloc_argument(session, device, args_info, alloc_repeat)
     )
 
 
 def _with_valid_indices(repeated: list[list[Any]]) -> list[list[Any]]:
-    """Whole numbers count up from zero, over and over, below every extent of every argument.
+    """Fill integer tensors with 0, 1, 2, ..., starting again below the smallest extent of all.
 
-    Nobody says which of the arguments are indices, of what, and along which axis.
+    It is unknown which arguments are indices and what they address, so all get values that are
+    valid for every axis of every argument.
     """
     for arguments in repeated:
         extents = [int(extent) for tensor in arguments for extent in tensor.shape if extent > 0]

@@ -1,4 +1,4 @@
-"""How TVM's tuner takes a function that is scheduled already: as its only design, measured once."""
+"""Lets TVM's tuner measure a scheduled function once, as the only design of its space."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm.tirx.buffer import BufferType
 
 
 def is_scheduled(mod: Any) -> bool:
-    """Whether all that a task of the tuner consists of is scheduled."""
+    """Whether all functions of a tuning task are scheduled already."""
     functions = mod.functions.values() if isinstance(mod, tvm.IRModule) else [mod]
     return all(
         isinstance(function, tirx.PrimFunc)
@@ -25,17 +25,17 @@ def is_scheduled(mod: Any) -> bool:
 
 
 def only_design() -> Any:
-    """A space of designs that holds a function unchanged."""
+    """A design space with one design: the function as it is."""
     return ms.space_generator.ScheduleFn(
         lambda schedule: schedule, sch_rules=[], postprocs=[], mutator_probs={}
     )
 
 
 def tensors_for(function: tirx.PrimFunc) -> list[Any] | None:
-    """The tensors that a runner calls a function with, or ``None`` if it cannot call it.
+    """The arguments with which a runner can call a function, or ``None`` if it cannot.
 
-    That is where sizes are known at run time only, and where memory is page-locked, which a runner
-    has none of. A handle that is there for the order of calls only can be any tensor.
+    It cannot if sizes are symbolic, or if the function uses a bare handle, which means page-locked
+    memory. A handle that only orders calls is not used, and can be any tensor.
     """
     read = undefined_vars(function.body, [])
     tensors = []
@@ -54,7 +54,7 @@ def tensors_for(function: tirx.PrimFunc) -> list[Any] | None:
 
 @derived_object
 class MeasureOnce(ms.search_strategy.PySearchStrategy):
-    """A search that is over when all designs are measured; what no runner can call is passed by."""
+    """A search that measures every design once, and skips functions that no runner can call."""
 
     def __init__(self) -> None:
         super().__init__()

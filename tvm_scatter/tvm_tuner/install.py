@@ -1,4 +1,4 @@
-"""Putting this into TVM's tuner and taking it out again."""
+"""Installs the changes into TVM's tuner, and removes them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tvm.s_tir.meta_schedule.runner import LocalRunner, RPCRunner
 from . import arguments
 from .as_it_is import MeasureOnce, is_scheduled, only_design
 
-#: The modules that make the tuner's tasks, of a Relax module or of functions.
+#: TVM's modules that create tuning tasks, for Relax modules and for single functions.
 _MAKE_TASKS = (relax_integration, tir_integration)
-#: What allocates arguments where the caller of a runner names nothing.
+#: Functions that allocate arguments, for runners whose caller names none.
 _RUNNERS: dict[Any, Callable[..., Any]] = {
     LocalRunner: arguments.local_arguments,
     RPCRunner: arguments.rpc_arguments,
@@ -23,7 +23,7 @@ _STOCK = "_tvm_scatter_stock"
 
 
 def install_tuner() -> None:
-    """Change how TVM's tuner takes and measures functions; harmless when that is done already."""
+    """Change how TVM's tuner measures functions. Calling it again changes nothing."""
     for module in _MAKE_TASKS:
         module.TuneContext = _with_designs_as_they_are(module.TuneContext)
     for runner, allocate in _RUNNERS.items():
@@ -32,7 +32,7 @@ def install_tuner() -> None:
 
 
 def uninstall_tuner() -> None:
-    """Leave TVM's tuner to TVM."""
+    """Restore TVM's tuner."""
     for module in _MAKE_TASKS:
         module.TuneContext = _stock(module.TuneContext)
     for runner in _RUNNERS:
@@ -45,11 +45,11 @@ def _stock(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_designs_as_they_are(context: Callable[..., Any]) -> Callable[..., Any]:
-    # After a reload of this package what is in force is an older wrapper of ours.
+    # After a reload of this package, an older wrapper may be installed: unwrap it.
     stock = _stock(context)
 
     def make(mod: Any = None, **settings: Any) -> Any:
-        # Who passes a space made for the task knows better.
+        # A space object from the caller is kept; only named kinds of spaces are replaced.
         if isinstance(settings.get("space_generator"), str) and is_scheduled(mod):
             settings |= {"space_generator": only_design(), "search_strategy": MeasureOnce()}
         return stock(mod, **settings)
@@ -62,7 +62,7 @@ def _with_arguments(init: Callable[..., None], allocate: Callable[..., Any]) -> 
     stock = _stock(init)
 
     def init_with_arguments(self: Any, *args: Any, **kwargs: Any) -> None:
-        # What every runner imports: it is there, unlike where nobody tunes.
+        # Imported here, because it is an optional dependency that every runner imports anyway.
         from cloudpickle import register_pickle_by_value
 
         stock(self, *args, **kwargs)
@@ -78,7 +78,7 @@ def _of_what_is_searched(update: Callable[..., None]) -> Callable[..., None]:
     stock = _stock(update)
 
     def update_if_searched(self: Any, context: Any, candidates: Any, results: Any) -> None:
-        # There is nothing to predict of an only design, and TVM's features need constant loops.
+        # A single design needs no prediction, and TVM's features need loops of constant length.
         if not is_scheduled(context.mod):
             stock(self, context, candidates, results)
 
