@@ -1,4 +1,4 @@
-"""What this package raises for input that it cannot accept, and warns of where it can go on."""
+"""The exception of this package for invalid input, and its warning for input that is skipped."""
 
 from tvm_ffi.error import register_error
 
@@ -8,7 +8,7 @@ class ScatterError(ValueError):
 
 
 class ScatterWarning(UserWarning):
-    """What was passed over, such as a damaged record: one sentence."""
+    """Input that was skipped, such as a damaged record: one sentence."""
 
 
 # An error that crosses TVM's C++ keeps its class only if the class is known there by name.

@@ -1,4 +1,4 @@
-"""Installing into TVM and taking out again: the one place that joins core and implementations."""
+"""Installs this package into TVM, and removes it. Only this module imports the implementations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _installed = False
 
 
 def install() -> None:
-    """Put the strategy into TVM. Called at import; calling it again changes nothing."""
+    """Install the strategy into TVM. Called at import. Calling it again changes nothing."""
     global _installed
     from .strategies import register_strategies
 
@@ -38,7 +38,7 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Give TVM's own operators, pipelines and importers back; :func:`install` undoes it."""
+    """Restore TVM's own operators, pipelines and importers. :func:`install` undoes this."""
     global _installed
     if not _installed:
         return
@@ -53,5 +53,5 @@ def uninstall() -> None:
 
 
 def is_installed() -> bool:
-    """Whether the strategy is in force."""
+    """Whether the strategy is installed."""
     return _installed

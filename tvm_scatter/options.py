@@ -1,4 +1,4 @@
-"""Options of the strategy, in force inside a ``with`` block of the current thread or task."""
+"""Options of the strategy and the passes, set for a block of the current thread or task."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tvm_scatter.problem.scatter_problem import BOUNDS
 
 from .errors import ScatterError
 
-#: Switches a CUDA graph on where no caller says otherwise.
+#: The environment variable that switches CUDA graphs on by default.
 CUDA_GRAPH_VARIABLE = "TVM_SCATTER_CUDA_GRAPH"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a caller may ask of the strategy and of the passes.
+    """Options of the strategy and of the passes.
 
     Parameters
     ----------
@@ -29,28 +29,29 @@ class Options:
     knobs : tuple of (str, int), optional
         Knob values for the forced implementation; the rest keep their defaults.
     deterministic : bool
-        Whether equal inputs must give equal bits on every run, and the last update must win.
+        Whether equal inputs must give equal bits on every run. Without a reduction, the last of
+        several updates of one destination then wins.
     bounds : str, optional
         ``"raise"``, ``"drop"`` or ``"trust"``; ``None`` means raise on CPU and drop on CUDA.
     enabled : bool
-        ``False`` leaves TVM's own operators to TVM.
+        ``False`` switches this package off: TVM compiles its own operators itself.
     shipped_log : bool
-        Whether the tuning log shipped for the target's architecture counts where the caller's own
-        database has no record.
+        Whether to use the tuning log shipped for the target's architecture, if the current database
+        has no record of the problem.
     fold_broadcast_index : bool
-        Whether an index that is a broadcast of one number per row becomes an index per row.
+        Whether to rewrite an index that is a broadcast of one number per row as one index per row.
     bulk : bool
-        Whether scatters into one tensor, one after another, become one scatter.
+        Whether to merge chains of scatters into one tensor.
     in_place : bool
-        Whether a scatter overwrites its data where nothing reads it afterwards.
+        Whether a scatter overwrites its data if it is proved that nothing reads it afterwards.
     batch : bool, optional
-        Whether scatters of one shape that do not depend on each other are computed together;
-        ``None`` means those for a GPU that are so small that launching them takes the time.
+        Whether to merge independent scatters of one shape. ``None`` merges small scatters on a GPU
+        only, where launches take most of the time.
     donate : tuple of str
-        Names of function parameters that may be overwritten.
+        Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
-        Whether kernels are captured into CUDA graphs, and only implementations that can be are
-        chosen; ``None`` asks the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
+        Whether to capture kernels in CUDA graphs, and so choose only implementations that can be
+        captured. ``None`` uses the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
     """
 
     implementation: str | None = None
@@ -68,13 +69,13 @@ class Options:
 
     @property
     def captures(self) -> bool:
-        """Whether CUDA graphs are asked for, here or by the environment."""
+        """Whether CUDA graphs are asked for, by this option or the environment."""
         if self.cuda_graph is None:
             return os.environ.get(CUDA_GRAPH_VARIABLE) == "1"
         return self.cuda_graph
 
 
-#: Options that are true or false; some may be ``None`` as well.
+#: The boolean options; some may also be ``None``.
 _FLAGS = {
     name: kind for name, kind in get_type_hints(Options).items() if kind in (bool, bool | None)
 }
@@ -83,7 +84,7 @@ _CURRENT: ContextVar[Options] = ContextVar("tvm_scatter_options", default=_DEFAU
 
 
 def current_options() -> Options:
-    """The options in force here."""
+    """The options of the current thread or task."""
     return _CURRENT.get()
 
 
@@ -114,7 +115,7 @@ def options(**changes: Any) -> Iterator[Options]:
 
 
 def checked(changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of options as :class:`Options` holds them.
+    """Check options, and convert their values to those that :class:`Options` holds.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Compilation pipelines: TVM's own with the passes of this package in front.
 
-``tvm.compile`` looks its pipeline up when it is called, so wrapping the places where it looks is
-enough for a plain ``tvm.compile`` to run the passes.
+``tvm.compile`` looks up its default pipeline in each call. So it is enough to replace the functions
+that it finds there.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from .options import checked, current_options, options
 from .passes import BranchFunctions, DeferBoundsCheck, passes
 from .passes.functions import called_functions
 
-#: Pipelines that begin with legalization, by their names and as functions of TVM's module, where
-#: its others find them. The first is what ``tvm.compile`` takes on CPUs.
+#: TVM's pipelines that begin with legalization: names that are also functions of TVM's module.
+#: ``tvm.compile`` uses the first on CPUs.
 _NAMED = ("default", "default_build", "zero")
 _FUNCTIONS = ("default_build_pipeline", "zero_pipeline")
 _STOCK = "_tvm_scatter_stock"
-#: What TVM's own pipeline asks before it rewrites a module for CUDA graphs.
+#: The config entry with which TVM's own pipeline switches CUDA graphs on.
 _TVM_CUDA_GRAPH = "relax.backend.use_cuda_graph"
 
 
 def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
     """TVM's default pipeline for a target plus the passes of this package.
 
-    It is the same whether the package is installed or not, so it serves those who leave TVM's own
-    pipelines alone.
+    It works after :func:`tvm_scatter.uninstall`, too, when ``tvm.compile`` does not run the passes
+    by itself.
 
     Parameters
     ----------
     target : tvm.target.Target or str, optional
-        What will be compiled for; by default the current target.
+        The target to compile for; by default the current target.
     **switches
         Options that hold while the pipeline runs, as :func:`tvm_scatter.options` takes them:
         ``fold_broadcast_index``, ``bulk``, ``in_place``, ``batch``, ``donate``, ``cuda_graph``
@@ -56,7 +56,8 @@ def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
     Raises
     ------
     ScatterError
-        If a switch or a value is unknown, there is no such target, or it has no CUDA graphs.
+        If a switch or a value is unknown, the target is unknown, or CUDA graphs are asked for and
+        the target has none.
     """
     switches = checked(switches)
     target = Target.current(allow_none=True) if target is None else to_target(target)
@@ -77,7 +78,7 @@ def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
 
 
 def install_pipelines() -> None:
-    """Put the passes in front of TVM's default pipelines; harmless when they are there already."""
+    """Put the passes in front of TVM's default pipelines. Calling it again changes nothing."""
     for name in _NAMED:
         tvm_pipelines.PIPELINE_MAP[name] = _with_passes(tvm_pipelines.PIPELINE_MAP[name])
     for name in _FUNCTIONS:
@@ -88,7 +89,7 @@ def install_pipelines() -> None:
 
 
 def uninstall_pipelines() -> None:
-    """Give TVM its own pipelines back."""
+    """Restore TVM's own pipelines."""
     for name in _NAMED:
         tvm_pipelines.PIPELINE_MAP[name] = _stock(tvm_pipelines.PIPELINE_MAP[name])
     for name in _FUNCTIONS:
@@ -99,12 +100,12 @@ def uninstall_pipelines() -> None:
 
 
 def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
-    """The passes that the options in force ask for, then TVM's."""
+    """Run the passes of the current options, then TVM's pipeline."""
     wanted = current_options()
     mod = _rewrite(mod)
     target = Target.current(allow_none=True)
     if called_functions(mod):
-        # For CUDA graphs TVM keeps the same memory for a function and for those that it calls.
+        # With CUDA graphs, TVM would give a function and those that it calls the same memory.
         with _capturing(False):
             return stock(mod)
     if not wanted.captures or target is None or not _has_graphs(target):
@@ -118,13 +119,13 @@ def _has_graphs(target: Target) -> bool:
 
 
 def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
-    """The passes that the options in force ask for."""
+    """Run the passes of the current options."""
     last = [BranchFunctions(), DeferBoundsCheck()]
     return tvm.transform.Sequential([*passes(current_options()), *last])(mod)
 
 
 def _capturing(captures: bool) -> tvm.transform.PassContext:
-    """The context in force, with or without CUDA graphs."""
+    """The current pass context, with CUDA graphs switched on or off."""
     current = tvm.transform.PassContext.current()
     return tvm.transform.PassContext(
         opt_level=current.opt_level,
@@ -140,7 +141,7 @@ def _stock(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_passes(make: Callable[..., Any]) -> Callable[..., Any]:
-    # After a reload of this package what is in force is an older wrapper of ours.
+    # After a reload of this package, an older wrapper may be installed: unwrap it.
     stock = _stock(make)
 
     def make_with_passes(*args: Any, **kwargs: Any) -> tvm.transform.Pass:
@@ -156,7 +157,7 @@ def _with_passes(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _passes_first(make: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """What makes the first passes of a pipeline that someone puts together from TVM's parts."""
+    """Put the passes in front of ``make``'s, for pipelines that users assemble from TVM's parts."""
     stock = _stock(make)
 
     def make_with_passes(*args: Any, **kwargs: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The command line: ``tvm-scatter demo``, ``compile``, ``explain`` and ``doctor``."""
+"""The command line ``tvm-scatter``: a module for each command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A zip archive, rewritten so that whoever reads it next sees nothing but what was checked.
+"""Copies the checked entries of a zip archive to a new one, which PyTorch then reads.
 
-Two readers may see two archives in one file, and PyTorch has a reader of its own. So the entries
-that are allowed are copied into a file that is written here and has no name.
+PyTorch has its own zip reader, and two readers may see two different archives in one file. So the
+allowed entries are copied to a new, unnamed file.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO
 
-#: Makes of an entry's content what is copied instead; ``None`` copies it as it is.
+#: Rewrites the content of an entry; ``None`` copies it unchanged.
 Rewrite = Callable[[bytes], bytes] | None
 Allowed = Mapping[re.Pattern[str], Rewrite]
 
 _ENCRYPTED = 0x1
-#: The folder that holds all entries of the copy, where one held all of the original.
+#: The folder of all entries in the copy, if the original has one folder for all.
 _FOLDER = "model/"
 
 
 class RefusedError(Exception):
-    """The predicate of a sentence about a file that is not read, and what would be right."""
+    """A file is refused; the text is the predicate of a sentence that says why."""
 
     def __init__(
         self,
@@ -43,10 +43,10 @@ def clean_copy(file: IO[bytes], allowed: Allowed) -> Iterator[IO[bytes]]:
     Parameters
     ----------
     file : file
-        The archive. What another process makes of it meanwhile does not reach the copy unchecked.
+        The archive. Changes to it during the copy do not reach the copy unchecked.
     allowed : mapping of pattern to function or None
-        The names that entries may have, without the folder that holds them all, and how the content
-        of each is rewritten.
+        The allowed names of entries, without the folder that holds them all, and how to rewrite the
+        content of each.
 
     Raises
     ------
@@ -78,10 +78,10 @@ def _copy(file: IO[bytes], copy: IO[bytes], allowed: Allowed) -> None:
 
 
 def _check(entries: Sequence[zipfile.ZipInfo], size: int) -> None:
-    """Refuse what only an archive that means harm has."""
+    """Raise for traits of an archive that only a harmful one has."""
     seen: set[str] = set()
     for entry in entries:
-        # PyTorch finds an entry whatever the case of its name.
+        # PyTorch looks up names of entries without regard to case.
         folded = entry.filename.casefold()
         if folded in seen:
             raise RefusedError(f"holds {entry.filename!r} twice")
@@ -97,7 +97,7 @@ def _check(entries: Sequence[zipfile.ZipInfo], size: int) -> None:
 
 
 def _named(entries: Sequence[zipfile.ZipInfo]) -> Iterator[tuple[zipfile.ZipInfo, str, str]]:
-    """Entries, their names in the folder that holds them all, and that folder in the copy."""
+    """For each entry, its name within the common folder, and that folder's name in the copy."""
     folders = {entry.filename.partition("/")[0] for entry in entries}
     inside = len(folders) == 1 and all("/" in entry.filename for entry in entries)
     for entry in entries:

@@ -1,4 +1,4 @@
-"""``tvm-scatter bench``: every workload, ours against every peer that is installed."""
+"""``tvm-scatter bench``: times every workload, and compares with the installed peers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Time the workloads and print, save and plot what was found."""
+    """Time the workloads, and print, save and plot the results."""
     from tvm_scatter.tuning.bench import bench, report
     from tvm_scatter.tuning.space.workloads import SCALE, WORKLOADS
 
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _need_writable(path: Path) -> None:
-    """Refuse, before anything is measured, a file that the figures cannot go to."""
+    """Raise, before anything is measured, if a file for results cannot be written."""
     if not path.parent.is_dir():
         raise ScatterError(f"bench: {path}: there is no folder {path.parent}.")
     if path.is_dir():
@@ -84,7 +84,7 @@ def _need_writable(path: Path) -> None:
 
 
 def _report_to_resume(arguments: argparse.Namespace) -> Report | None:
-    """The report that an earlier run left, if it is asked for and there is one."""
+    """The report of an earlier run, if ``--resume`` is given and it exists."""
     from tvm_scatter.tuning.bench.bench import Report
 
     if not arguments.resume:

@@ -1,4 +1,4 @@
-"""``tvm-scatter cache``: the compiled kernels that are kept, and away with them."""
+"""``tvm-scatter cache``: shows and deletes the compiled kernels in the cache."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tvm_scatter.runtime.kernel_cache import Store, settings
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Say what is kept, or delete it."""
+    """Print the contents of the cache, or delete them."""
     store = Store(settings.folder(), settings.size_limit())
     if arguments.action == "clear":
         deleted = store.clear()

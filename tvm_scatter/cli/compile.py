@@ -1,4 +1,4 @@
-"""``tvm-scatter compile``: a model file in, a shared library out."""
+"""``tvm-scatter compile``: compiles a model file to a shared library."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from .progress import progress
 
 
 def _output(model: Path, named: str | None) -> Path:
-    """Where the library goes.
+    """The path of the library.
 
     Raises
     ------
     ScatterError
-        If it cannot go there, or would overwrite the model.
+        If it cannot be written there, or would overwrite the model.
     """
     if named == "":
         raise ScatterError("-o '' names no file; leave it out for the name of the model.")
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     with progress() as shown, chosen_options(arguments, target):
         shown.step(f"importing {arguments.model}")
         mod = load(arguments.model)
-        # What is wrong with a scatter is said here, in one sentence.
+        # Planning first gives errors about scatters as one sentence, before TVM compiles.
         counts = summary(explain(mod, target))
         shown.step(f"compiling for {target.kind.name}")
         try:

@@ -1,4 +1,4 @@
-"""``tvm-scatter demo``: real models, compared with PyTorch, a row each."""
+"""``tvm-scatter demo``: compiles real models and compares them with PyTorch."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _compare_all(models: Sequence[DemoModel], size: str, target: Target) -> int:
 
             try:
                 result = compare(model, size, target, measure=size == "full", step=step)
-            except Exception as error:  # a row that says so beats a traceback
+            except Exception as error:  # the table shows the error, and the other models still run
                 wrong += 1
                 table.add_row(_name(model), sentence(error), "", "", "")
                 continue
@@ -69,7 +69,7 @@ def _compare_all(models: Sequence[DemoModel], size: str, target: Target) -> int:
                 _milliseconds(result.ours),
                 stock,
             )
-    # What is no terminal has no width; 80 columns would break the last column into shreds.
+    # Output that is not a terminal has no width; 80 columns would wrap the last column.
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = _WIDTH

@@ -1,4 +1,4 @@
-"""``tvm-scatter doctor``: what is installed, what it can do, and what is missing."""
+"""``tvm-scatter doctor``: lists what is installed, what works, and what is missing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NEEDED = {
 
 
 def run(_arguments: argparse.Namespace) -> int:
-    """Print the findings; 1 if something will not work."""
+    """Print the findings; returns 1 if something does not work."""
     problems: list[str] = []
     table = Table(show_header=False)
     for label, text in [*_versions(problems), *_devices(), *_compilers(problems), *_tables()]:

@@ -1,4 +1,4 @@
-"""``tvm-scatter explain``: how each scatter of a model is computed."""
+"""``tvm-scatter explain``: prints how each scatter of a model is computed, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .progress import progress
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the explanations, as a table or as data."""
+    """Print the explanations, as a table or as JSON."""
     target = parse_target(arguments.target)
     with progress() as shown, chosen_options(arguments, target):
         shown.step(f"importing {arguments.model}")

@@ -1,4 +1,4 @@
-"""Arguments in, exit status out."""
+"""The entry point of the command line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns
     -------
     status : int
-        0 if all went well, 1 if something was found to be wrong, 2 for bad input, 130 after Ctrl-C.
+        0 on success, 1 if the command found something wrong, 2 for bad input, 130 after Ctrl-C.
     """
     interrupt.imported()
     streams.prepare()
@@ -51,19 +51,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _end(command: str, error: BaseException) -> int:
-    """The status that a command ends with after an error, of which the user is told."""
+    """Print an error for the user, and return the exit status."""
     if interrupt.caused(error):
         interrupt.say(command)
         return interrupt.STATUS
     if isinstance(error, OSError) and streams.is_unwritable(error):
         streams.drop()
         if isinstance(error, BrokenPipeError):
-            # The reader, such as head, has left.
+            # The reader of a pipe, such as head, has ended.
             return 0
         error = ScatterError(f"the output cannot be written: {error.strerror}.")
     if not isinstance(error, ScatterError):
         raise error
-    # Errors of the library name its own part, which is the command's here.
+    # Errors of the library begin with the name of a part, which is replaced by the command's.
     sentence = str(error).removeprefix("bench: ").removeprefix("tuning: ")
     sys.stderr.write(f"{command}: {sentence}\n")
     return _BAD_INPUT
@@ -71,7 +71,7 @@ def _end(command: str, error: BaseException) -> int:
 
 @contextmanager
 def _warnings_in_one_line() -> Iterator[None]:
-    """Show what this package warns of without the line of code that found it."""
+    """Show warnings of this package without the source line."""
     with warnings.catch_warnings():
         shown_by = warnings.showwarning
 

@@ -1,4 +1,4 @@
-"""Model files and options, from the command line to a Relax module."""
+"""Reads model files and options from the command line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tvm_scatter.selection.strategy import strategy_for
 from .archive import RefusedError
 from .model_file import readable
 
-#: With it PyTorch reads no pickle that holds more than tensors.
+#: With this variable, PyTorch refuses pickles that hold more than tensors.
 _WEIGHTS_ONLY = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 
 
@@ -31,7 +31,7 @@ def load(path: str) -> tvm.IRModule:
     Raises
     ------
     ScatterError
-        If the file is no such model, or TVM cannot import it.
+        If the file is not such a model, or TVM cannot import it.
     """
     file = need_file(path)
     torch = import_torch()
@@ -42,7 +42,7 @@ def load(path: str) -> tvm.IRModule:
         raise ScatterError(f"{path}: the model {refusal}; {refusal.right}.") from refusal
     except OSError as error:
         raise ScatterError(f"{path}: the model cannot be read: {error}.") from error
-    except Exception as error:  # whatever PyTorch makes of a foreign file
+    except Exception as error:  # PyTorch raises many kinds of errors for other files
         raise ScatterError(
             f"{path} is no model that PyTorch {torch.__version__} can read; it must be a file "
             "written by torch.export.save."
@@ -54,12 +54,12 @@ def load(path: str) -> tvm.IRModule:
 
 
 def need_file(path: str) -> Path:
-    """The path of a file that is there.
+    """The path of an existing file.
 
     Raises
     ------
     ScatterError
-        If it is not.
+        If it does not exist, or is no file.
     """
     file = Path(path)
     try:
@@ -78,7 +78,7 @@ def need_file(path: str) -> Path:
 
 @contextmanager
 def _tensors_only() -> Iterator[None]:
-    """PyTorch refuses pickles that hold anything but tensors, even where it would read them."""
+    """Make PyTorch refuse pickles that hold anything but tensors, in all of its functions."""
     before = os.environ.get(_WEIGHTS_ONLY)
     os.environ[_WEIGHTS_ONLY] = "1"
     try:
@@ -91,10 +91,10 @@ def _tensors_only() -> Iterator[None]:
 
 
 def _import(program: Any) -> tuple[tvm.IRModule | None, str]:
-    """The module, or a sentence that says why there is none."""
+    """The module, or ``None`` and a sentence that says why."""
     from tvm.relax.frontend.torch import from_exported_program
 
-    # The error is dropped in here: TVM's builder complains about being left midway once it is gone.
+    # The error is dropped in here, because TVM's builder then prints a complaint.
     with quiet():
         try:
             return from_exported_program(program), ""
@@ -121,7 +121,7 @@ def import_torch() -> Any:
 
 @contextmanager
 def chosen_options(arguments: argparse.Namespace, target: Target) -> Iterator[Options]:
-    """The options and the tuning records that a command line asks for, in force for a block.
+    """Set the options and the tuning records of a command line for a block.
 
     Raises
     ------
@@ -160,10 +160,10 @@ def _records(folder: str | None, target: Target) -> AbstractContextManager[Any]:
 
 
 def sentence(error: BaseException) -> str:
-    """The first line of an error's text that says something."""
+    """The first meaningful line of an error's text."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     first = lines[0] if lines else type(error).__name__
     if first.endswith(":"):
-        # The heading of what follows.
+        # A heading of the lines that follow.
         first = " ".join([first, *lines[1:2]]).rstrip(":")
     return first.rstrip(".") + "."

@@ -1,7 +1,7 @@
-"""What of a file of ``torch.export.save`` PyTorch gets to see: tensors and a program, nothing else.
+"""Restricts what PyTorch reads of a file of ``torch.export.save`` to tensors and a program.
 
-``torch.export.load`` loads native libraries, unpickles objects and loads every program of a file.
-Of what is in the file, only what a model needs is handed on; what it never needs is refused.
+``torch.export.load`` would load native libraries, unpickle objects and load every program of a
+file. Only the parts that a model needs are handed on. Parts that no model needs are refused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .program import clean_program
 
 @contextmanager
 def readable(path: Path) -> Iterator[IO[bytes]]:
-    """The file as PyTorch may read it.
+    """A copy of the file that is safe for PyTorch to read.
 
     Raises
     ------
     RefusedError
-        If it holds anything that ``torch.export.save`` does not write for a model of tensors.
+        If the file holds anything that ``torch.export.save`` does not write for a model of tensors.
     """
     with path.open("rb") as file, clean_copy(file, _MODEL) as copy:
         yield copy
@@ -35,7 +35,7 @@ def _left_out(_content: bytes) -> bytes:
 
 
 def _pickled_tensors(content: bytes) -> bytes:
-    """What ``torch.save`` wrote; empty where there was nothing to save."""
+    """A file of ``torch.save``, copied with its tensors only; empty if there are none."""
     if not content:
         return content
     with clean_copy(io.BytesIO(content), _TENSORS) as copy:
@@ -46,7 +46,7 @@ def _patterns(allowed: Mapping[str, Rewrite]) -> Allowed:
     return {re.compile(pattern, re.ASCII): rewrite for pattern, rewrite in allowed.items()}
 
 
-#: What every archive of PyTorch says about itself.
+#: Entries with metadata, in every archive of PyTorch.
 _ABOUT = r"(\.data/)?version|byteorder|\.data/serialization_id|\.format_version|\.storage_alignment"
 _TENSORS = _patterns({_ABOUT: None, r"data\.pkl|data/\d+": None})
 _MODEL = _patterns(
@@ -56,12 +56,12 @@ _MODEL = _patterns(
         r"models/model\.json": clean_program,
         r"data/(weights|constants)/model_(weights|constants)_config\.json": clean_program,
         r"data/(weights/weight|constants/tensor)_\d+": None,
-        # Pickles, of which nothing is needed.
+        # Pickles that are not needed.
         r"data/sample_inputs/model\.pt|serialized_example_inputs\.pt": _left_out,
         "(extra|extra_files)/.*": _left_out,
-        # Before PyTorch 2.9.
+        # The names before PyTorch 2.9.
         r"data/(weights|constants)/model\.pt": _pickled_tensors,
-        # Before PyTorch 2.8.
+        # The names before PyTorch 2.8.
         r"serialized_exported_program\.json": clean_program,
         r"serialized_(state_dict|constants)\.pt": _pickled_tensors,
     }

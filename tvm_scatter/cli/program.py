@@ -1,11 +1,11 @@
-"""A program as ``torch.export`` writes it, checked and written anew.
+"""Checks a program that ``torch.export`` wrote, and writes it anew.
 
-PyTorch evaluates the expressions in it, imports modules that it names, calls whatever stands for an
-operator, and compiles its names as Python. So nothing stays in it that is more than a name, a
-number, an expression of sizes or an operator of ATen.
+On loading, PyTorch evaluates the expressions in a program, imports modules that it names, calls any
+function named as an operator, and compiles names as Python. So only names, numbers, expressions of
+sizes and operators of ATen are let through.
 
-How strict a name has to be depends on what PyTorch makes of it: an identifier, a text between
-quotes in generated code (the path of a parameter, a key of an input), or data (a key of an output).
+What a name may contain depends on its use: as an identifier, between quotes in generated code (the
+path of a parameter, a key of an input), or as data (a key of an output).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .archive import RefusedError
 _NAME = re.compile(r"[\w.@<>+/-]*")
 _IDENTIFIERS = "it may have letters, digits and the characters . _ @ < > + / -"
 _KEYWORD = re.compile(r"[\w.@<>+/ -]*")
-#: What ends a text between quotes in Python.
+#: Characters that can end a quoted text in Python.
 _QUOTES = frozenset("'\"\\")
-#: What a program can do without: notes of where its parts come from, and Python to check inputs.
+#: Fields that are dropped: notes on the origin of nodes, and Python code that checks inputs.
 _NOTES, _GUARDS = "metadata", "guards_code"
-#: The parameters and constants in the description of the tensors beside a program.
+#: Keys of the parameters and constants in the description of a program's tensors.
 _STATE = "config"
 _CONTAINERS = (
     "builtins.tuple",
@@ -44,9 +44,9 @@ _CONTROL = re.compile(
     r"torch\.ops\.higher_order\.(cond|while_loop|map_impl|scan|associative_scan"
     r"|wrap_with_set_grad_enabled|wrap_with_autocast)"
 )
-#: The one of ATen's that opens a file.
+#: The only operator of ATen that opens a file.
 _OPENS_FILES = "aten::from_file"
-#: Functions of SymPy and PyTorch in expressions of sizes.
+#: Functions that may occur in expressions of sizes.
 _FUNCTIONS = re.compile(
     "Symbol|Integer|Float|Rational|Add|Mul|Pow|Max|Min|Mod|Abs|floor|ceiling|Eq|Ne|Lt|Le|Gt|Ge"
     "|Equality|Unequality|StrictLessThan|LessThan|StrictGreaterThan|GreaterThan|And|Or|Not"
@@ -56,9 +56,9 @@ _FUNCTIONS = re.compile(
     "|Identity"
 )
 _PLAIN = "it may become Python, so it must be printable and have neither quotes nor backslashes"
-#: Whether a text may be a key of a dict at a depth, counted from the tuple of all arguments.
+#: Whether a text may be a dict key at a depth, counted from the tuple of all arguments.
 IsKey = Callable[[str, int], bool]
-#: Without line breaks and comments, of which SymPy makes something else than Python.
+#: Allowed characters. No line breaks or comments: SymPy reads them differently from Python.
 _ARITHMETIC = re.compile(r"[\w .,+*/%()<>=!&|~'-]*", re.ASCII)
 _PARTS = (
     ast.Expression,
@@ -80,12 +80,12 @@ _PARTS = (
 
 
 def clean_program(content: bytes) -> bytes:
-    """The program, or the description of the tensors beside it, without what could be executed.
+    """A program, or the description of its tensors, without anything that could be executed.
 
     Raises
     ------
     RefusedError
-        If it holds what no program needs.
+        If it holds something that no program needs.
     """
     try:
         return json.dumps(_clean(json.loads(content))).encode()
@@ -113,7 +113,7 @@ def _clean_fields(value: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _field(text: str) -> str:
-    """A name, or an expression of sizes that a range is given for."""
+    """Check a name, or an expression of sizes that has a range."""
     return text if _NAME.fullmatch(text) or _is_expression(text) else _name(text)
 
 
@@ -126,7 +126,7 @@ def _name(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """The names of modules down to a module, parameter, buffer or constant."""
+    """Check the dotted path of a module, parameter, buffer or constant."""
     if not _is_quotable(text):
         raise RefusedError(
             f"has a module, parameter or buffer with the name {_short(text)}", _PLAIN
@@ -157,7 +157,7 @@ def _is_dispatched(text: str) -> bool:
 
 @cache
 def _dispatched() -> frozenset[str]:
-    """The operators that PyTorch's dispatcher knows, without those of TorchScript alone."""
+    """The operators of PyTorch's dispatcher, without those for TorchScript only."""
     import torch
 
     return frozenset(torch._C._dispatch_get_all_op_names())
@@ -183,13 +183,13 @@ def _is_arithmetic(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Name) and bool(_FUNCTIONS.fullmatch(node.func.id))
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        # Names of symbols and digits of numbers.
+        # Symbols and numbers.
         return bool(re.fullmatch(r"[\w.+-]+", node.value))
     return isinstance(node, _PARTS)
 
 
 def _inputs(text: str) -> str:
-    """How arguments are nested: a tuple of those by position and a dict of those by name."""
+    """Check the structure of the arguments: a tuple of positional and a dict of named ones."""
     return _structure(text, _is_key_of_inputs)
 
 
@@ -198,12 +198,12 @@ def _is_key_of_inputs(key: str, depth: int) -> bool:
 
 
 def _outputs(text: str) -> str:
-    """How results are nested."""
+    """Check the structure of the results."""
     return _structure(text, lambda key, depth: True)
 
 
 def _structure(text: str, is_key: IsKey) -> str:
-    """Tuples, lists and dicts, which are JSON in a string."""
+    """Check nested tuples, lists and dicts, which are JSON in a string."""
     version, tree = json.loads(text)
     return json.dumps([version, _container(tree, is_key, 0)])
 
@@ -222,7 +222,7 @@ def _container(tree: dict[str, Any], is_key: IsKey, depth: int) -> dict[str, Any
 
 
 def _keys(value: Any, is_key: IsKey, depth: int) -> Any:
-    """The keys of a dict, or the length of a deque."""
+    """Check the keys of a dict, or the length of a deque."""
     if isinstance(value, list):
         return [_keys(key, is_key, depth) for key in value]
     if isinstance(value, dict):
@@ -244,7 +244,7 @@ def _as_it_is(text: str) -> str:
     return text
 
 
-#: What a text must be, by the name of the field that it is in.
+#: The check for a text, by the name of its field.
 _CHECKS: dict[str, Callable[[str], str]] = {
     "target": _operator,
     "as_operator": _operator,
@@ -255,7 +255,7 @@ _CHECKS: dict[str, Callable[[str], str]] = {
     "parameter_name": _path,
     "buffer_name": _path,
     "tensor_constant_name": _path,
-    # Arguments of operators, such as messages and modes: PyTorch quotes them.
+    # Arguments of operators, such as messages and modes, which PyTorch quotes.
     "as_string": _as_it_is,
     "as_strings": _as_it_is,
 }

@@ -1,4 +1,4 @@
-"""Telling what is being done while it takes its time."""
+"""Shows the progress of long commands."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class Progress:
     """
 
     def __init__(self) -> None:
-        # A descriptor of its own, so that libraries can be silenced meanwhile. Names of files may
-        # be no text.
+        # A duplicate of the descriptor, which still works while libraries are silenced. File names
+        # may be undecodable.
         file = os.fdopen(os.dup(2), "w", errors="backslashreplace")
         self._console = Console(file=file, highlight=False, markup=False)
         self._status = self._console.status("") if self._console.is_terminal else None
 
     def step(self, text: str) -> None:
-        """Say what begins now."""
+        """Show the step that begins now."""
         if self._status is None:
             self._console.print(text, soft_wrap=True)
         else:
@@ -32,7 +32,7 @@ class Progress:
 
     @contextmanager
     def shown(self) -> Iterator[Progress]:
-        """Show the steps of the block."""
+        """Show the steps until the end of the block."""
         if self._status is None:
             yield self
             return
@@ -42,6 +42,6 @@ class Progress:
 
 @contextmanager
 def progress() -> Iterator[Progress]:
-    """Show the steps of a block."""
+    """Show the steps of a block, each announced by :meth:`Progress.step`."""
     with Progress().shown() as shown:
         yield shown

@@ -1,4 +1,4 @@
-"""``tvm-scatter report``: read, compare and draw records, on any machine."""
+"""``tvm-scatter report``: prints, compares and plots tuning records, on any machine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Declare the command's own arguments."""
+    """Declare the arguments of this command."""
     command.add_argument("folders", metavar="DIR", nargs="+", help="of tvm-scatter tune")
     command.add_argument("--plot", metavar="DIR", help="draw a picture for each scatter")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the directories hold; several are compared by their best."""
+    """Print the records of each directory; several are compared by their best times."""
     from tvm_scatter.tuning.bench.plots import plot_tasks
     from tvm_scatter.tuning.store.database import read_database
     from tvm_scatter.tuning.store.results import results_in

@@ -1,4 +1,4 @@
-"""Standard streams that are closed or full, and a terminal without a width."""
+"""Handles standard streams that are closed or full, and terminals without a width."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, 
 
 
 def prepare() -> None:
-    """Make the standard streams fit to be written to."""
+    """Make the standard streams safe to write to."""
     for number, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
             setattr(sys, name, _nowhere(number))
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names of files may be no text.
+        # File names may be undecodable.
         sys.stdout.reconfigure(errors="backslashreplace")
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal() and int(columns) == 0:
-        # Some shells set it where there is no terminal. Tables without a width are empty.
+        # Some shells set COLUMNS to 0 without a terminal, and tables would be empty.
         del os.environ["COLUMNS"]
 
 
 def is_unwritable(error: OSError) -> bool:
-    """Whether an error says that output has nowhere to go."""
+    """Whether an error means that output cannot be written."""
     return error.filename is None and error.errno in _UNWRITABLE
 
 
 def drop() -> None:
-    """Let go of what is still to be written to standard output."""
+    """Discard buffered output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _nowhere(number: int) -> io.TextIOWrapper:
-    """A stream whose descriptor the shell has closed: others write to the descriptor itself."""
+    """A replacement for a closed stream. It opens the descriptor, too, for code in C."""
     try:
         os.fstat(number)
     except OSError:

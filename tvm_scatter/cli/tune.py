@@ -1,4 +1,4 @@
-"""``tvm-scatter tune``: measure the scatters of a model and keep the records."""
+"""``tvm-scatter tune``: measures implementations for the scatters of a model, and keeps records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Declare the command's own arguments."""
+    """Declare the arguments of this command."""
     command.add_argument("model", metavar="MODEL.pt2", nargs="?", help="its scatters are tuned")
     command.add_argument(
         "--grid",
@@ -77,7 +77,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Tune, showing what is being done, and print what came of it."""
+    """Tune with progress on standard error, and print the results."""
     from tvm_scatter.tuning.bench.plots import plot_tasks
     from tvm_scatter.tuning.search.tune import DISTRIBUTIONS, Settings, tune
     from tvm_scatter.tuning.store.database import FAILURES
@@ -122,7 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Listener:
-    """Says how far the work is: task, trials, best so far, gain over the default, time left."""
+    """Shows the progress: task, trials, best so far, gain over the default, time left."""
 
     def __init__(self, step: Callable[[str], None], tasks: int, settings: Settings) -> None:
         self._step = step
@@ -144,7 +144,7 @@ class _Listener:
         )
 
     def _seconds_left(self) -> float:
-        """At most: what is left of the time limit, or all tasks at the pace so far."""
+        """An upper bound: the rest of the time limit, or of the tasks at the pace so far."""
         elapsed = time.monotonic() - self._began
         tried = sum(result.tried for result in self._seen.values())
         planned = [min(result.space, self._settings.trials) for result in self._seen.values()]
@@ -183,7 +183,7 @@ def _range(text: str) -> tuple[str, tuple[int, int]]:
 
 
 def _import(modules: Sequence[str]) -> None:
-    """Import modules here as well: this process offers what they add, the others compile it."""
+    """Import modules with further implementations, into this process as into its workers."""
     for module in modules:
         try:
             importlib.import_module(module)

@@ -1,4 +1,4 @@
-"""One model: exported, compiled, run, and compared with PyTorch."""
+"""Exports, compiles and runs a model, and compares it with PyTorch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUDGET = Budget(fewest=3, most=1000, seconds=0.5)
 
 @dataclass(frozen=True)
 class Comparison:
-    """What came out.
+    """The result of a comparison.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def compare(
     measure : bool
         Whether to take times.
     step : callable
-        Is told what begins now.
+        Called with a text for each step that begins.
     """
     step("exporting")
     module, inputs = make(model, size)

@@ -28,8 +28,8 @@ class CacheUpdate(torch.nn.Module):
 class MixtureOfExperts(torch.nn.Module):
     """Each token goes to its two best experts, whose weighted answers are added up again.
 
-    Experts have room for a fixed number of tokens, so that every shape is static; what finds no
-    room goes to a row that is thrown away.
+    Experts have room for a fixed number of tokens, so that every shape is static. Tokens that find
+    no room go to a row that is discarded.
     """
 
     def __init__(self, tokens: int, width: int, experts: int, room: int) -> None:

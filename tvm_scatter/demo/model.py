@@ -1,4 +1,4 @@
-"""What a model of the demonstration is."""
+"""The record of a model of the demonstration."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class DemoModel:
     Attributes
     ----------
     name : str
-        What it is called in the table.
+        The name in the table.
     scatter : str
         The PyTorch operator through which it scatters.
     make : callable
-        From a size, ``"full"`` or ``"small"``, to the module and its example inputs.
+        Returns the module and its example inputs for a size, ``"full"`` or ``"small"``.
     tolerance : float
         Largest error relative to the largest output that counts as right.
     """

@@ -1,7 +1,7 @@
-"""What TVM without this package makes of a model.
+"""Runs a model with TVM alone, without this package.
 
-Where its importer takes the model, the rest happens in a process of its own, which may crash or
-take for ever without harm.
+If TVM's importer accepts the model, it is compiled and run in another process, which may crash or
+hang without harm.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SECONDS = 120
 
 
 def stock_says(program: Any, model: DemoModel, size: str, target: Target) -> str:
-    """One line: the error of TVM's importer, or what became of the compiled model."""
+    """One line: the error of TVM's importer, or the outcome of the compiled model."""
     rejection = _import_error(program)
     if rejection is not None:
         return f"rejected: {rejection}"
@@ -49,9 +49,9 @@ def _import_error(program: Any) -> str | None:
             rejection = None
             try:
                 import_program(program)
-            except Exception as error:  # whatever it says is what is asked for
+            except Exception as error:  # the error is the answer
                 rejection = first_sentence(error)
-            # TVM's builder complains about having been left midway once the error is gone.
+            # TVM's builder prints a complaint when the error is dropped.
             gc.collect()
             return rejection
     finally:

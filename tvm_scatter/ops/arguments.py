@@ -33,7 +33,7 @@ def need_tensor(operator: str, name: str, value: Any) -> None:
     Raises
     ------
     ScatterError
-        If it is none.
+        If it is certainly not a tensor.
     """
     if not isinstance(value, relax.Expr):
         raise ScatterError(
@@ -139,7 +139,7 @@ def integer(operator: str, name: str, value: Any) -> int:
     Raises
     ------
     ScatterError
-        If it is none.
+        If it is not an integer.
     """
     if isinstance(value, numbers.Integral | tirx.IntImm):
         return int(value)

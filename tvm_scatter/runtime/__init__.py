@@ -1,1 +1,1 @@
-"""What a model needs when it is built and run: compiled kernels, CUDA graphs, buffers."""
+"""Building and running models: the kernel cache, CUDA graphs, CUDA's driver and toolkit."""

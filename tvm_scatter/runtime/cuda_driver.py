@@ -1,4 +1,4 @@
-"""CUDA's driver, as far as capturing and replaying a graph needs it.
+"""The functions of CUDA's driver that capture and replay graphs.
 
 TVM's own graph functions can only be called from inside a compiled module.
 """
@@ -17,7 +17,8 @@ from .loaded_libraries import loaded_libraries
 
 _LIBRARY = "libcuda.so.1"
 _THREAD_LOCAL = 1
-#: Waits for the default stream and is waited for, so that work which strays there is noticed.
+#: A stream that synchronises with the default stream. Work on the default stream during a capture
+#: is then an error.
 _BLOCKING_STREAM = 0
 _Handle = ctypes.c_void_p
 
@@ -35,11 +36,11 @@ class Graph:
         _call("cuCtxGetCurrent", _by_reference(self._context))
 
     def launch(self, stream: int) -> None:
-        """Run it on a stream."""
+        """Launch the graph on a stream."""
         _call("cuGraphLaunch", self._executable, _Handle(stream))
 
     def enter(self) -> None:
-        """Make the context of the capture the current one of this thread."""
+        """Make the CUDA context of the capture current in this thread."""
         _call("cuCtxSetCurrent", self._context)
 
     def __del__(self) -> None:
@@ -48,14 +49,14 @@ class Graph:
 
 
 def copy(to: int, source: int, size: int, stream: int) -> None:
-    """Copy bytes between addresses of whatever memory, in the order of the stream."""
+    """Copy bytes between any two addresses, of host or device, in stream order."""
     if size:
         _call("cuMemcpyAsync", _Handle(to), _Handle(source), ctypes.c_size_t(size), _Handle(stream))
 
 
 @contextmanager
 def new_stream() -> Iterator[int]:
-    """A stream that lives as long as the block."""
+    """A new stream, destroyed at the end of the block."""
     stream = _Handle()
     _call("cuStreamCreate", _by_reference(stream), ctypes.c_uint(_BLOCKING_STREAM))
     try:
@@ -65,12 +66,12 @@ def new_stream() -> Iterator[int]:
 
 
 def captured(stream: int, work: Callable[[], None]) -> Graph:
-    """Capture what ``work`` launches on a stream, without running it.
+    """Capture the kernels that ``work`` launches on a stream, without running them.
 
     Raises
     ------
     Exception
-        What ``work`` raises, and ScatterError if it did what no graph can hold.
+        Any exception of ``work``; ScatterError if it did something that a graph cannot hold.
     """
     _call("cuStreamBeginCapture_v2", _Handle(stream), ctypes.c_int(_THREAD_LOCAL))
     graph = _Handle()
@@ -85,9 +86,9 @@ def captured(stream: int, work: Callable[[], None]) -> Graph:
 
 
 def _forget_runtime_errors() -> None:
-    """Clear what CUDA's runtime keeps of a call that failed.
+    """Clear the last error that CUDA's runtime remembers.
 
-    Whoever asks it next, as PyTorch does after each launch, would take the error for its own.
+    Others that ask for it, as PyTorch does after each launch, would report it as theirs.
     """
     for path in loaded_libraries("libcudart"):
         ctypes.CDLL(path).cudaGetLastError()

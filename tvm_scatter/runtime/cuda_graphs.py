@@ -1,7 +1,7 @@
 """A whole call of a compiled function as one CUDA graph.
 
-TVM's own graphs leave out every kernel that reads an input of the function or writes an output of
-it. Here both are buffers that never move, filled and emptied by copies.
+TVM's own graphs exclude every kernel that reads an input or writes an output of the function. Here
+inputs and outputs have fixed buffers, and are copied to and from them.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ _TVMS_GRAPH = "vm.builtin.cuda_graph.run_or_capture"
 
 
 def graphed(vm: VirtualMachine, name: str, example_inputs: Sequence[Any]) -> Graphed:
-    """Capture one call of a function; the result is called in its place.
+    """Capture one call of a function. Call the result in its place.
 
-    Every later call copies its inputs to where the captured kernels read, runs all of them by one
-    launch, and copies the outputs to new tensors.
+    Each call copies its inputs to fixed buffers, runs all captured kernels by one launch, and
+    copies the outputs to new tensors.
 
     Parameters
     ----------
     vm : tvm.relax.VirtualMachine
-        Made from a module that was compiled for CUDA. An instrument that is set on it is removed.
+        A virtual machine of a module compiled for CUDA. An instrument set on it is removed.
     name : str
         The function, such as ``"main"``.
     example_inputs : sequence
-        Arguments as the function takes them. Shapes and types hold for all calls; so do the values
-        of what is no tensor.
+        Arguments of the function. All calls must have the same shapes and data types, and the same
+        values of arguments that are not tensors.
 
     Returns
     -------
     call : Graphed
-        Takes arguments like ``example_inputs``, and ``out`` for tensors to write to.
+        Takes arguments like ``example_inputs``, and optionally ``out``, tensors to write to.
 
     Raises
     ------
     ScatterError
-        If there is no such function, or it does what no CUDA graph can hold, such as waiting for
-        the device: the bounds policy ``"raise"`` does.
+        If there is no such function, or a CUDA graph cannot hold it. It must not wait for the
+        device, as the bounds policy ``"raise"`` does.
     """
     return Graphed(vm, name, example_inputs)
 
@@ -60,14 +60,15 @@ class Graphed:
     Attributes
     ----------
     inputs : list
-        The buffers that the captured kernels read. An argument that is its buffer is not copied.
+        The buffers that the captured kernels read. Passing a buffer itself as argument saves the
+        copy.
     outputs
-        The buffers that they write, structured as the function's result.
+        The buffers that the captured kernels write, structured as the function's result.
     """
 
     def __init__(self, vm: VirtualMachine, name: str, example_inputs: Sequence[Any]) -> None:
         _check_call(vm, name, example_inputs)
-        self._vm = vm  # owns the constants and kernels of the graph
+        self._vm = vm  # keeps the constants and kernels of the graph alive
         self._name = name
         self._lock = threading.Lock()
         examples = [_as_tensors(value) for value in example_inputs]
@@ -75,8 +76,8 @@ class Graphed:
         self.inputs = [_map(lambda tensor: _buffer_like(tensor, self._device), v) for v in examples]
         run = _Run(vm, name, self.inputs)
         self._fill(examples)
-        # Nothing can be allocated during a capture, so the pool must hold what it takes: that of
-        # one run, and the last result, which the virtual machine holds until the next is there.
+        # Nothing can be allocated during a capture, so the pool must hold enough memory for one run
+        # and for the last result, which the virtual machine keeps until the next one.
         for _ in range(2):
             run()
             run.let_go()
@@ -93,7 +94,7 @@ class Graphed:
         self._kept = run.kept
         self._allocate = run.allocate
         self.outputs = _map(lambda tensor: tensor, run.result)
-        # These runs may have overwritten an input that is donated.
+        # The runs so far may have overwritten a donated input.
         self._fill(examples)
 
     def __call__(self, *inputs: Any, out: Any = None) -> Any:
@@ -102,14 +103,14 @@ class Graphed:
         Parameters
         ----------
         *inputs
-            Tensors on the GPU or the host, NumPy arrays, or what has ``__dlpack__``.
+            Tensors on the GPU or the host, NumPy arrays, or objects with ``__dlpack__``.
         out : optional
-            Tensors to write to, structured as the result; new ones by default.
+            Tensors to write to, structured as the result. By default, new tensors.
 
         Raises
         ------
         ScatterError
-            If a shape, a type or a value that is no tensor differs from the example's.
+            If a shape, a data type, or a value that is not a tensor differs from the example's.
         """
         if len(inputs) != len(self.inputs):
             raise ScatterError(
@@ -129,7 +130,7 @@ class Graphed:
         return out
 
     def replay(self) -> None:
-        """Run the captured kernels on what :attr:`inputs` hold."""
+        """Run the captured kernels on the contents of :attr:`inputs`."""
         self._graph.enter()
         self._graph.launch(self._stream())
 
@@ -148,7 +149,7 @@ class Graphed:
 
 
 def _check_call(vm: Any, name: Any, example_inputs: Any) -> None:
-    """Refuse what cannot be called."""
+    """Raise if the arguments are not a virtual machine, a function of it, and a list of inputs."""
     if not isinstance(vm, VirtualMachine):
         raise ScatterError(
             f"graphed: it takes a tvm.relax.VirtualMachine, not {type(vm).__name__}."
@@ -163,10 +164,10 @@ def _check_call(vm: Any, name: Any, example_inputs: Any) -> None:
 
 
 class _Run:
-    """Calls a function and keeps everything that it allocates.
+    """Calls a function and keeps all memory that it allocates alive.
 
-    The captured kernels hold addresses, and what a virtual machine frees goes back to a pool that
-    all virtual machines of the process share.
+    Captured kernels hold addresses. Memory that a virtual machine frees returns to a pool that all
+    virtual machines of the process share.
     """
 
     def __init__(self, vm: VirtualMachine, name: str, inputs: Sequence[Any]) -> None:
@@ -195,7 +196,7 @@ class _Run:
             )
 
     def let_go(self) -> None:
-        """Give back what the last call has allocated."""
+        """Free the memory that the last call allocated."""
         self.kept.clear()
         self.result = None
 
@@ -206,7 +207,7 @@ class _Run:
         return 0
 
     def _learn_to_allocate(self, context: Any, _shape: Any, device: int, *_more: Any) -> None:
-        """Outputs come from where the virtual machine takes its own: nothing waits for that."""
+        """Allocate outputs from the virtual machine's pool, which needs no synchronisation."""
         storage = tvm_ffi.get_global_func(_ALLOCATE)
         tensor = tvm_ffi.get_global_func("vm.builtin.alloc_tensor")
 
@@ -221,7 +222,7 @@ class _Run:
 
 
 def _map(change: Callable[[Tensor], Any], value: Any) -> Any:
-    """``change`` applied to every tensor of nested tuples."""
+    """Apply ``change`` to every tensor of nested tuples."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, tvm_ffi.Shape):

@@ -1,7 +1,7 @@
 """CUDA's compiler without a CUDA toolkit: nvrtc and its headers from the ``nvidia-cuda-*`` wheels.
 
-TVM's nvrtc path wants a folder with CUDA's headers. Where no toolkit has one, the wheels of the
-``cuda`` extra do, and two environment variables tell TVM so.
+To compile with nvrtc, TVM needs a folder with CUDA's headers. Without a toolkit, the wheels of the
+``cuda`` extra provide it. Two environment variables point TVM to them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def toolkit() -> Path | None:
 
     try:
         path = Path(find_cuda_path())
-    except (RuntimeError, OSError):  # the latter where there is no `which` to ask
+    except (RuntimeError, OSError):  # FileNotFoundError if there is no program `which`
         return None
     headers = [path / "include", *path.glob("targets/*/include")]
     return path if any((folder / "cuda_runtime.h").is_file() for folder in headers) else None
@@ -49,7 +49,7 @@ def nvrtc_version() -> str | None:
         from cuda.bindings import nvrtc
 
         _, major, minor = nvrtc.nvrtcVersion()
-    except Exception:  # the package raises errors of its own for a library that is not there
+    except Exception:  # the package raises its own errors if the library is missing
         return None
     return f"{major}.{minor}"
 
@@ -69,7 +69,7 @@ def use_wheels() -> None:
 
 
 def forget_wheels() -> None:
-    """Take back what :func:`use_wheels` has set."""
+    """Remove the environment variables that :func:`use_wheels` has set."""
     for name, value in _set_here.items():
         if os.environ.get(name) == value:
             del os.environ[name]

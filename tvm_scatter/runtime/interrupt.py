@@ -1,4 +1,4 @@
-"""Ctrl-C while the command is still being imported, which takes seconds, and afterwards."""
+"""Handles Ctrl-C, also during the seconds in which the command is still being imported."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import signal
 import sys
 from types import FrameType, TracebackType
 
-#: What a shell takes for the end of a command that was interrupted.
+#: The exit status by which a shell knows that a command was interrupted.
 STATUS = 130
 _COMMAND, _MODULE = "tvm-scatter", "tvm_scatter.cli"
 _WORKER = "--multiprocessing-fork"
 
 
 def expect() -> None:
-    """End the command with a sentence instead of a traceback; do nothing in other programs.
+    """Let Ctrl-C end this command with a sentence, not a traceback. No effect in other programs.
 
-    An exception would not do while the package is being imported: NumPy's C code turns it into
-    errors of its own, and prints some.
+    An exception does not work during imports: NumPy's C code turns it into other errors, and prints
+    some.
     """
     if _WORKER in sys.orig_argv:
         return
@@ -26,20 +26,20 @@ def expect() -> None:
     if name != _COMMAND and _MODULE not in sys.orig_argv[:3]:
         return
     sys.excepthook = _hook
-    # Who ignores the signal, such as nohup, goes on ignoring it.
+    # A process that ignores the signal, as under nohup, goes on ignoring it.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         with contextlib.suppress(ValueError):  # not the main thread
             signal.signal(signal.SIGINT, _end)
 
 
 def imported() -> None:
-    """From now on an interrupt is an exception, as everywhere in Python."""
+    """After the imports: from now on an interrupt raises ``KeyboardInterrupt`` again."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def caused(error: BaseException | None) -> bool:
-    """Whether an error comes from an interrupt, if not at first hand."""
+    """Whether an error is an interrupt, or was caused by one."""
     seen: list[BaseException] = []
     while error is not None and error not in seen:
         if isinstance(error, KeyboardInterrupt):
@@ -50,7 +50,7 @@ def caused(error: BaseException | None) -> bool:
 
 
 def say(command: str) -> None:
-    """Tell the user."""
+    """Tell the user that the command was interrupted."""
     with contextlib.suppress(OSError):
         os.write(2, f"{command}: interrupted.\n".encode())
 

@@ -8,13 +8,13 @@ from pathlib import Path
 def loaded_libraries(stem: str) -> list[str]:
     """The paths of loaded libraries whose file name begins with ``stem``, in order.
 
-    Empty where the operating system does not tell.
+    Empty if the operating system does not list them.
     """
     try:
         mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-    # An address, permissions, an offset, a device, an inode, and where there is a file its path.
+    # Fields of a line: address, permissions, offset, device, inode and, for a file, its path.
     fields = (line.split(maxsplit=5) for line in mapped)
     paths = {parts[5] for parts in fields if len(parts) == 6}
     return sorted(path for path in paths if Path(path).name.startswith(stem))

@@ -1,4 +1,4 @@
-"""Keeping what libraries write to standard error away from the reader."""
+"""Suppresses messages that libraries write to standard error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Drop what anything in this process writes to standard error, C++ included."""
+    """Discard everything that this process writes to standard error, C++ included."""
     sys.stderr.flush()
     kept = os.dup(2)
     with tempfile.TemporaryFile() as sink:

@@ -1,4 +1,4 @@
-"""Compiled CUDA is kept, in memory and on disk, under everything that it depends on.
+"""The kernel cache: compiled CUDA in memory and on disk, by a key of all that it depends on.
 
 Compiling the smallest kernel takes most of a second, nearly all of it spent on CUDA's headers, and
 TVM does it for every build.

@@ -1,8 +1,8 @@
-"""The cache in TVM's compile callback, and out again.
+"""Installs the kernel cache in TVM's callbacks, and removes it.
 
 TVM calls ``tvm_callback_cuda_postproc(source, target)`` and then, on the same thread and without
-the target, ``tvm_callback_cuda_compile(source)``. A callback that somebody else has registered is
-left alone: what its result depends on is not known.
+the target, ``tvm_callback_cuda_compile(source)``. A callback registered by other code is kept and
+not cached, because it is unknown what its result depends on.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .compile import compile_cached
 
 _COMPILE = "tvm_callback_cuda_compile"
 _POSTPROC = "tvm_callback_cuda_postproc"
-# TVM's module keeps them, not this one, so that a reloaded copy of it knows an older one's.
+# Kept as attributes of TVM's module, so that a reloaded copy of this module finds them.
 _ours: dict[str, Any] = tvm.__dict__.setdefault("_tvm_scatter_kernel_cache", {})
 
 
 class _Generated(threading.local):
-    """What was generated last on this thread, and for which target."""
+    """The source that was generated last on this thread, and its target."""
 
     source: str | None = None
     target: Target | None = None
@@ -34,7 +34,7 @@ _generated = _Generated()
 
 
 def install_cache() -> None:
-    """Put the cache in front of TVM's compiler, unless that is no longer in force."""
+    """Put the cache in front of TVM's compiler, unless other code has replaced that."""
     compiler = tvm_ffi.get_global_func(_COMPILE, allow_missing=True)
     if compiler is None or not (_is_ours(_COMPILE) or compiler.same_as(_tvms())):
         return
@@ -45,7 +45,7 @@ def install_cache() -> None:
 
 
 def uninstall_cache() -> None:
-    """Give TVM its own compiler back; what others have registered since stays."""
+    """Restore TVM's compiler. Callbacks that others have registered since are kept."""
     if _is_ours(_COMPILE):
         tvm_ffi.register_global_func(_COMPILE, _tvms(), override=True)
     if _is_ours(_POSTPROC):
@@ -80,7 +80,7 @@ def _note_target(source: str, target: Target) -> str:
 
 def _compile(source: str) -> bytes:
     source = str(source)
-    # A source from elsewhere, as when a library is loaded, is for the GPU that is here.
+    # Any other source, as when a library is loaded, is compiled for this machine's GPU.
     target = _generated.target if _generated.source == source else None
     _generated.source = _generated.target = None
     return compile_cached(source, target, _tvms())

@@ -18,7 +18,8 @@ from . import settings
 from .compiler import dependencies, mode
 from .store import Store
 
-#: Folders that TVM writes intermediate files to when asked; a hit would not write them.
+#: Variables that make TVM write intermediate files. A hit would not write them, so they switch the
+#: cache off.
 _DUMP = "TVM_KERNEL_DUMP"
 _OUTPUT_FOLDER = "cuda.kernels_output_dir"
 _MEMORY_LIMIT = 256 << 20
@@ -26,16 +27,16 @@ _MEMORY_LIMIT = 256 << 20
 
 @dataclass
 class Statistics:
-    """How often a kernel came from where, in this process.
+    """How often kernels came from memory, from disk or from the compiler, in this process.
 
     Attributes
     ----------
     memory, disk : int
-        Hits.
+        Kernels found in memory, and on disk.
     compiled : int
-        Misses.
+        Kernels that were compiled and then kept.
     passed : int
-        Compilations that nothing was kept of.
+        Kernels that were compiled and not kept.
     """
 
     memory: int = 0
@@ -57,9 +58,9 @@ def compile_cached(source: str, target: Target | None, compile_source: Compile) 
     Parameters
     ----------
     source : str
-        What TVM generated.
+        The source that TVM generated.
     target : tvm.target.Target, optional
-        What it was generated for; without it, this machine's GPU decides.
+        The target of the source; by default, this machine's GPU.
     compile_source : callable
         TVM's own compile callback.
     """
@@ -88,7 +89,7 @@ def compile_cached(source: str, target: Target | None, compile_source: Compile) 
 
 
 def forget() -> None:
-    """Drop what is kept in memory."""
+    """Empty the cache in memory."""
     with _memory_lock:
         _memory.clear()
 
@@ -106,10 +107,10 @@ def _compile_once(store: Store, key: str, compile_now: Callable[[], bytes]) -> b
 
 
 def _scope(target: Target | None) -> Target | nullcontext[None]:
-    """What has to be in force for TVM to compile for the target.
+    """The context in which TVM's callback compiles for the target.
 
-    Where the target names this GPU's own architecture, TVM's choice stands: it knows features of
-    the GPU, such as those of sm_90a, that a target of sm_90 leaves out.
+    If the target's architecture is that of this GPU, TVM chooses by itself: it then compiles for
+    sm_90a, say, with features that a target of sm_90 lacks.
     """
     if target is None or not target.attrs.get("arch"):
         return nullcontext()
@@ -121,7 +122,7 @@ def _scope(target: Target | None) -> Target | nullcontext[None]:
 
 
 def _key(source: str, target: Target | None) -> str | None:
-    """A digest of all that the binary depends on; ``None`` if it must not be kept."""
+    """The cache key: a digest of all that the binary depends on; ``None`` if it is not kept."""
     if not settings.is_on() or os.environ.get(_DUMP) or "nvshmem" in source:
         return None
     if _OUTPUT_FOLDER in tvm.ir.transform.PassContext.current().config:
@@ -131,7 +132,7 @@ def _key(source: str, target: Target | None) -> str | None:
     try:
         arch = nvcc.get_target_compute_version(target or Target.current(allow_none=True))
         parts = [source, str(arch), *dependencies(source)]
-    except Exception:  # no compiler, no GPU: the compilation itself says so best
+    except Exception:  # no compiler or no GPU: the compilation itself gives a better error
         return None
     digest = hashlib.sha256()
     for part in parts:

@@ -1,4 +1,4 @@
-"""What a compiled kernel depends on besides its source: compiler, headers, options."""
+"""The compiler, its headers and options: all that a binary depends on besides its source."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tvm.support import nvcc
 
 from .headers import headers_digest, included
 
-#: Environment variables that TVM hands to either compiler as they are.
+#: Environment variables with options that TVM passes to both compilers.
 _PLAIN = ("TVM_CUDA_PTXAS_REG_LEVEL", "TVM_CUDA_PTXAS_EXTRA_OPTS")
-#: To nvcc only, and nvcc's own.
+#: Variables with options for nvcc only.
 _NVCC = (
     "TVM_CUDA_NVCC_NO_FAST_MATH",
     "TVM_KERNEL_DEBUG",
@@ -28,24 +28,25 @@ _NVCC = (
     "NVCC_CCBIN",
 )
 _NVRTC_OPTIONS = "TVM_CUDA_NVRTC_EXTRA_OPTS"
-#: What the linker writes at the head of a library tells one build of it from another.
+#: Bytes at the head of a library that are digested. They hold the linker's build id, which differs
+#: between builds.
 _HEAD_BYTES = 1 << 16
 
 
 def mode() -> str:
-    """``nvrtc`` or ``nvcc``, as TVM reads it."""
+    """The compiler that TVM uses: ``nvrtc`` or ``nvcc``."""
     return os.environ.get("TVM_CUDA_COMPILE_MODE", "nvrtc").lower()
 
 
 def dependencies(source: str) -> list[str]:
-    """Everything but source and architecture that decides what code comes out.
+    """Everything but source and architecture that the compiled binary depends on.
 
     Installing the same compiler and headers elsewhere changes nothing in the list.
 
     Raises
     ------
     Exception
-        If there is no compiler, of whatever kind TVM's own functions raise.
+        If there is no compiler: the exception of TVM's own functions.
     """
     options, option_folders = _options()
     identity, compiler_folders = _nvrtc() if mode() == "nvrtc" else _nvcc()
@@ -58,13 +59,13 @@ def dependencies(source: str) -> list[str]:
 
 @cache
 def _tvm_call() -> tuple[frozenset[str], str]:
-    """What TVM puts in front of a source, and a digest of how it calls the compiler."""
+    """The headers that TVM adds to a source, and a digest of its code that calls the compiler."""
     text = Path(nvcc.__file__).read_text(encoding="utf-8")
     return included(text), hashlib.sha256(text.encode()).hexdigest()
 
 
 def _options() -> tuple[list[str], list[Path]]:
-    """Options from the environment without folders of headers, and those folders."""
+    """The options from the environment: those without include folders, and the include folders."""
     names = _PLAIN if mode() == "nvrtc" else (*_PLAIN, *_NVCC)
     options = [f"{name}={os.environ.get(name, '')}" for name in names]
     if mode() != "nvrtc":
@@ -88,7 +89,7 @@ def _without_folders(options: Iterable[str]) -> tuple[list[str], list[Path]]:
 
 
 def _nvrtc() -> tuple[str, tuple[Path, ...]]:
-    """Which nvrtc this is, and where TVM lets it look for headers."""
+    """The identity of the nvrtc library, and its include folders."""
     return _nvrtc_identity(), _toolkit_folders(nvcc.find_cuda_path())
 
 
@@ -99,7 +100,7 @@ def _nvrtc_identity() -> str:
 
     _, major, minor = nvrtc.nvrtcVersion()
     library = Path(load_nvidia_dynamic_lib("nvrtc").abs_path).resolve()
-    # The headers that nvrtc brings itself stand in a library of their own.
+    # nvrtc's built-in headers are in a second library.
     parts = [library, *sorted(library.parent.glob(f"libnvrtc-builtins.so.{major}.{minor}*"))]
     return "\n".join([f"nvrtc {major}.{minor}", *map(_build_of, parts)])
 
@@ -126,7 +127,7 @@ def _nvcc() -> tuple[str, tuple[Path, ...]]:
 
 @cache
 def _nvcc_identity(program: str, host_compiler: str | None) -> tuple[str, tuple[Path, ...]]:
-    """nvcc and the host compiler that it calls, and its folders of headers, as it says itself."""
+    """The identity of nvcc and its host compiler, and the include folders that nvcc reports."""
 
     def output(*arguments: str) -> str:
         command = [program, *arguments]

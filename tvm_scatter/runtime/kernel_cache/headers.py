@@ -13,24 +13,24 @@ from . import settings
 from .store import Store
 
 _INCLUDE = re.compile(r'#[ \t]*include(?:_next)?[ \t]*[<"]([^>"\n]+)[>"]')
-#: A digest that is kept weighs some 40 KB.
+#: Bytes of digests to keep; each has some 40 KB.
 _KEPT_BYTES = 8 << 20
 
 
 def included(text: str) -> frozenset[str]:
-    """The names in the include directives of a text, those under a false condition too."""
+    """The names in the include directives of a text, whether their conditions hold or not."""
     return frozenset(_INCLUDE.findall(text))
 
 
 @cache
 def headers_digest(names: frozenset[str], folders: tuple[Path, ...]) -> str:
-    """A digest of the named headers and of all that they include, found as a compiler finds them.
+    """A digest of headers and of all that they include, searched for as compilers do.
 
-    Only texts count, not where they stand. What is in no folder is the compiler's own, and belongs
-    to its version.
+    It depends on the texts only, not on their paths. A header in none of the folders is built into
+    the compiler, and counts with its version.
 
-    A build with everything in the cache waits for this, so the digest is kept, too, and holds as
-    long as no file or folder that was looked at has changed.
+    Every build needs this digest, even if all kernels are cached. So the digest is cached, too, and
+    is valid as long as no file or folder that was read has changed.
     """
     places = tuple(map(str, folders))
     store = Store(settings.headers_folder(), _KEPT_BYTES)
@@ -47,7 +47,7 @@ def headers_digest(names: frozenset[str], folders: tuple[Path, ...]) -> str:
 
 
 def _state(path: str) -> list[int]:
-    """What changes when a file or the list of a folder's files does."""
+    """Numbers that change when a file, or the list of files in a folder, changes."""
     try:
         status = os.stat(path)
     except OSError:
@@ -56,7 +56,7 @@ def _state(path: str) -> list[int]:
 
 
 class _Look:
-    """One look at headers, and the state of everything it looked at."""
+    """Reads headers for one digest, and records the state of every file and folder read."""
 
     def __init__(self) -> None:
         self.states: dict[str, list[int]] = {}
@@ -78,7 +78,7 @@ class _Look:
         return hashlib.sha256("\n".join(sorted(texts.values())).encode()).hexdigest()
 
     def _find(self, name: str, folders: tuple[str, ...]) -> str | None:
-        # Folders are listed once, and paths are text: thousands of files need not be asked for.
+        # Each folder is listed once, which is cheaper than to test for thousands of files.
         for folder in folders:
             path = os.path.join(folder, name)
             inside, _, last = path.rpartition(os.sep)
@@ -97,7 +97,7 @@ class _Look:
             return frozenset()
 
     def _read(self, path: str) -> tuple[str, frozenset[str]]:
-        # Its state is taken first: what changes in between will not match it.
+        # The state is taken before reading, so that a change in between is noticed.
         self.states[path] = _state(path)
         try:
             content = Path(path).read_bytes()

@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept, how many bytes of them, and whether at all."""
+"""Settings of the kernel cache from the environment: on or off, folder, size."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ FOLDER = "TVM_SCATTER_CACHE_DIR"
 SIZE = "TVM_SCATTER_CACHE_SIZE"
 
 _DEFAULT_SIZE = 1 << 30
-#: Of a size that any disk may have.
+#: The largest number of digits of a size.
 _MOST_DIGITS = 18
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def is_on() -> bool:
-    """Whether kernels are looked up and kept at all."""
+    """Whether the cache is switched on."""
     return os.environ.get(SWITCH) != "0"
 
 
 def folder() -> Path:
-    """The folder that is ours alone: below ``$TVM_SCATTER_CACHE_DIR``, else the user's cache.
+    """The folder of this package: in ``$TVM_SCATTER_CACHE_DIR``, else in the user's cache folder.
 
     Raises
     ------
     ScatterError
-        If the variable names no folder.
+        If the variable does not name a folder.
     """
     return _base() / "kernels"
 
 
 def headers_folder() -> Path:
-    """Where digests of CUDA's headers are kept, beside the kernels."""
+    """The folder for digests of CUDA's headers, beside that of the kernels."""
     return _base() / "headers"
 
 
@@ -52,12 +52,12 @@ def _base() -> Path:
 
 
 def size_limit() -> int:
-    """How many bytes may be kept: ``$TVM_SCATTER_CACHE_SIZE``, else 1 GiB.
+    """The largest size of the cache in bytes: ``$TVM_SCATTER_CACHE_SIZE``, else 1 GiB.
 
     Raises
     ------
     ScatterError
-        If the variable holds no size.
+        If the variable does not hold a size.
     """
     text = os.environ.get(SIZE, "").strip()
     if not text:

@@ -1,7 +1,7 @@
 """Compiled kernels on disk, shared by any number of processes.
 
-An entry is one file, named by its key and published by a rename, that carries a digest of itself.
-Whatever goes wrong with the disk, the worst outcome is that a kernel is compiled.
+An entry is one file, named by its key. It holds a digest of its content, and is published by a
+rename. If anything is wrong with the disk, kernels are compiled as without a cache.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _LOCK_PATIENCE = 300.0
 _FULL = 0.9
 _ABANDONED_AFTER = 3600.0
 _TEMPORARY = "writing-"
-#: A file of another name is somebody else's.
+#: Names of entries. Files with other names are not touched.
 _KEY = re.compile(r"[0-9a-f]{64}")
-#: Far beyond any kernel: what is larger is not read into memory.
+#: The largest entry in bytes, far beyond any kernel. Larger files are not read.
 _LARGEST = 1 << 30
 
 _KINDS = {
@@ -44,7 +44,7 @@ _logger = logging.getLogger("tvm_scatter")
 
 
 class Entry(NamedTuple):
-    """A file of the store: where it is, its bytes, and when it was last used."""
+    """A file of the store: its path, its size in bytes, and the time of its last use."""
 
     path: Path
     size: int
@@ -52,17 +52,17 @@ class Entry(NamedTuple):
 
 
 class Store:
-    """Entries by key, in a folder that nobody else may write to or put another in the place of.
+    """Entries by key, in a folder that other users can neither write to nor replace.
 
     Keys are SHA-256 digests in hexadecimal.
 
     Parameters
     ----------
     folder : Path
-        Made if need be. It must be the user's own, and the folders above it must be safe from
-        other users.
+        Created if it does not exist. It must belong to the user, and other users must not be able
+        to rename the folders above it.
     limit : int
-        Bytes beyond which the entries that were not used for longest go.
+        The largest total size in bytes. Beyond it, the least recently used entries are deleted.
     """
 
     def __init__(self, folder: Path, limit: int) -> None:
@@ -70,7 +70,7 @@ class Store:
         self.limit = limit
 
     def read(self, key: str) -> bytes | None:
-        """What was written under the key; ``None`` if nothing, or if it is damaged."""
+        """The binary stored under a key; ``None`` if there is none, or if it is damaged."""
         path = self._path(key)
         try:
             self._check_private()
@@ -88,7 +88,7 @@ class Store:
         return binary
 
     def write(self, key: str, binary: bytes) -> None:
-        """Keep a binary; where the disk does not let us, nothing happens."""
+        """Store a binary. If the disk does not allow it, do nothing."""
         content = _pack(key, binary)
         if len(content) > self._largest():
             return
@@ -105,7 +105,7 @@ class Store:
 
     @contextlib.contextmanager
     def lock(self, key: str) -> Iterator[None]:
-        """Hold off others that want the same key; without a lock where there cannot be one.
+        """Lock a key against other processes, if the file system supports locks.
 
         The operating system frees the lock of a process that dies.
         """
@@ -122,7 +122,7 @@ class Store:
             yield
 
     def trouble(self) -> str:
-        """Why nothing can be kept; empty if the folder is there, or could be made now."""
+        """Why nothing can be stored; empty if the folder exists or could be created."""
         try:
             self._prepare()
         except OSError as error:
@@ -130,12 +130,12 @@ class Store:
         return ""
 
     def entries(self) -> list[Entry]:
-        """What is kept, the least recently used first."""
+        """All entries, the least recently used first."""
         found = [_entry(path) for path in self._files("*") if _is_entry(path)]
         return sorted(filter(None, found), key=lambda entry: entry.used)
 
     def clear(self) -> list[Entry]:
-        """Delete every entry; what was deleted."""
+        """Delete all entries, and return them."""
         return [entry for entry in self.entries() if _delete(entry.path)]
 
     def _largest(self) -> int:
@@ -151,9 +151,10 @@ class Store:
         self._check_private()
 
     def _check_private(self) -> None:
-        """Code from a folder that others may write to is not run.
+        """Raise if other users may write to the folder, whose content is run as code.
 
-        What they put there while they could is still theirs, and is not run either.
+        A file that another user could write there earlier belongs to that user. Such files are
+        refused one by one.
         """
         _need_own_folder(self.folder)
         _need_lasting(self.folder.parent)
@@ -161,7 +162,7 @@ class Store:
             self.folder.chmod(0o700)
 
     def _files(self, name: str) -> list[Path]:
-        """The files of a name in our own sub-folders: others may lead anywhere."""
+        """The files of a name in sub-folders that belong to the user; links are not followed."""
         try:
             self._check_private()
             folders = [path for path in self.folder.glob("??") if _is_own_folder(path)]
@@ -213,7 +214,7 @@ def _publish(path: Path, content: bytes) -> None:
 
 
 def _need_own(status: os.stat_result, is_kind: Callable[[int], bool]) -> None:
-    """Refuse what another user made, may write to, or made of another kind, such as a link."""
+    """Raise if a file belongs to another user, or is of another kind, such as a link."""
     if not is_kind(status.st_mode):
         raise PermissionError(f"it is {_KINDS.get(stat.S_IFMT(status.st_mode), 'no file')}")
     if not hasattr(os, "geteuid"):
@@ -227,7 +228,7 @@ def _need_own_folder(path: Path) -> None:
 
 
 def _need_lasting(path: Path) -> None:
-    """Refuse a folder that another user may put a folder or a link of theirs in the place of."""
+    """Raise if another user could replace the folder, or one above it, by a folder or a link."""
     if not hasattr(os, "geteuid"):
         return
     for place in (path, *path.parents):
@@ -252,7 +253,7 @@ def _is_own_folder(path: Path) -> bool:
 
 
 def _read_own(path: Path, largest: int) -> bytes:
-    """A file's content, without following a link or waiting for a pipe."""
+    """The content of a file, not following links and not waiting for pipes."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with os.fdopen(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb") as file:
         status = os.fstat(file.fileno())
@@ -265,14 +266,14 @@ def _read_own(path: Path, largest: int) -> bytes:
 
 
 def _is_entry(path: Path) -> bool:
-    """Whether it is named and placed as an entry is."""
+    """Whether a path has the form of an entry's."""
     return bool(_KEY.fullmatch(path.name)) and path.parent.name == path.name[:2]
 
 
 def _entry(path: Path) -> Entry | None:
     try:
         status = path.lstat()
-    except OSError:  # another process was faster
+    except OSError:  # another process has deleted it already
         return None
     return Entry(path, status.st_size, status.st_mtime)
 
