@@ -1,4 +1,4 @@
-"""What holds for CUDA GPUs."""
+"""The record of CUDA as a kind of target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tvm_scatter.selection.backend import Backend
 
 from .check import CHECK
 
-#: What TVM's schedules ask of a CUDA target and a bare architecture does not say.
+#: Attributes that TVM's schedules need, for targets given by their architecture alone.
 _LIMITS = {
     "max_num_threads": 1024,
     "max_threads_per_block": 1024,
@@ -20,7 +20,7 @@ _LIMITS = {
 }
 
 
-#: Compute capabilities from 5.0 to 12.x, which is what CUDA has compilers for.
+#: Compute capabilities from 5.0 to 12.x.
 _ARCHITECTURE = re.compile(r"sm_([5-9]|1[0-2])\d[af]?", re.ASCII)
 
 
@@ -40,7 +40,7 @@ CUDA = Backend(
     "cuda",
     device="cuda",
     is_gpu=True,
-    # For an error the host would wait for the device.
+    # Not "raise" by default, because the host would wait for the device.
     bounds="drop",
     device_check=CHECK,
     captures_graphs=True,

@@ -1,4 +1,4 @@
-"""Bucketed: updates listed by place through shared memory, then every output row written once."""
+"""Bucketed: lists the updates of each place, then writes every output row once."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ _TILE_THREADS = device_constant("bucketed", "kTileThreads")
 _BUCKET_THREADS = device_constant("bucketed", "kBucketThreads")
 _BUCKET_MOST = device_constant("bucketed", "kBucketMost")
 _UNIT_THREADS = device_constant("bucketed", "kUnitThreads")
-#: Counters of a tile's buckets, and of a bucket's places, that shared memory has room for.
+#: The most counters in shared memory: of a tile's buckets, and of a bucket's places.
 _MOST_BUCKETS = 2048
 _MOST_BITS = 11
-#: Updates that a bucket should have: few enough that an uneven share still fits one block.
+#: The number of updates that a bucket should have. Buckets differ, and a larger one must still fit
+#: one block.
 _BUCKET_FILL = 3072
-#: Buckets for all multiprocessors, and tiles.
+#: The fewest buckets, so that all multiprocessors have work, and the fewest tiles.
 _ENOUGH_BUCKETS = 256
 _ENOUGH_TILES = 256
 _PER_THREAD = (16, 8, 4, 2, 1)
-#: Bytes of the sums of one bucket, which one block begins.
+#: Bytes of the sums of one bucket, which one block initialises.
 _SUM_BYTES = 1 << 18
-#: Updates of a unit of a larger bucket: few where there is little work to share out.
+#: Updates of a unit, into which larger buckets are cut: fewer if there is little work to share.
 _UNIT_ITEMS = (1024, 512, 256)
 _ENOUGH_UNITS = 1024
-#: Blocks that look for chunks and units: how many there are is known on the device only.
+#: Blocks that search for chunks and units, whose number only the device knows.
 _SUM_BLOCKS = 528
-#: Updates are counted in 31 bits.
+#: The most updates: they are counted in 31 bits.
 _LIMIT = 1 << 31
 _FIELDS = {
     "cursors": "uint64",
@@ -57,9 +58,10 @@ _FIELDS = {
 
 
 class Bucketed(Implementation):
-    """Lists by two orderings in shared memory, then a balanced reduction in gather form.
+    """Two orderings in shared memory make the lists; a balanced reduction reads them.
 
-    Sums are accumulated as in ``segmented``, but in the order in which updates were counted.
+    Sums are accumulated as in ``segmented``, but in the order in which atomic counters were
+    reached, which differs from run to run.
     """
 
     name = "bucketed"
@@ -108,7 +110,7 @@ class Bucketed(Implementation):
 
 
 def _bucket_bits(problem: ScatterProblem) -> int:
-    """The most places, as a power of two, that make a good bucket."""
+    """The logarithm of the number of places in a bucket."""
     places, items = problem.destinations.constant, problem.items.constant
     row_bytes = max(problem.width.constant * accumulate_bytes(problem.data_dtype), 1)
     most = min(
@@ -121,12 +123,12 @@ def _bucket_bits(problem: ScatterProblem) -> int:
 
 
 def _tile_bytes(per_thread: int, buckets: int) -> int:
-    """Shared memory of a block that orders a tile."""
+    """Bytes of shared memory of a block that orders a tile."""
     return (per_thread * _TILE_THREADS + buckets + 1) * 4
 
 
 class _Plan:
-    """Numbers of buckets and tiles, and where everything stands."""
+    """The numbers of buckets and tiles, and the layout of the workspace."""
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> None:
         items, places = sizes.items, sizes.destinations
@@ -141,7 +143,8 @@ class _Plan:
         enough = (unit for unit in _UNIT_ITEMS if unit * _ENOUGH_UNITS <= items * parts)
         self.unit_items = next(enough, _UNIT_ITEMS[-1])
         self.units = items // self.unit_items + large
-        # An update takes a share of a slot: one in a large bucket of its many, one in a long list.
+        # An upper bound: each update accounts for a share of a slot, in a large bucket or a long
+        # list.
         slots = min(places, max((items << self.bits) // (_BUCKET_MOST + 1), long_lists))
         layout = self.layout = sorting.Layout()
         layout.add("cursors", 4 * 8)

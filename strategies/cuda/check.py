@@ -12,19 +12,19 @@ from tvm_scatter.strategies.cuda.codegen.source import c_type, routine
 
 _THREADS = 1024
 _ENTRIES_OF_THREAD = 8
-#: Two for each multiprocessor of the larger GPUs; the host reads an answer of each.
+#: The most blocks: two for each multiprocessor of large GPUs. The host reads a flag of each.
 _MOST_BLOCKS = 256
 
 
 def _blocks(entries: Any) -> int:
-    """How many blocks look for bad indices among so many entries."""
+    """How many blocks check a number of entries."""
     if not isinstance(entries, int):
         return _MOST_BLOCKS
     return at_most(at_least(ceil_div(entries, _THREADS * _ENTRIES_OF_THREAD), 1), _MOST_BLOCKS)
 
 
 def _check_indices(operands: CheckOperands, findings: Findings, call: Any) -> None:
-    """Add the launch that fills the findings."""
+    """Emit the launch that fills the findings."""
     parameters, values = ["void* words", "long long call"], [findings.words.data, call]
     lines = ["  BadIndex first{-1, 0, 0, 0};"]
     for component, (which, stride, offset) in enumerate(operands.components):
@@ -59,7 +59,7 @@ def _check_indices(operands: CheckOperands, findings: Findings, call: Any) -> No
 
 
 def _complete(mailbox: Mailbox, call: Any) -> None:
-    """Add the launch that raises the flag; what was launched before is over when it begins."""
+    """Emit the launch that sets the flag. It begins when all earlier launches are done."""
     body = (
         "  __threadfence_system();\n"
         f"  static_cast<volatile int64*>(words)[{mailbox.first_flag}] = call;"

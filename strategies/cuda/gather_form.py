@@ -14,14 +14,14 @@ from .parallel_injective import lanes_for, widest_vector
 from .steps import stages
 
 _THREADS = 256
-#: A block looks at every index of its batch; beyond this many the map of winners is cheaper.
+#: The most indices of a batch that every block reads itself. Beyond, a map of winners is cheaper.
 _MOST_SEARCHED = 1024
 
 
 class GatherForm(Implementation):
-    """Plain updates by the inverse of the index: no copy of what will be overwritten.
+    """Plain updates by the inverse of the index. Data that is overwritten is not copied.
 
-    The winner of a place is the maximum of the items that go there, so that the last one wins.
+    The winner of a place is the item with the greatest number, so that the last update wins.
     """
 
     name = "gather_form"
@@ -70,10 +70,10 @@ def _last_only(operands: Operands, unroll: int) -> None:
 
 
 def _by_span(operands: Operands, unroll: int, function: str, tensors: str, rows: Any) -> None:
-    """Launch a device routine that has one block for each span of columns of each of ``rows``."""
+    """Launch a device routine with a block for each span of columns of each row."""
     problem, sizes = operands.problem, operands.sizes
     vector = widest_vector(problem)
-    # The device divides by it, even where a symbolic width turns out to be nothing.
+    # At least 1, because the device divides by it, and a symbolic width may be 0.
     spans = at_least(ceil_div(sizes.slice, _THREADS * vector * unroll), 1)
 
     def call(width: int, turns: int) -> str:
@@ -85,7 +85,7 @@ def _by_span(operands: Operands, unroll: int, function: str, tensors: str, rows:
     _launch_aligned(
         operands,
         call(vector, unroll),
-        # The same columns to a block, one element at a time.
+        # Element by element a block takes the same columns as with vectors.
         call(1, unroll * vector),
         vector,
         rows * spans,

@@ -1,4 +1,4 @@
-"""Grouped: updates listed by destination without a sort, then every output row written once."""
+"""Grouped: lists the updates of each destination without a sort, then writes every row once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .steps import sorting, stages
 
 _GROUP_THREADS = device_constant("grouped", "kGroupThreads")
 _GROUP_TILE = device_constant("grouped", "kGroupTile")
-#: Items and places are counted in 32 bits.
+#: The most items and places: they are counted in 32 bits.
 _LIMIT = 1 << 32
 _FIELDS = {
     "cursors": "uint64",
@@ -41,9 +41,10 @@ _FIELDS = {
 
 
 class Grouped(Implementation):
-    """Lists by atomic counters, then a balanced reduction in gather form.
+    """Atomic counters make the lists; a balanced reduction reads them.
 
-    Sums are accumulated as in ``segmented``, but in the order in which the counters were reached.
+    Sums are accumulated as in ``segmented``, but in the order in which the counters were reached,
+    which differs from run to run.
     """
 
     name = "grouped"

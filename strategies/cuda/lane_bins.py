@@ -1,4 +1,4 @@
-"""Lane bins: a small output stands in shared memory once for each lane, so nothing is atomic."""
+"""Lane bins: each lane has a copy of a small output in shared memory, so nothing is atomic."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from .shared_bins import output_bytes, reduce_by_blocks
 
 _LANES = 32
-#: Six warps with 32 KB of bins each fit one of 132 multiprocessors. A constant and no knob, because
-#: the number of partial sums decides how the result is rounded.
+#: Blocks of one warp with 32 KB of bins: six fit each of 132 multiprocessors. This is not a knob,
+#: because the number of partial sums affects how the result is rounded.
 _BLOCKS = 792
 
 
 class LaneBins(Implementation):
-    """Blocks of one warp, each lane with bins of its own, merged in a fixed order."""
+    """Blocks of one warp. Each lane has its own bins, which are merged in a fixed order."""
 
     name = "lane_bins"
     accumulates_wide = True

@@ -1,4 +1,4 @@
-"""Parallel-injective: every update at once, with atomics where updates may meet."""
+"""Parallel-injective: all updates in parallel, with atomics if updates may share a destination."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MAX_LANES = 256
 
 
 class ParallelInjective(Implementation):
-    """One group of lanes for each index read; plain stores, or atomics for reductions.
+    """A group of lanes for each index. Plain stores, or atomics for reductions.
 
     Integer sums and products, minima and maxima do not depend on the order and are bitwise
     reproducible; plain updates and floating-point sums with duplicate indices are not.
@@ -35,15 +35,15 @@ class ParallelInjective(Implementation):
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (128, 256, 512)}
         if vector > 1 and _looks_at_vectors(problem):
             if problem.data_dtype in HALVES:
-                # A compare-and-swap takes two, and rarely has to be repeated.
+                # One compare-and-swap updates two elements, and rarely has to be repeated.
                 first = (2, *(v for v in vectors if v != 2))
                 return {"vector": first, "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
-            # More items in flight would take registers that other threads could use.
+            # More items per thread would take registers from other threads.
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (256, 128, 512)}
         if not (problem.only_stores or _adds_vectors(problem)):
-            # The elements of a vector would wait for each other.
+            # The compare-and-swap loops of a vector's elements would wait for each other.
             return {"vector": vectors[::-1], "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
-        # Where a row takes a block, two rows to a block keep more of them in flight.
+        # If a row takes a whole block, two rows to a block keep more loads in flight.
         wide = lanes_for(problem, vector) == _MAX_LANES
         threads = (512, 256, 128) if wide else (256, 128, 512)
         return {"vector": vectors, "unroll": (4, 1, 2, 8), "threads": threads}
@@ -63,24 +63,24 @@ def _adds_vectors(problem: ScatterProblem) -> bool:
 
 
 def _looks_at_vectors(problem: ScatterProblem) -> bool:
-    """Whether one look serves several elements (``looks_once`` on the device)."""
+    """Whether one vector load can show that several atomics are unnecessary (``looks_once``)."""
     dtype = problem.data_dtype
     return problem.reduces.is_extreme and (dtype in HALVES or item_bytes(dtype) >= 4)
 
 
 def widest_vector(problem: ScatterProblem) -> int:
-    """Elements of the widest access (16 bytes) that a row of the problem divides into."""
+    """The most elements of one access, of at most 16 bytes, that divide a row of the problem."""
     if problem.index_slice:
         return 1
     elements = 16 // item_bytes(problem.data_dtype)
-    # A symbolic factor multiplies the constant one, so what divides the constant divides the row.
+    # The row is a multiple of its constant factor, whatever its symbolic factors are.
     while elements > 1 and problem.slice.constant % elements:
         elements //= 2
     return elements
 
 
 def lanes_for(problem: ScatterProblem, vector: int) -> int:
-    """Threads that share a row: a power of two that covers it, a warp where that is unknown."""
+    """Threads that share a row: a power of two that covers it, or a warp if its size is unknown."""
     if problem.index_slice:
         return 1
     if not problem.slice.is_static:
@@ -95,7 +95,7 @@ def _reduce(operands: Operands, config: Config) -> None:
     problem, sizes = operands.problem, operands.sizes
     vector, threads = config["vector"], config["threads"]
     lanes = min(lanes_for(problem, vector), threads)
-    # Long rows give each lane many columns already; more items in flight would only cost registers.
+    # In long rows each lane has many columns already. More items would only cost registers.
     unroll = config["unroll"] if lanes < _MAX_LANES else 1
     launch(
         operands,

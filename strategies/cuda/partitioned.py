@@ -1,4 +1,4 @@
-"""Partitioned: updates are bucketed by destination, and each bucket is reduced in shared memory."""
+"""Partitioned: buckets updates by destination, and reduces each bucket in shared memory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tvm_scatter.strategies.cuda.steps.sorting import Layout
 
 _THREADS = device_constant("partition", "kPartitionThreads")
 _HOT_PLACES = device_constant("partition", "slots")
-#: Shared memory of a scan in a block, a sum for each warp, besides what is asked for.
+#: Bytes of static shared memory of a scan in a block: a sum for each warp.
 _SCAN_BYTES = _THREADS // 32 * 4
 _MOST_BUCKETS = device_constant("partition", "kMostBuckets")
 _ENOUGH_BUCKETS = 128
-#: Updates that a thread moves into buckets together with its block, the more the better.
+#: Updates that each thread moves into buckets at a time, in order of preference: more are better.
 _PER_THREAD = (16, 8, 4)
-#: The fewest updates of a block in the reduction, and how many times an even share of the updates a
-#: bucket may have before several blocks share it.
+#: The fewest updates that a block reduces, and the multiple of the mean from which on several
+#: blocks share a bucket.
 _LEAST_UNIT = 1 << 15
 _UNEVEN = 2
 _REGIONS = ("counts", "begins", "cursors", "first_units", "places", "values")
 
 
 class Partitioned(Implementation):
-    """One pass that buckets the updates by the high bits of their destination, one that reduces."""
+    """One pass buckets the updates by the high bits of their destination, the next one reduces."""
 
     name = "partitioned"
     rewrites_output = True
@@ -54,7 +54,7 @@ class Partitioned(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         places, element = problem.destinations.constant, accumulate_bytes(problem.data_dtype)
-        # Buckets for all multiprocessors, and as wide as that allows: filling them costs less.
+        # Enough buckets for all multiprocessors, and not more: fewer, wider ones are filled faster.
         wide = [bits for bits in (14, 13) if places >> bits >= _ENOUGH_BUCKETS]
         bits = tuple(
             bits
@@ -126,7 +126,7 @@ class Partitioned(Implementation):
 
 
 def _order_bytes(problem: ScatterProblem, per_thread: int, buckets: int) -> int:
-    """Shared memory of a block that orders its updates by bucket."""
+    """Bytes of shared memory of a block that orders its updates by bucket."""
     return buckets * 8 + per_thread * _THREADS * (4 + item_bytes(problem.data_dtype))
 
 
@@ -137,7 +137,7 @@ def _per_thread(problem: ScatterProblem, target: Any) -> int | None:
 
 
 def _shared_bytes(element: int, bits: int) -> int:
-    """Of one block of the reduction: a bucket, and a sum for each lane and each hot place."""
+    """Bytes of shared memory of a reducing block: a bucket, and each lane's sums of hot places."""
     return (element << bits) + _HOT_PLACES * (32 * element + 4)
 
 

@@ -1,4 +1,4 @@
-"""Row resident: what a batch scatters into lives in shared memory, read and written once."""
+"""Row resident: the data of a batch is held in shared memory, and read and written once."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
-#: Every block of a slab reads all its indices, so more tiles than this read more than they save.
+#: The most tiles of a batch: the block of each tile reads all indices, which must cost less than is
+#: saved.
 _MOST_TILES = 8
-#: From here on a multiprocessor has blocks enough of half the threads, unless they have much to do.
+#: From this many blocks on, blocks of half the threads fill the GPU, unless each has much to do.
 _MANY_BLOCKS = 64
 _LIGHT_BYTES = 32 << 10
 _LIGHT_COUNT = 4096
 
 
 class RowResident(Implementation):
-    """One block for each batch (or tile of it), which reduces in shared memory."""
+    """One block for each batch, or for a tile of it, reduces in shared memory."""
 
     name = "row_resident"
     rewrites_output = True
@@ -44,7 +45,7 @@ class RowResident(Implementation):
         slab = problem.extent.constant * problem.slice.constant * _element_bytes(problem)
         many = not problem.batch.is_static or problem.batch.constant >= _MANY_BLOCKS
         light = slab <= _LIGHT_BYTES and problem.count.constant <= _LIGHT_COUNT
-        # Several blocks to a multiprocessor, where there are so many and they fit.
+        # Small enough for several blocks on a multiprocessor, if there are that many.
         threads = (512, 256, 1024) if many and light else (1024, 512, 256)
         return {"threads": threads, "unroll": (4, 8, 2)}
 
@@ -53,7 +54,7 @@ class RowResident(Implementation):
         element = _element_bytes(problem)
         slab = sizes.extent * sizes.slice
         tiles = ceil_div(slab * element, shared_memory_limit(operands.target))
-        # Tiles start at multiples of 16 bytes, whatever the element.
+        # Tiles begin at multiples of 16 bytes.
         tile = ceil_div(ceil_div(slab, tiles), 16) * 16
         tiles = ceil_div(slab, tile)
         source = "out" if operands.data is None else "data"

@@ -1,4 +1,4 @@
-"""Segmented: updates sorted by destination, then every output row written once from its segment."""
+"""Segmented: sorts updates by destination, then writes every output row once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNKS = device_constant("segmented", "kSegmentChunks")
 
 
 class Segmented(Implementation):
-    """Stable sort, then a balanced reduction in gather form, split in a fixed order."""
+    """A stable sort, then a balanced reduction of each row's segment, in a fixed order."""
 
     name = "segmented"
     list_bytes = 16
@@ -81,7 +81,7 @@ def _find_segments(operands: Operands, layout: sorting.Layout) -> None:
 
 
 def _emit(operands: Operands, layout: sorting.Layout, call: str, rows: Any, threads: int) -> None:
-    """Launch a templated call in its vector form, or element by element for unaligned tensors."""
+    """Launch a templated call with vectors, or element by element if tensors are not aligned."""
     vector = widest_vector(operands.problem)
     lanes, tiles = lanes_and_parts(operands.problem, operands.sizes)
     text, arguments = sorting.sorted_lists(operands, layout)

@@ -1,4 +1,4 @@
-"""Sequential: one thread for each line along the axis, updates in order. One launch when small."""
+"""Sequential: one thread applies the updates of a line along the axis in order."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 
 from .steps import stages
 
-#: Above this many bytes a copy by the blocks that own the lines is slower than a launch of its own.
+#: Up to this many bytes, the blocks that own the lines copy the data. Beyond, a separate launch
+#: that copies is faster.
 _FUSED_BYTES = 1 << 18
 
 
 class Sequential(Implementation):
-    """Updates of a line applied in order by one thread: the last wins, sums are reproducible."""
+    """One thread for each line: the last update wins, and sums are reproducible."""
 
     name = "sequential"
     deterministic = True
@@ -62,7 +63,7 @@ def _separate(operands: Operands, config: Config) -> None:
 def _apply(operands: Operands, config: Config, copies: bool) -> None:
     sizes = operands.sizes
     threads = config["threads"]
-    # Few lines to a block spread the copy over more blocks; the copy is what takes the time.
+    # Few lines to a block spread the copy, which takes most of the time, over more blocks.
     lines = 32 if copies else threads
     flag = "true" if copies else "false"
     launch(

@@ -1,4 +1,4 @@
-"""Shared-memory private bins: a small output stands in every block's shared memory, merged once."""
+"""Shared-memory bins: each block reduces into a copy of a small output; copies are merged."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from .steps import stages
 
 _MERGE_THREADS = 256
-#: Shared memory of one block with several copies: two blocks and more fit a multiprocessor.
+#: Bytes of shared memory of a block with several copies: at least two blocks fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
 _MANY_ITEMS = 1 << 20
-#: A counter stands in front of the bins if blocks count themselves.
+#: Bytes of a counter in front of the bins, for blocks that count their completion.
 _COUNTER_BYTES = device_constant("bins", "kCounterBytes")
 
 
 class SharedBins(Implementation):
-    """Every block reduces into bins of its own; replicas keep the lanes of a warp apart."""
+    """Each block has its own bins, in several replicas, so that lanes of a warp collide less."""
 
     name = "shared_bins"
     accumulates_wide = True
@@ -44,7 +44,8 @@ class SharedBins(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         limit = min(_REPLICATED_BYTES, shared_memory_limit(target))
         copies = [c for c in (32, 16, 8, 4, 2) if output_bytes(problem) * c <= limit] + [1]
-        # A second block for each multiprocessor must fit beside the first, and has to be merged.
+        # Two blocks for each multiprocessor are an option only if both fit; each adds a copy to
+        # merge.
         many = not problem.items.is_static or problem.items.constant > _MANY_ITEMS
         blocks = (264, 132) if len(copies) > 1 and many else (132, 264)
         return {
@@ -70,19 +71,19 @@ class SharedBins(Implementation):
 
 
 def output_bytes(problem: ScatterProblem) -> int:
-    """Bytes of one copy of the output in the type it is accumulated in; for a static size."""
+    """Bytes of one copy of the output in its accumulation type. Its size must be static."""
     return problem.data_size.constant * accumulate_bytes(problem.data_dtype)
 
 
 def reduce_by_blocks(
     operands: Operands, fill: str, blocks: int, threads: int, shared_bytes: int
 ) -> None:
-    """Launch ``fill``, which leaves each block's result in ``partials``, and merge these into out.
+    """Launch ``fill``, which writes a result of each block to ``partials``, and merge these.
 
     Parameters
     ----------
     fill : str
-        A C++ call.
+        The C++ call of a device routine.
     """
     problem = operands.problem
     partials = "  using Wide = Accumulate<Data>;\n"
@@ -110,6 +111,6 @@ def reduce_by_blocks(
     if problem.include_self:
         reduce("out" if operands.data is None else "data")
         return
-    # Which bins were touched is known only from the indices: reset these first.
+    # The bins with updates must start from the identity, and only the indices tell which these are.
     stages.copy_data(operands)
     stages.around(operands, lambda: reduce("out"))

@@ -1,6 +1,6 @@
-"""Sort-based: updates sorted by destination, then one result for each run of equal destinations.
+"""Sort-based: sorts updates by destination, then reduces each run of equal destinations.
 
-Bitwise reproducible for every reduction, and immune to skew: see ``device/segment.cuh``.
+Bitwise reproducible for every reduction, and as fast on skewed indices: see ``device/segment.cuh``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PARTIALS = ("partial_keys", "pending", "partials")
 
 
 class SortBased(Implementation):
-    """Stable radix sort of destinations, then a segmented reduction in a fixed tree."""
+    """A stable radix sort of destinations, then a segmented reduction in a fixed tree."""
 
     name = "sort_based"
     accumulates_wide = True
@@ -52,7 +52,7 @@ class SortBased(Implementation):
         if reduces.needs_count:
             stages.around(operands, reduce_into_out, layout.offsets["counts"])
         else:
-            # A run starts from its first update, so no identity needs to be written beforehand.
+            # A run starts from its first update, so the identity need not be written before.
             reduce_into_out()
 
 
@@ -62,7 +62,7 @@ def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
     if problem.reduces.needs_count:
         layout.add("counts", sizes.destinations * 4)
     if not problem.reduces.is_store:
-        # Levels take turns; each is a sixteenth of the one before.
+        # Levels use two regions in turn. Each has a sixteenth of the entries of the one before.
         slots = sizes.items
         for turn in "01":
             slots = 2 * ceil_div(slots, _CHUNK)
@@ -126,7 +126,7 @@ def _reduce(operands: Operands, layout: sorting.Layout) -> None:
 
 
 def _levels(items: Any) -> Iterator[tuple[int, Any, Any]]:
-    """The levels after the first: depth, entries, and whether it is reached."""
+    """The levels after the first: depth, number of entries, and whether the level is needed."""
     size, depth = items, 0
     while depth < 8:
         if isinstance(size, int) and size <= _CHUNK:

@@ -1,1 +1,1 @@
-"""Implementations for CPUs, in TIR. None has a race under any number of threads."""
+"""Implementations for CPUs, in TIR. They have no races, whatever the number of threads."""

@@ -1,4 +1,4 @@
-"""What holds for CPUs."""
+"""The record of CPUs as a kind of target."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""float16 by integer arithmetic, for processors that have no instructions to convert it.
+"""Converts float16 by integer arithmetic, for processors without instructions for it.
 
-There LLVM calls a function for every element, and vectorises no loop that calls one.
+On these LLVM calls a function for every element, and cannot vectorise the loop.
 """
 
 from __future__ import annotations
@@ -12,48 +12,49 @@ from tvm.target import Target
 from tvm.target.codegen import target_has_features
 from tvm.tirx.script import builder as T
 
-#: LLVM's names of what converts float16: on x86, on ARM of 64 and 32 bits, and on RISC-V.
+#: LLVM's names of the features that convert float16: x86, 64-bit and 32-bit ARM, RISC-V.
 _INSTRUCTIONS = ("f16c", "fp-armv8", "fp16", "zfhmin")
 _SIGN, _MAGNITUDE = 0x8000, 0x7FFF
-#: The mantissa of float32 has 13 bits more; its exponent has a bias of 127 instead of 15.
+#: The mantissa of float32 has 13 bits more. Its exponent has a bias of 127, that of float16 of 15.
 _MORE_BITS = 13
 _MORE_BIAS = 127 - 15
 _EXPONENT = 23
 _WIDE_MAGNITUDE, _WIDE_INFINITY = 0x7FFFFFFF, 0x7F800000
 _PAYLOAD, _QUIET = 0x3FF, 0x200
-#: The least normal float16, and what would follow the greatest.
+#: The least normal float16, and the power of two above the greatest.
 _LEAST, _BEYOND = 2.0**-14, 2.0**16
 
 
 def has_instructions(target: Target) -> bool:
-    """Whether a CPU converts float16 itself."""
+    """Whether a CPU has instructions that convert float16."""
     return any(target_has_features(feature, target) for feature in _INSTRUCTIONS)
 
 
 def widen(value: Any) -> Any:
-    """A float16 as float32, exactly. A signalling NaN stays one; whatever is computed quietens it.
+    """A float16 as float32, exactly. A signalling NaN stays signalling.
 
-    Adds statements to the function being built.
+    Emits statements into the current function.
     """
     bits = T.bind(tirx.Cast("int32", tirx.reinterpret("uint16", value)))
     rebiased = ((bits & _MAGNITUDE) << _MORE_BITS) + (_MORE_BIAS << _EXPONENT)
     y = T.bind(_as_float(rebiased))
-    # Twice y is 2**-14 more than a subnormal, because it has a leading one.
+    # 2*y is the subnormal plus 2**-14, because of the implicit leading one.
     finite = _as_int(y + y - _larger(y, _LEAST))
     infinite = tirx.Select(y >= _float(_BEYOND), _int(_WIDE_INFINITY), _int(0))
     return _as_float(finite | infinite | ((bits & _SIGN) << 16))
 
 
 def narrow(value: Any) -> Any:
-    """A float32 rounded to the nearest float16, of two to the even one. A NaN gets quiet.
+    """A float32 rounded to the nearest float16, ties to even. A NaN becomes quiet.
 
-    Adds statements to the function being built.
+    Emits statements into the current function.
     """
     bits = T.bind(_as_int(value))
     x = T.bind(_as_float(bits & _WIDE_MAGNITUDE))
     y = T.bind(tirx.Select(x < _float(_BEYOND), x, _float(_BEYOND)))
     power = T.bind(_as_int(_larger(_as_float(_as_int(y) & _WIDE_INFINITY), _LEAST)))
-    # This sum has the bits that float16 has, and the hardware rounds it.
+    # The exponent of this sum is such that its mantissa has the bits of float16: the hardware
+    # rounds.
     shifted = power + (_MORE_BITS << _EXPONENT)
     mantissa = _as_int(y + _as_float(shifted)) - shifted
     exponent = (power >> _MORE_BITS) - ((_MORE_BIAS + 1) << (_EXPONENT - _MORE_BITS))
@@ -63,7 +64,7 @@ def narrow(value: Any) -> Any:
 
 
 def _larger(value: Any, least: float) -> Any:
-    """The larger of a number and a constant, as one instruction: neither is a NaN."""
+    """The larger of a number and a constant, as one instruction. Neither may be a NaN."""
     return tirx.Select(value > _float(least), value, _float(least))
 
 

@@ -1,4 +1,4 @@
-"""Parallel-injective: each worker owns a part of the output and applies what falls into it."""
+"""Parallel-injective: each worker owns a part of the output and applies its updates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _UNIQUE_TASKS = 256
 
 
 class ParallelInjective(Implementation):
-    """Batches, else blocks of columns, else ranges of destinations, one for each worker.
+    """Divides batches, else columns, else destinations among the workers.
 
-    Unique updates are divided as they are: no two of them meet. All others keep their order at
-    every element, so the result does not depend on the number of workers.
+    If destinations are unique, the updates themselves are divided. Otherwise each element gets its
+    updates in order, so the result does not depend on the number of workers.
     """
 
     name = "parallel_injective"

@@ -1,4 +1,4 @@
-"""Partitioned: updates bucketed by destination, then each bucket applied in the cache."""
+"""Partitioned: buckets updates by destination, then applies each bucket in the cache."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from tvm_scatter.selection.strategy import Config, Implementation
 
 from .steps import combiners, loops
 
-#: Output that one bucket covers: it stays in the second-level cache while it is worked on.
+#: Bytes of output of one bucket, which stay in the second-level cache meanwhile.
 _BUCKET_BYTES = 1 << 18
 _MOST_BUCKETS = 2048
 _LEAST_CHUNK = 8192
 _MOST_CHUNKS = 64
-#: Buckets are dealt out to this many tasks in turn, so that neighbours that are hot do not meet.
+#: Buckets are dealt out to this many tasks in turn, so that neighbouring hot buckets get to
+#: different tasks.
 _MOST_TASKS = 64
 
 
 class Partitioned(Implementation):
-    """One stable pass that buckets updates by destination, one that applies them in order.
+    """One stable pass buckets updates by destination, the next one applies them in order.
 
-    A bucket is a range of the output that fits the cache. Its data is copied there just before its
-    updates are applied, so the output is written to memory once and never read from it. Rows are
-    bucketed by number; single elements are moved themselves.
+    A bucket is a range of the output that fits the cache. Its data is copied just before its
+    updates are applied, so the output goes to memory once and is never read from it. Of rows, a
+    bucket holds the numbers; of single elements, the values.
     """
 
     name = "partitioned"
@@ -52,7 +53,7 @@ class Partitioned(Implementation):
 
 
 class _Partition:
-    """The buckets of a problem, and the steps that fill and reduce them."""
+    """The buckets of a problem, and the steps that fill and apply them."""
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
         self.keys = loops.key_count(problem, sizes)
@@ -63,7 +64,7 @@ class _Partition:
         fitting = max(fitting, ceil_div(self.keys, _MOST_BUCKETS), 1)
         self.shift = (fitting - 1).bit_length()
         self.buckets = ceil_div(self.keys, 1 << self.shift)
-        #: One more, for what is out of bounds.
+        #: One more bucket, for updates that are out of bounds.
         self.counters = self.buckets + 1
         self.chunk = max(ceil_div(self.items, _MOST_CHUNKS), _LEAST_CHUNK)
         self.chunks = ceil_div(self.items, self.chunk)
@@ -74,12 +75,12 @@ class _Partition:
 
     @property
     def moves_values(self) -> bool:
-        """Whether a bucket holds updates rather than their numbers."""
+        """Whether a bucket holds the updates' values, not their numbers."""
         return bool(self.width == 1)
 
     @property
     def workspace_bytes(self) -> int:
-        """Keys, what goes with them, and where each chunk's share of each bucket begins."""
+        """Bytes of the workspace: keys, values or numbers, and the begins of buckets."""
         return self._payload_offset + self._payload_bytes + self.chunks * self.counters * 8
 
     @property
@@ -91,7 +92,7 @@ class _Partition:
         return int(round_up(self.items * item_bytes(self.payload_dtype), 64))
 
     def emit(self, operands: Operands) -> None:
-        """Copy and scatter."""
+        """Emit all steps, the copy of the data included."""
         self._operands = operands
         view, offset = loops.workspace_view, self._payload_offset
         if self.items:
@@ -123,7 +124,7 @@ class _Partition:
             T.buffer_store(self._places, self._places[at] + 1, [at])
 
     def _prefix(self) -> None:
-        """Counts become the places of the first item of each chunk in each bucket."""
+        """Replace counts by the position of each chunk's first item in each bucket."""
         total = T.alloc_buffer((1,), "int64", scope="local")
         T.buffer_store(total, loops.int64(0), [0])
         with loops.serial(self.counters) as bucket:
@@ -149,7 +150,7 @@ class _Partition:
             T.buffer_store(self._payload, payload, [to])
 
     def _item(self, item: Any) -> tuple[Any, Any, Any, Any]:
-        """Batch, count and slice coordinate of an item, and its key."""
+        """The batch, count and slice coordinates of an item, and its key."""
         operands = self._operands
         b, k, s = loops.item_coordinates(operands, item)
         place, valid = loops.index_place(operands, item)
@@ -165,7 +166,7 @@ class _Partition:
             loops.copy_range(operands, low, room)
         if not self.items:
             return
-        # Having placed its items, the last chunk stands where the next bucket begins.
+        # After it has placed its items, the last chunk's position is the begin of the next bucket.
         ends = T.bind((self.chunks - 1) * self.counters + bucket)
         before = self._places[tirx.max(ends - 1, loops.int64(0))]
         begin = T.bind(tirx.if_then_else(bucket == 0, loops.int64(0), before))

@@ -1,4 +1,4 @@
-"""Private bins: every chunk of updates reduced into an output of its own, then all joined."""
+"""Private bins: reduces each chunk of updates into its own copy of the output, then joins these."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tvm_scatter.selection.strategy import Config, Implementation
 
 from .steps import combiners, loops, values
 
-#: The output of one chunk: it shares the first two levels of cache with what streams through.
+#: The most bytes of one copy of the output, so that it stays in the first two levels of cache.
 _MOST_BYTES = 1 << 16
 _MOST_CHUNKS = 64
 _LEAST_CHUNK = 4096
-#: A chunk has so many updates for each of its bins, or clearing and joining them would show.
+#: The fewest updates of a chunk for each bin, so that clearing and joining bins costs little.
 _UPDATES_PER_BIN = 8
 _JOIN_TASK = 1024
 
 
 class PrivateBins(Implementation):
-    """Histograms: chunks that depend on the sizes alone, joined in their order.
+    """For histograms. Chunks depend on the sizes alone, and are joined in order.
 
     So the result is the same under any number of threads.
     """
@@ -98,7 +98,7 @@ class PrivateBins(Implementation):
                     )
                 old = source[at]
                 value = values.stored(problem.reduces, problem.data_dtype, total[0], old)
-                # Arithmetic with nothing may change the bits of a NaN.
+                # Combining with the identity may change the bits of a NaN.
                 T.buffer_store(operands.out, tirx.Select(untouched[0], old, value), [at])
 
         loops.for_each_chunk(items, chunk, items * width, fill)
@@ -110,7 +110,7 @@ def _accumulator_bytes(problem: ScatterProblem) -> int:
 
 
 def _chunk(problem: ScatterProblem, sizes: Sizes) -> int:
-    """Items that are reduced into one set of bins."""
+    """The number of items that are reduced into one set of bins."""
     keys = loops.key_count(problem, sizes)
     items = loops.item_count(problem, sizes)
     return int(max(ceil_div(items, _MOST_CHUNKS), _UPDATES_PER_BIN * keys, _LEAST_CHUNK))

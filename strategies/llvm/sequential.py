@@ -1,4 +1,4 @@
-"""Sequential: updates applied in order, in parallel only over what they cannot share."""
+"""Sequential: applies updates in order, in parallel over batches and columns only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sort-based: updates sorted by destination, then every destination reduced by one worker."""
+"""Sort-based: sorts updates by destination, then reduces the segment of each destination."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .steps import loops
 
 
 class SortBased(Implementation):
-    """A stable radix sort over the bits that the extent needs, then a segmented reduction.
+    """A stable radix sort over the bits that keys need, then a segmented reduction.
 
     Segments are cut at positions that depend on the sizes alone, so the result is the same under
     any number of threads.

@@ -1,1 +1,1 @@
-"""What TVM's importers learn from this package: PyTorch's and ONNX's scatter operators."""
+"""Extends TVM's importers with PyTorch's and ONNX's operators that write or read by index."""

@@ -1,7 +1,7 @@
-"""Run a function once a module has been imported, without importing it now.
+"""Runs a function when another module is imported, without importing that module now.
 
-TVM's importers need PyTorch and ONNX, which are optional and slow to import. They are extended when
-somebody imports them, not before.
+TVM's importers need PyTorch and ONNX, which are optional and slow to import. So the importers are
+extended only when they are imported.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Action = Callable[[ModuleType], None]
 
 
 class _Watcher(MetaPathFinder):
-    """Finds nothing itself: it lets the other finders work and adds the action to their loader."""
+    """A finder that adds the actions to the loaders of other finders."""
 
     def __init__(self, name: str, action: Action) -> None:
         self.name = name
@@ -33,7 +33,7 @@ class _Watcher(MetaPathFinder):
                 continue
             spec = finder.find_spec(fullname, path, target)
             if spec is not None and spec.loader is not None:
-                # Only this loader, which serves this one module, is changed.
+                # This loader object serves one module only, so changing it affects no other.
                 execute = partial(self._execute, spec.loader.exec_module)
                 spec.loader.exec_module = execute  # type: ignore[method-assign]
                 return spec
@@ -59,7 +59,7 @@ def when_imported(name: str, action: Action) -> None:
 
 
 def forget(name: str) -> None:
-    """Take back what :func:`when_imported` was told about a module."""
+    """Remove the action that :func:`when_imported` has registered for a module."""
     watcher = _watchers.pop(name, None)
     if watcher in sys.meta_path:
         sys.meta_path.remove(watcher)

@@ -22,7 +22,7 @@ _MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 _TABLE = "_get_convert_map"
 _STOCK = "_tvm_scatter_stock_convert_map"
 
-#: The reductions of each opset, newest first.
+#: The reductions that each opset allows, newest first.
 _REDUCTIONS = (
     (18, ("none", "add", "mul", "min", "max")),
     (16, ("none", "add", "mul")),
@@ -33,7 +33,7 @@ Convert = Callable[[Any, str, int, Sequence[Any], dict[str, Any]], Any]
 
 
 class _Converter:
-    """What TVM's importer expects of a converter class."""
+    """A converter with the interface that TVM's importer expects."""
 
     def __init__(self, operator: str, convert: Convert, stock: Any = None) -> None:
         self.operator = operator
@@ -41,7 +41,7 @@ class _Converter:
         self.stock = stock
 
     def get_converter(self, opset: int) -> Callable[..., Any]:
-        """The function for an opset, in the form that TVM calls."""
+        """The function that TVM calls for nodes of an opset."""
 
         def convert(bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], params: Any) -> Any:
             if self.stock is not None and onnx_read.is_left_to_TVM(inputs):
@@ -55,7 +55,7 @@ class _Converter:
 def scatter_elements(
     bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
-    """``ScatterElements``, and ``Scatter``, which is its older name."""
+    """``ScatterElements``, and ``Scatter``, its older name."""
     data, indices, updates = inputs[:3]
     return ops.scatter_elements(
         data,
@@ -104,7 +104,8 @@ def tensor_scatter(
     update = _with_shape(bb, operator, "update", update, rows_of_cache)
     if starts is not None:
         starts = _with_shape(bb, operator, "write_indices", starts, shape[:1])
-    # Each position before the axis is a line of its own; lines of one batch entry share a start.
+    # The axes before the sequence are flattened into lines. Lines of one batch entry have one
+    # start.
     lines, lines_of_entry = number_of(shape[:axis]), number_of(shape[1:axis])
     extent, count = shape[axis], rows[axis]
 
@@ -144,7 +145,7 @@ def tensor_scatter(
 
 
 def _with_shape(bb: Any, operator: str, what: str, tensor: Any, expected: Sequence[Any]) -> Any:
-    """The tensor, which has the expected shape: refused here if not, or at run time."""
+    """The tensor, after a check of its shape: here if the sizes are known, else at run time."""
     shape = shape_of(tensor)
     if len(shape) != len(expected) or any(map(differ, shape, expected)):
         raise ScatterError(
@@ -168,8 +169,8 @@ CONVERTERS = {
     )
 }
 
-#: What reads by index. TVM adds the extent to negative indices, which hides whether they were in
-#: range.
+#: Operators that read by index. TVM's converters add the extent to negative indices, and then
+#: bounds checks cannot tell whether these were in range.
 READERS = {
     "Gather": onnx_read.gather,
     "GatherElements": onnx_read.gather_elements,
@@ -183,7 +184,7 @@ def install_onnx() -> None:
 
 
 def uninstall_onnx() -> None:
-    """Give TVM's importer back."""
+    """Restore TVM's importer."""
     forget(_MODULE)
     if _MODULE in sys.modules:
         _restore(sys.modules[_MODULE])
@@ -226,7 +227,7 @@ def _text(attribute: Any) -> str:
 
 
 def _tensor(bb: Any, operator: str, value: Any) -> Any:
-    """An operand as a normalised expression; the importer hands over unbound ones."""
+    """An operand as a normalised expression, which the importer's operands need not be."""
     value = bb.normalize(value)
     if not isinstance(value.ty, relax.TensorType):
         raise ScatterError(f"{operator}: an operand of type {value.ty} is not a tensor.")

@@ -14,7 +14,7 @@ from tvm_scatter.ops import read_ops
 def gather(
     bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
-    """``Gather``: TVM's ``take``, whose mode says that it was one."""
+    """``Gather``, as TVM's ``take`` with a mode of this package's."""
     data, indices = inputs
     axis = int(attributes.get("axis", 0))
     return relax.op.take(data, indices, axis, mode=operator)
@@ -40,6 +40,6 @@ def gather_nd(
 
 
 def is_left_to_TVM(inputs: Sequence[Any]) -> bool:
-    """Whether TVM's importer knows the result already: of shapes, and of constants."""
+    """Whether TVM's importer computes the result at import: from shapes or constants."""
     shapes = any(isinstance(each, relax.ShapeExpr) for each in inputs)
     return shapes or all(isinstance(each, tvm.ir.GenericConst) for each in inputs)

@@ -1,1 +1,1 @@
-"""How the text of a CUDA kernel is put together and launched."""
+"""Generates the source of CUDA kernels, and launches them from TIR."""

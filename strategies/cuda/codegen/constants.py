@@ -1,4 +1,4 @@
-"""Numbers that a launch and the kernel behind it must agree in: the kernel's header has them."""
+"""Reads constants that launch and kernel share from the kernel's header."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ _ONE = re.compile(r"(\w+) = ([^,]+)")
 
 
 def device_constant(header: str, name: str) -> int:
-    """The value of a constant that a device header declares.
+    """The value of a ``constexpr`` constant in a device header.
 
     Parameters
     ----------
     header : str
-        The header's name without its ending.
+        The file name of the header without its extension.
     name : str
-        A ``constexpr int`` or ``uint32``: a number, or a product of numbers and such constants.
+        The name of a ``constexpr int`` or ``uint32``, which is a number, or a product of numbers
+        and such constants.
 
     Raises
     ------
     LookupError
-        If the header has not exactly one constant of that name.
+        If the header does not declare exactly one constant of that name.
     """
     text = headers((header,))
     declared = [

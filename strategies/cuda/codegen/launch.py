@@ -1,4 +1,4 @@
-"""Launching device routines from TIR."""
+"""Launches device routines from TIR."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tvm_scatter.problem.sizes import at_least, at_most
 from .source import problem_struct, routine
 from .target import shared_memory_limit
 
-#: Below this, sums of two offsets fit 32 bits.
+#: Offsets below this are added in 32 bits without overflow.
 _NARROW_LIMIT = 1 << 30
 _MAX_BLOCKS = (1 << 31) - 1
 
@@ -38,32 +38,33 @@ def launch(
     Parameters
     ----------
     headers : sequence of str
-        Device headers that the body uses, without their ending.
+        Names of the device headers that the body uses, without extension.
     body : str
         C++ statements. In scope: ``P`` (the problem), ``Data``, ``Offset``, ``sizes``, ``indices``,
-        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, what
-        ``arguments`` names, and ``shared``, a pointer to dynamic shared memory if there is any.
-        It must leave ``blockIdx.y`` alone, which says whose scatter a block computes.
+        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, the names in
+        ``arguments``, and ``shared``, a pointer to dynamic shared memory if there is any. The body
+        must not use ``blockIdx.y``, which is the number of the scatter.
     blocks, threads : int or expression, int
-        The launch; at least one block is launched.
+        Blocks, at least one of which is launched, and threads of a block.
     arguments : mapping of name to (C++ type, expression), optional
-        Further parameters of the body.
+        Further parameters, in scope of the body.
     shared_bytes : int or expression
-        Dynamic shared memory of each block.
+        Bytes of dynamic shared memory of each block.
     resolves_every_index : bool
-        Whether the threads together ``resolve`` every index of the scatter. Where the host is to
-        hear of bad ones it hears of them then, and does not wait for what is launched later; where
-        no launch says so it waits for all, and misses none.
+        Whether the threads together ``resolve`` every index of the scatter. Under ``raise`` the
+        host then learns of bad indices after this launch, and does not wait for later ones. If no
+        launch sets this, the host waits for all launches, so no bad index is missed.
     completion_count_bytes : int, optional
-        For a body that resolves every index and then does much else: that where P has
-        ``counts_completion`` it calls ``count_completion`` once a block has resolved its indices,
-        and needs so many bytes of shared memory for that, in front of all others. Then no launch of
-        its own tells the host.
+        For a body that resolves every index and then has much else to do. If P has
+        ``counts_completion``, such a body calls ``count_completion`` as soon as a block has
+        resolved its indices. This is the number of bytes of shared memory, in front of all others,
+        that the call needs. Then the host learns of bad indices while the launch runs, and no extra
+        launch has to tell it.
 
     Raises
     ------
     ScatterError
-        If the body is said to resolve indices that it does not name.
+        If ``resolves_every_index`` is set, and the body does not name ``indices``.
     """
     reads_indices = re.search(r"\bindices\b", body) is not None
     if resolves_every_index and not reads_indices:
@@ -91,9 +92,9 @@ def launch(
 
 
 def _counts_completion(operands: Operands, shared_bytes: Any, count_bytes: int | None) -> bool:
-    """Whether blocks count themselves, so that no launch has to tell the host.
+    """Whether blocks count their completion, so that no extra launch has to tell the host.
 
-    Where sizes are symbolic there may be blocks that have nothing to do and do not count.
+    Not with symbolic sizes: there may be blocks without work, which would not count.
     """
     signal = operands.drop_signal
     if signal is None or count_bytes is None or not operands.problem.is_static:
@@ -179,7 +180,7 @@ def _launch(
 
 
 def _tensors(operands: Operands) -> dict[str, Any]:
-    """The buffers that a kernel takes, by name."""
+    """The buffer parameters of a kernel, by name."""
     tensors = {"out": operands.out, "updates": operands.updates}
     if operands.data is not None:
         tensors["data"] = operands.data
@@ -189,7 +190,7 @@ def _tensors(operands: Operands) -> dict[str, Any]:
 
 
 def _pointers(names: Sequence[str], scatters: int) -> tuple[list[str], list[str]]:
-    """C++ parameters for the tensors of all scatters, and what finds those of a block."""
+    """The C++ parameters for all scatters' tensors, and statements that select a block's own."""
     if scatters == 1:
         return [f"void* {name}_pointer" for name in names], []
     parameters = [f"void* {name}_{at}" for name in names for at in range(scatters)]
@@ -213,7 +214,7 @@ def run_routine(
     shared_bytes: Any = None,
     scatters: int = 1,
 ) -> None:
-    """Launch ``blocks`` x ``threads`` threads for each scatter that call a device routine."""
+    """Launch ``blocks`` x ``threads`` threads for each scatter; all call a device routine."""
     with ExitStack() as launched:
         launched.enter_context(T.launch_thread("blockIdx.x", grid_size(blocks)))
         if scatters > 1:
@@ -227,7 +228,7 @@ def run_routine(
 
 
 def grid_size(blocks: Any) -> Any:
-    """``blocks``, within what a launch takes."""
+    """``blocks``, limited to the numbers that a launch allows."""
     return at_most(at_least(blocks, 1), _MAX_BLOCKS)
 
 

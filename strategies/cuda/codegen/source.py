@@ -1,4 +1,4 @@
-"""The CUDA C++ text of a kernel: headers, and what is known of a problem at compile time."""
+"""The CUDA C++ source of a kernel: headers, and the problem's compile-time facts."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _BITS_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "u
 
 
 def accumulate_bytes(dtype: str) -> int:
-    """Bytes of the type in which a data type is accumulated."""
+    """Bytes of the type in which values of a data type are accumulated."""
     return 4 if dtype in ("float16", "bfloat16") else item_bytes(dtype)
 
 
 def data_type(problem: ScatterProblem) -> str:
-    """The C++ type of an element; a plain update moves bits and needs no other type."""
+    """The C++ type of an element: for plain updates, which only move bits, by size alone."""
     if problem.reduces.is_store:
         return _BITS_TYPES[item_bytes(problem.data_dtype)]
     return _DATA_TYPES[problem.data_dtype]
@@ -54,7 +54,7 @@ def combiner_struct(reduction: Reduction) -> str:
 
 @cache
 def headers(names: tuple[str, ...]) -> str:
-    """The text of device headers and of all that they include from this package, in order."""
+    """The text of device headers and of all headers of this package that they include, in order."""
     folder = resources.files("tvm_scatter.strategies.cuda") / "device"
     texts: dict[str, str] = {}
 
@@ -80,16 +80,16 @@ def problem_struct(
     signals_drops: bool = False,
     counts_completion: bool = False,
 ) -> tuple[str, str]:
-    """The struct that describes a problem to the templates: its name and its text.
+    """The struct ``P`` that describes a problem to the templates: its name and its text.
 
     Parameters
     ----------
     offset : str
         The C++ type of index arithmetic: ``int`` or ``long long``.
     signals_drops : bool
-        Whether the host is told that an index was out of bounds.
+        Whether the kernel tells the host of an index that is out of bounds.
     counts_completion : bool
-        Whether blocks tell the host that they have seen their indices.
+        Whether blocks tell the host that they have resolved their indices.
     """
     data = data_type(problem)
     if problem.reduces.is_store:
@@ -132,9 +132,9 @@ def problem_struct(
 def routine(
     header_names: Sequence[str], structs: Sequence[str], parameters: Sequence[str], body: str
 ) -> tuple[str, str]:
-    """A ``__device__`` function around ``body``: its name and the whole source that it needs.
+    """A ``__device__`` function around ``body``: its name and its complete source.
 
-    The name is a digest of the text, so equal routines of one module are one function.
+    The name is a digest of the text, so that a module has equal routines only once.
     """
     text = headers(tuple(header_names)) + "".join(structs)
     name = "scatter_" + hashlib.sha256((text + repr(parameters) + body).encode()).hexdigest()[:16]

@@ -1,11 +1,11 @@
-"""What a CUDA target can hold, from its attributes or from its architecture."""
+"""Limits of a CUDA target, from its attributes or its architecture."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Shared memory that one block may ask for, in bytes (CUDA C++ Programming Guide, "Technical
-#: specifications per compute capability"); one kilobyte of it is the system's.
+#: Bytes of shared memory of a block (CUDA C++ Programming Guide, "Technical specifications per
+#: compute capability"), of which CUDA reserves one kilobyte.
 _OPT_IN_BYTES = {
     70: 96 << 10,
     72: 96 << 10,

@@ -1,4 +1,4 @@
-"""Launches that reduce rows whose updates are listed by place, however the lists were made."""
+"""Launches that reduce rows, given a list of the updates of each place."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
 
 from . import sorting
 
-#: Entries beyond which a list is reduced in chunks.
+#: Lists with more entries are reduced in chunks.
 LONG_LIST = device_constant("listed_rows", "kLongList")
-#: Entries of one chunk of a long list: short chunks where there is little work to share out, long
-#: ones where many chunks would meet at one sum.
+#: Entries of a chunk of a long list: few if there is little work to share, many if otherwise too
+#: many chunks would be added to one sum.
 LEAST_CHUNK, _MOST_CHUNK = 32, 128
-#: Threads that look for chunks of long lists: how many there are is known on the device only.
+#: Threads that search for chunks of long lists, whose number only the device knows.
 CHUNK_THREADS = 1 << 17
 
 
 def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
-    """Entries of one chunk of a long list."""
+    """The number of entries of a chunk of a long list."""
     vector = widest_vector(problem)
     threads_of_entry = ceil_div(sizes.width, vector)
     even = sizes.items * threads_of_entry // CHUNK_THREADS
@@ -32,24 +32,24 @@ def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
 
 
 def lanes_and_parts(problem: ScatterProblem, sizes: Sizes) -> tuple[int, Any]:
-    """Threads that share a row, and the parts of its columns that they take one of."""
+    """The threads that share a row, and the number of parts into which its columns are divided."""
     vector = widest_vector(problem)
     lanes = sorting.lanes_in_warp(problem, vector)
-    # The device divides by it, even where a symbolic width turns out to be nothing.
+    # At least 1, because the device divides by it, and a symbolic width may be 0.
     return lanes, at_least(ceil_div(sizes.width, lanes * vector), 1)
 
 
 def declare_lists(
     layout: sorting.Layout, kind: str, name: str, fields: Mapping[str, str], *numbers: int
 ) -> tuple[str, sorting.Arguments]:
-    """C++ declarations of lists and of the ``sums`` of long ones, and what these need.
+    """C++ declarations of the lists and of the ``sums`` of long ones, and their arguments.
 
     Parameters
     ----------
     kind, name : str
-        The lists' type, an aggregate, and what they are called.
+        The aggregate type of the lists, and the name of the variable.
     fields : mapping of name to C++ type
-        Regions of the layout that the lists point to, in order; ``numbers`` follow them.
+        Regions of the layout that the aggregate points to, in order. ``numbers`` follow them.
     """
     text = "".join(layout.pointer(field, of) for field, of in fields.items())
     text += f"  const {kind} {name}{{{', '.join((*fields, *map(str, numbers)))}}};\n"
@@ -59,7 +59,7 @@ def declare_lists(
 
 
 class ListedRows:
-    """The steps of a reduction of listed rows; each is a template over lanes and vectors.
+    """The launches of a reduction of listed rows. Each is a template over lanes and vectors.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class ListedRows:
     prologue : str
         C++ declarations of the lists and of the ``sums`` of long ones.
     arguments : dict
-        What the declarations need.
+        The arguments of the declarations.
     """
 
     def __init__(
@@ -89,9 +89,9 @@ class ListedRows:
         self._prologue = f"{prologue}  if ({fits})\n    "
 
     def step(self, call: str, blocks: Any, threads: int) -> None:
-        """Launch ``call``, in which ``{lanes}`` and ``{vector}`` are filled in.
+        """Launch ``call``, after filling in ``{lanes}`` and ``{vector}``.
 
-        The call has ``chunk`` and ``tiles``, parts of the columns, in scope.
+        In scope are ``chunk``, and ``tiles``, the number of parts of the columns.
         """
         forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
         body = self._prologue + forms[0] + "\n  else\n    " + forms[1]

@@ -1,4 +1,4 @@
-"""Launches that sort the items of a problem by destination, for all that work on sorted lists."""
+"""Launches that sort the items of a problem by destination."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from . import stages
 _SORT_THREADS = device_constant("radix_sort", "kSortThreads")
 _SORT_TILE = device_constant("radix_sort", "kSortTile")
 _MAX_DIGIT_BITS = 9
-#: Ranks are 32 bits wide.
+#: The most items: ranks have 32 bits.
 MAX_ITEMS = 1 << 32
 KEY = "  using Key = If<sizeof(Offset) == 4, uint32, uint64>::type;\n"
 
@@ -27,7 +27,7 @@ Arguments = dict[str, tuple[str, Any]]
 
 
 class Layout:
-    """Regions of a workspace: where each begins, in bytes."""
+    """The layout of a workspace: the offset of each region, in bytes."""
 
     def __init__(self) -> None:
         self.offsets: dict[str, Any] = {}
@@ -48,13 +48,13 @@ class Layout:
 
 
 def key_bytes(problem: ScatterProblem, sizes: Sizes) -> int:
-    """Bytes of a key: 4 where the problem certainly fits, 8 where it may not."""
+    """Bytes of a key: 4 if 32 bits certainly suffice for the problem, else 8."""
     wide = not problem.is_static or max(sizes.items, sizes.destinations) >= (1 << 32) - 1
     return 8 if wide else 4
 
 
 def add_regions(layout: Layout, problem: ScatterProblem, sizes: Sizes) -> None:
-    """Append what the sort needs."""
+    """Append the regions that the sort needs."""
     bytes_of_list = sizes.items * key_bytes(problem, sizes)
     for name in ("keys0", "keys1", "items0", "items1"):
         layout.add(name, bytes_of_list)
@@ -63,7 +63,7 @@ def add_regions(layout: Layout, problem: ScatterProblem, sizes: Sizes) -> None:
 
 
 def refuse_too_many(problem: ScatterProblem) -> str | None:
-    """Why the sort cannot take a problem, or ``None``."""
+    """Why the sort cannot take a problem: it has too many items; or ``None``."""
     items = problem.items
     if items.is_static and items.constant >= MAX_ITEMS:
         return f"it sorts fewer than {MAX_ITEMS} updates, not {items}"
@@ -140,7 +140,7 @@ def _turns(layout: Layout, *names: str) -> str:
 
 
 def _passes(operands: Operands) -> tuple[Any, int]:
-    """How many passes the sort takes, and the bits of a digit."""
+    """The number of passes of the sort, and the bits of a digit."""
     places = operands.sizes.destinations
     if isinstance(places, int):
         bits = max(places.bit_length(), 1)

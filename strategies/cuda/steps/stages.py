@@ -1,4 +1,4 @@
-"""The launches around a reduction that every implementation shares."""
+"""Launches before and after a reduction, which implementations share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 
 THREADS = 256
 _COPY_UNROLL = device_constant("stages", "kCopyUnroll")
-#: Blocks of a grid-stride loop: enough to fill any GPU several times over.
+#: The most blocks of a grid-stride loop, enough to fill any GPU several times.
 _STRIDE_BLOCKS = 4096
 
 
 def copy_data(operands: Operands) -> None:
-    """``out = data``, 16 bytes an access; nothing where the problem is in place."""
+    """Launch ``out = data``, 16 bytes per access; nothing if the problem is in place."""
     if operands.data is None:
         return
     size = operands.sizes.data_size * item_bytes(operands.problem.data_dtype)
@@ -60,14 +60,14 @@ def count_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
 
 
 def around(operands: Operands, reduce_into_out: Callable[[], None], counts_at: Any = 0) -> None:
-    """Surround a step that reduces updates into ``out`` with what the problem needs besides.
+    """Emit a reduction into ``out``, with the launches that the problem needs before and after it.
 
     Parameters
     ----------
     reduce_into_out : callable
-        Adds the launches that combine every update into ``out``.
+        Emits the launches that combine every update into ``out``.
     counts_at : int or expression
-        Where in the workspace the counts of ``mean`` stand, in bytes.
+        The offset of the counts of ``mean`` in the workspace, in bytes.
     """
     problem, sizes = operands.problem, operands.sizes
     if problem.starts_from_identity:

@@ -1,4 +1,4 @@
-"""What one update does to one element on a CPU, for every reduction and data type."""
+"""Combines an update with an element on a CPU, for every reduction and data type."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ Combine = Callable[[Any, Any, str], Any]
 
 @dataclass(frozen=True)
 class Combiner:
-    """The value of ``combine(old, update, dtype)`` for each kind of data type.
+    """The code of a combiner for each kind of data type.
 
     Parameters
     ----------
     booleans, integers, floats : callable
-        Integers wrap around. Minimum and maximum of floats follow
+        The functions ``combine(old, update, dtype)`` for these data types. Integers wrap around.
+        Minimum and maximum of floats follow
         :meth:`~tvm_scatter.problem.reductions.Reduction.last_in_order`.
     """
 
@@ -88,7 +89,8 @@ def _extreme_of_floats(reduction: Reduction, old: Any, update: Any, dtype: str) 
 def _extreme_of_numbers(reduction: Reduction, old: Any, update: Any) -> Any:
     """The bits of the minimum or maximum of two numbers.
 
-    Of equal ones each comparison keeps another, and they differ in the sign of a zero at most.
+    Equal numbers differ at most in the sign of zero. Two comparisons, which choose differently
+    between equal numbers, and a bitwise operation settle that sign.
     """
     if reduction.selects_least:
         sides = tirx.Select(old < update, old, update), tirx.Select(update < old, update, old)
@@ -97,7 +99,7 @@ def _extreme_of_numbers(reduction: Reduction, old: Any, update: Any) -> Any:
     return tirx.bitwise_and(*map(bits_of, sides))
 
 
-#: By the name of a reduction's combiner.
+#: The combiners, by name.
 COMBINERS = {
     "update": Combiner(_update, _update, _update),
     "add": Combiner(_any, wrapping_add, _add_floats),

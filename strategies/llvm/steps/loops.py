@@ -14,11 +14,11 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 
-#: Below this many elements moved, starting the worker threads costs more than they save.
+#: With fewer elements to move, starting the worker threads costs more than it saves.
 SERIAL_WORK = 16384
-#: Elements that one task of a copy moves.
+#: Elements that one task of a copy copies.
 _COPY_TASK = 65536
-#: A copy goes along this many pages at a time, by pieces of two cache lines.
+#: A copy works on this many pages at a time, in pieces of two cache lines.
 _STREAMS = 8
 _PAGE_BYTES = 4096
 _PIECE_BYTES = 128
@@ -51,15 +51,15 @@ def maximum(left: Any, right: Any) -> Any:
 
 
 def for_each(count: Any, work: Any, body: Callable[[Any], None]) -> None:
-    """Run ``body`` for each task, on all worker threads where there is work enough for them.
+    """Run ``body`` for each task, in parallel if there is enough work.
 
     Parameters
     ----------
     count : int or expression
         Number of tasks.
     work : int or expression
-        Elements that all tasks together move. Where it is symbolic, host code decides. ``None``
-        starts the threads in any case, which saves compiling the loop twice.
+        Elements that all tasks together move. If it is symbolic, the generated code decides at run
+        time. ``None`` always starts the threads; then the loop is compiled only once.
     """
 
     def in_one_thread() -> None:
@@ -97,10 +97,10 @@ def chunk_bounds(c: Any, size: Any, chunk: Any) -> tuple[Any, Any]:
 
 
 def settle(value: Any) -> Any:
-    """Evaluate an integer expression here and keep it in memory.
+    """Evaluate an integer expression here, and store it in a buffer.
 
-    TVM substitutes bound expressions into each other and simplifies the result, which takes minutes
-    where divisors are expressions themselves. A value read from memory is taken as it is.
+    TVM substitutes bound expressions into each other and simplifies the result. That takes minutes
+    if divisors are expressions. A value loaded from a buffer is not substituted.
     """
     if isinstance(value, int):
         return value
@@ -110,12 +110,12 @@ def settle(value: Any) -> Any:
 
 
 def thread_count() -> Any:
-    """The number of worker threads, asked when the function runs."""
+    """The number of worker threads, read at run time."""
     return settle(tirx.Cast("int64", T.call_packed("runtime.NumThreads")))
 
 
 def copy_data(operands: Operands) -> None:
-    """``out = data``; nothing where the problem is in place."""
+    """Emit ``out = data``; nothing if the problem is in place."""
     if operands.data is None:
         return
     size = operands.sizes.data_size
@@ -125,10 +125,10 @@ def copy_data(operands: Operands) -> None:
 
 
 def copy_range(operands: Operands, start: Any, length: Any) -> None:
-    """``out = data`` for ``length`` elements from ``start`` on, in one thread.
+    """Emit ``out = data`` for ``length`` elements from ``start`` on, in one thread.
 
-    Several pages are copied side by side. The processor reads ahead within a page and stops at its
-    end; of several streams some are always in the middle of one.
+    Several pages are copied at the same time. The processor prefetches within a page and stops at
+    its end. With several streams, some are always in the middle of a page.
     """
     out, data = operands.out, operands.data
     itemsize = item_bytes(operands.problem.data_dtype)
@@ -139,7 +139,7 @@ def copy_range(operands: Operands, start: Any, length: Any) -> None:
         with serial(size) as i:
             T.buffer_store(out, data[first + i], [first + i])
 
-    # TVM has no vectors of truth values.
+    # TVM has no vectors of booleans.
     if (isinstance(length, int) and length < block) or operands.problem.data_dtype == "bool":
         copy(start, length)
         return
@@ -165,7 +165,7 @@ def fill_zero(buffer: Any, size: Any) -> None:
 
 
 def refusal_of_sizes(problem: ScatterProblem) -> str | None:
-    """Why buckets of items cannot be laid out beforehand, if they cannot."""
+    """Why buckets cannot be laid out at compile time; ``None`` if they can."""
     if not problem.is_static:
         return "the sizes must be known"
     if not (problem.index_batch or problem.batch.is_one):
@@ -174,9 +174,9 @@ def refusal_of_sizes(problem: ScatterProblem) -> str | None:
 
 
 def key_count(problem: ScatterProblem, sizes: Sizes) -> Any:
-    """Distinct values that an index read can address: what a sort or a count runs over.
+    """The number of distinct keys, by which items are sorted or counted.
 
-    Unlike ``destinations``, batches that share one index share its keys.
+    Unlike in ``destinations``, batches that share one index share its keys.
     """
     keys = sizes.extent
     if problem.index_batch:
@@ -185,7 +185,7 @@ def key_count(problem: ScatterProblem, sizes: Sizes) -> Any:
 
 
 def item_count(problem: ScatterProblem, sizes: Sizes) -> Any:
-    """Index reads; batches that share one index share its reads."""
+    """The number of items (indices read). Batches that share one index share its items."""
     items = sizes.count
     if problem.index_batch:
         items = sizes.batch * items
@@ -193,7 +193,7 @@ def item_count(problem: ScatterProblem, sizes: Sizes) -> Any:
 
 
 def counter_dtype(problem: ScatterProblem) -> str:
-    """The type that counts and numbers items: 32 bits where they certainly suffice."""
+    """The type that counts and numbers items: 32 bits if they certainly suffice."""
     items = problem.items
     small = items.is_static and items.constant < 2**31 - 1
     return "int32" if small else "int64"
@@ -213,7 +213,7 @@ def index_place(operands: Operands, item: Any) -> tuple[Any, Any]:
         index = T.bind(int64(entry))
         if problem.wrap_negative:
             index = T.bind(tirx.Select(index < 0, index + extent, index))
-        # Under "raise" a check has run before, so that no bad index comes this far.
+        # Under "raise" a check has run before, so all indices are good.
         if problem.bounds == "drop":
             valid = tirx.all(valid, index >= 0, index < extent)
         place = index if place is None else T.bind(place * extent + index)
@@ -221,7 +221,7 @@ def index_place(operands: Operands, item: Any) -> tuple[Any, Any]:
 
 
 def item_number(operands: Operands, b: Any, k: Any, s: Any) -> Any:
-    """The item that update (b, k, s) belongs to: where its index stands."""
+    """The item of update (b, k, s): the position of its index."""
     problem, sizes = operands.problem, operands.sizes
     item = b * sizes.count + k if problem.index_batch else k
     return item * sizes.slice + s if problem.index_slice else item
@@ -235,13 +235,13 @@ def key_number(operands: Operands, b: Any, place: Any, s: Any) -> Any:
 
 
 def out_position(operands: Operands, b: Any, place: Any, s: Any) -> Any:
-    """The element of ``out`` at (b, place, s)."""
+    """The position in ``out`` of (b, place, s)."""
     sizes = operands.sizes
     return (b * sizes.extent + place) * sizes.slice + s
 
 
 def key_position(operands: Operands, key: Any, b: Any, s: Any) -> Any:
-    """The element of ``out`` with a key; ``b`` and ``s`` matter where the index shares them."""
+    """The position in ``out`` of a key; ``b`` and ``s`` are used where the index does not vary."""
     problem, sizes = operands.problem, operands.sizes
     position = key if problem.index_slice else key * sizes.slice + s
     if problem.index_batch:
@@ -250,7 +250,7 @@ def key_position(operands: Operands, key: Any, b: Any, s: Any) -> Any:
 
 
 def item_coordinates(operands: Operands, item: Any) -> tuple[Any, Any, Any]:
-    """Batch, count and slice coordinate of an item; zero where the index does not vary."""
+    """The batch, count and slice coordinates of an item; 0 where the index does not vary."""
     problem, sizes = operands.problem, operands.sizes
     b = s = int64(0)
     if problem.index_slice:
@@ -263,7 +263,7 @@ def item_coordinates(operands: Operands, item: Any) -> tuple[Any, Any, Any]:
 
 
 def update_position(operands: Operands, b: Any, k: Any, s: Any) -> Any:
-    """Where update (b, k, s) stands, broadcast as the problem says."""
+    """The position of update (b, k, s) in the updates, which may be broadcast."""
     problem, sizes = operands.problem, operands.sizes
     position: Any = int64(0)
     if problem.update_batch:

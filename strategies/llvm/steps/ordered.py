@@ -1,7 +1,7 @@
-"""Updates applied in their order to the part of the output that one worker owns.
+"""Applies updates in order; each worker owns a part of the output.
 
-Whoever owns an element sees all of its updates, in order: no atomics, no race, and the same bits
-under any number of threads.
+The owner of an element applies all of its updates. So there are no atomics and no races, and the
+bits do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div
 
 from . import combiners, loops, values
 
-#: Columns are divided no finer than this, so that two workers seldom share a cache line.
+#: The fewest columns of a block, so that two workers seldom share a cache line.
 _LEAST_BLOCK_BYTES = 128
-#: With as many batches and blocks of columns, no worker need share an index with another.
+#: With this many batches and blocks of columns, places need not be divided as well.
 _ENOUGH_SHARES = 16
-#: Updates that are looked through at a time for those that fall into a range of places.
+#: Updates that are filtered at a time for those in a range of places.
 _FILTER = 1024
 
 
 @dataclass(frozen=True)
 class Share:
-    """The elements that one worker owns: a batch, a block of columns and a range of places.
+    """The part of the output of one worker: a batch, a block of columns and a range of places.
 
     Attributes
     ----------
     batch, column : expression
         The batch and the first column.
     columns : int or expression
-        How many columns.
+        The number of columns.
     places : pair of expression or None
         The half-open range of places; ``None`` for all of them.
     updates : pair of expression or None
-        The first update and how many; ``None`` for all of them.
+        The first update to apply and the number of updates; ``None`` for all of them.
     """
 
     batch: Any
@@ -52,7 +52,7 @@ class Share:
 
 
 def counts_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
-    """Bytes of workspace that counting updates takes: a mean divides by their number."""
+    """Bytes of workspace for the number of updates of each element, which a mean divides by."""
     if not problem.reduces.needs_count or problem.unique:
         return 0
     itemsize = 4 if loops.counter_dtype(problem) == "int32" else 8
@@ -60,7 +60,7 @@ def counts_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
 
 
 def counts_view(operands: Operands) -> Any:
-    """The counts in the workspace, or ``None`` where none are needed."""
+    """The counts in the workspace, or ``None`` if none are needed."""
     problem = operands.problem
     if not problem.reduces.needs_count or problem.unique:
         return None
@@ -74,8 +74,8 @@ def scatter(operands: Operands, divide_places: bool) -> None:
     Parameters
     ----------
     divide_places : bool
-        Whether to divide the places where batches and columns are too few for the workers. Each
-        worker then looks at every index.
+        Whether to divide the places if there are too few batches and columns for the workers. Each
+        worker then reads every index.
     """
     problem, sizes = operands.problem, operands.sizes
     counts = counts_view(operands)
@@ -95,7 +95,7 @@ def scatter(operands: Operands, divide_places: bool) -> None:
         batch = loops.int64(loops.maximum(sizes.batch, 1))
         blocks: Any = 1
         if not (isinstance(most, int) and most == 1):
-            # A few batches for each thread would not divide evenly.
+            # A few batches for each thread would not be shared evenly.
             wanted = tirx.Select(batch >= threads * 4, loops.int64(1), threads)
             blocks = loops.settle(loops.minimum(wanted, most))
         shares = sizes.batch * most
@@ -113,7 +113,7 @@ def scatter(operands: Operands, divide_places: bool) -> None:
 
 
 def _copy_and_apply(operands: Operands, counts: Any) -> None:
-    """A batch at a time, so that its updates find its data in the cache."""
+    """Copy and update one batch at a time, so that its data is still in the cache."""
     sizes = operands.sizes
     slab = sizes.extent * sizes.slice
 
@@ -126,7 +126,7 @@ def _copy_and_apply(operands: Operands, counts: Any) -> None:
 
 
 def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
-    """Apply all updates, a batch, a block of columns and a range of places at a time."""
+    """Apply all updates in parallel over batches, blocks of columns and ranges of places."""
     sizes = operands.sizes
     in_blocks = not (isinstance(blocks, int) and blocks == 1)
     in_ranges = not (isinstance(ranges, int) and ranges == 1)
@@ -135,7 +135,8 @@ def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
 
     def apply(task: Any) -> None:
         batch, column, own, places = task, loops.int64(0), columns, None
-        # The divisors are positive: truncating division is exact and needs no correction.
+        # All numbers are non-negative, so truncating division, which is cheaper, equals floor
+        # division.
         if in_ranges:
             low = loops.settle(tirx.truncmod(batch, ranges) * width)
             places = low, loops.settle(low + width)
@@ -153,7 +154,7 @@ def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
 
 
 def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
-    """Apply all updates that fall into a share, in order."""
+    """Apply all updates of a share, in order."""
     problem = operands.problem
     starts_empty = problem.starts_from_identity
     if starts_empty and not problem.unique:
@@ -179,7 +180,7 @@ def _visit(
     apply: Callable[[Any, Any], None],
     counts: Any = None,
 ) -> None:
-    """Call ``apply(out position, update position)`` for every update that falls into a share."""
+    """Call ``apply(out position, update position)`` for every update of a share."""
     problem, sizes = operands.problem, operands.sizes
     b = share.batch
 
@@ -211,10 +212,10 @@ def _visit(
 
 
 def _filter(operands: Operands, share: Share, count: Any, one: Callable[[Any], None]) -> None:
-    """Call ``one`` for the updates that fall into the range of places of a share.
+    """Call ``one`` for the updates in a share's range of places.
 
-    Which do is as good as random, and a branch on it would be mispredicted half the time. So their
-    numbers are collected first, without a branch.
+    A branch for each update would often be mispredicted. So the numbers of these updates are
+    collected first, without a branch.
     """
     assert share.places is not None
     low, high = share.places
@@ -238,7 +239,7 @@ def _filter(operands: Operands, share: Share, count: Any, one: Callable[[Any], N
 
 
 def _count(operands: Operands, share: Share, counts: Any, key: Any) -> None:
-    """Count an update once, although several workers may see it."""
+    """Count an update once, although several workers may apply columns of it."""
     problem = operands.problem
     counting: Any = tirx.const(True, "bool")
     if not problem.index_batch:
@@ -251,7 +252,7 @@ def _count(operands: Operands, share: Share, counts: Any, key: Any) -> None:
 
 
 def divide_by_counts(operands: Operands, counts: Any) -> None:
-    """Turn sums into means wherever there was an update."""
+    """Divide sums by their counts, where there were updates."""
     problem, sizes = operands.problem, operands.sizes
     keys = loops.key_count(problem, sizes)
 

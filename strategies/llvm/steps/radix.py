@@ -1,4 +1,4 @@
-"""A stable radix sort of index reads by destination, over only the bits that the keys need."""
+"""A stable radix sort of items by destination, over only the bits that the keys need."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, round_up
 
 from . import loops
 
-#: 2048 counters fit the first-level cache beside the data that streams through it.
+#: The bits of a digit: 2048 counters fit the first-level cache beside the streamed data.
 _DIGIT_BITS = 11
 _BUCKETS = 1 << _DIGIT_BITS
 _LEAST_CHUNK = 8192
@@ -22,7 +22,7 @@ _MOST_CHUNKS = 64
 
 
 class Half:
-    """One of two halves of a buffer, between which the passes of the sort go back and forth."""
+    """One half of a buffer. The passes of the sort alternate between its two halves."""
 
     def __init__(self, buffer: Any, start: Any) -> None:
         self._buffer = buffer
@@ -53,7 +53,7 @@ class RadixSort:
 
     @property
     def workspace_bytes(self) -> Any:
-        """Two halves of keys and of items, and a histogram for each chunk."""
+        """Bytes of the workspace: two halves of keys, two of items, a histogram for each chunk."""
         return self._keys_bytes + self._items_bytes + self.chunks * (_BUCKETS * 8)
 
     @property
@@ -65,10 +65,10 @@ class RadixSort:
         return round_up(self.items * 2 * item_bytes(self.item_dtype), 64)
 
     def emit(self, operands: Operands, offset: Any) -> tuple[Half, Half]:
-        """Sort; the result is the sorted keys and the items behind them."""
+        """Emit the sort. Returns the sorted keys and the items in the same order."""
         view = loops.workspace_view
         self._operands = operands
-        # Sorting is for many items: where their number is symbolic, take it to be large.
+        # Sorting is chosen for many items, so a symbolic number is assumed to be large.
         self._work = self.items if isinstance(self.items, int) else None
         self.items, self.chunk = loops.settle(self.items), loops.settle(self.chunk)
         self.keys, self.chunks = loops.settle(self.keys), loops.settle(self.chunks)
@@ -90,7 +90,7 @@ class RadixSort:
         return Half(self._keys, last), Half(self._items, last)
 
     def _digits(self) -> tuple[Any, Any]:
-        """How many passes, and the bits that each sorts by; there is one key more, for the rest."""
+        """The number of passes and the bits of a digit. One more key is for items out of bounds."""
         if isinstance(self.keys, int):
             bits = max(self.keys.bit_length(), 1)
             passes = -(-bits // _DIGIT_BITS)
@@ -105,7 +105,7 @@ class RadixSort:
         return passes, T.bind(ceil_div(needed[0], passes))
 
     def _start(self, number: Any) -> Any:
-        """Where the half begins that pass ``number`` reads."""
+        """The offset of the half that pass ``number`` reads."""
         return number % 2 * self.items
 
     def _pass(self, number: Any, bits: Any) -> None:
@@ -157,7 +157,7 @@ class RadixSort:
         return loops.chunk_bounds(c, self.items, self.chunk)
 
     def _prefix(self, buckets: Any) -> None:
-        """Counts become the places of the first item of each chunk and digit."""
+        """Replace counts by the position of the first item of each chunk and digit."""
         total = T.alloc_buffer((1,), "int64", scope="local")
         T.buffer_store(total, loops.int64(0), [0])
         with loops.serial(buckets) as d:

@@ -1,8 +1,8 @@
-"""Reduction of sorted updates: one segment for each destination, long ones cut in a fixed order.
+"""Reduces sorted updates: one segment for each destination, in parallel over chunks of items.
 
-The sorted items are cut into chunks whose length depends on the sizes alone. A segment inside a
-chunk is reduced by whoever has the chunk. Of a segment that crosses chunks, each chunk leaves a
-part, and the parts are joined in order afterwards.
+The length of chunks depends on the sizes alone. The task of a chunk reduces all segments inside it.
+If a segment crosses chunks, each chunk's task reduces its part, and the parts are joined in order
+afterwards.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from . import combiners, loops, values
 _LEAST_CHUNK = 32
 _MOST_CHUNK = 2048
 _CHUNKS = 64
-#: Columns that one task reduces: what an accumulator in the first-level cache holds.
+#: Columns that one task reduces, so that its accumulator fits the first-level cache.
 _MOST_COLUMNS = 256
-#: Parts of a chunk: of the segment that reaches into it, and of the one that reaches out of it.
+#: The parts of a chunk: the end of a segment that began before, the begin of one that goes on.
 _HEAD, _TAIL = 0, 1
 
 
@@ -48,7 +48,9 @@ class Segments:
 
     @property
     def workspace_bytes(self) -> Any:
-        """Two parts for each chunk, and where the segments that reach out begin and end."""
+        """Bytes of the workspace: two parts for each chunk, and bounds of segments that cross
+        chunks.
+        """
         if self.problem.reduces.is_store:
             return 0
         return self._parts_bytes + self.chunks * 16
@@ -62,7 +64,7 @@ class Segments:
         return round_up(self.chunks * self._part_size * (2 * item_bytes(self.dtype)), 64)
 
     def emit(self, operands: Operands, keys: Any, items: Any, offset: Any) -> None:
-        """Reduce into ``out``, which holds the data already."""
+        """Emit the reduction into ``out``, which must hold the data already."""
         self._operands, self._keys, self._items = operands, keys, items
         for name in (
             "items",
@@ -82,14 +84,14 @@ class Segments:
         parts = self.chunks * self._part_size * 2
         self._parts = view(operands, offset, parts, self.dtype)
         offset = offset + self._parts_bytes
-        # Entry 2c: where the segment that reaches out of chunk c begins, or -1. Entry 2c + 1: where
-        # the segment that reaches into it ends, or -1 if not in this chunk.
+        # Entry 2c: the begin of the segment that continues behind chunk c, or -1. Entry 2c + 1: the
+        # end of the segment that began before chunk c, or -1 if it does not end in it.
         self._reach = view(operands, offset, self.chunks * 2, "int64")
         loops.for_each(self.chunks * self.batches * self.blocks, self.work, self._reduce_chunk)
         loops.for_each(self.chunks, self.work, self._join)
 
     def _write_last(self, start: Any, length: Any) -> None:
-        """The last update of each segment wins."""
+        """Write the last update of each segment."""
         with loops.serial(length) as i:
             at = T.bind(start + i)
             key = T.bind(loops.int64(self._keys[at]))
@@ -159,7 +161,7 @@ class Segments:
                                                     T.buffer_store(self._reach, began[0], [c * 2])
 
     def _begin(self, total: Any, columns: Any, out: Any, is_first: Any) -> None:
-        """What a chunk's part of a segment starts from: only the first part includes the data."""
+        """Initialise a chunk's part of a segment. Only the first part may include the data."""
         start = values.start_value(self.problem.reduces, self.dtype)
         with loops.serial(columns) as s:
             value: Any = start
@@ -175,7 +177,7 @@ class Segments:
         return ((c * 2 + which) * self.batches + b) * self.width
 
     def _join(self, c: Any) -> None:
-        """Join the parts of the segment that begins in a chunk and reaches out of it."""
+        """Join the parts of the segment that begins in a chunk and continues behind it."""
         began = T.bind(self._reach[c * 2])
         with T.If(began >= 0):
             with T.Then():
@@ -220,7 +222,7 @@ class Segments:
         return tirx.any(at == last, loops.int64(self._keys[tirx.min(at + 1, last)]) != key)
 
     def _positions(self, item: Any, key: Any, b: Any, s: Any) -> tuple[Any, Any, int]:
-        """Where an item's first element goes, where its update stands, and the update's stride."""
+        """Positions of an item's first element in ``out`` and updates, and the updates' stride."""
         problem, sizes = self.problem, self.sizes
         out = T.bind(loops.key_position(self._operands, key, b, s))
         if problem.update_batch and problem.update_count and problem.update_slice:

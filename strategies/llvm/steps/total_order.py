@@ -1,4 +1,4 @@
-"""IEEE 754's total order of floats by the integers that their bits are."""
+"""IEEE 754's total order of floats, by comparing their bits as integers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def bits_of(value: Any) -> Any:
     """The bits of a value as a signed integer."""
     dtype = str(value.ty.dtype)
     if dtype == "bool":
-        # TVM compares truth values as if they were floating-point numbers.
+        # TVM compares booleans as if they were floats.
         return tirx.Cast("int8", value)
     return tirx.reinterpret(_bits_dtype(dtype), value) if dtype in FLOATS else value
 
@@ -24,7 +24,7 @@ def _bits_dtype(dtype: str) -> str:
 
 
 def is_nan(bits: Any, dtype: str) -> Any:
-    """Whether bits are those of a NaN."""
+    """Whether ``bits`` are those of a NaN."""
     integer = _bits_dtype(dtype)
     infinity = np.array(np.inf, numpy_dtype(dtype)).view(integer).item()
     magnitude = tirx.bitwise_and(bits, tirx.const(int(np.iinfo(integer).max), integer))
@@ -32,24 +32,24 @@ def is_nan(bits: Any, dtype: str) -> Any:
 
 
 def one_nan(reduction: Reduction, value: Any) -> Any:
-    """The bits of a value; of every NaN those at the end of the total order."""
+    """The bits of a value. Every NaN becomes the one at the end of the total order."""
     dtype = str(value.ty.dtype)
     bits = bits_of(value)
     return either(is_nan(bits, dtype), last(reduction, dtype), bits)
 
 
 def last(reduction: Reduction, dtype: str) -> Any:
-    """The bits of the NaN that stands at the end of the order."""
+    """The bits of the NaN at the end of the total order."""
     return tirx.const(reduction.last_in_order(dtype), _bits_dtype(dtype))
 
 
 def last_float(reduction: Reduction, dtype: str) -> Any:
-    """The NaN that stands at the end of the order."""
+    """The NaN at the end of the total order."""
     return tirx.reinterpret(dtype, last(reduction, dtype))
 
 
 def ordered(bits: Any) -> Any:
-    """The bits of a float as an integer that IEEE 754's total order orders: -0 before +0."""
+    """Map the bits of a float to an integer in IEEE 754's total order: -0 before +0."""
     dtype = str(bits.ty.dtype)
     sign = tirx.shift_right(bits, tirx.const(np.iinfo(dtype).bits - 1, dtype))
     magnitude = tirx.const(int(np.iinfo(dtype).max), dtype)
@@ -57,7 +57,7 @@ def ordered(bits: Any) -> Any:
 
 
 def either(condition: Any, bits: Any, otherwise: Any) -> Any:
-    """The bits to choose; TVM makes a branch of a Select between calls, and then no vectors."""
+    """Choose between bits. TVM makes a Select between calls a branch, which does not vectorise."""
     dtype = str(bits.ty.dtype)
     mask = tirx.const(0, dtype) - tirx.Cast(dtype, condition)
     return tirx.bitwise_or(

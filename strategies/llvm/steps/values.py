@@ -1,4 +1,4 @@
-"""Values as they are read, accumulated and stored on a CPU, for every data type."""
+"""Reads, accumulates and stores values on a CPU, for every data type."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ HALF = ("float16", "bfloat16")
 
 
 def accumulator_dtype(reduction: Reduction, dtype: str) -> str:
-    """The type in which a segment is reduced: single precision where half types would round."""
-    # TVM makes float32 of local bfloat16 numbers, whose bits are not to be had then.
+    """The type in which a segment is reduced: float32 for most reductions of 16-bit floats."""
+    # TVM stores local bfloat16 numbers as float32, and then their bits are not accessible.
     keeps = dtype == "float16" and reduction.is_extreme
     return "float32" if dtype in HALF and not keeps else dtype
 
 
 def start_value(reduction: Reduction, dtype: str) -> Any:
-    """The identity of the reduction."""
+    """The identity of the reduction, as a constant."""
     return tirx.const(reduction.identity(dtype), dtype)
 
 
 def alone(reduction: Reduction, dtype: str, update: Any) -> Any:
-    """The result of a single update that is combined with nothing."""
+    """The result of a single update without any other value."""
     if not reduction.is_extreme or dtype not in FLOATS:
         return update
     return tirx.reinterpret(dtype, one_nan(reduction, update))
 
 
 def stored(reduction: Reduction, dtype: str, total: Any, old: Any = None) -> Any:
-    """An accumulated value in the type of the data, with ``old`` what it includes.
+    """An accumulated value in the type of the data; ``old`` is the data that it includes.
 
-    Conversions keep of a NaN what they please.
+    Conversions may change the bits of a NaN, so a NaN in the data is kept as it is.
     """
     value = convert(total, dtype)
     if not reduction.is_extreme or str(total.ty.dtype) == dtype:
@@ -67,7 +67,7 @@ def mean(dtype: str, total: Any, count: Any) -> Any:
 
 
 def convert(value: Any, dtype: str) -> Any:
-    """A value in another type."""
+    """A value converted to another type."""
     source = str(value.ty.dtype)
     if source == dtype:
         return value
@@ -77,7 +77,7 @@ def convert(value: Any, dtype: str) -> Any:
 
 
 def computed_dtype(dtype: str) -> str:
-    """The type to compute in: LLVM's own arithmetic in float16 would convert every operand."""
+    """The type to compute in: float32 for float16, whose operands LLVM would convert one by one."""
     return "float32" if dtype == "float16" and _lacks_half() else dtype
 
 

@@ -1,4 +1,4 @@
-"""One ATen call of an exported program: its arguments by name, and how Relax is emitted for it."""
+"""One ATen call of an exported program: its arguments by name, and helpers that emit Relax."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TorchCall:
     node : torch.fx.Node
         The call.
     importer : tvm.relax.frontend.torch.base_fx_graph_translator.BaseFXGraphImporter
-        TVM's importer, which holds what has been translated so far.
+        TVM's importer, which holds the Relax values of the nodes so far.
     """
 
     def __init__(self, node: Any, importer: Any) -> None:
@@ -44,7 +44,7 @@ class TorchCall:
 
     @property
     def origin(self) -> str:
-        """The operator that the model called; PyTorch may have decomposed it into this one."""
+        """The operator that the model called. PyTorch may have decomposed it into this call."""
         original = self.node.meta.get("original_aten")
         schema = getattr(original, "_schema", None)
         if schema is None:
@@ -58,7 +58,7 @@ class TorchCall:
         return name in self._arguments
 
     def get(self, name: str, default: Any) -> Any:
-        """An argument that not every overload has."""
+        """An argument, or ``default`` if the overload has no such argument."""
         return self._arguments.get(name, default)
 
     def error(self, text: str) -> ScatterError:
@@ -72,24 +72,24 @@ class TorchCall:
         return self.bb.emit(expression)
 
     def compute(self, function: Callable[..., Any], *arguments: Any, name: str) -> Any:
-        """Emit a tensor expression as a function of its own, which TVM may fuse.
+        """Emit a tensor expression as a function, which TVM may fuse.
 
-        Sizes that the function works with must be arguments: a symbolic size is another variable
-        inside.
+        Sizes that the function uses must be passed as arguments, because symbolic sizes are
+        different variables inside of the function.
         """
         return self.bb.emit_te(function, *arguments, primfunc_name_hint=name)
 
     def reshape(self, tensor: Any, shape: Sequence[Any]) -> Any:
-        """The tensor in another shape; itself if that is its shape already."""
+        """The tensor in another shape, or itself if it has that shape already."""
         if same_shape(shape_of(tensor), shape):
             return tensor
         if is_empty(tensor):
-            # TVM has no schedule for GPUs for this.
+            # TVM cannot schedule this reshape on GPUs.
             return self.emit(no_elements(relax.TensorType(list(shape), tensor.ty.dtype)))
         return self.emit(relax.op.reshape(tensor, list(shape)))
 
     def scalar(self, value: Any, dtype: str) -> Any:
-        """A number, a symbolic size or a 0-d tensor as a 0-d tensor of the given type."""
+        """A 0-d tensor of the given type, from a number, a symbolic size or a 0-d tensor."""
         if isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType):
             if value.ty.ndim != 0 and number_of(shape_of(value)) != 1:
                 raise self.error(
@@ -105,7 +105,7 @@ class TorchCall:
     # Checking
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front; a 0-d tensor has one axis, as in PyTorch."""
+        """An axis counted from the front. A 0-d tensor counts as having one axis, as in PyTorch."""
         rank = max(rank, 1)
         if not -rank <= axis < rank:
             raise self.error(
@@ -115,7 +115,7 @@ class TorchCall:
         return axis % rank
 
     def expect_shape(self, what: str, tensor: Any, expected: Sequence[Any]) -> Any:
-        """The tensor, which has the expected shape: refused here if not, or at run time."""
+        """The tensor, after a check of its shape: here if the sizes are known, else at run time."""
         shape = shape_of(tensor)
         return self.expect_sizes(what, shape, expected, tensor, expected)
 
@@ -127,7 +127,10 @@ class TorchCall:
         tensor: Any,
         known: Sequence[Any] | None = None,
     ) -> Any:
-        """A tensor that is there only if a shape is the expected one, and then has a known one."""
+        """``tensor``, after a check that ``shape`` equals ``expected``, here or at run time.
+
+        ``known`` is the shape of the result if the check proves more than the tensor's type says.
+        """
         if len(shape) != len(expected) or any(map(differ, shape, expected)):
             raise self.error(
                 f"{what} of shape {text(shape)} does not match the expected shape {text(expected)}."
@@ -139,7 +142,7 @@ class TorchCall:
         )
 
     def broadcast_to(self, what: str, tensor: Any, shape: Sequence[Any]) -> Any:
-        """The tensor broadcast to a shape; a symbolic size is never taken for one."""
+        """The tensor broadcast to a shape. A symbolic size is assumed not to be 1."""
         own = shape_of(tensor)
         aligned = shape[len(shape) - len(own) :]
         expected = [a if is_one(a) else b for a, b in zip(own, aligned, strict=True)]
@@ -149,7 +152,7 @@ class TorchCall:
         return self.emit(relax.op.broadcast_to(tensor, list(shape)))
 
     def expect_dtype(self, what: str, tensor: Any, dtype: str) -> None:
-        """Refuse a tensor of another type."""
+        """Raise if the tensor has another data type."""
         if str(tensor.ty.dtype) != dtype:
             raise self.error(
                 f"{what} of type {tensor.ty.dtype} does not match data of type {dtype}."
@@ -184,12 +187,12 @@ def shape_of(tensor: Any) -> tuple[Any, ...]:
 
 
 def text(shape: Sequence[Any]) -> str:
-    """A shape for an error message."""
+    """A shape as text, for error messages."""
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 
 
 def number_of(shape: Sequence[Any]) -> Any:
-    """The number of elements: an ``int`` or an expression."""
+    """The number of elements of a shape: an ``int`` or an expression."""
     number: Any = 1
     for dim in shape:
         if isinstance(dim, int) and dim == 0:

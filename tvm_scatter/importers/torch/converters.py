@@ -37,7 +37,7 @@ _MODULE = "tvm.relax.frontend.torch.exported_program_translator"
 _IMPORTER = "ExportedProgramImporter"
 _STOCK = "_tvm_scatter_stock"
 
-#: What writes: a graph without any of these is left to TVM entirely.
+#: Operators that scatter.
 WRITERS: dict[str, Converter] = {
     "scatter.src": torch_scatter.scatter,
     "scatter.value": torch_scatter.scatter,
@@ -61,7 +61,7 @@ WRITERS: dict[str, Converter] = {
     "embedding_dense_backward.default": torch_scatter.embedding_dense_backward,
 }
 
-#: The writers that have an in-place form. The others take a copy by their nature.
+#: The scatter operators with an in-place form.
 _IN_PLACE = (
     "scatter.src",
     "scatter.value",
@@ -79,8 +79,8 @@ _IN_PLACE = (
     "put.default",
 )
 
-#: What reads by index: TVM's converters take negative indices for good ones and read elsewhere,
-#: mistake ``x[i, :, j]``, cut indices to 32 bits, or are missing.
+#: Operators that read by index. TVM's converters for them do not check negative indices, get ``x[i,
+#: :, j]`` wrong, truncate indices to 32 bits, or are missing.
 READERS: dict[str, Converter] = {
     "index.Tensor": torch_read.index,
     "_unsafe_index.Tensor": torch_read.index,
@@ -91,15 +91,16 @@ READERS: dict[str, Converter] = {
     "select.int": torch_read.select,
 }
 
-#: What else ``x[i] += v`` reads with, where TVM's converter is wrong or missing. Installed, they
-#: serve only graphs that write.
+#: Views that ``x[i] += v`` reads, whose TVM converters are wrong or missing. These converters are
+#: used only in graphs that scatter.
 VIEWS: dict[str, Converter] = {
     "as_strided.default": torch_slice.as_strided,
     "copy.default": torch_slice.copy,
 }
 
 
-#: What PyTorch decomposes a writer into, where TVM's converter is wrong. Used only for that.
+#: Operators into which PyTorch decomposes a scatter, and whose TVM converters are wrong. These
+#: converters are used only for nodes of such a decomposition.
 PARTS: dict[str, Converter] = {
     "mul.Tensor": torch_scatter.scaled,
     "where.self": torch_slice.decomposed_select_scatter,
@@ -109,14 +110,14 @@ PARTS: dict[str, Converter] = {
 def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
     """The converters for PyTorch's scatter operators, as a ``custom_convert_map``.
 
-    Importing the package adds them to TVM's importer already; this is for callers who would rather
-    pass them by hand, after :func:`tvm_scatter.uninstall`.
+    Importing the package adds them to TVM's importer. After :func:`tvm_scatter.uninstall`, they can
+    be passed to it by hand.
 
     Returns
     -------
     converters : dict
-        From the name of an ATen overload, such as ``"scatter_add.default"``, to a function of the
-        graph's node and TVM's importer.
+        Maps the name of an ATen overload, such as ``"scatter_add.default"``, to a function that
+        takes the node of the graph and TVM's importer.
     """
     converters: dict[str, Callable[[Any, Any], Any]] = {
         name: partial(_convert, converter)
@@ -129,12 +130,12 @@ def torch_converters() -> dict[str, Callable[[Any, Any], Any]]:
 
 
 def install_torch() -> None:
-    """Add the converters to TVM's importer, as soon as it is imported."""
+    """Add the converters to TVM's importer when it is imported."""
     when_imported(_MODULE, _extend)
 
 
 def uninstall_torch() -> None:
-    """Give TVM's importer back."""
+    """Restore TVM's importer."""
     forget(_MODULE)
     if _MODULE in sys.modules:
         _restore(sys.modules[_MODULE])
@@ -145,7 +146,7 @@ def _convert(converter: Converter, node: Any, importer: Any) -> Any:
 
 
 def _convert_in_place(converter: Converter, node: Any, importer: Any) -> Any:
-    """Convert the call, and let every name of the tensor that it overwrites mean the result."""
+    """Convert an in-place call: all nodes that held the overwritten tensor now hold the result."""
     call = TorchCall(node, importer)
     overwritten = call["self"]
     result = converter(call)
@@ -156,7 +157,7 @@ def _convert_in_place(converter: Converter, node: Any, importer: Any) -> Any:
 
 
 def _extend(module: ModuleType) -> None:
-    """Wrap the importer's table and its entry point; what they were is kept on the class."""
+    """Wrap the importer's table and its entry point. The originals are kept on the class."""
     importer = getattr(module, _IMPORTER)
     stock = importer.__dict__.get(_STOCK) or {
         "create_convert_map": importer.create_convert_map,
@@ -186,7 +187,7 @@ def _extend(module: ModuleType) -> None:
             exported_program, buffers = explicit_buffers(exported_program, _writes)
         mod = stock["from_exported_program"](self, exported_program, *rest, **named)
         if any(map(_is_part, exported_program.graph.nodes)):
-            # The other pieces of what was decomposed have no reader left.
+            # Other nodes of a decomposition are unused now.
             mod = relax.transform.DeadCodeElimination()(mod)
         return remember_buffers(mod, buffers)
 
@@ -203,19 +204,19 @@ def _restore(module: ModuleType) -> None:
 
 
 def _convert_view(importer: Any, view: Converter, stock: Any, node: Any) -> Any:
-    """Convert a view: by TVM's converter, unless the graph writes to what it shows."""
+    """Convert a view: by ``view`` if the graph scatters, else by TVM's converter."""
     writes = any(map(_writes, node.graph.nodes))
     return view(TorchCall(node, importer)) if writes else stock(node)
 
 
 def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
-    """Convert a piece of a decomposed writer by ``part``, and all else by TVM's converter."""
+    """Convert a node of a decomposed scatter by ``part``, any other by TVM's converter."""
     converted = part(TorchCall(node, importer)) if _is_part(node) else None
     return stock(node) if converted is None else converted
 
 
 def _writes(node: Any) -> bool:
-    """Whether a node is a scatter, or a piece of what PyTorch decomposed one into."""
+    """Whether a node is a scatter, or part of a decomposed one."""
     return getattr(node.target, "__name__", "") in WRITERS or _is_part(node)
 
 
@@ -224,10 +225,10 @@ def _is_part(node: Any) -> bool:
 
 
 def _writes_through_views(exported_program: Any) -> bool:
-    """Whether the program still writes in place through a view, such as ``x[1].copy_(v)``.
+    """Whether the program writes in place through a view, such as ``x[1].copy_(v)``.
 
-    PyTorch then rewrites it without in-place operators; nothing else is decomposed. By default TVM
-    has had the program decomposed already.
+    Then PyTorch must rewrite it without in-place operators, and decomposes nothing else. By
+    default, TVM has let PyTorch decompose the program before.
     """
     for node in exported_program.graph.nodes:
         schema = getattr(node.target, "_schema", None)

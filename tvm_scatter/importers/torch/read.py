@@ -1,6 +1,6 @@
 """PyTorch's operators that read by index: ``index``, ``index_select``, ``gather`` and their kin.
 
-A read of one axis stays TVM's ``take``, whose mode says which operator it was.
+A read along one axis becomes TVM's ``take``, with a mode that tells which operator it was.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .index import is_mask, placed_indices
 
 
 def index(call: TorchCall) -> Any:
-    """``index``: what ``index_put`` writes, read."""
+    """``index``, the read that corresponds to ``index_put``."""
     data = call["self"]
     axes: list[int] = []
     indices: list[Any] = []
@@ -45,7 +45,7 @@ def embedding(call: TorchCall) -> Any:
     """``embedding``."""
     weight, positions = call["weight"], call["indices"]
     shape = shape_of(positions)
-    # One axis of indices, because TVM's gradient takes no more.
+    # The index is flattened, because TVM's gradient supports 1-D indices only.
     rows = _take(call, weight, call.reshape(positions, (number_of(shape),)), 0)
     return call.reshape(rows, (*shape, *shape_of(weight)[1:]))
 
@@ -68,7 +68,7 @@ def gather(call: TorchCall) -> Any:
             f"index of shape {text(shape)} must have the rank of data of shape "
             f"{text(shape_of(data))}."
         )
-    # A 0-d tensor has one axis of one element.
+    # A 0-d tensor counts as one with a single axis of size 1.
     data = call.reshape(data, shape_of(data) or (1,))
     positions = call.reshape(positions, shape or (1,))
     read = call.emit(read_ops.gather_elements(data, positions, axis, operator=call.origin))
@@ -76,7 +76,7 @@ def gather(call: TorchCall) -> Any:
 
 
 def select(call: TorchCall) -> Any:
-    """``select``: one position of an axis, a number or what a 0-d tensor holds."""
+    """``select``: one position of an axis, given by a number or a 0-d tensor."""
     data, position = call["self"], call["index"]
     axis = call.axis(call["dim"], data.ty.ndim)
     extent = shape_of(data)[axis]
@@ -92,13 +92,13 @@ def select(call: TorchCall) -> Any:
 
 
 def _take(call: TorchCall, data: Any, positions: Any, axis: int) -> Any:
-    # PyTorch decomposes others into index, and each has its own rule for negative indices.
+    # PyTorch decomposes other operators into index, each with its own rule for negative indices.
     operator = call.origin if call.name == "index" else call.name
     return call.emit(relax.op.take(data, positions, axis, mode=operator))
 
 
 def _of_one_size(call: TorchCall, index: Any, common: Any) -> Any:
-    """The index, and a check that sizes which must be equal are, where that is not certain."""
+    """The index, after a check that its sizes broadcast to ``common``."""
     shape = shape_of(index)
     sizes = common[len(common) - len(shape) :]
     expected = [a if is_one(a) else b for a, b in zip(shape, sizes, strict=True)]
@@ -106,9 +106,10 @@ def _of_one_size(call: TorchCall, index: Any, common: Any) -> Any:
 
 
 def _nonzero(call: TorchCall, mask: Any) -> list[Any]:
-    """The coordinates of the true positions: one vector for each axis, as long as there are.
+    """The coordinates of a mask's true positions: a vector for each axis.
 
-    Two reads by one mask have one length, so that what they read fits together.
+    Several reads by one mask share these vectors, so that TVM knows that their results have the
+    same length.
     """
     known: dict[Any, list[Any]] = call.importer.__dict__.setdefault("_tvm_scatter_nonzero", {})
     if mask not in known:

@@ -1,8 +1,8 @@
-"""Buffers and inputs that a PyTorch module changes in ``forward``, as arguments and results.
+"""Turns buffers and inputs that a PyTorch module writes to into arguments and results.
 
-TVM's importer takes a buffer for a constant and drops what is written to it or to an input. A Relax
-function has no state; so where a scatter writes to a buffer, the function takes it and returns the
-new one, and where it writes to an input, the function returns that as well.
+TVM's importer makes buffers constants, and drops writes to buffers and inputs. A Relax function has
+no state. So a buffer that a scatter writes to becomes an argument, and its new value a result. Of
+an input that a scatter writes to, the new value becomes a result, too.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import tvm
 
 from tvm_scatter.ops.mutable_buffers import with_buffers
 
-#: What PyTorch calls the outputs of a graph that nobody returned: new values of what it changes.
+#: PyTorch's kinds of outputs that the user did not return: new values of buffers and inputs.
 _BUFFER_MUTATION, _INPUT_MUTATION = "BUFFER_MUTATION", "USER_INPUT_MUTATION"
 
 
 def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, dict[str, Any]]:
-    """Make the changed buffers of an exported program the last inputs and outputs of its user.
+    """Make the changed buffers of an exported program its last user inputs and outputs.
 
-    In front of them come the changed inputs, unless they are outputs already.
+    The new values of changed inputs come in front of those of the buffers, unless they are outputs
+    already.
 
     Parameters
     ----------
     program : torch.export.ExportedProgram
-        It is not changed.
+        The program, which is not modified.
     writes : callable
         Whether a node of the graph is a scatter. Programs whose buffers and inputs are changed by
         other operators only are left to TVM.
@@ -35,7 +36,7 @@ def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, 
     Returns
     -------
     program : torch.export.ExportedProgram
-        The changed program, or the same one.
+        The new program, or the same one if nothing changes.
     buffers : dict of str to torch.Tensor
         The values of the buffers by their names.
     """
@@ -57,7 +58,7 @@ def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, 
 
 
 def remember_buffers(mod: tvm.IRModule, buffers: dict[str, Any]) -> tvm.IRModule:
-    """Keep the values of the buffers with the imported module."""
+    """Store the initial values of the buffers in the imported module."""
     if buffers:
         values = {
             name: tvm.runtime.tensor(value.detach().cpu().numpy())
@@ -68,11 +69,11 @@ def remember_buffers(mod: tvm.IRModule, buffers: dict[str, Any]) -> tvm.IRModule
 
 
 def _is_written(node: Any, writes: Callable[[Any], bool]) -> bool:
-    """Whether a scatter stands between a buffer and its new value."""
+    """Whether the new value of a buffer is computed from it by a scatter."""
     while node.op == "call_function":
         if writes(node):
             return True
-        # What else changes a buffer hands its data on as its first argument, as a scatter does.
+        # Other operators that change a buffer take it as their first argument, as a scatter does.
         first = node.args[0] if node.args else None
         if not hasattr(first, "op"):
             return False
@@ -81,7 +82,7 @@ def _is_written(node: Any, writes: Callable[[Any], bool]) -> bool:
 
 
 def _signature(signature: Any, names: list[str]) -> Any:
-    """The signature with the buffers behind the inputs, and their new values behind the outputs."""
+    """The signature with the buffers after the inputs, and their new values after the outputs."""
     from torch.export.graph_signature import (
         ExportGraphSignature,
         InputKind,
@@ -104,7 +105,7 @@ def _signature(signature: Any, names: list[str]) -> Any:
 
 
 def _outputs(signature: Any) -> list[int]:
-    """The places of the outputs in the graph, in the order in which the user gets them."""
+    """The positions of the outputs in the graph, in the order of the user's outputs."""
     specs = signature.output_specs
     own = [at for at, spec in enumerate(specs) if not _is_mutation(spec)]
     returned = {getattr(specs[at].arg, "name", None) for at in own}
