@@ -28,7 +28,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from .host_check import CHECK_NAME, check_arguments, check_function, check_operands, raise_for
 
 #: From this many bytes of indices on, reading them once more takes an H200 longer than the round
-#: trip to the host after a scatter (tuning/notes, "What the bounds policies cost").
+#: trip to the host after a scatter (``tuning/notes/bounds.md``).
 _ON_DROP_BYTES = 32 << 20
 
 
