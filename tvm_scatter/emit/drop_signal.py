@@ -63,6 +63,10 @@ class DropSignal:
 
         Parameters
         ----------
+        reads_indices : bool
+            Whether it reads indices.
+        resolves_every_index : bool
+            Whether its threads together resolve every index of the scatter.
         completes : bool
             Whether the launch sets the flag itself.
         """

@@ -55,7 +55,7 @@ def graphed(vm: VirtualMachine, name: str, example_inputs: Sequence[Any]) -> Gra
 
 
 class Graphed:
-    """What :func:`graphed` returns.
+    """A captured call, as :func:`graphed` returns it.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ class Backend:
     device : str
         TVM's name of the device that runs the code; empty if this package never runs code for it.
     is_gpu : bool
-        Whether code runs as a grid of threads, on a device of its own beside the CPU that compiles.
+        Whether code runs as a grid of threads, on a device beside the CPU that compiles.
     bounds : str
         The policy for bad indices if the caller names none.
     device_check : DeviceCheck, optional

@@ -18,8 +18,8 @@ from . import settings
 from .compiler import dependencies, mode
 from .store import Store
 
-#: Variables that make TVM write intermediate files. A hit would not write them, so they switch the
-#: cache off.
+#: Settings that make TVM write intermediate files. A hit would not write them, so nothing is cached
+#: then.
 _DUMP = "TVM_KERNEL_DUMP"
 _OUTPUT_FOLDER = "cuda.kernels_output_dir"
 _MEMORY_LIMIT = 256 << 20
@@ -34,9 +34,9 @@ class Statistics:
     memory, disk : int
         Kernels found in memory, and on disk.
     compiled : int
-        Kernels that were compiled and then kept.
+        Kernels that were compiled, because neither had them.
     passed : int
-        Kernels that were compiled and not kept.
+        Kernels that were compiled without looking them up, and not kept.
     """
 
     memory: int = 0
