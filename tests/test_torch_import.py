@@ -444,6 +444,19 @@ def test_embedding_gradient() -> None:
     check_all(cases[::3], run_ep_decomposition=False)
 
 
+def test_histogram() -> None:
+    """Elements on an edge between bins, outside of all bins, and all equal are among them."""
+    elements = torch.randint(-8, 9, (3, 40)) / 8
+    cases: list[Case] = [
+        (f"{tuple(x.shape)} {x.dtype} {ends}", lambda x, e=ends: torch.histc(x, 8, *e), (x,))
+        for x in (elements, elements.double(), elements[0, :1], elements[:0])
+        for ends in ((0, 1), (-0.5, 0.5), (0, 0), (2, 2))
+        if x.numel() or ends[0] != ends[1]
+    ]
+    cases.append(("not a number", lambda x: torch.histc(x, 4, 0, 1), (elements / elements,)))
+    check_all(cases)
+
+
 def operator_cases() -> list[Case]:
     """One case for each operator, for checks that go over all."""
     x, i = values((4, 5)), torch.tensor([2, 0])

@@ -10,7 +10,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.torch.call import differ, number_of, same_shape, shape_of, text
+from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.options import current_options

@@ -14,6 +14,9 @@ from tvm_scatter.importers.on_import import forget, when_imported
 from tvm_scatter.options import current_options
 
 from . import (
+    histogram as torch_histogram,
+)
+from . import (
     index as torch_index,
 )
 from . import (
@@ -59,6 +62,7 @@ WRITERS: dict[str, Converter] = {
     "diagonal_scatter.default": torch_slice.diagonal_scatter,
     "as_strided_scatter.default": torch_slice.as_strided_scatter,
     "embedding_dense_backward.default": torch_scatter.embedding_dense_backward,
+    "histc.default": torch_histogram.histc,
 }
 
 #: The scatter operators with an in-place form.

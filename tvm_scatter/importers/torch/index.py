@@ -7,16 +7,11 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_scatter.importers.shapes import differ, is_empty, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_one
 
-from .call import (
-    TorchCall,
-    differ,
-    is_empty,
-    shape_of,
-    text,
-)
+from .call import TorchCall
 from .mask import choose, every_coordinate, masked_put, spread_values, true_coordinates
 
 # What the model called where PyTorch decomposed it, if negative indices are out of bounds there.

@@ -11,11 +11,12 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_scatter.importers.shapes import is_empty, number_of, shape_of
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import EACH_OR_ONE, EACH_OR_ONE_TRUE, ENOUGH, expect_count
 from tvm_scatter.ops.shapes import is_one
 
-from .call import TorchCall, is_empty, number_of, shape_of
+from .call import TorchCall
 
 
 def running_count(call: TorchCall, mask: Any, entries: Any, rule: str, what: str) -> Any:

@@ -9,10 +9,11 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_scatter.importers.shapes import is_empty, number_of, shape_of, text
 from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.shapes import is_one, no_elements
 
-from .call import TorchCall, is_empty, number_of, shape_of, text
+from .call import TorchCall
 from .index import is_mask, placed_indices
 
 

@@ -6,18 +6,11 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_scatter.importers.shapes import differ, is_empty, number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_one
 
-from .call import (
-    TorchCall,
-    constant,
-    differ,
-    is_empty,
-    number_of,
-    shape_of,
-    text,
-)
+from .call import TorchCall, constant
 
 
 def scatter(call: TorchCall, reduction: str = "update", include_self: bool = True) -> Any:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from tvm_scatter.importers.shapes import is_empty, number_of, shape_of
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
 
-from .call import TorchCall, is_empty, number_of, shape_of
+from .call import TorchCall
 
 #: A longer index is computed rather than stored with the model.
 _MOST_CONSTANT = 4096

@@ -1,0 +1,65 @@
+"""``histc``: a scatter that adds one to the bin of each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from tvm_scatter.importers.shapes import is_empty, number_of, shape_of
+from tvm_scatter.ops import operators as ops
+
+from .call import TorchCall, constant
+
+
+def histc(call: TorchCall) -> Any:
+    """``histc``: elements counted in bins of equal width between ``min`` and ``max``.
+
+    Where both are equal, the least and the greatest element take their place. What lies outside,
+    and NaN, is not counted.
+    """
+    data, bins = call["self"], int(call["bins"])
+    low, high = float(call["min"]), float(call["max"])
+    if bins <= 0 or low > high:
+        raise call.error(
+            f"bins={bins}, min={low}, max={high}: there must be at least one bin, and min must not "
+            "be greater than max."
+        )
+    dtype = str(data.ty.dtype)
+    zeros = call.emit(relax.op.zeros((bins,), dtype))
+    if is_empty(data):
+        return zeros
+    count = number_of(shape_of(data))
+    # PyTorch computes in the type of the elements; integers are exact in double precision.
+    wide = dtype if dtype.startswith("float") else "float64"
+    elements = call.reshape(data, (count,))
+    if wide != dtype:
+        elements = call.emit(relax.op.astype(elements, wide))
+    if low < high:
+        ends = constant(low, wide), constant(high, wide)
+    else:
+        ends = call.emit(relax.op.min(elements)), call.emit(relax.op.max(elements))
+
+    def place(x: te.Tensor, first: te.Tensor, last: te.Tensor) -> te.Tensor:
+        def bin_of(i: Any) -> Any:
+            single = first() == last()
+            begin = tirx.Select(single, first() - 1, first())
+            width = tirx.Select(single, last() + 1, last()) - begin
+            at = tirx.Cast("int64", (x(i) - begin) * bins / width)
+            inside = tirx.all(x(i) >= begin, x(i) <= begin + width)
+            return tirx.Select(inside, tirx.min(at, bins - 1), tirx.IntImm("int64", bins))
+
+        return te.compute(x.shape, bin_of, name="bin")
+
+    places = call.compute(place, elements, *ends, name="bin")
+    # One bin more, for what is not counted.
+    counted = ops.index_put(
+        call.emit(relax.op.zeros((bins + 1,), dtype)),
+        [places],
+        constant(1, dtype),
+        [0],
+        "add",
+        wrap_negative=False,
+        operator=call.origin,
+    )
+    return call.emit(relax.op.strided_slice(call.emit(counted), [0], [0], [bins]))
