@@ -1,1 +1,1 @@
-"""From a call of a scatter operator to a function of TVM's."""
+"""Turns calls of the scatter operators into calls of TVM functions."""

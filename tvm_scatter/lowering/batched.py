@@ -1,6 +1,7 @@
-"""``batch``: several scatters of one shape that do not depend on each other, as one call.
+"""``batch``: several independent scatters of equal shapes, as one call.
 
-A GPU computes them by the launches of one. Each keeps tensors of its own: nothing is stacked.
+A GPU computes them with as many launches as one scatter needs. The tensors are not stacked: each
+scatter keeps its own.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from tvm.ir import Op
 from tvm_scatter.ops.names import BATCH, INDEX_PUT
 from tvm_scatter.ops.scatter_call import ScatterCall
 
-#: Attributes of a call beside those of its scatters: their operator and how many there are.
+#: Attributes that a batch has in addition to those of its scatters: the operator and the count.
 _OPERATOR, _COUNT = "scatter", "scatters"
 
 
 def batch(scatters: Sequence[ScatterCall], earlier: Sequence[Any] = ()) -> relax.Call:
-    """Compute scatters together.
+    """Compute independent scatters by one call.
 
     Parameters
     ----------
     scatters : sequence of ScatterCall
-        Equal but for their operands, which are of equal shapes and types. None depends on another,
-        and none reads what another overwrites.
+        The scatters. They differ in their operands only, whose shapes and types are equal. No
+        scatter uses the result of another, and none reads a tensor that another overwrites.
     earlier : sequence of relax.Expr
-        Tensors that must be computed before.
+        Tensors that must be computed before the scatters.
 
     Returns
     -------
     results : relax.Call
-        A tuple with the result of each.
+        A tuple of the results, in the order of ``scatters``.
     """
     first = scatters[0].to_call()
     attrs = dict(first.attrs.items()) | {_OPERATOR: first.op.name, _COUNT: len(scatters)}
@@ -80,12 +81,12 @@ def waiting_for(call: relax.Call, earlier: Sequence[Any]) -> relax.Call:
 
 
 def describe(call: relax.Call) -> str:
-    """What people call it."""
+    """A short text for people: the number of scatters and their operator."""
     return f"{int(call.attrs[_COUNT])} x {call.attrs['operator']}"
 
 
 def register() -> None:
-    """Register the operator with TVM; harmless when it is there already."""
+    """Register the operator with TVM. Calling it again changes nothing."""
     if BATCH not in Op.list_op_names():
         tvm.ir.register_op_attr(BATCH, "FPurity", True)
         tvm.ir.register_op_attr(BATCH, "FInferType", _infer_type)

@@ -1,7 +1,8 @@
-"""``copy_ranges``: ranges of tensors written over ranges of one axis, all known beforehand.
+"""``copy_ranges``: copies ranges of source tensors to ranges of one axis of the data.
 
-Nothing need be read to know where an output comes from. A GPU computes it in one launch, which TVM
-fuses with what computes the sources. In place, and on a CPU, it is a scatter like any other.
+All positions are known at compile time, so no index is read. On a GPU each output element is read
+from its source or from the data, in one launch that TVM can fuse with the producers of the sources.
+In place, and on a CPU, the copy is lowered to a scatter.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from .recipes import Joined
 
 
 def in_one_kernel(call: ScatterCall, target_kind: str, options: Options) -> bool:
-    """Whether a call is computed by :func:`copy_kernel`: not where a scatter is asked for."""
+    """Whether :func:`copy_kernel` computes the call; otherwise a scatter does.
+
+    The option ``implementation`` forces a scatter.
+    """
     if call.in_place or options.implementation is not None:
         return False
     return backend_for(target_kind).gathers_known_writes
 
 
 def copy_kernel(bb: relax.BlockBuilder, call: ScatterCall) -> relax.Expr:
-    """One function that reads each output from where it comes from."""
+    """Emit one function that reads each output element from its source or from the data."""
     [axis] = call.axes
     ranges = sorted(call.ranges, key=lambda each: each.place)
 
@@ -41,9 +45,9 @@ def copy_kernel(bb: relax.BlockBuilder, call: ScatterCall) -> relax.Expr:
 
 
 def as_index_put(call: ScatterCall) -> ScatterCall:
-    """The same as a scatter of all sources, one behind the other, at constant positions.
+    """The same copy as a scatter: the ranges are concatenated and written at constant positions.
 
-    Its index and updates are operands that are still to be made.
+    The index and the updates are operands that are not emitted yet.
     """
     [axis] = call.axes
     first = call.sources[0].ty
@@ -73,7 +77,7 @@ def _filled(
     axis: int,
     extent: Any,
 ) -> list[JoinedRange]:
-    """The ranges with those of the data between them."""
+    """The ranges of the sources, and between them the ranges of the data that stay."""
     joined: list[JoinedRange] = []
     end = 0
     for source, begin, place, length in ranges:

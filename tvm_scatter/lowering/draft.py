@@ -1,6 +1,6 @@
-"""What all forms of a scatter need while a problem is made of one; nothing is emitted.
+"""Helpers for lowering a scatter of any form to a problem. Nothing is emitted.
 
-Operands that are not the call's own are noted in the order in which they are to be made.
+Operands that must be emitted besides the call's own are recorded in the order of emission.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from .operands import Checked, Computed, Field, Given, Operand
 
 @dataclass(frozen=True)
 class Lowered:
-    """A call in the form in which it is selected and emitted.
+    """A lowered call: the problem for the selection, and the operands for the emission.
 
     Attributes
     ----------
     problem : ScatterProblem
-        What is computed.
+        The problem.
     signature : Signature
         The shapes of the operands.
     data, updates : Operand
-        The operands behind the signature.
+        The operands with the shapes of the signature.
     indices : tuple of Operand
-        One for each component, or one for all.
+        One index tensor for each component, or one for all components.
     derived : tuple of Operand
-        All operands that must be made, in order.
+        All operands that must be emitted, in order.
     check : IndexCheck
-        What is checked of the indices; its tensors are operands.
+        The check of the indices. Its tensors are operands.
     symbols : dict of str to expression
-        The expression behind each symbolic size.
+        The expression for each symbolic size.
     temporary : bool
-        Whether the data is no caller's: nobody sees it if the call fails.
+        Whether the data is an intermediate value, which no caller sees if the call fails.
     """
 
     problem: ScatterProblem
@@ -60,14 +60,14 @@ class Lowered:
 
 
 class Draft:
-    """A call while it is lowered.
+    """A call that is being lowered.
 
     Parameters
     ----------
     call : ScatterCall
         The call.
     options : Options
-        The options in force.
+        The options for the call.
     bounds : str
         The bounds policy.
     """
@@ -81,7 +81,7 @@ class Draft:
         self.derived: list[Operand] = []
 
     def operand(self, tensor: Any) -> Operand:
-        """A tensor of the call."""
+        """The operand for a tensor of the call."""
         if isinstance(tensor, relax.TupleGetItem):
             return self.derive(Field(tensor.tuple_value, tensor.index))
         if isinstance(tensor, relax.Expr):
@@ -89,7 +89,7 @@ class Draft:
         return self.derive(tensor)
 
     def derive(self, operand: Operand) -> Operand:
-        """Note an operand that must be made; what was noted before is made once."""
+        """Record an operand that must be emitted. Equal operands are emitted once."""
         for earlier in self.derived:
             if earlier == operand:
                 return earlier
@@ -97,11 +97,11 @@ class Draft:
         return operand
 
     def shape(self, operand: Operand) -> tuple[Dim, ...]:
-        """The shape, with names for symbolic sizes."""
+        """The shape of an operand, with names for symbolic sizes."""
         return self.symbols.shape(self.operator, operand)
 
     def after(self, check: SizeCheck | None, tensors: dict[str, Operand]) -> dict[str, Operand]:
-        """The tensors, those that a check returns as they are after it."""
+        """Replace each tensor that a check returns by the result of the check."""
         if check is None:
             return tensors
         checked = {name: self.derive(Checked(check, name)) for name in check.returned}
@@ -110,14 +110,14 @@ class Draft:
     # Operands
 
     def signed(self, index: Operand) -> Operand:
-        """An index as implementations take it, which know no uint64."""
+        """The index as int64 if it is uint64, which no implementation supports."""
         if dtype_of(index) != "uint64":
             return index
         ty = relax.TensorType(index.ty.shape, "int64")
         return self.derive(Computed(recipes.signed, (index,), (), ty, "signed_index"))
 
     def of_one_dtype(self, indices: Sequence[Operand]) -> list[Operand]:
-        """Index tensors of one type: int64 if they differ."""
+        """The index tensors in their common type. If their types differ, this is int64."""
         if len({dtype_of(index) for index in indices}) == 1:
             return list(indices)
         return [index if dtype_of(index) == "int64" else self._wide(index) for index in indices]
@@ -127,7 +127,7 @@ class Draft:
         return self.derive(Computed(recipes.wide, (index,), (), ty, "cast_index"))
 
     def broadcast(self, tensor: Operand, shape: Sequence[Dim]) -> Operand:
-        """A tensor broadcast to a shape."""
+        """The tensor, broadcast to a shape."""
         if 0 in shape:
             # TVM cannot compile a broadcast to a tensor without elements.
             return self.zeros(shape, dtype_of(tensor), "empty")
@@ -135,7 +135,7 @@ class Draft:
         return self.compute(recipe, (tensor,), dtype_of(tensor), "broadcast_to", shape)
 
     def crop(self, tensor: Operand, box: Sequence[Dim]) -> Operand:
-        """The box of a tensor that begins at its first element."""
+        """The part of a tensor of shape ``box`` that begins at its first element."""
         if self.shape(tensor) == tuple(box):
             return tensor
         return self.compute(recipes.crop, (tensor,), dtype_of(tensor), "crop", box)
@@ -153,7 +153,7 @@ class Draft:
         shape: Sequence[Dim],
         *sizes: Sequence[Dim],
     ) -> Operand:
-        """A tensor of a shape, which the recipe is given, and more sizes behind it."""
+        """A tensor of ``shape``. The recipe takes the sources, ``shape`` and then ``sizes``."""
         known = [tuple(expressions(dims, self.symbols.values)) for dims in (shape, *sizes)]
         ty = relax.TensorType(list(known[0]), dtype)
         return self.derive(Computed(recipe, tuple(sources), tuple(known), ty, hint))
@@ -161,8 +161,9 @@ class Draft:
     # Results
 
     def problem(self, **fields: Any) -> ScatterProblem:
-        """A problem with what the call asks for."""
-        # An axis of one position varies over nothing; one spelling makes equal problems equal.
+        """A problem with the attributes and options of the call, and the given fields."""
+        # Along an axis of size one a flag has no effect. It is normalised, so that equal problems
+        # compare equal.
         for axis in ("batch", "count", "slice"):
             if fields[axis].is_one:
                 fields[f"update_{axis}"] = True
@@ -186,7 +187,7 @@ class Draft:
         extents: Sequence[Dim],
         interleaved: bool = False,
     ) -> IndexCheck:
-        """What is checked of index tensors."""
+        """The check of index tensors against the extents that they address."""
         return IndexCheck(
             operator=self.operator,
             data=data,
@@ -208,7 +209,7 @@ class Draft:
         updates: Operand,
         check: IndexCheck,
     ) -> Lowered:
-        """The call, lowered to a problem."""
+        """The result of lowering."""
         signature = Signature(
             operator=self.operator,
             data=self.shape(data),
@@ -230,7 +231,10 @@ class Draft:
     def into_flattened(
         self, data: Operand, places: Operand, updates: Operand, check: IndexCheck
     ) -> Lowered:
-        """A scatter into the flattened data, for what three loops cannot say."""
+        """Lower to a scatter into the flattened data.
+
+        This serves calls whose elements three loops over batch, count and slice cannot address.
+        """
         varies = bool(self.shape(updates))
         problem = self.problem(
             batch=SymbolicSize(),

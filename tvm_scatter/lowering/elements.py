@@ -73,7 +73,13 @@ def _box_rules(
     index: Sequence[Dim],
     updates: Sequence[Dim],
 ) -> list[AtMost]:
-    """Refuse an index that is larger than what it covers; what is to be checked at run time."""
+    """The rules to check at run time for an index that may be larger than data or updates.
+
+    Raises
+    ------
+    ScatterError
+        If the index is larger, or if the ranks differ.
+    """
     operator = draft.operator
     if len(updates) != len(index):
         raise ScatterError(
@@ -104,6 +110,6 @@ def _exceeds(left: Dim, right: Dim) -> bool:
 
 
 def _is_whole(axis: int, data: Sequence[Dim], index: Sequence[Dim], updates: Sequence[Dim]) -> bool:
-    """Whether the index covers all lines of the data, and the updates have its layout."""
+    """Whether the index covers all lines of the data along ``axis``, laid out like the updates."""
     covers = all(d == axis or dim == data[d] for d, dim in enumerate(index))
     return covers and tuple(index[1:]) == tuple(updates[1:])

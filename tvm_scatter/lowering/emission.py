@@ -1,4 +1,4 @@
-"""From a selection to a PrimFunc: the frame that every implementation's statements go into."""
+"""Builds a PrimFunc from a selection: the parameters, and inside them the implementations."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ def build_prim_func(
     Parameters
     ----------
     tokens : int
-        How many more arguments the function takes in front of the output, so that what computes
-        them is ordered before it.
+        The number of additional arguments in front of the output. TVM computes them before it
+        calls the function.
     scatters : int
-        How many scatters of the problem it computes, each with operands of its own.
+        The number of scatters that the function computes, each with its own operands.
     make_signal : callable, optional
-        What makes a signal of the last two tokens, tensors that are taken as bare handles. The
-        others are not used.
+        Makes the drop signal from the last two tokens, which are passed as bare handles. Other
+        tokens are not used in the function.
 
     Returns
     -------
     func : tvm.tirx.PrimFunc
-        Takes data, indices and updates of each scatter, tokens, out of each, [workspace of each];
-        where the problem is in place, data is the output. The module that it is added to names it.
+        Its parameters are data, indices and updates of each scatter, the tokens, the output of
+        each scatter and, if it is needed, the workspace of each. If the problem is in place, data
+        is the output, and there is no other. The function has no name: the module gives it one.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
     has_workspace = workspace_bytes is not None
@@ -71,7 +72,7 @@ def build_prim_func(
                 size = workspace_bytes if problem.is_static else "workspace_bytes"
                 for suffix in suffixes:
                     parameters.add(f"workspace{suffix}", (size,), "uint8")
-            # An implementation may ask for the current target, as TVM's own operators do.
+            # An implementation may use the current target, as TVM's own operators do.
             with target, parameters.in_body() as buffers:
                 left = iter(buffers)
                 inputs = [[next(left) for _ in range(2 + len(signature.indices))] for _ in suffixes]
@@ -102,14 +103,17 @@ def build_prim_func(
 
 
 def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:
-    """What is computed one after the other: all at once in one launch, or each by itself."""
+    """The operands to emit code for: all scatters in one if a launch can serve them together."""
     if not backend_of(target).launches_together:
         return list(operands)
     return [replace(operands[0], others=tuple(operands[1:]))]
 
 
 def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:
-    """Emit every distinct arm once, behind the number of the first branch whose conditions hold."""
+    """Emit a choice: the first branch whose conditions hold computes the problem.
+
+    Branches may share an arm, an implementation with its knobs. Each arm is emitted once.
+    """
     arms = list(dict.fromkeys(map(_arm, branches)))
     if len(arms) == 1:
         _emit_branch(operands, branches[-1])
@@ -120,7 +124,7 @@ def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:
         number = tirx.IntImm("int32", arms.index(_arm(branch)))
         chosen = tirx.Select(_condition(operands, branch), number, chosen)
     by_arm = {_arm(branch): branch for branch in branches}
-    # The arm of the last branch takes what is left, so it stands last.
+    # The arm of the last branch serves all remaining cases, so it is the final else.
     order = [arm for arm in arms if arm != _arm(branches[-1])]
     numbered = [(arms.index(arm), by_arm[arm]) for arm in order]
     _emit_arms(operands, numbered, T.bind(chosen), branches[-1])
@@ -145,7 +149,7 @@ def _emit_arms(
 
 
 def _emit_branch(operands: Operands, branch: Branch) -> None:
-    """Emit an implementation, which must read the indices where the host is to hear of bad ones."""
+    """Emit an implementation. With a drop signal, one of its launches must read the indices."""
     signal = operands.drop_signal
     readers = signal.readers if signal else 0
     branch.implementation.emit(operands, branch.config)
@@ -168,7 +172,7 @@ def _condition(operands: Operands, branch: Branch) -> Any:
 def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[str, Any]) -> Any:
     """Bytes of workspace that the selection needs, or ``None`` if it needs none.
 
-    Whether any is needed does not depend on the values of the symbols.
+    The values of the symbols do not decide whether it is ``None``.
     """
     sizes = Sizes.of(problem, symbols)
     result: Any = None
@@ -186,6 +190,6 @@ def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[
 
 
 def function_name(problem: ScatterProblem, selection: Selection) -> str:
-    """A name that says what the function does, for profilers and for people."""
+    """A name for profilers and for people: the reduction and the implementations."""
     names = "_or_".join(dict.fromkeys(branch.implementation.name for branch in selection.branches))
     return re.sub(r"\W", "_", f"scatter_{problem.reduction}_{names}")

@@ -1,7 +1,7 @@
-"""The operators of this package in TVM's own, for targets that have no strategy.
+"""Expresses the operators of this package by TVM's own, for targets that have no strategy.
 
-A model that TVM could import and compile for such a target before must still compile for it when
-the importer of this package has written it in the operators of this package.
+The importers of this package emit its operators. Without this fallback, a model that TVM alone can
+compile for such a target would not compile any more.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import common_shape, is_empty, same_size, static_shape
 from tvm_scatter.selection.backend import backends
 
-#: What TVM's own operators reduce by, as this package does.
+#: The reductions that TVM's own operators define as this package does.
 _REDUCTIONS = ("update", "add", "mul", "min", "max")
 
 
 def writes_nothing(call: ScatterCall) -> bool:
-    """Whether the result certainly is the data: TVM's own operators divide by its sizes."""
-    # Tuples of no index are none: each update goes to all of the data.
+    """Whether an operand is certainly empty, so that the result is the data.
+
+    TVM's own operators cannot serve such a call: they divide by the sizes.
+    """
+    # Indices of scatter_nd may be empty because the tuples have no component. Then each update
+    # goes to all of the data.
     indices = () if call.form == SCATTER_ND else call.indices
     return any(map(is_empty, (call.data, call.updates, *indices)))
 
 
 def need_stock(call: ScatterCall, target_kind: str) -> None:
-    """Refuse a call that no operator of TVM equals.
+    """Refuse a call that no operator of TVM computes.
 
     Raises
     ------
     ScatterError
-        If there is none.
+        If TVM has no equivalent operator.
     """
     if call.reduction not in _REDUCTIONS:
         raise _refusal(call, target_kind, f"TVM has no {call.reduction}")
@@ -49,12 +53,12 @@ def need_stock(call: ScatterCall, target_kind: str) -> None:
 def legalize_as_stock(
     bb: relax.BlockBuilder, call: ScatterCall, stock: Mapping[str, Any]
 ) -> relax.Expr:
-    """Legalize a call as the ``relax.scatter_elements`` or ``relax.scatter_nd`` that it equals.
+    """Legalize a call as the equivalent ``relax.scatter_elements`` or ``relax.scatter_nd``.
 
     Parameters
     ----------
     stock : mapping
-        TVM's own legalizations by the operator's name.
+        TVM's own legalizations, by the names of the operators.
     """
     if call.form == SCATTER_ELEMENTS:
         same = _elements(bb, call)
@@ -74,7 +78,7 @@ def legalize_as_stock(
 
 
 def _is_whole(call: ScatterCall) -> bool:
-    """Whether the index has the shape of the updates, and of the data but for the axis."""
+    """Whether index and updates have equal shapes, equal to the data's except along the axis."""
     data, index, updates = (list(tensor.ty.shape) for tensor in call.tensors)
     updates = updates or index
     [axis] = call.axes
@@ -94,7 +98,10 @@ def _elements(bb: relax.BlockBuilder, call: ScatterCall) -> relax.Expr:
 
 
 def _put(bb: relax.BlockBuilder, call: ScatterCall) -> tuple[relax.Expr, list[int]]:
-    """As ``scatter_nd`` on data with the indexed axes in front, and how to bring them back."""
+    """Write an ``index_put`` as ``scatter_nd``, which needs the indexed axes in front.
+
+    Returns the call and the permutation that brings the axes back.
+    """
     data, axes = call.data, list(call.axes)
     rank = int(data.ty.ndim)
     others = [axis for axis in range(rank) if axis not in axes]
@@ -127,7 +134,10 @@ def _put(bb: relax.BlockBuilder, call: ScatterCall) -> tuple[relax.Expr, list[in
 
 
 def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
-    """Negative entries of each component along the last axis, counted from the front."""
+    """Replace negative indices by the same positions counted from the front.
+
+    The last axis of ``indices`` runs over the components, which address axes of ``extents``.
+    """
 
     def wrapped(*at: Any) -> Any:
         extent: Any = tirx.IntImm("int64", 0)

@@ -1,4 +1,4 @@
-"""Reading a tensor that is put together of ranges of others."""
+"""Reads a virtual tensor that is a concatenation of ranges of other tensors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import Any
 
 from tvm import tirx
 
-#: A range of positions: its end, and what is read there.
+#: A range of positions: its end, and a function that reads the element at given indices.
 JoinedRange = tuple[Any, Callable[[Any], Any]]
 
 
 def reader(ranges: Sequence[JoinedRange], position: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Find the range by bisection: a chain of comparisons would cost as many as there are."""
+    """A function that reads the element at given indices.
+
+    It finds the range of ``position`` by bisection, which needs fewer comparisons than a chain of
+    all ranges.
+    """
 
     def read(at: Any, low: int, high: int) -> Any:
         if high - low == 1:
@@ -26,5 +30,5 @@ def reader(ranges: Sequence[JoinedRange], position: Callable[[Any], Any]) -> Cal
 
 
 def shifted(tensor: Any, axis: int, shift: int) -> Callable[[Any], Any]:
-    """Read a tensor at a position, moved along an axis."""
+    """A function that reads a tensor at given indices, moved by ``shift`` along an axis."""
     return lambda at: tensor(*at[:axis], at[axis] + shift, *at[axis + 1 :])

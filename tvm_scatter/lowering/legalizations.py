@@ -1,4 +1,4 @@
-"""TVM's table of legalizations: putting functions in front of its own, and giving it back."""
+"""Replaces legalizations in TVM's table of operators, and restores TVM's own."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ LEVEL = 11
 _STOCK_LEVEL = 10
 
 Legalize = Callable[[relax.BlockBuilder, relax.Call], relax.Expr]
-#: TVM's own functions while ours are in force. TVM's module keeps them, not this one, so that a
-#: reloaded or second copy of it never takes an older copy's function for TVM's.
+#: TVM's own functions while ours replace them. They are stored in TVM's module, not in this one.
+#: Otherwise a reloaded or second copy of this module would take the functions of the first copy
+#: for TVM's.
 stock: dict[str, Legalize] = tvm.__dict__.setdefault("_tvm_scatter_stock_legalize", {})
 
 
 def put_in_front(names: Iterable[str], legalize: Legalize, ours: bool = False) -> None:
-    """Let a function legalize some operators; harmless when it does already.
+    """Let a function legalize some operators. Calling it again changes nothing.
 
     Parameters
     ----------
     ours : bool
-        Whether the operators are this package's, so that there is nothing to give back.
+        Whether this package has registered the operators, so that TVM has no legalization to
+        restore.
     """
     for name in names:
         op = Op.get(name)
@@ -37,7 +39,7 @@ def put_in_front(names: Iterable[str], legalize: Legalize, ours: bool = False) -
 
 
 def give_back() -> None:
-    """Let TVM legalize its own operators again. Those of this package stay usable."""
+    """Restore TVM's legalizations of its own operators. Those of this package stay usable."""
     for name, legalize in stock.items():
         Op.get(name).reset_attr("FLegalize")
         tvm.ir.register_op_attr(name, "FLegalize", legalize, level=_STOCK_LEVEL)

@@ -1,4 +1,4 @@
-"""FLegalize for the scatter operators, and what installs and removes it."""
+"""The ``FLegalize`` of the scatter operators, and its installation."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .target import target_of_call
 
 
 def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Replace a call of a scatter operator, or of several together, by what is planned for it.
+    """Plan a call of a scatter operator or of a batch, and emit the calls that compute it.
 
     Raises
     ------
     ScatterError
-        For bad operands, and for what TVM has no operator for on a target without a strategy.
+        For bad operands, and on a target without a strategy if TVM has no equivalent operator.
     """
     if call.op.name == SELECT_ROWS:
         return select_kernel(bb, call)
@@ -28,6 +28,6 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def install_legalizations() -> None:
-    """Put the strategy in front of TVM's legalization; harmless when it is there already."""
+    """Put :func:`legalize` in front of TVM's functions. Calling it again changes nothing."""
     put_in_front(STOCK_OPERATORS, legalize)
     put_in_front((*NAMES, SELECT_ROWS, BATCH), legalize, ours=True)

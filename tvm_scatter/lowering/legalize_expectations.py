@@ -1,4 +1,4 @@
-"""FLegalize for what front ends expect of sizes and of masks."""
+"""The ``FLegalize`` of the operators that check the rules of front ends at run time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .legalizations import put_in_front
 from .make import check_alone
 from .target import strategy_of
 
-#: For each rule whether a number of true positions goes with a number of entries.
+#: For each rule, whether a count of true positions and a number of entries obey it.
 _FITS: dict[str, Callable[[Any, Any], Any]] = {
     ENOUGH: lambda count, entries: count <= entries,
     EACH_OR_ONE: lambda count, entries: tirx.any(count == entries, entries == 1),
@@ -32,7 +32,7 @@ _FITS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def install_legalizations() -> None:
-    """Install the operators' legalization; harmless when it is there already."""
+    """Install the legalizations of the operators. Calling it again changes nothing."""
     put_in_front([EXPECT_SIZES], _legalize_sizes, ours=True)
     put_in_front([EXPECT_COUNT], _legalize_count, ours=True)
 
@@ -41,7 +41,8 @@ def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     tensor, found, wanted, shape = call.args
     operator, what = str(call.attrs["operator"]), str(call.attrs["what"])
     _, strategy = strategy_of(tensor)
-    # Code for other targets may have no way to raise; what TVM compares itself it still compares.
+    # On a target without a strategy, code may be unable to raise. A match_cast of TVM still
+    # compares sizes there.
     checked = tensor
     if strategy is not None:
         checked = check_shape(bb, operator, what, tensor, list(found.values), list(wanted.values))
@@ -56,7 +57,8 @@ def _legalize_count(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if strategy is None or strategy.backend.bounds_under(current_options()) != "raise":
         return total
     rule, (size,) = str(call.attrs["rule"]), entries.values
-    # A count is checked as an index is: 0 if it fits, else a number behind the extent.
+    # The count is checked like an index: the index is 0 if the count obeys the rule, else a
+    # number beyond the extent.
     extent = size + 1
     room = bb.emit(no_elements(relax.TensorType([extent, 0], "int8", total.ty.vdevice)))
 

@@ -1,4 +1,4 @@
-"""FLegalize for what reads by index: the same policy for bad indices as the scatters have."""
+"""The ``FLegalize`` of operators that read by index: the bounds policies of the scatters."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ from .target import target_of
 
 
 def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Replace a read by one that no bad index leads out of its data, unless that is not looked for.
+    """Emit a read that follows the bounds policy.
 
-    Under ``raise`` a bad index is an error, under ``drop`` it reads a zero.
+    A bad index is an error under ``raise``, and reads a zero under ``drop``. Under ``trust``
+    indices are not checked.
     """
     target = target_of(call.args[0])
     plan = plan_read(call, target, current_options())
@@ -33,14 +34,14 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     check = Made(bb).index_check(plan.read.check)
     device_check = backend_of(target).device_check
     if plan.read.is_empty():
-        # TVM's schedule for GPUs writes even where there is nothing to write.
+        # TVM's schedule for GPUs writes an element even if the result is empty.
         empty = no_elements(call.ty)
         return empty if plan.check is None else check_alone(bb, check, device_check, empty)
     return _checked(bb, plan, check, device_check)
 
 
 def install_legalizations() -> None:
-    """Put the policy in front of TVM's legalization; harmless when it is there already."""
+    """Put :func:`legalize` in front of TVM's functions. Calling it again changes nothing."""
     put_in_front(STOCK_OPERATORS, legalize)
     put_in_front(OUR_OPERATORS, legalize, ours=True)
 
@@ -48,7 +49,7 @@ def install_legalizations() -> None:
 def _checked(
     bb: relax.BlockBuilder, plan: ReadPlan, check: IndexCheck, device_check: DeviceCheck | None
 ) -> relax.Expr:
-    """Emit a read and what looks for bad indices, in the order that this needs."""
+    """Emit a read and its check, in the order that the kind of check needs."""
     if plan.check is None:
         return _compute(bb, plan, check)
     if device_check is None:
@@ -59,7 +60,7 @@ def _checked(
 def _compute(
     bb: relax.BlockBuilder, plan: ReadPlan, check: IndexCheck, *tokens: relax.Expr
 ) -> relax.Expr:
-    """Emit the read; it waits for the tokens."""
+    """Emit the read. TVM computes the tokens before it."""
     form, wrap = plan.read.form, plan.read.has_negative()
 
     def compute(data: te.Tensor, indices: list[te.Tensor], *_tokens: te.Tensor) -> te.Tensor:

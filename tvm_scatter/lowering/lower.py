@@ -1,4 +1,4 @@
-"""From a call to a problem and its operands; nothing is emitted, and nothing is changed."""
+"""Lowers a call to a problem and its operands. Nothing is emitted."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def lower(call: ScatterCall, options: Options, target_kind: str) -> Lowered:
     Raises
     ------
     ScatterError
-        If shapes, types, axis or reduction do not fit each other.
+        If the shapes, types, axis or reduction are not valid together.
     """
     if call.form == COPY_RANGES:
-        # Its positions are known, and lie inside the data.
+        # All positions are known to lie inside the data.
         return lower_put(Draft(as_index_put(call), options, bounds="trust"))
     draft = Draft(call, options, backend_for(target_kind).bounds_under(options))
     if call.form == SCATTER_ELEMENTS:

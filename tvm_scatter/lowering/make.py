@@ -1,4 +1,4 @@
-"""What a plan says is made: Relax calls of the functions that compute it."""
+"""Carries out a plan: emits Relax calls of the functions that compute it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .plan import Plan, Way
 
 
 def make(bb: relax.BlockBuilder, plan: Plan) -> relax.Expr:
-    """Emit what computes a call; the result takes the call's place."""
+    """Emit the calls that a plan asks for. The result replaces the planned call."""
     if plan.way is Way.STOCK and plan.call.op.name in STOCK_OPERATORS:
         return stock[plan.call.op.name](bb, plan.call)
     made = Made(bb)
@@ -43,14 +43,14 @@ def make(bb: relax.BlockBuilder, plan: Plan) -> relax.Expr:
 def check_alone(
     bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck | None, result: relax.Expr
 ) -> relax.Expr:
-    """Emit a check of indices beside which nothing is computed; the result is itself."""
+    """Emit a check of indices for a result that is computed already, and return that result."""
     if device_check is None:
         return check_on_host(bb, check, bb.emit(result))
     return check_beside(bb, check, device_check, lambda _: result)
 
 
 def _one(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
-    """Emit one scatter; the result is the new tensor."""
+    """Emit one scatter and return the new tensor."""
     [scatter] = plan.scatters
     if plan.way is Way.STOCK:
         return legalize_as_stock(bb, scatter, stock)
@@ -73,7 +73,7 @@ def _nothing(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
 
 
 def _checked(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
-    """Emit a scatter and what looks for bad indices, in the order that this needs."""
+    """Emit a scatter and its check, in the order that the kind of check needs."""
 
     def scatter(*tokens: relax.Expr, make_signal: MakeSignal | None = None) -> relax.Expr:
         return _call(bb, plan, made, [*plan.earlier, *tokens], make_signal)[0]
@@ -104,14 +104,14 @@ def _call(
     tokens: Sequence[relax.Expr],
     make_signal: MakeSignal | None = None,
 ) -> list[relax.Expr]:
-    """Emit one call for all scatters of a plan; the results are the new tensors.
+    """Emit one call for all scatters of a plan and return the new tensors.
 
     Parameters
     ----------
     tokens : sequence of relax.Expr
-        What must be computed before.
+        Tensors that must be computed before the call.
     make_signal : callable, optional
-        What makes a signal of the last two tokens, which are memory for it.
+        Makes the drop signal from the last two tokens, which are its memory.
     """
     problem, selection, count = plan.built, plan.selection, len(plan.lowered)
     assert selection is not None, "what scatters has a selection"

@@ -1,6 +1,6 @@
-"""Operands of a function as data: what each is made of, and how. A block builder makes them later.
+"""Descriptions of a function's operands. A block builder emits them later.
 
-An operand has the type ``ty`` that the Relax expression behind it will have.
+Each operand knows the type ``ty`` of the Relax expression that will be emitted for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tvm_scatter.ops.scatter_call import CopiedRange
 
 @dataclass(frozen=True)
 class Given:
-    """A tensor that the call was given."""
+    """A tensor argument of the call."""
 
     expression: Any
 
@@ -31,7 +31,7 @@ class Given:
 
     @property
     def is_constant(self) -> bool:
-        """Whether its values are known."""
+        """Whether the tensor is a constant."""
         return isinstance(self.expression, tvm.ir.GenericConst)
 
     def emit(self, _bb: relax.BlockBuilder, _made: Made) -> relax.Expr:
@@ -41,7 +41,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Field:
-    """A tensor of a tuple that the call was given."""
+    """A field of a tuple argument of the call."""
 
     tuple: Any
     at: int
@@ -53,13 +53,13 @@ class Field:
         return self.tuple.ty.fields[self.at]
 
     def emit(self, bb: relax.BlockBuilder, _made: Made) -> relax.Expr:
-        """A variable for it."""
+        """A variable that holds the field."""
         return bb.emit(relax.TupleGetItem(self.tuple, self.at))
 
 
 @dataclass(frozen=True)
 class KnownPositions:
-    """The positions that ranges are copied to, one behind the other, as ``int64``."""
+    """An ``int64`` constant: the positions that ranges are copied to, concatenated."""
 
     ranges: tuple[CopiedRange, ...]
     is_constant = True
@@ -77,21 +77,21 @@ class KnownPositions:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a function of tensor expressions makes of other operands.
+    """A tensor that a function of tensor expressions computes from other operands.
 
     Attributes
     ----------
     compute : callable
-        Given the tensors of the sources, and the sizes, it returns the tensor. Two of one idea
-        compare equal.
+        Takes the sources and the sizes, and returns the tensor. Two that compute the same compare
+        equal.
     sources : tuple of Operand
-        What it is made of.
+        The operands that it reads.
     sizes : tuple of tuple
-        Shapes that it is given, so that symbolic sizes become parameters of the function.
+        Shapes, passed so that symbolic sizes become parameters of the function.
     ty : relax.TensorType
-        The result's type.
+        The type of the result.
     hint : str
-        What the function is called.
+        The name of the function.
     """
 
     compute: Callable[..., Any]
@@ -110,14 +110,14 @@ class Computed:
 
 @dataclass(frozen=True)
 class Checked:
-    """An operand once sizes have been checked: what reads it is ordered behind the check.
+    """An operand that a size check has returned. Its readers run after the check.
 
     Attributes
     ----------
     check : SizeCheck
-        The check, of operands.
+        The check. Its tensors are operands.
     name : str
-        Which of those that the check returns.
+        The name of the operand among the tensors of the check.
     """
 
     check: SizeCheck
@@ -126,11 +126,11 @@ class Checked:
 
     @property
     def ty(self) -> relax.TensorType:
-        """The operand's type, which stays."""
+        """The operand's type, which the check does not change."""
         return self.check.tensors[self.name].ty
 
     def emit(self, _bb: relax.BlockBuilder, made: Made) -> relax.Expr:
-        """What the check returns for it."""
+        """The tensor that the check returns for the operand."""
         return made.after(self.check)[self.name]
 
 
@@ -138,23 +138,24 @@ Operand = Given | Field | KnownPositions | Computed | Checked
 
 
 class Made:
-    """The Relax expressions behind operands; each is made once, when it is first asked for."""
+    """The Relax expressions of operands. Each is emitted once, when it is first needed."""
 
     def __init__(self, bb: relax.BlockBuilder) -> None:
         self._bb = bb
-        # By identity, so the objects are kept as well: a later one could take the place of one.
+        # The keys are identities. The objects are kept alive, because a later object could get the
+        # identity of one that is gone.
         self._made: dict[int, tuple[Any, Any]] = {}
 
     def of(self, operand: Operand) -> relax.Expr:
-        """The expression behind an operand."""
+        """The expression of an operand."""
         return self._once(operand, lambda: operand.emit(self._bb, self))
 
     def after(self, check: SizeCheck) -> dict[str, relax.Expr]:
-        """The tensors that a check of sizes returns."""
+        """The tensors that a size check returns, by name."""
         return self._once(check, lambda: self._checked(check))
 
     def index_check(self, check: IndexCheck) -> IndexCheck:
-        """A check of operands, as one of the expressions behind them."""
+        """The same check, with the operands replaced by their expressions."""
         indices = [self.of(index) for index in check.indices]
         return replace(check, data=self.of(check.data), indices=indices)
 

@@ -1,4 +1,4 @@
-"""How a call of a scatter operator is computed: decided here, and made elsewhere."""
+"""Decides how a call of a scatter operator is computed. The module ``make`` emits the code."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Way(Enum):
     STOCK
         By TVM's own operator.
     COPY
-        By one function that reads each output from where it comes from.
+        By one function that reads each output element from its source or from the data.
     NOTHING
-        The result is the data as it is.
+        The result is the data, unchanged.
     SCATTER
         By an implementation of this package.
     """
@@ -54,23 +54,24 @@ class Plan:
     Attributes
     ----------
     call : relax.Call
-        The call: of a scatter, or of several together.
+        The call: a scatter, or a batch of scatters.
     target : tvm.target.Target
-        What it is compiled for.
+        The target that the call is compiled for.
     way : Way
         How it is computed.
     reason : str
-        One clause.
+        Why, in one clause.
     scatters : tuple of ScatterCall
-        Those of the call. Empty where TVM's own operator stays as it is.
+        The scatters of the call. Empty if a call of TVM's own operator is left to TVM.
     lowered : tuple of Lowered
-        The problem of each, and its operands, where the way needs them.
+        The problem and the operands of each scatter. Empty if TVM's operator or a copy computes
+        the call.
     selection : Selection or None
-        The implementation, where one is needed.
+        The selected implementations; ``None`` if the way is not ``SCATTER``.
     check : CheckKind or None
-        Who looks for bad indices that must be reported; ``None`` if nobody does.
+        How bad indices are found that must be reported; ``None`` if none must be.
     earlier : tuple of relax.Expr
-        Tensors that are computed before.
+        Tensors that must be computed before the call.
     """
 
     call: relax.Call = field(compare=False)
@@ -85,22 +86,25 @@ class Plan:
 
     @property
     def problem(self) -> ScatterProblem | None:
-        """What the call asks for; scatters that are computed together ask for the same."""
+        """The problem of the call. All scatters of a batch have the same problem."""
         return self.lowered[0].problem if self.lowered else None
 
     @property
     def built(self) -> ScatterProblem:
-        """What the function is built for: it need not know of indices that others look at."""
+        """The problem that the function is compiled for.
+
+        Its bounds policy is weaker than that of the call if a separate check finds bad indices.
+        """
         return _built(self.lowered[0].problem, self.check)
 
     @property
     def symbols(self) -> dict[str, Any]:
-        """The expression behind each symbolic size of the problem."""
+        """The expression for each symbolic size of the problem."""
         symbols = self.problem.symbols if self.problem is not None else ()
         return {name: self.lowered[0].symbols[name] for name in symbols}
 
     def one_by_one(self) -> list[Plan]:
-        """The plans that compute the same, a scatter each."""
+        """One plan for each scatter of a batch."""
         return [
             replace(self, scatters=self.scatters[at : at + 1], lowered=self.lowered[at : at + 1])
             for at in range(len(self.scatters))
@@ -108,15 +112,15 @@ class Plan:
 
 
 def plan(call: relax.Call, target: Target, options: Options) -> Plan:
-    """Decide how a call of a scatter operator, or of several together, is computed.
+    """Decide how a call of a scatter operator or of a batch is computed.
 
-    Nothing is emitted, and two plans of one call are equal.
+    Nothing is emitted. Planning the same call twice gives equal plans.
 
     Raises
     ------
     ScatterError
-        If operands do not fit each other, the caller forces what cannot compute the call, or there
-        is neither an implementation for the target nor an operator of TVM.
+        If the operands are not valid together, if an option forces an implementation that cannot
+        compute the call, or if the target has no strategy and TVM no equivalent operator.
     """
     kind = target.kind.name
     strategy = strategy_for(kind)
@@ -147,7 +151,7 @@ def _own(
     strategy: OpStrategy,
     scatters: Sequence[ScatterCall],
 ) -> Plan:
-    """The plan for what this package computes."""
+    """The plan for a call that this package computes."""
     lowered = tuple(lower(scatter, options, target.kind.name) for scatter in scatters)
     problem = lowered[0].problem
     check = _check_kind(lowered[0], strategy)
@@ -164,12 +168,15 @@ def _own(
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:
-    """Whether the result is the data as it is; bad indices are looked for all the same."""
+    """Whether no element is written, so that the result is the data.
+
+    Bad indices are still an error under ``raise``.
+    """
     return problem.update_size.constant == 0 or problem.data_size.constant == 0
 
 
 def _check_kind(lowered: Lowered, strategy: OpStrategy) -> CheckKind | None:
-    """Who looks for bad indices that must be reported."""
+    """How bad indices are found that must be reported; ``None`` if none must be."""
     nothing = nothing_to_do(lowered.problem)
     if lowered.problem.bounds != "raise" or (nothing and lowered.check.has_no_entries):
         return None

@@ -1,4 +1,4 @@
-"""How a call that reads by index is computed: decided here, and made elsewhere."""
+"""Decides how a call that reads by index is computed."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from .reads import Read, read_of
 
 @dataclass(frozen=True)
 class ReadPlan:
-    """How a call is computed that TVM's own legalization is not left to.
+    """How this package computes a call that reads by index.
 
     Attributes
     ----------
     read : Read
-        What is read.
+        The operands and rules of the read.
     guard : bool
-        Whether a bad index reads a zero; otherwise there is none, or nobody looks.
+        Whether the read returns zero for a bad index. If not, either no index can be bad when the
+        read runs, or indices are trusted.
     check : CheckKind or None
-        Who looks for bad indices that must be reported; ``None`` if nobody does.
+        How bad indices are found that must be reported; ``None`` if none must be.
     """
 
     read: Read
@@ -35,14 +36,14 @@ class ReadPlan:
 
 
 def plan_read(call: relax.Call, target: Target, options: Options) -> ReadPlan | None:
-    """Decide how a call is computed that reads by index; ``None`` leaves it to TVM.
+    """Decide how a call that reads by index is computed; ``None`` leaves it to TVM.
 
-    Nothing is emitted, and two plans of one call are equal.
+    Nothing is emitted. Planning the same call twice gives equal plans.
 
     Raises
     ------
     ScatterError
-        If operands do not fit each other.
+        If the operands are not valid together.
     """
     strategy = strategy_for(target.kind.name)
     if call.op.name not in OUR_OPERATORS and (strategy is None or not options.enabled):

@@ -75,7 +75,10 @@ def lower_put(draft: Draft) -> Lowered:
 def _agreeing(
     draft: Draft, data: Operand, updates: Operand, indices: Sequence[Operand]
 ) -> list[Operand]:
-    """Data, updates and indices, their sizes taken for equal where they must be, and checked."""
+    """Data, updates and indices, after a check of the symbolic sizes that must be equal.
+
+    From then on these sizes have one name.
+    """
     names = [f"index {i}" for i in range(len(indices))] if len(indices) > 1 else ["index"]
     tensors = {"data": data, "values": updates, **dict(zip(names, indices, strict=True))}
     agreement = Agreement(draft.operator, draft.symbols, tensors)
@@ -94,7 +97,10 @@ def _adjacent(axes: Sequence[int]) -> bool:
 def _varies(
     updates: Sequence[Dim], groups: Sequence[Sequence[Dim]]
 ) -> tuple[bool, bool, bool] | None:
-    """Over which of (batch, count, slice) the updates vary; ``None`` if only partly over one."""
+    """Whether the updates vary over batch, count and slice.
+
+    ``None`` if they vary over some axes of a group, but not over all of them.
+    """
     total = sum(len(group) for group in groups)
     padded = (1,) * (total - len(updates)) + tuple(updates)
     flags, start = [], 0

@@ -1,4 +1,4 @@
-"""What reads by index: the one place that knows the operators and their rules."""
+"""The operators that read by index, TVM's and this package's, and their rules for indices."""
 
 from __future__ import annotations
 
@@ -25,44 +25,44 @@ STOCK_OPERATORS = (
     "relax.gather_nd",
     "relax.index_tensor",
 )
-#: Modes of ``relax.take`` that say themselves what a bad index means. Other modes are ``fast``,
-#: TVM's default, and the names of the operators that the importers have written as one.
+#: Modes of ``relax.take`` that define the result for a bad index. The other modes are ``fast``,
+#: TVM's default, and the names of operators that the importers have written as a ``take``.
 _MODES = ("clip", "wrap", "nan")
-#: The importers' operators for which a negative index is a bad one.
+#: Operators of front ends, given as mode, for which a negative index is out of bounds.
 _WITHOUT_NEGATIVE = ("index_select", "embedding")
-#: Those that pass their indices in another shape.
+#: Operators whose importer flattens the indices, so that errors give flat positions.
 _FLATTENED = ("embedding",)
 
 
 @dataclass(frozen=True)
 class Read:
-    """A read in the form in which it is checked and emitted.
+    """A read by index, ready to be checked and emitted.
 
     Attributes
     ----------
     form : Form
-        Which element each index stands for.
+        Which elements the indices address.
     check : IndexCheck
-        Its operands, which are still to be made, and what is checked of them.
+        The check of the indices. Its tensors, the operands of the read, are not emitted yet.
     """
 
     form: Form
     check: IndexCheck
 
     def is_in_range(self) -> bool:
-        """Whether all indices are known, and none is bad."""
+        """Whether all indices are constants within bounds."""
         return all(
             values is not None and bool(((values >= lowest) & (values < extent)).all())
             for values, lowest, extent in self._known()
         )
 
     def is_empty(self) -> bool:
-        """Whether it certainly reads nothing."""
+        """Whether the result certainly has no element."""
         check = self.check
         return 0 in self.form.shape(check.data_shape, check.shapes)
 
     def has_negative(self) -> bool:
-        """Whether an index may count from the end."""
+        """Whether a negative index may occur that counts from the end."""
         return self.check.wrap_negative and any(
             bool((values < 0).any()) if values is not None else not dtype.startswith("uint")
             for (values, *_), dtype in zip(self._known(), self._dtypes(), strict=True)
@@ -72,7 +72,10 @@ class Read:
         return self.check.index_dtypes * (len(self.check.extents) if self.check.interleaved else 1)
 
     def _known(self) -> list[tuple[Any, Any, Any]]:
-        """For each component its indices, if they are constants, and the range they must be in."""
+        """For each component the indices, the least valid index and the extent.
+
+        All three are ``None`` if the indices or the extent are not known.
+        """
         known: list[tuple[Any, Any, Any]] = []
         check = self.check
         for component, extent in enumerate(check.extents):
@@ -87,13 +90,13 @@ class Read:
 
 
 def read_of(call: relax.Call) -> Read | None:
-    """What a call reads by index, or ``None`` if it says itself what a bad index means.
+    """Describe a call that reads by index; ``None`` if its mode defines bad indices itself.
 
     Raises
     ------
     ScatterError
-        If index tensors do not certainly broadcast against each other, or one is larger than the
-        data where it may not be.
+        If index tensors do not certainly broadcast against each other, or if an index is larger
+        than the data in a dimension where it must not be.
     """
     name, attrs = call.op.name, call.attrs
     data, index = map(Given, call.args)

@@ -1,7 +1,8 @@
-"""How operands are computed: functions of tensor expressions that compare equal if they do equal.
+"""Functions of tensor expressions that compute operands.
 
-Each is given the tensors that it reads, as a list, and the shapes that it needs. Shapes are
-arguments, so that symbolic sizes become parameters of the function.
+Each takes a list of the tensors that it reads, and then the shapes that it needs. Shapes are
+arguments, so that symbolic sizes become parameters of the function. Two that compute the same
+compare equal.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ Tensors = Sequence[te.Tensor]
 
 
 def signed(sources: Tensors) -> te.Tensor:
-    """An index of type uint64 as int64: a number beyond int64 as the largest of int64.
+    """A uint64 index as int64. An index beyond int64 becomes the largest int64.
 
-    Either is out of bounds for every extent.
+    Both are out of bounds for every extent.
     """
     [source] = sources
     most = tirx.const(int(np.iinfo("int64").max), "uint64")
@@ -37,7 +38,7 @@ def wide(sources: Tensors) -> te.Tensor:
 
 @dataclass(frozen=True)
 class Zeros:
-    """A tensor of zeros, made of nothing."""
+    """A tensor of zeros, computed from no source."""
 
     dtype: str
 
@@ -47,14 +48,14 @@ class Zeros:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """A tensor broadcast to a shape.
+    """A tensor, broadcast to a shape.
 
-    TVM's own knows nothing of sizes that have been checked to be equal.
+    TVM's own ``broadcast_to`` refuses symbolic sizes that are equal only by a check at run time.
 
     Attributes
     ----------
     of_one : tuple of bool
-        Which dimensions of the tensor have one element.
+        For each dimension of the tensor, whether its size is one.
     """
 
     of_one: tuple[bool, ...]
@@ -70,14 +71,14 @@ class Broadcast:
 
 
 def crop(sources: Tensors, shape: Sequence[Any]) -> te.Tensor:
-    """The box of a tensor that begins at its first element."""
+    """The part of a tensor of the given shape that begins at its first element."""
     [source] = sources
     return te.compute(shape, lambda *at: source(*at), name="crop")
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Ranges of several tensors, one behind the other along an axis."""
+    """Ranges of several tensors, concatenated along an axis."""
 
     ranges: tuple[CopiedRange, ...]
     axis: int
@@ -94,12 +95,12 @@ class Joined:
 
 @dataclass(frozen=True)
 class LinearElements:
-    """One index for each element, as the element's place in the flattened data; -1 if it is bad.
+    """The flat position in the data for each index of ``scatter_elements``; -1 for a bad index.
 
     Attributes
     ----------
     axis : int
-        What the index runs along. The other coordinates are those of the index itself.
+        The axis that the index addresses. The other coordinates are the position of the index.
     wrap : bool
         Whether negative indices count from the end.
     """
@@ -121,14 +122,14 @@ class LinearElements:
 
 @dataclass(frozen=True)
 class LinearTuples:
-    """One index for each of some axes, as places in the flattened data; -1 if one is bad.
+    """The flat positions in the data for the indices of ``index_put``; -1 if an index is bad.
 
     Attributes
     ----------
     axes : tuple of int
-        The axes that are indexed. All positions of the others are addressed.
+        The indexed axes. All positions of the other axes are addressed.
     rank : int
-        Of the shape that the indices have in common; positions of other axes follow it.
+        The rank of the indices. In the result, the other axes follow these dimensions.
     wrap : bool
         Whether negative indices count from the end.
     """

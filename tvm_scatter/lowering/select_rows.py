@@ -1,6 +1,8 @@
-"""``select_rows``: each row from the tensor that a table names, in one launch.
+"""``select_rows``: copies each row of the result from the data or from one of several sources.
 
-What is left of a chain of scatters once it is known which update each row gets.
+For each row of the result a table, the winners, holds a row of the concatenated sources, or -1 for
+the data. A chain of scatters becomes such a copy, of one launch, once it is known which update each
+row gets.
 """
 
 from __future__ import annotations
@@ -15,13 +17,13 @@ from tvm.s_tir import Schedule
 from .joined_ranges import JoinedRange, reader
 
 _THREADS = 256
-#: Bytes that a thread moves at once.
+#: Bytes that a thread copies by one access.
 _ACCESS_BYTES = 16
 _INT32_ELEMENTS = 1 << 31
 
 
 def select_kernel(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """One function that reads each row from the source that its winner lies in."""
+    """Emit one function that copies each row from the source that holds its winner."""
     data, winners, sources = call.args
     operands = [data, winners, *sources.fields]
     func = bb.add_func(_select(call.ty, operands), "select_rows")
@@ -43,11 +45,11 @@ def _select(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
         end += rows
     read = reader(ranges, lambda at: winners(at[1]))
     output = te.compute(shape, read, name="select_rows")
-    # Rows are found by division: 64 bits would cost more than the copy.
+    # The kernel divides to find a row. With 64-bit integers this would cost more than the copy.
     narrow = max(prod(map(int, tensor.shape)) for tensor in (*tensors, output)) < _INT32_ELEMENTS
     func = te.create_prim_func([*tensors, output], "int32" if narrow else "int64")
     scheduled = _scheduled(func.with_attr("tirx.is_scheduled", True), shape[2], str(result.dtype))
-    # The module that it is added to names it: two of one name cannot be compiled.
+    # The module gives the function its name. TVM cannot compile two functions of one name.
     return scheduled.without_attr("global_symbol")
 
 
@@ -56,7 +58,10 @@ def _winner_of(source: te.Tensor, winners: te.Tensor, begin: int) -> Any:
 
 
 def _scheduled(func: tirx.PrimFunc, row: int, dtype: str) -> tirx.PrimFunc:
-    """A thread for each access, which stays within a row: one look at the table serves it."""
+    """Schedule one thread for each access.
+
+    An access stays within a row, so the thread reads the table once.
+    """
     schedule = Schedule(func)
     batch, position, slice_ = schedule.get_loops(schedule.get_sblock("select_rows"))
     access, vector = schedule.split(slice_, [None, _lanes(row, dtype)])
@@ -69,5 +74,5 @@ def _scheduled(func: tirx.PrimFunc, row: int, dtype: str) -> tirx.PrimFunc:
 
 def _lanes(row: int, dtype: str) -> int:
     bits = tvm.DataType(dtype).bits
-    # TVM's generator makes no vector of bytes or bools that all equal a number in memory.
+    # TVM's code generator cannot fill a vector of bytes or bools with one value from memory.
     return 1 if bits <= 8 else gcd(row, _ACCESS_BYTES * 8 // bits)

@@ -54,7 +54,10 @@ def lower_tuples(draft: Draft) -> Lowered:
 def _agreeing(
     draft: Draft, data: Operand, index: Operand, updates: Operand, components: int
 ) -> list[Operand]:
-    """The operands, the sizes of updates taken for those of indices and data, and checked."""
+    """The operands, after a check of the symbolic sizes that must be equal.
+
+    From then on these sizes have one name.
+    """
     tensors = {"data": data, "indices": index, "updates": updates}
     agreement = Agreement(draft.operator, draft.symbols, tensors)
     expected = [Place("indices", d) for d in range(index.ty.ndim - 1)]
@@ -66,7 +69,10 @@ def _agreeing(
 
 
 def _into_all(draft: Draft, data: Operand, updates: Operand, shape: Sequence[Dim]) -> Lowered:
-    """Each update goes to all of the data, which is the only row of a tensor of one row."""
+    """Lower tuples without a component, for which each update goes to all of the data.
+
+    The data is treated as one row, and all indices are zero.
+    """
     draft.bounds = "trust"
     zeros = draft.zeros((*shape, 1), "int64", "full")
     problem = draft.problem(
