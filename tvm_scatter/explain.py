@@ -1,4 +1,4 @@
-"""Which implementation each scatter of a module gets, against which others, and why."""
+"""Explains which implementation computes each scatter of a module, and why."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tvm_scatter.selection.targets import to_target
 from .options import current_options
 from .passes import passes
 
-#: What :func:`summary` calls the scatters that this package does not compute.
+#: The name in :func:`summary` for scatters that this package does not compute.
 STOCK = "TVM's own"
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One implementation that was chosen.
+    """A chosen implementation.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Choice:
     knobs : dict of str to int
         The values of all its knobs.
     conditions : tuple of str
-        What sizes it is for, where symbolic sizes decide at run time.
+        The conditions on symbolic sizes under which it is used; empty if none are needed.
     """
 
     implementation: str
@@ -63,22 +63,23 @@ class Explanation:
     where : str
         The function and the variable that the result is bound to.
     operator : str
-        What the operator is called.
+        The name of the operator.
     target : str
         The kind of target that the call is compiled for.
     problem : ScatterProblem or None
-        What the call was lowered to; ``None`` where TVM's own operator stays.
+        The problem that the call was lowered to; ``None`` if it was not lowered, for example if
+        TVM's own operator computes it.
     symbols : dict of str to str
-        The expression behind each symbolic size of the problem.
+        The expression in the module for each symbolic size of the problem.
     choices : tuple of Choice
-        Tried in order; more than one only where symbolic sizes decide. Empty where TVM's own
-        operator stays or nothing is written.
+        The first whose conditions hold is used. There are several only if symbolic sizes decide at
+        run time, and none if TVM's own operator is used or nothing is written.
     source : str
-        ``"forced"``, ``"tuned"``, ``"default"`` or ``"none"``.
+        Where the choice comes from: ``"forced"``, ``"tuned"``, ``"default"`` or ``"none"``.
     reason : str
-        One clause.
+        Why, in one clause.
     alternatives : dict of str to (str or None)
-        For each other implementation, what forbids it; ``None`` if it could have been chosen.
+        For each other implementation, why it cannot be used; ``None`` if it can.
     """
 
     where: str
@@ -93,7 +94,7 @@ class Explanation:
 
     @property
     def implementation(self) -> str | None:
-        """The chosen implementation: the last of several; ``None`` if none is used."""
+        """The name of the chosen implementation, of several the last; ``None`` if there is none."""
         return self.choices[-1].implementation if self.choices else None
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,18 +120,18 @@ class Explanation:
 
     @property
     def problem_text(self) -> str:
-        """The problem, with the module's names for symbolic sizes; empty if there is none."""
+        """The problem with the module's names for symbolic sizes; empty if there is no problem."""
         if self.problem is None:
             return ""
         return re.sub(r"\bn\d+\b", lambda n: self.symbols.get(n[0], n[0]), str(self.problem))
 
     @property
     def because(self) -> str:
-        """Where the choice comes from, and the reason."""
+        """The source of the choice and the reason."""
         return f"{self.source}: {self.reason}" if self.choices else self.reason
 
     def lines(self) -> list[tuple[str, str]]:
-        """Labels and texts, for printing."""
+        """The lines to print, each as a label and a text."""
         chosen = ", else ".join(map(str, self.choices)) or "none of this package"
         lines = [("chosen", chosen), ("because", self.because)]
         if self.problem is not None:
@@ -154,7 +155,7 @@ class Explanations(list[Explanation]):
     Attributes
     ----------
     notes : list of Note
-        What the passes ahead of the strategy did.
+        The rewrites of the passes that run before the strategy.
     """
 
     def __init__(self) -> None:
@@ -170,27 +171,27 @@ class Explanations(list[Explanation]):
 
 
 def explain(mod: IRModule, target: Any = None) -> Explanations:
-    """Say how each scatter of a module will be computed, without compiling it.
+    """Explain how each scatter of a module will be computed, without compiling the module.
 
-    The answer is found by what ``tvm.compile`` does itself, with the options and the tuning
-    database that are in force.
+    The passes and the plans are those of ``tvm.compile``, with the current options and tuning
+    database.
 
     Parameters
     ----------
     mod : tvm.IRModule
         A module of Relax functions, as an importer makes it.
     target : tvm.target.Target or str, optional
-        What it would be compiled for; by default the current target, else llvm.
+        The target to compile for. The default is the current target, or else llvm.
 
     Returns
     -------
     explanations : list of Explanation
-        In the order of the program; ``print`` shows them.
+        One for each scatter, in the order of the program. ``print`` shows them.
 
     Raises
     ------
     ScatterError
-        If it is no module, there is no such target, or a scatter is malformed.
+        If ``mod`` is not a module, if the target is unknown, or if a scatter is malformed.
     """
     need_module("explain", mod)
     found = Explanations()
@@ -200,14 +201,14 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
 
 
 def planned(mod: IRModule, target: Any = None) -> tuple[list[Note], list[tuple[str, Plan]]]:
-    """What the passes do to a module, and the plans for the scatters that are left then.
+    """Run the passes on a module and plan the scatters of the result.
 
     Returns
     -------
     notes : list of Note
-        What the passes did.
+        The rewrites of the passes.
     plans : list of (str, Plan)
-        In the order of the program; with the function and the variable that holds the result.
+        In the order of the program. The text names the function and the variable of the result.
     """
     options = current_options()
     with nullcontext() if target is None else to_target(target):
@@ -222,7 +223,7 @@ def planned(mod: IRModule, target: Any = None) -> tuple[list[Note], list[tuple[s
 
 
 def _scatters(sequence: relax.SeqExpr, path: str) -> Iterator[tuple[str, relax.Call]]:
-    """The scatters of a function, of those inside of it and of branches."""
+    """The scatters of a function, with those in nested functions and branches."""
     for binding in (binding for block in sequence.blocks for binding in block.bindings):
         value, where = binding.value, f"{path}.{binding.var.name}"
         if isinstance(value, relax.Function):
@@ -261,7 +262,7 @@ def _choice(branch: Branch) -> Choice:
 
 
 def summary(explanations: Iterable[Explanation]) -> dict[str, int]:
-    """How many scatters each implementation got."""
+    """The number of scatters for each implementation."""
     counts: dict[str, int] = {}
     for explanation in explanations:
         name = explanation.implementation or STOCK

@@ -17,7 +17,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from .errors import ScatterError
 from .explain import planned
 
-#: What a symbolic size ranges over where nobody says otherwise.
+#: The default range of a symbolic size.
 DEFAULT_RANGE = (16, 4096)
 
 
@@ -28,11 +28,12 @@ class Task:
     Parameters
     ----------
     problem : ScatterProblem
-        What is computed. The bounds policy does not matter for the choice and is ``"drop"``.
+        The problem. Its bounds policy is always ``"drop"``, because the choice of an
+        implementation does not depend on it.
     weight : int
-        How often it occurs.
+        How often the problem occurs in the module.
     where : tuple of str
-        The variables of the module that hold its results.
+        The variables of the module that hold the results.
     ranges : mapping of str to (int, int)
         For each symbolic size, the least and the greatest value to expect.
     """
@@ -43,12 +44,13 @@ class Task:
     ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def representatives(self) -> dict[str, ScatterProblem]:
-        """Static problems to measure in its stead: the ends of the ranges and their middle.
+        """Static problems to measure instead: sizes at both ends of the ranges and in the middle.
 
         Returns
         -------
         problems : dict of str to ScatterProblem
-            By the sizes, as text; a static problem stands for itself, under an empty text.
+            The keys are texts of the sizes. For a static problem the only key is empty, and the
+        value is the problem itself.
         """
         if self.problem.is_static:
             return {"": self.problem}
@@ -67,7 +69,7 @@ class Task:
 
 
 def _between(limits: tuple[int, int], place: float) -> int:
-    """A size on a logarithmic scale between two."""
+    """The size at a place, from 0 to 1, between two limits on a logarithmic scale."""
     low, high = limits
     return round(low * (high / low) ** place)
 
@@ -84,21 +86,21 @@ def extract_tasks(
     mod : tvm.IRModule
         A module of Relax functions, as an importer makes it.
     target : tvm.target.Target or str
-        What it will be compiled for.
+        The target to compile for.
     ranges : mapping of str to (int, int), optional
-        The least and the greatest value of symbolic sizes, by their names in the module.
+        The least and the greatest value of symbolic sizes, by the names of the sizes in the module.
 
     Returns
     -------
     tasks : list of Task
-        In the order of their first occurrence; what the module's passes make of it is counted, so
-        scatters that are merged are one.
+        In the order of their first occurrence. The passes of this package run first, so scatters
+        that they merge count as one.
 
     Raises
     ------
     ScatterError
-        If there is no such target, a scatter is malformed, or a range is empty or of a size that
-        no scatter has.
+        If the target is unknown, if a scatter is malformed, if a range is empty, or if no scatter
+        has a size of that name.
     """
     need_module("extract_tasks", mod)
     _check_ranges(ranges or {})

@@ -1,4 +1,4 @@
-"""Shapes of operands as importers see them: numbers, and expressions for sizes that vary."""
+"""Shapes of operands in importers: an ``int`` for a static size, an expression for others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from tvm_scatter.ops.shapes import same_size
 
 
 def shape_of(tensor: Any) -> tuple[Any, ...]:
-    """The shape of a Relax tensor: an ``int`` for each static size, an expression for others."""
+    """The shape of a Relax tensor.
+
+    Raises
+    ------
+    ScatterError
+        If only the rank is known.
+    """
     shape = tensor.ty.shape
     if shape is None or not hasattr(shape, "values"):
         raise ScatterError(

@@ -64,8 +64,8 @@ class Plan:
     scatters : tuple of ScatterCall
         The scatters of the call. Empty if a call of TVM's own operator is left to TVM.
     lowered : tuple of Lowered
-        The problem and the operands of each scatter. Empty if TVM's operator or a copy computes
-        the call.
+        The problem and the operands of each scatter. Empty if the way does not need them, as
+        ``STOCK`` and ``COPY`` do not.
     selection : Selection or None
         The selected implementations; ``None`` if the way is not ``SCATTER``.
     check : CheckKind or None

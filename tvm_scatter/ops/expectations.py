@@ -1,8 +1,9 @@
-"""Relax operators that return their operand, and raise if a front end's rule is broken.
+"""Relax operators that check a rule of a front end at run time and return their operand.
 
 A front end has rules of its own: a source must be exactly as large as a slice, or a mask must have
 a value for each true position. Importers check sizes that are known at compile time. These
-operators check the rest at run time. Readers use their result, and so run after the check.
+operators check the rest at run time, and raise an error if the rule is broken. Readers use the
+result of the operator, and so run after the check.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ def expect_sizes(
     Parameters
     ----------
     tensor : relax.Expr
-        Any tensor: the one whose readers depend on the check.
+        Any tensor whose readers must run after the check.
     found, wanted : sequence of int or expression
         The shape of an operand, and the shape that it must have.
     shape : sequence of int or expression, optional
-        The shape of the result, if the check proves more than the type of ``tensor`` says.
+        The shape of the result, if the check proves more than the type of ``tensor`` tells.
     what, operator : str
         The names of that operand and of the operator in errors.
 

@@ -1,9 +1,9 @@
 """Moves the branches of ``relax.If`` into functions of their own.
 
-TVM plans the memory of a function as if all of its branches ran. It may then reuse memory that is
-allocated in a branch that was not taken. A scatter is often lowered to several steps, which need
-memory between them. TVM plans each function by itself, so a branch that is a function is safe. Only
-branches that allocate memory besides their result are moved.
+TVM plans the memory of a function as if all of its branches ran. It may then reuse memory of a
+branch that was not taken, which was never allocated. A scatter is often lowered to several steps
+with intermediate tensors. TVM plans each function by itself, so a branch in a function of its own
+is safe. Only branches that allocate memory besides their result are moved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tvm_scatter.options import current_options
 
 from .functions import is_ours_to_change
 
-#: Attributes of a function that hold for its branches, too.
+#: Attributes that the new functions take over from the function that had the branches.
 _INHERITED = (
     "relax.force_pure",
     "relax.rewrite_cuda_graph.capture_symbolic_vars",
@@ -35,7 +35,7 @@ _INHERITED = (
 
 
 def BranchFunctions() -> tvm.transform.Pass:
-    """The pass. It changes nothing in functions without branches, or in which nothing scatters."""
+    """The pass. It changes only functions that have branches and that scatter or read by index."""
 
     def move(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         found = [
@@ -116,7 +116,8 @@ class _Mover:
 
 
 def _with_type(expression: relax.Expr, like: relax.Expr) -> relax.Expr:
-    # A builder would lose symbolic sizes that are bound before the expression.
+    # A block builder would erase symbolic sizes from the type if they are bound before the
+    # expression, so the type is set by hand.
     _update_type(expression, like.ty)
     return expression
 
@@ -130,7 +131,7 @@ def _has_branches(function: relax.Function) -> bool:
 
 
 def _values(sequence: relax.SeqExpr) -> Iterator[Any]:
-    """The bound expressions of a sequence, those in nested branches included."""
+    """The bound expressions of a sequence, with those in nested branches."""
     for block in sequence.blocks:
         for binding in block.bindings:
             yield binding.value

@@ -1,4 +1,4 @@
-"""``histc``: a scatter that adds one to the bin of each element."""
+"""``histc`` as a scatter that adds one to the bin of each element."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .call import TorchCall, constant
 
 
 def histc(call: TorchCall) -> Any:
-    """``histc``: elements counted in bins of equal width between ``min`` and ``max``.
+    """``histc``: count elements in bins of equal width between ``min`` and ``max``.
 
-    Where both are equal, the least and the greatest element take their place. What lies outside,
-    and NaN, is not counted.
+    If ``min`` equals ``max``, the least and the greatest element are used instead. NaN and elements
+    outside of the range are not counted.
     """
     data, bins = call["self"], int(call["bins"])
     low, high = float(call["min"]), float(call["max"])
@@ -30,7 +30,8 @@ def histc(call: TorchCall) -> Any:
     if is_empty(data):
         return zeros
     count = number_of(shape_of(data))
-    # PyTorch computes in the type of the elements; integers are exact in double precision.
+    # PyTorch computes the bin in the type of the elements. Integers are computed in float64, which
+    # is exact up to 2**53.
     wide = dtype if dtype.startswith("float") else "float64"
     elements = call.reshape(data, (count,))
     if wide != dtype:
@@ -52,7 +53,7 @@ def histc(call: TorchCall) -> Any:
         return te.compute(x.shape, bin_of, name="bin")
 
     places = call.compute(place, elements, *ends, name="bin")
-    # One bin more, for what is not counted.
+    # One additional bin takes the elements that are not counted. It is cut off below.
     counted = ops.index_put(
         call.emit(relax.op.zeros((bins + 1,), dtype)),
         [places],

@@ -1,4 +1,4 @@
-"""Advanced indexing: ``index_put``, and the ``index`` that ``x[i] += v`` reads with."""
+"""Advanced indexing: ``index_put``, and how a list of indices addresses the data's axes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tvm_scatter.ops.shapes import is_one
 from .call import TorchCall
 from .mask import choose, every_coordinate, masked_put, spread_values, true_coordinates
 
-# What the model called where PyTorch decomposed it, if negative indices are out of bounds there.
+# Operators that PyTorch decomposes into index_put, and for which a negative index is out of bounds.
 _WITHOUT_NEGATIVE = ("index_add", "index_copy")
 
 
 def index_put(call: TorchCall) -> Any:
-    """``index_put``: None anywhere, masks, fewer index tensors than axes, accumulate."""
+    """``index_put``, with or without ``accumulate``.
+
+    The list of indices may hold ``None`` and one mask, and may be shorter than the axes.
+    """
     data, values, add = call["self"], call["values"], bool(call["accumulate"])
     call.expect_dtype("values", values, str(data.ty.dtype))
     placed = placed_indices(call, data, call["indices"])
@@ -41,7 +44,7 @@ def index_put(call: TorchCall) -> Any:
 
 
 def placed_indices(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Each index with the first axis that it addresses; None and full slices take one axis."""
+    """Each index tensor with the first axis that it addresses. ``None`` skips an axis."""
     rank, shape = data.ty.ndim, shape_of(data)
     placed, axis = [], 0
     for tensor in indices:
@@ -77,6 +80,7 @@ def placed_indices(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[t
 
 
 def is_mask(tensor: Any) -> bool:
+    """Whether an index is a mask: PyTorch takes ``uint8`` for ``bool``."""
     return str(tensor.ty.dtype) in ("bool", "uint8")
 
 
@@ -99,7 +103,7 @@ def _put(
 def _put_with_mask(
     call: TorchCall, data: Any, placed: Sequence[tuple[int, Any]], values: Any, add: bool
 ) -> Any:
-    """A mask beside integer indices, which pair up with its true positions."""
+    """A mask beside integer indices, which are paired with the true positions of the mask."""
     beside = [
         shape_of(tensor)[-1]
         for _, tensor in placed
@@ -107,14 +111,15 @@ def _put_with_mask(
     ]
     first, mask = next((axis, tensor) for axis, tensor in placed if is_mask(tensor))
     if beside:
-        # As many coordinates as the other indices have: one of each true position, or of the one.
+        # The mask becomes as many coordinates as the other indices have entries. A single true
+        # position is repeated.
         coordinates = true_coordinates(call, mask, beside[0])
         return _put(call, data, _instead_of_mask(placed, coordinates), values, add)
-    # Every position of the mask is written, and those without a value are put back.
+    # All positions of the mask are written. Those without a value get the data's value again.
     every = _instead_of_mask(placed, every_coordinate(call, mask))
     axes = [axis for axis, _ in every]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
-    # Counted from the back: the axis of the values that pairs up with the true positions.
+    # The number of axes behind the axis of the values that is paired with the true positions.
     behind = data.ty.ndim - len(axes) - (axes[0] if adjacent else 0)
     pairing = values.ty.ndim - 1 - behind
     written_at = mask
@@ -127,7 +132,7 @@ def _put_with_mask(
 def _instead_of_mask(
     placed: Sequence[tuple[int, Any]], coordinates: Sequence[Any]
 ) -> list[tuple[int, Any]]:
-    """The indices, with the coordinates of true positions in the place of the mask."""
+    """The indices, with the mask replaced by the given coordinates, one for each of its axes."""
     return [
         each
         for axis, tensor in placed
@@ -140,7 +145,7 @@ def _instead_of_mask(
 
 
 def _expect_broadcast(call: TorchCall, values: Any, selected: Sequence[Any]) -> Any:
-    """Values that broadcast to what is selected; ``None`` stands for any length."""
+    """Check that values broadcast to the selected shape, in which ``None`` is any length."""
     shape = shape_of(values)
     aligned = selected[len(selected) - len(shape) :] if len(shape) <= len(selected) else None
     if aligned is None or any(

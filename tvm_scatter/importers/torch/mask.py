@@ -1,8 +1,9 @@
 """Boolean masks without data-dependent shapes.
 
-``nonzero`` of a mask has a length that only the run time knows. Everything here works on all
-positions of the mask instead: where it is true, the running count of true positions says which
-entry of a list belongs there; where it is false, or the list has no such entry, the data stays.
+The length of a mask's ``nonzero`` is known only at run time. The functions of this module work on
+all positions of the mask instead. Values that a model lists one for each true position are called
+entries. At a true position, the running count of true positions tells which entry belongs there.
+At a false position, and where the list has too few entries, the data stays.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from .call import TorchCall
 
 
 def running_count(call: TorchCall, mask: Any, entries: Any, rule: str, what: str) -> Any:
-    """How many positions of the flattened mask are true up to each; all of them must fit."""
+    """The number of true positions up to and including each position of the flattened mask.
+
+    Under ``raise``, the total and the number of ``entries`` must obey ``rule``.
+    """
     flat = call.reshape(mask, (number_of(shape_of(mask)),))
     total = call.emit(relax.op.cumsum(flat, axis=0, dtype="int64"))
     return call.emit(expect_count(total, entries, rule, what=what, operator=call.origin))
 
 
 def entries_of(call: TorchCall, mask: Any, total: Any, entries: Any) -> Any:
-    """For each position of the flattened mask the entry that belongs there, -1 if none does.
+    """The number of the entry for each position of the flattened mask; -1 for no entry.
 
-    A single entry, if only the run time knows that it is one, belongs everywhere.
+    If the number of entries is symbolic and is one at run time, the single entry belongs to every
+    true position.
     """
     flat = call.reshape(mask, shape_of(total))
 
@@ -48,9 +53,9 @@ def entries_of(call: TorchCall, mask: Any, total: Any, entries: Any) -> Any:
 
 
 def spread(call: TorchCall, listed: Any, entry_of: Any, axis: int) -> Any:
-    """Replace an axis that lists the true positions by one that runs over all positions.
+    """Replace an axis of entries by one that runs over all positions of the flattened mask.
 
-    Where no entry belongs, zero stands.
+    At positions without an entry the result is zero.
     """
     if is_empty(listed):
         shape = list(shape_of(listed))
@@ -72,16 +77,20 @@ def spread(call: TorchCall, listed: Any, entry_of: Any, axis: int) -> Any:
 
 
 def spread_values(call: TorchCall, mask: Any, values: Any, axis: int) -> tuple[Any, Any]:
-    """Values whose axis runs over all positions of a mask, and the mask of those that have one."""
+    """Values spread over all positions of a mask along ``axis``, and the mask of their positions.
+
+    A position without an entry is false in the new mask.
+    """
     entries = shape_of(values)[axis]
     total = running_count(call, mask, entries, EACH_OR_ONE, "values")
-    # Computed for each of its readers, it becomes a part of them and takes no memory.
+    # The numbers of the entries are computed once for each of their two readers. TVM fuses each
+    # into its reader, so they take no memory.
     first, again = (entries_of(call, mask, total, entries) for _ in range(2))
     return spread(call, values, first, axis), _with_entry(call, mask, again)
 
 
 def choose(call: TorchCall, mask: Any, first: int, chosen: Any, data: Any) -> Any:
-    """``chosen`` where the mask, which covers axes of the data from ``first`` on, is true."""
+    """``chosen`` where the mask is true, else the data. The mask covers axes from ``first`` on."""
     return call.emit(relax.op.where(_beside(call, mask, first, data), chosen, data))
 
 
@@ -92,10 +101,10 @@ def every_coordinate(call: TorchCall, mask: Any) -> list[Any]:
 
 
 def true_coordinates(call: TorchCall, mask: Any, entries: Any) -> list[Any]:
-    """For each axis of the mask, a coordinate of a true position for each of some entries.
+    """For each axis of the mask, the coordinates of the true positions, one for each entry.
 
-    A single true position is repeated. An entry for which there is no true position gets
-    coordinates out of bounds.
+    A single true position is repeated for all entries. If there are more entries than true
+    positions, the coordinates of the others are out of bounds.
     """
     total = running_count(call, mask, entries, EACH_OR_ONE_TRUE, "the index beside it")
     found = _true_first(call, mask, total)
@@ -113,7 +122,10 @@ def true_coordinates(call: TorchCall, mask: Any, entries: Any) -> list[Any]:
 
 
 def _coordinate(call: TorchCall, positions: Any, shape: Any, axis: int) -> Any:
-    """The coordinates of flat positions; behind the last one, the first is out of bounds."""
+    """The coordinates of flat positions along one axis.
+
+    For a flat position behind the last one, the coordinate along axis 0 is out of bounds.
+    """
 
     def coordinate(positions: te.Tensor, stride: Any, extent: Any) -> te.Tensor:
         def at(i: Any) -> Any:
@@ -127,13 +139,13 @@ def _coordinate(call: TorchCall, positions: Any, shape: Any, axis: int) -> Any:
 
 
 def masked_put(call: TorchCall, data: Any, mask: Any, first: int, values: Any, add: bool) -> Any:
-    """``data[:, ..., mask] = values`` or ``+= values``, the mask on the axes from ``first`` on."""
+    """``data[:, ..., mask] = values`` or ``+= values``; the mask covers axes from ``first`` on."""
     behind = data.ty.ndim - first - mask.ty.ndim
     listing = values.ty.ndim - 1 - behind
     if listing >= 0 and not is_one(shape_of(values)[listing]) and not is_empty(values):
         return _put_listed(call, data, mask, first, values, add)
     if listing >= 0:
-        # The axis of the values that lists the true positions becomes the axes of the mask.
+        # The axis of entries is replaced by the axes of the mask.
         positions = tuple(1 for _ in shape_of(mask))
         if not is_one(shape_of(values)[listing]):
             positions = shape_of(mask)
@@ -149,7 +161,7 @@ def masked_put(call: TorchCall, data: Any, mask: Any, first: int, values: Any, a
 
 
 def _put_listed(call: TorchCall, data: Any, mask: Any, first: int, values: Any, add: bool) -> Any:
-    """The same in one loop, where an axis of the values lists the true positions."""
+    """The same for values with an axis of entries, in one loop over the data."""
     last = first + mask.ty.ndim
     listing = values.ty.ndim - 1 - (data.ty.ndim - last)
     entries = shape_of(values)[listing]
@@ -180,7 +192,7 @@ def _put_listed(call: TorchCall, data: Any, mask: Any, first: int, values: Any, 
 
 
 def masked_scatter(call: TorchCall) -> Any:
-    """``masked_scatter``: the source's elements, in order, at the true positions."""
+    """``masked_scatter``: write the source's elements in order to the true positions."""
     data, mask, source = call["self"], call["mask"], call["source"]
     dtype = str(data.ty.dtype)
     call.expect_dtype("source", source, dtype)
@@ -193,7 +205,7 @@ def masked_scatter(call: TorchCall) -> Any:
         return data
     elements, size = number_of(shape_of(source)), number_of(shape)
     total = running_count(call, mask, elements, ENOUGH, "source")
-    # Of a tensor without elements nothing is read, but TVM does not know that.
+    # TVM cannot know that nothing is read of an empty source, so it gets a tensor of one element.
     listed = call.reshape(source, (elements,))
     listed = call.emit(relax.op.zeros((1,), dtype)) if is_empty(source) else listed
 
@@ -211,13 +223,13 @@ def masked_scatter(call: TorchCall) -> Any:
 
 
 def _with_entry(call: TorchCall, mask: Any, entry_of: Any) -> Any:
-    """The mask without the positions for which there is no entry."""
+    """The mask, made false at positions without an entry."""
     none = relax.const(0, "int64")
     return call.reshape(call.emit(relax.op.greater_equal(entry_of, none)), shape_of(mask))
 
 
 def _true_first(call: TorchCall, mask: Any, total: Any) -> Any:
-    """The positions of the flattened mask: first the true ones, then the others, each in order."""
+    """All positions of the flattened mask: first the true ones in order, then the false ones."""
     flat = call.reshape(mask, shape_of(total))
 
     def place(total: te.Tensor, chosen: te.Tensor) -> te.Tensor:
@@ -247,7 +259,7 @@ def _counting(call: TorchCall, size: Any) -> Any:
 
 
 def _last(total: te.Tensor) -> Any:
-    """How many positions are true at all."""
+    """The number of true positions: the last running count, or 0 if the mask is empty."""
     size = total.shape[0]
     return tirx.if_then_else(size > 0, total[tirx.max(size - 1, 0)], tirx.IntImm("int64", 0))
 

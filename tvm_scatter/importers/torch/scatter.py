@@ -1,4 +1,4 @@
-"""PyTorch's scatter family, one index for each element, and index_add's, one index for each row."""
+"""PyTorch's ``scatter`` and its kin, by element, and ``index_add`` and its kin, by row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def scatter_reduce(call: TorchCall) -> Any:
 
 
 def index_add(call: TorchCall) -> Any:
-    """``index_add``, alpha included."""
+    """``index_add``, with ``alpha``."""
     source, alpha = call["source"], call["alpha"]
     if not isinstance(alpha, bool | int | float) or alpha != 1:
         source = _scale(call, source, alpha)
@@ -59,7 +59,7 @@ def index_add(call: TorchCall) -> Any:
 
 
 def scaled(call: TorchCall) -> Any:
-    """The product with alpha that PyTorch splits off ``index_add``."""
+    """The product of source and ``alpha`` in PyTorch's decomposition of ``index_add``."""
     return _scale(call, call["self"], call["other"])
 
 
@@ -80,7 +80,7 @@ def index_fill(call: TorchCall) -> Any:
 
 
 def put(call: TorchCall) -> Any:
-    """``put``: positions in the flattened data."""
+    """``put``: write elements at positions in the flattened data."""
     data, index, source = call["self"], call["index"], call["source"]
     call.expect_dtype("source", source, str(data.ty.dtype))
     count, given = number_of(shape_of(index)), number_of(shape_of(source))
@@ -106,7 +106,7 @@ def put(call: TorchCall) -> Any:
 
 
 def embedding_dense_backward(call: TorchCall) -> Any:
-    """``embedding_dense_backward``: the gradient rows added up at their words."""
+    """``embedding_dense_backward``: add each row of the gradient to the row of its word."""
     gradient, words = call["grad_output"], call["indices"]
     dtype = str(gradient.ty.dtype)
     count = number_of(shape_of(words))
@@ -149,7 +149,7 @@ def _rows(
     wrap_negative: bool = False,
     fill: bool = False,
 ) -> Any:
-    """Rows of ``source`` along one axis of the data, one index for each row."""
+    """Write rows of ``source`` along one axis of the data, with one index for each row."""
     data, index = call["self"], call["index"]
     shape = shape_of(data)
     rank = len(shape)

@@ -1,6 +1,7 @@
 """Writes through a view: ``select_scatter``, ``slice_scatter``, ``diagonal_scatter`` and strides.
 
-Each is an ``index_put`` whose indices count: they never repeat, and they lie inside the data.
+Most become an ``index_put``. The indices of a slice or a diagonal advance by a fixed step, so none
+repeats.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from tvm_scatter.ops import read_ops
 
 from .call import TorchCall
 
-#: A longer index is computed rather than stored with the model.
+#: The greatest length of an index that is stored in the model. A longer one is computed.
 _MOST_CONSTANT = 4096
 
 
 def select_scatter(call: TorchCall) -> Any:
-    """``select_scatter``: one position of an axis."""
+    """``select_scatter``: write one position of an axis."""
     data, source, position = call["self"], call["src"], call["index"]
     shape = shape_of(data)
     if not shape:
@@ -47,9 +48,10 @@ def _select(call: TorchCall, data: Any, source: Any, axis: int, position: Any) -
 
 
 def decomposed_select_scatter(call: TorchCall) -> Any:
-    """The ``where`` that PyTorch decomposes ``select_scatter`` into; ``None`` if it is another.
+    """Recover ``select_scatter`` from a ``where``; ``None`` if the ``where`` is another one.
 
-    ``where(arange == position, source, data)`` reads and writes all of the data for one row.
+    PyTorch decomposes ``select_scatter`` into ``where(arange == position, source, data)``, which
+    reads and writes all of the data to change one row.
     """
     mask, expanded = call.node.args[:2]
     source = expanded.args[0] if _is(expanded, "expand.default") else None
@@ -66,7 +68,7 @@ def _is(node: Any, name: str) -> bool:
 
 
 def slice_scatter(call: TorchCall) -> Any:
-    """``slice_scatter``: every ``step``-th position of a range of an axis."""
+    """``slice_scatter``: write every ``step``-th position of a range of an axis."""
     data, source, step = call["self"], call["src"], call["step"]
     shape = shape_of(data)
     if not shape:
@@ -88,7 +90,7 @@ def slice_scatter(call: TorchCall) -> Any:
 
 
 def diagonal_scatter(call: TorchCall) -> Any:
-    """``diagonal_scatter``: a diagonal of two axes, whose values run along the source's last."""
+    """``diagonal_scatter``: write a diagonal of two axes. The source's last axis runs along it."""
     data, source, offset = call["self"], call["src"], call["offset"]
     shape = shape_of(data)
     rank = len(shape)
@@ -106,7 +108,8 @@ def diagonal_scatter(call: TorchCall) -> Any:
     length = wanted if isinstance(wanted, int) or not source.ty.ndim else shape_of(source)[-1]
     source = call.expect_sizes("src", shape_of(source), (*rest, wanted), source, (*rest, length))
     first, last = sorted(starts)
-    # NumPy's rule: the indexed axes stand in place if they are adjacent, else in front.
+    # NumPy's rule: the axis of the indices takes the place of the indexed axes if they are
+    # adjacent, and is the first axis otherwise.
     place = first if last == first + 1 else 0
     order = [*range(place), rank - 2, *range(place, rank - 2)]
     if order != list(range(rank - 1)):
@@ -115,13 +118,14 @@ def diagonal_scatter(call: TorchCall) -> Any:
 
 
 def as_strided(call: TorchCall) -> Any:
-    """``as_strided`` on compact data: what :func:`as_strided_scatter` writes, read."""
+    """``as_strided`` on compact data: read the elements that ``as_strided_scatter`` writes."""
     data = call["self"]
     size, stride, offset = list(call["size"]), list(call["stride"]), call["storage_offset"] or 0
     elements = number_of(shape_of(data))
     flat = call.reshape(data, (elements,))
     if not all(isinstance(number, int) for number in (*size, *stride, offset, elements)):
-        # Only the run time knows whether all of it lies in the data.
+        # Whether all positions lie inside of the data is known only at run time, so this read
+        # follows the bounds policy.
         positions = _positions(call, size, stride, offset)
         return call.emit(
             read_ops.index(flat, [positions], [0], wrap_negative=False, operator=call.origin)
@@ -134,7 +138,7 @@ def as_strided(call: TorchCall) -> Any:
 
 
 def copy(call: TorchCall) -> Any:
-    """``copy``: the source in the shape and type of the data, which keeps its value."""
+    """``copy``: a tensor of the shape and type of the data, with the source's values."""
     data, source = call["self"], call["src"]
     if str(source.ty.dtype) != str(data.ty.dtype):
         source = call.emit(relax.op.astype(source, str(data.ty.dtype)))
@@ -142,7 +146,7 @@ def copy(call: TorchCall) -> Any:
 
 
 def as_strided_scatter(call: TorchCall) -> Any:
-    """``as_strided_scatter`` on compact data: elements at any strides, such as a diagonal."""
+    """``as_strided_scatter`` on compact data: write elements at any strides, such as a diagonal."""
     data, source = call["self"], call["src"]
     size, stride = list(call["size"]), list(call["stride"])
     if is_empty(source):
@@ -167,7 +171,13 @@ def as_strided_scatter(call: TorchCall) -> Any:
 def _write(
     call: TorchCall, data: Any, source: Any, ranges: dict[int, tuple[Any, Any]], count: Any
 ) -> Any:
-    """Write at ``start + step * i`` of each of some axes, ``i`` the same in all."""
+    """Write along some axes, at ``start + step * i`` of each, for ``i`` from 0 to ``count - 1``.
+
+    Parameters
+    ----------
+    ranges : dict of int to (start, step)
+        By axis.
+    """
     call.expect_dtype("src", source, str(data.ty.dtype))
 
     indices = [_counting(call, count, start, step) for start, step in ranges.values()]
@@ -185,7 +195,7 @@ def _write(
 
 
 def _positions(call: TorchCall, size: Any, stride: Any, offset: Any) -> Any:
-    """Where each element of a strided view lies in the flattened data."""
+    """The position in the flattened data of each element of a strided view."""
 
     def positions(size: Any, stride: Any, offset: Any) -> te.Tensor:
         return te.compute(size, lambda *at: _strided(at, stride, offset), name="positions")
@@ -201,7 +211,10 @@ def _strided(at: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
 
 
 def _counting(call: TorchCall, count: Any, start: Any, step: Any) -> Any:
-    """``start``, ``start + step``, ...: known to the passes where it is known at all."""
+    """The index ``start, start + step, ...``.
+
+    Static sizes give a constant or an ``arange``, whose values the passes know.
+    """
     if all(isinstance(number, int) for number in (count, start, step)):
         if count <= _MOST_CONSTANT:
             return relax.const(start + step * np.arange(count), "int64")
@@ -214,14 +227,14 @@ def _counting(call: TorchCall, count: Any, start: Any, step: Any) -> Any:
 
 
 def _length(start: Any, end: Any, step: Any) -> Any:
-    """How many positions a range has."""
+    """The number of positions in a range."""
     if all(isinstance(number, int) for number in (start, end, step)):
         return max(0, -(-(end - start) // step))
     return tirx.max(tirx.floordiv(end - start + (step - 1), step), tirx.IntImm("int64", 0))
 
 
 def _bound(bound: Any, default: Any, extent: Any) -> Any:
-    """A slice's bound as a position from the front, inside the axis."""
+    """A bound of a slice, counted from the front and clamped to the axis."""
     if bound is None:
         return default
     if isinstance(bound, int) and isinstance(extent, int):
