@@ -43,7 +43,7 @@ def make(bb: relax.BlockBuilder, plan: Plan) -> relax.Expr:
 def check_alone(
     bb: relax.BlockBuilder, check: IndexCheck, device_check: DeviceCheck | None, result: relax.Expr
 ) -> relax.Expr:
-    """Emit a check of indices for a result that is computed already, and return that result."""
+    """Emit a check of indices and return ``result``, which needs no further computation."""
     if device_check is None:
         return check_on_host(bb, check, bb.emit(result))
     return check_beside(bb, check, device_check, lambda _: result)

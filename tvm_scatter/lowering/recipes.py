@@ -50,7 +50,7 @@ class Zeros:
 class Broadcast:
     """A tensor, broadcast to a shape.
 
-    TVM's own ``broadcast_to`` refuses symbolic sizes that are equal only by a check at run time.
+    TVM's own ``broadcast_to`` does not know which symbolic sizes a check has found to be equal.
 
     Attributes
     ----------

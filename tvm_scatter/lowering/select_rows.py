@@ -1,8 +1,7 @@
 """``select_rows``: copies each row of the result from the data or from one of several sources.
 
 For each row of the result a table, the winners, holds a row of the concatenated sources, or -1 for
-the data. A chain of scatters becomes such a copy, of one launch, once it is known which update each
-row gets.
+the data. A chain of scatters whose winners are known becomes one such copy, in one launch.
 """
 
 from __future__ import annotations
