@@ -23,7 +23,16 @@ from . import (
     mask as torch_mask,
 )
 from . import (
+    padding as torch_padding,
+)
+from . import (
+    pooling as torch_pooling,
+)
+from . import (
     read as torch_read,
+)
+from . import (
+    resizing as torch_resizing,
 )
 from . import (
     scatter as torch_scatter,
@@ -63,6 +72,26 @@ WRITERS: dict[str, Converter] = {
     "as_strided_scatter.default": torch_slice.as_strided_scatter,
     "embedding_dense_backward.default": torch_scatter.embedding_dense_backward,
     "histc.default": torch_histogram.histc,
+    "max_pool2d_with_indices_backward.default": torch_pooling.max_pool_backward,
+    "max_pool3d_with_indices_backward.default": torch_pooling.max_pool_backward,
+    "adaptive_max_pool2d_backward.default": torch_pooling.max_pool_backward,
+    "adaptive_max_pool3d_backward.default": torch_pooling.max_pool_backward,
+    "avg_pool2d_backward.default": torch_pooling.avg_pool_backward,
+    "avg_pool3d_backward.default": torch_pooling.avg_pool_backward,
+    "_adaptive_avg_pool2d_backward.default": torch_pooling.adaptive_avg_pool_backward,
+    "_adaptive_avg_pool3d_backward.default": torch_pooling.adaptive_avg_pool_backward,
+    "replication_pad1d_backward.default": torch_padding.replication_pad_backward,
+    "replication_pad2d_backward.default": torch_padding.replication_pad_backward,
+    "replication_pad3d_backward.default": torch_padding.replication_pad_backward,
+    "upsample_nearest1d_backward.default": torch_resizing.upsample_nearest_backward,
+    "upsample_nearest2d_backward.default": torch_resizing.upsample_nearest_backward,
+    "upsample_nearest3d_backward.default": torch_resizing.upsample_nearest_backward,
+    "_upsample_nearest_exact1d_backward.default": torch_resizing.upsample_nearest_backward,
+    "_upsample_nearest_exact2d_backward.default": torch_resizing.upsample_nearest_backward,
+    "_upsample_nearest_exact3d_backward.default": torch_resizing.upsample_nearest_backward,
+    "upsample_linear1d_backward.default": torch_resizing.upsample_linear_backward,
+    "upsample_bilinear2d_backward.default": torch_resizing.upsample_linear_backward,
+    "upsample_trilinear3d_backward.default": torch_resizing.upsample_linear_backward,
 }
 
 #: The scatter operators with an in-place form.
