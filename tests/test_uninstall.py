@@ -21,6 +21,7 @@ def state() -> dict[str, Any]:
     from tvm.relax import pipeline
     from tvm.relax.frontend.onnx import onnx_frontend
     from tvm.relax.frontend.torch import exported_program_translator as translator
+    from tvm.relax.script import parser
     from tvm.s_tir import meta_schedule as ms
 
     names = [name for name in Op.list_op_names() if "tvm_scatter" not in name]
@@ -44,6 +45,7 @@ def state() -> dict[str, Any]:
         "importer": dict(vars(translator.ExportedProgramImporter)),
         "translator": public(translator),
         "onnx": public(onnx_frontend),
+        "parser": (public(parser), public(relax.script)),
         "environment": dict(os.environ),
         "finders": list(sys.meta_path),
     }
@@ -120,9 +122,8 @@ def compare() -> None:
     import tvm_scatter
 
     different = changed(before, state())
-    assert {"legalizations", "pipelines", "defaults", "tuner", "importer", "onnx"} <= different, (
-        different
-    )
+    ours = {"legalizations", "pipelines", "defaults", "tuner", "importer", "onnx", "parser"}
+    assert ours <= different, different
     for kind, (without, scattering) in plain.items():
         # A model that does not scatter compiles to the same code.
         tvm.ir.assert_structural_equal(compiled(False, kind), without)

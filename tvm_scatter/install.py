@@ -6,6 +6,7 @@ from tvm_scatter.importers.torch import converters as torch_importer
 
 from . import pipelines, tvm_tuner
 from .importers import onnx as onnx_importer
+from .importers import tvmscript
 from .lowering import batched as batch
 from .lowering import legalizations, legalize, legalize_expectations, legalize_reads
 from .ops import expectations, read_ops
@@ -32,6 +33,7 @@ def install() -> None:
     tvm_tuner.install_tuner()
     torch_importer.install_torch()
     onnx_importer.install_onnx()
+    tvmscript.install_tvmscript()
     cuda_toolkit.use_wheels()
     kernel_cache.install_cache()
     _installed = True
@@ -47,6 +49,7 @@ def uninstall() -> None:
     tvm_tuner.uninstall_tuner()
     torch_importer.uninstall_torch()
     onnx_importer.uninstall_onnx()
+    tvmscript.uninstall_tvmscript()
     cuda_toolkit.forget_wheels()
     kernel_cache.uninstall_cache()
     _installed = False

@@ -215,9 +215,10 @@ def _reduction(operator: str, opset: int, attributes: dict[str, Any]) -> str:
     reduction = _text(attributes.get("reduction", "none"))
     allowed = next(names for since, names in _REDUCTIONS if opset >= since)
     if reduction not in allowed:
+        # The words are those of TVM's importer, which tests of TVM look for.
         raise ScatterError(
-            f"{operator}: reduction {reduction!r} is not one of opset {opset}, which has "
-            f"{', '.join(allowed)}."
+            f"{operator}: Only {', '.join(allowed)} reductions are supported, but got "
+            f"{reduction}, in opset {opset}."
         )
     return reduction
 

@@ -102,7 +102,7 @@ class ScatterCall:
         if name not in NAMES:
             raise ScatterError(f"{name} is no scatter operator.")
         attrs = {str(key): value for key, value in call.attrs.items()}
-        requests = {key: type(default)(attrs[key]) for key, default in _REQUESTS.items()}
+        requests = {key: type(default)(attrs[key]) for key, default in REQUESTS.items()}
         if name == COPY_RANGES:
             data, sources, *earlier = call.args
             operands: dict[str, Any] = {
@@ -129,7 +129,7 @@ class ScatterCall:
     def to_call(self) -> relax.Call:
         """A Relax call of the operator ``form``."""
         attrs: dict[str, Any] = {
-            name: type(default)(getattr(self, name)) for name, default in _REQUESTS.items()
+            name: type(default)(getattr(self, name)) for name, default in REQUESTS.items()
         }
         operands = [self.data]
         if self.form == COPY_RANGES:
@@ -164,12 +164,12 @@ class ScatterCall:
         The names in errors may differ, and so may facts about the indices: the merged call gets its
         own. Attributes in ``but_for`` may differ as well.
         """
-        own = {*_REQUESTS} - {"operator", "wrap_negative", "unique", *but_for}
+        own = {*REQUESTS} - {"operator", "wrap_negative", "unique", *but_for}
         return all(getattr(self, name) == getattr(other, name) for name in own)
 
 
 #: The attributes of every scatter call, with their defaults.
-_REQUESTS: dict[str, Any] = {
+REQUESTS: dict[str, Any] = {
     field.name: field.default
     for field in dataclasses.fields(ScatterCall)
     if isinstance(field.default, bool | str)

@@ -1,0 +1,108 @@
+"""The operators of this package in TVMScript, as TVM prints them: ``R.tvm_scatter.index_put(...)``.
+
+TVM prints operands by position and attributes by name. Its parser looks names up in modules.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from inspect import Parameter, Signature
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.ir import Op
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_SIZES
+from tvm_scatter.ops.names import (
+    BATCH,
+    COPY_RANGES,
+    INDEX_PUT,
+    SCATTER_ELEMENTS,
+    SCATTER_ND,
+    SELECT_ROWS,
+)
+from tvm_scatter.ops.read_ops import GATHER_ELEMENTS, GATHER_ND, INDEX
+from tvm_scatter.ops.scatter_call import REQUESTS
+from tvm_scatter.problem.reductions import canonical_reduction
+
+from .on_import import forget, when_imported
+
+#: The parser reads text with the names of the first, and decorated Python with the second's.
+_MODULES = ("tvm.relax.script.parser", "tvm.relax.script")
+_NAMESPACE = "tvm_scatter"
+_PREFIX = f"relax.{_NAMESPACE}."
+_ABSENT = object()
+
+
+def _signature(operands: str, attributes: str, **optional: Any) -> Signature:
+    """Operands by position and attributes by name; those with a default may be left out."""
+    places = operands.split()
+    names = [
+        name for name in {**dict.fromkeys(attributes.split()), **optional} if name not in places
+    ]
+
+    def parameter(name: str, kind: Any) -> Parameter:
+        return Parameter(name, kind, default=optional.get(name, Parameter.empty))
+
+    return Signature(
+        [parameter(name, Parameter.POSITIONAL_ONLY) for name in places]
+        + [parameter(name, Parameter.KEYWORD_ONLY) for name in names]
+    )
+
+
+_SCATTER = {"earlier": _ABSENT, **REQUESTS}
+_SIGNATURES = {
+    SCATTER_ELEMENTS: _signature("data index updates earlier", "axis", **_SCATTER),
+    INDEX_PUT: _signature("data indices updates earlier", "axes", **_SCATTER),
+    SCATTER_ND: _signature("data indices updates earlier", "", **_SCATTER),
+    COPY_RANGES: _signature("data sources earlier", "axis ranges", **_SCATTER),
+    BATCH: _signature(
+        "operands earlier", "scatter scatters", axis=_ABSENT, axes=_ABSENT, **REQUESTS
+    ),
+    SELECT_ROWS: _signature("data winners sources", ""),
+    INDEX: _signature("data indices", "axes wrap_negative operator"),
+    GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator"),
+    GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator"),
+    EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),
+    EXPECT_COUNT: _signature("total entries", "rule what operator"),
+}
+
+
+def install_tvmscript() -> None:
+    """Add the operators to TVM's parser, as soon as it is imported."""
+    for name in _MODULES:
+        when_imported(name, _extend)
+
+
+def uninstall_tvmscript() -> None:
+    """Restore TVM's parser."""
+    for name in _MODULES:
+        forget(name)
+        if name in sys.modules:
+            vars(sys.modules[name]).pop(_NAMESPACE, None)
+
+
+def _extend(module: ModuleType) -> None:
+    operators = {name.removeprefix(_PREFIX): partial(_call, name) for name in _SIGNATURES}
+    setattr(module, _NAMESPACE, SimpleNamespace(**operators))
+
+
+def _call(name: str, *operands: Any, **attributes: Any) -> relax.Call:
+    """The call that a line of TVMScript says."""
+    short = name.removeprefix(_PREFIX)
+    try:
+        bound = _SIGNATURES[name].bind(*operands, **attributes)
+    except TypeError as error:
+        raise ScatterError(f"R.{_NAMESPACE}.{short}: {error}.") from None
+    bound.apply_defaults()
+    given = {key: value for key, value in bound.kwargs.items() if value is not _ABSENT}
+    if "reduction" in given:
+        given["operator"] = given["operator"] or short
+        given["reduction"] = canonical_reduction(given["reduction"], given["operator"])
+    tensors = [relax.utils.convert_to_expr(each) for each in operands]
+    attrs = tvm.ir.make_node("ir.DictAttrs", **given) if given else None
+    return relax.Call(Op.get(name), tensors, attrs=attrs)
