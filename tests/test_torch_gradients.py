@@ -114,6 +114,28 @@ def test_replication_pad() -> None:
     )
 
 
+def test_masked_scatter() -> None:
+    g = torch.randn(2, 3)
+    mask = torch.tensor([[True, False, True], [False, True, False]])
+
+    def backward(*sizes: int) -> Callable[..., Any]:
+        return lambda g, m: aten.masked_scatter_backward(g, m, sizes)
+
+    check_all(
+        [
+            ("as many", backward(3), (g, mask)),
+            ("more than true positions", backward(2, 2), (g, mask)),
+            ("more than positions", backward(9), (g.double(), mask)),
+            ("broadcast", backward(2, 3), (g, mask[:1])),
+            ("nothing true", backward(2), (g.half(), mask & False)),
+            ("no position", backward(2), (g[:0], mask[:0])),
+            ("no element", backward(0), (g, mask & False)),
+        ]
+    )
+    rows = torch.export.Dim("rows", max=100)
+    check(backward(4), g, mask, dynamic=({0: rows}, {0: rows}))
+
+
 NEAREST = (
     ("upsample_nearest1d_backward", (7,), (2, 3, 4), (None,)),
     ("upsample_nearest2d_backward", (8, 6), (2, 1, 4, 3), (2.0, 2.0)),

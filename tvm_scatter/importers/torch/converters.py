@@ -38,6 +38,9 @@ from . import (
     scatter as torch_scatter,
 )
 from . import (
+    segments as torch_segments,
+)
+from . import (
     slice as torch_slice,
 )
 from .call import TorchCall
@@ -72,6 +75,8 @@ WRITERS: dict[str, Converter] = {
     "as_strided_scatter.default": torch_slice.as_strided_scatter,
     "embedding_dense_backward.default": torch_scatter.embedding_dense_backward,
     "histc.default": torch_histogram.histc,
+    "masked_scatter_backward.default": torch_mask.masked_scatter_backward,
+    "segment_reduce.default": torch_segments.segment_reduce,
     "max_pool2d_with_indices_backward.default": torch_pooling.max_pool_backward,
     "max_pool3d_with_indices_backward.default": torch_pooling.max_pool_backward,
     "adaptive_max_pool2d_backward.default": torch_pooling.max_pool_backward,

@@ -12,7 +12,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import is_empty, number_of, shape_of
+from tvm_scatter.importers.shapes import is_empty, number_of, same_shape, shape_of
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import EACH_OR_ONE, EACH_OR_ONE_TRUE, ENOUGH, expect_count
 from tvm_scatter.ops.shapes import is_one
@@ -222,6 +222,33 @@ def masked_scatter(call: TorchCall) -> Any:
     return call.reshape(call.compute(taken, *flat, total, listed, elements, name="taken"), shape)
 
 
+def masked_scatter_backward(call: TorchCall) -> Any:
+    """``masked_scatter_backward``: the gradient at the true positions, in order, then zeros."""
+    gradient, mask = call["grad_output"], call["mask"]
+    sizes, dtype = tuple(call["sizes"]), str(gradient.ty.dtype)
+    shape, elements = shape_of(gradient), number_of(sizes)
+    if is_empty(gradient) or elements == 0:
+        return call.emit(relax.op.zeros(sizes, dtype))
+    size = number_of(shape)
+    mask = call.reshape(call.broadcast_to("mask", mask, shape), (size,))
+    chosen = call.emit(relax.op.where(mask, call.reshape(gradient, (size,)), relax.const(0, dtype)))
+    total = call.emit(relax.op.cumsum(mask, axis=0, dtype="int64"))
+    # Room for every position and for every element.
+    known = isinstance(size, int) and isinstance(elements, int)
+    room = max(size, elements) if known else size + elements
+    listed = ops.scatter_elements(
+        call.emit(relax.op.zeros((room,), dtype)),
+        _places_true_first(call, mask, total),
+        chosen,
+        unique=True,
+        operator=call.origin,
+    )
+    listed = call.emit(listed)
+    if not same_shape((room,), (elements,)):
+        listed = call.emit(relax.op.strided_slice(listed, [0], [0], [elements]))
+    return call.reshape(listed, sizes)
+
+
 def _with_entry(call: TorchCall, mask: Any, entry_of: Any) -> Any:
     """The mask, made false at positions without an entry."""
     none = relax.const(0, "int64")
@@ -229,7 +256,21 @@ def _with_entry(call: TorchCall, mask: Any, entry_of: Any) -> Any:
 
 
 def _true_first(call: TorchCall, mask: Any, total: Any) -> Any:
-    """All positions of the flattened mask: first the true ones in order, then the false ones."""
+    """The positions of the flattened mask: first the true ones, then the others, each in order."""
+    size = shape_of(total)[0]
+    return call.emit(
+        ops.scatter_elements(
+            call.emit(relax.op.zeros((size,), "int64")),
+            _places_true_first(call, mask, total),
+            _counting(call, size),
+            unique=True,
+            operator=call.origin,
+        )
+    )
+
+
+def _places_true_first(call: TorchCall, mask: Any, total: Any) -> Any:
+    """Where each position of the flattened mask comes if the true ones are listed first."""
     flat = call.reshape(mask, shape_of(total))
 
     def place(total: te.Tensor, chosen: te.Tensor) -> te.Tensor:
@@ -239,16 +280,7 @@ def _true_first(call: TorchCall, mask: Any, total: Any) -> Any:
 
         return te.compute(total.shape, at, name="place")
 
-    size = shape_of(total)[0]
-    return call.emit(
-        ops.scatter_elements(
-            call.emit(relax.op.zeros((size,), "int64")),
-            call.compute(place, total, flat, name="place"),
-            _counting(call, size),
-            unique=True,
-            operator=call.origin,
-        )
-    )
+    return call.compute(place, total, flat, name="place")
 
 
 def _counting(call: TorchCall, size: Any) -> Any:

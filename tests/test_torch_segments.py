@@ -1,0 +1,65 @@
+"""PyTorch's reductions of segments and bags, and counts, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_harness import Case, check, check_all  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def by_length(how: str, initial: float | None = None) -> Any:
+    return lambda x, n: torch.segment_reduce(x, how, lengths=n, initial=initial, axis=n.ndim - 1)
+
+
+def by_offset(how: str, initial: float | None = None) -> Any:
+    return lambda x, at: torch.segment_reduce(x, how, offsets=at, initial=initial, axis=at.ndim - 1)
+
+
+def test_segments() -> None:
+    x, rows = torch.randn(9), torch.randn(9, 3)
+    strange = torch.tensor([1, float("nan"), 3, float("inf"), -5, -0.0, 2, 1, 1])
+    lengths = torch.tensor([0, 2, 0, 0, 4, 3, 0])
+    offsets = torch.tensor([0, 0, 2, 2, 2, 6, 9, 9])
+    cases: list[Case] = []
+    for how in ("sum", "mean", "prod", "max", "min"):
+        cases.append((f"lengths {how}", by_length(how), (rows, lengths)))
+    for how in ("sum", "max"):
+        cases.append((f"special numbers {how}", by_length(how), (strange, lengths)))
+    batch = torch.tensor([[2, 0, 7], [3, 6, 0]])
+    cases += [
+        ("initial", by_length("mean", 2.5), (x, lengths)),
+        ("offsets", by_offset("max", 2.5), (x, offsets)),
+        ("int32, double", by_length("sum"), (rows.double(), lengths.int())),
+        ("brain float", by_length("max"), (rows.bfloat16(), lengths)),
+        ("batches", by_length("sum"), (torch.randn(2, 9, 2), batch)),
+        ("batches by offset", by_offset("mean"), (torch.randn(2, 9), batch.cumsum(1))),
+        ("entries of no segment", by_offset("min"), (rows, torch.tensor([2, 3, 3, 5]))),
+        ("one entry", by_length("max"), (torch.randn(1), torch.tensor([1]))),
+        ("no entry", by_length("max"), (torch.randn(0, 2), torch.tensor([0, 0]))),
+    ]
+    check_all(cases)
+
+
+def test_dynamic_segments() -> None:
+    entries = torch.export.Dim("entries", max=1000)
+    segments = torch.export.Dim("segments", min=3, max=1000)
+    x, lengths = torch.randn(6, 3), torch.tensor([2, 0, 4])
+    dynamic = ({0: entries}, {0: segments})
+    check(by_length("mean"), x, lengths, dynamic=dynamic)
+    check(by_offset("max"), x, torch.tensor([0, 2, 2, 6]), dynamic=dynamic)
+
+
+def test_segments_on_a_gpu() -> None:
+    lengths = torch.tensor([2, 0, 4])
+    check(by_length("max"), torch.randn(6, 3), lengths, device="cuda")

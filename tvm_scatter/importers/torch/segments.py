@@ -1,0 +1,157 @@
+"""Reductions of segments: consecutive entries along an axis, between given boundaries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from tvm_scatter.importers.shapes import is_empty, number_of, shape_of, text
+from tvm_scatter.ops import operators as ops
+
+from .call import TorchCall
+
+#: What is left of each reduction if there is nothing to reduce, and how it scatters.
+_REDUCTIONS = {
+    "sum": (0.0, "add"),
+    "mean": (0.0, "add"),
+    "prod": (1.0, "mul"),
+    "max": (float("-inf"), "max"),
+    "min": (float("inf"), "min"),
+}
+
+
+def segment_reduce(call: TorchCall) -> Any:
+    """``segment_reduce`` with lengths or with offsets, which lie along their last axis."""
+    data, lengths, offsets = call["data"], call["lengths"], call["offsets"]
+    limits = offsets if lengths is None else lengths
+    how, initial = call["reduce"], call["initial"]
+    if how not in _REDUCTIONS:
+        raise call.error(f"reduce {how!r} is unknown; it must be one of {', '.join(_REDUCTIONS)}.")
+    if limits is None:
+        raise call.error("there must be lengths or offsets; indices are not supported.")
+    axis = call.axis(call["axis"], data.ty.ndim)
+    batch = shape_of(data)[:axis]
+    if limits.ty.ndim != axis + 1:
+        raise call.error(
+            f"dim {axis} must be the last one of lengths or offsets, but their shape is "
+            f"{text(shape_of(limits))}."
+        )
+    limits = call.expect_shape(
+        "lengths" if offsets is None else "offsets", limits, (*batch, shape_of(limits)[-1])
+    )
+    limits = call.emit(relax.op.astype(limits, "int64"))
+    segments = shape_of(limits)[-1] - (lengths is None)
+    shape, dtype = (*batch, segments, *shape_of(data)[axis + 1 :]), str(data.ty.dtype)
+    nothing, reduction = _REDUCTIONS[how]
+    nothing = nothing if initial is None else float(initial)
+    result = _filled(call, shape, nothing, dtype)
+    if not is_empty(data) and not is_empty(result):
+        result = _reduced(call, limits, result, axis, reduction)
+    if how != "mean":
+        return result
+    if lengths is None:
+        lengths = call.compute(_differences, limits, name="length")
+    lengths = call.reshape(lengths, (*shape[: axis + 1], *(1 for _ in shape[axis + 1 :])))
+    empty = call.emit(relax.op.equal(lengths, relax.const(0, str(lengths.ty.dtype))))
+    mean = call.emit(relax.op.divide(result, call.emit(relax.op.astype(lengths, dtype))))
+    nothing = float("nan") if initial is None else nothing
+    return call.emit(relax.op.where(empty, relax.const(nothing, dtype), mean))
+
+
+def segment_of_each(call: TorchCall, limits: Any, entries: Any, first: int) -> Any:
+    """The segment to which each entry belongs: how many limits lie at or before it.
+
+    Parameters
+    ----------
+    call : TorchCall
+        The operator.
+    limits : relax.Expr
+        Positions in increasing order: int64 of shape (..., limits).
+    entries : int or expression
+        The number of entries.
+    first : int
+        The number of the entries before the first limit.
+
+    Returns
+    -------
+    segments : relax.Expr
+        int64 of shape (..., entries).
+    """
+    batch = shape_of(limits)[:-1]
+    count = number_of(batch)
+    # A limit may lie behind the last entry.
+    marks = ops.scatter_elements(
+        call.emit(relax.op.zeros((count, entries + 1), "int64")),
+        call.reshape(limits, (count, shape_of(limits)[-1])),
+        relax.const(1, "int64"),
+        1,
+        "add",
+        operator=call.origin,
+    )
+    passed = call.emit(relax.op.cumsum(call.emit(marks), axis=1, dtype="int64"))
+
+    def segment(passed: te.Tensor) -> te.Tensor:
+        shape = (passed.shape[0], passed.shape[1] - 1)
+        return te.compute(shape, lambda b, i: passed[b, i] + first, name="segment")
+
+    return call.reshape(call.compute(segment, passed, name="segment"), (*batch, entries))
+
+
+def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: str) -> Any:
+    """The segments of the data reduced together with initial values."""
+    data = call["data"]
+    shape, entries = shape_of(initial), shape_of(data)[axis]
+    by_offset = call["lengths"] is None
+    if not by_offset:
+        # The first segment begins at zero, where no other ends.
+        limits = call.emit(relax.op.cumsum(limits, axis=axis, dtype="int64"))
+    at = segment_of_each(call, limits, entries, -1 if by_offset else 0)
+    if by_offset:
+        # Entries before the first offset and from the last one on belong to no segment.
+        at = call.compute(_or_last, at, shape[axis], name="segment")
+        beside = (*shape[:axis], 1, *shape[axis + 1 :])
+        unused = call.emit(relax.op.zeros(beside, str(initial.ty.dtype)))
+        initial = call.emit(relax.op.concat([initial, unused], axis=axis))
+    result = ops.index_put(
+        initial,
+        [*(call.compute(_coordinates, at, i, name="row") for i in range(axis)), at],
+        data,
+        list(range(axis + 1)),
+        reduction,
+        wrap_negative=False,
+        operator=call.origin,
+    )
+    result = call.emit(result)
+    if by_offset:
+        result = call.emit(relax.op.strided_slice(result, [axis], [0], [shape[axis]]))
+    return result
+
+
+def _filled(call: TorchCall, shape: tuple[Any, ...], value: float, dtype: str) -> Any:
+    number = relax.const(value, dtype)
+    if math.isfinite(value):
+        return call.emit(relax.op.full(shape, number, dtype))
+    # TVM cannot legalize ``full`` of infinity.
+    return call.emit(relax.op.broadcast_to(number, shape))
+
+
+def _or_last(at: te.Tensor, last: Any) -> te.Tensor:
+    """A segment that does not exist is replaced by the last one."""
+
+    def segment(*place: Any) -> Any:
+        return tirx.Select(at(*place) < 0, tirx.Cast("int64", last), at(*place))
+
+    return te.compute(at.shape, segment, name="segment")
+
+
+def _coordinates(at: te.Tensor, axis: int) -> te.Tensor:
+    """Positions along one axis of ``at``, which broadcast over the others."""
+    shape = [n if i == axis else 1 for i, n in enumerate(at.shape)]
+    return te.compute(shape, lambda *place: place[axis].astype("int64"), name="row")
+
+
+def _differences(limits: te.Tensor) -> te.Tensor:
+    shape = (*limits.shape[:-1], limits.shape[-1] - 1)
+    return te.compute(shape, lambda *at: limits(*at[:-1], at[-1] + 1) - limits(*at), name="length")
