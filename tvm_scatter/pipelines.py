@@ -23,6 +23,7 @@ from .errors import ScatterError
 from .options import checked, current_options, options
 from .passes import BranchFunctions, DeferBoundsCheck, passes
 from .passes.functions import called_functions
+from .passes.made_for import check_made_for
 
 #: TVM's pipelines that begin with legalization: names that are also functions of TVM's module.
 #: ``tvm.compile`` uses the first on CPUs.
@@ -120,6 +121,7 @@ def _has_graphs(target: Target) -> bool:
 
 def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
     """Run the passes of the current options."""
+    check_made_for(mod)
     last = [BranchFunctions(), DeferBoundsCheck()]
     return tvm.transform.Sequential([*passes(current_options()), *last])(mod)
 

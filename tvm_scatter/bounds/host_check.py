@@ -6,8 +6,9 @@ flow only. So the check returns a token, which the scatter takes as an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from tvm import relax, tirx
@@ -17,7 +18,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.index_check import CheckOperands, IndexCheck
 from tvm_scatter.emit.mailbox import STATUS
-from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.emit.wrapping import as_signed, wrapping_add, wrapping_sub
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
 
@@ -35,7 +36,8 @@ def check_on_host(
     the check may stand in a branch: TVM might reuse memory that is allocated there in the other
     branch.
     """
-    with check_function(check) as (builder, parameters):
+    # TVM's other code generators for hosts have no text to raise an error with.
+    with check_function(check, {MADE_FOR: "llvm"}) as (builder, parameters):
         T.arg("returned", T.handle())
         with parameters.in_body() as buffers:
             status = T.alloc_buffer((len(STATUS),), "int64", scope="local")
@@ -55,10 +57,12 @@ def check_arguments(check: IndexCheck) -> list[relax.Expr]:
 
 
 @contextmanager
-def check_function(check: IndexCheck) -> Iterator[tuple[IRBuilder, Parameters]]:
+def check_function(
+    check: IndexCheck, attributes: Mapping[str, Any] = MappingProxyType({})
+) -> Iterator[tuple[IRBuilder, Parameters]]:
     """Begin a PrimFunc that checks, with parameters for :func:`check_arguments`."""
     with IRBuilder() as builder, T.prim_func(s_tir=True):
-        T.func_attr(PRIM_FUNC_ATTRS)
+        T.func_attr({**PRIM_FUNC_ATTRS, **attributes})
         parameters = Parameters()
         parameters.add("data", check.data_shape, check.data_dtype)
         for i, (shape, dtype) in enumerate(zip(check.shapes, check.index_dtypes, strict=True)):

@@ -15,6 +15,8 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 #: Attributes that keep TVM from changing the function: opaque for FuseTIR, scheduled for dlight.
 PRIM_FUNC_ATTRS = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
+#: The attribute that names the kind of target that a function was made for.
+MADE_FOR = "tvm_scatter.made_for"
 
 
 class Parameters:

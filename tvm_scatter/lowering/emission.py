@@ -13,7 +13,7 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
@@ -56,7 +56,7 @@ def build_prim_func(
     has_workspace = workspace_bytes is not None
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
-            T.func_attr(PRIM_FUNC_ATTRS)
+            T.func_attr({**PRIM_FUNC_ATTRS, MADE_FOR: str(target.kind.name)})
             parameters = Parameters()
             suffixes = ["", *(f"_{each}" for each in range(1, scatters))]
             for suffix in suffixes:
