@@ -14,6 +14,9 @@ from tvm_scatter.importers.on_import import forget, when_imported
 from tvm_scatter.options import current_options
 
 from . import (
+    embedding_bag as torch_embedding_bag,
+)
+from . import (
     histogram as torch_histogram,
 )
 from . import (
@@ -74,6 +77,10 @@ WRITERS: dict[str, Converter] = {
     "diagonal_scatter.default": torch_slice.diagonal_scatter,
     "as_strided_scatter.default": torch_slice.as_strided_scatter,
     "embedding_dense_backward.default": torch_scatter.embedding_dense_backward,
+    "_embedding_bag.default": torch_embedding_bag.embedding_bag,
+    "_embedding_bag_forward_only.default": torch_embedding_bag.embedding_bag,
+    "_embedding_bag_backward.default": torch_embedding_bag.embedding_bag_dense_backward,
+    "_embedding_bag_dense_backward.default": torch_embedding_bag.embedding_bag_dense_backward,
     "histc.default": torch_histogram.histc,
     "masked_scatter_backward.default": torch_mask.masked_scatter_backward,
     "segment_reduce.default": torch_segments.segment_reduce,

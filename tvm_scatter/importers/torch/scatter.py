@@ -108,28 +108,42 @@ def put(call: TorchCall) -> Any:
 def embedding_dense_backward(call: TorchCall) -> Any:
     """``embedding_dense_backward``: add each row of the gradient to the row of its word."""
     gradient, words = call["grad_output"], call["indices"]
-    dtype = str(gradient.ty.dtype)
     count = number_of(shape_of(words))
     width = shape_of(gradient)[words.ty.ndim :]
     gradient = call.expect_shape("grad_output", gradient, (*shape_of(words), *width))
-    zeros = call.emit(relax.op.zeros((call["num_weights"], *width), dtype))
-    if is_empty(gradient):
+    return add_rows_of_words(
+        call,
+        call.reshape(words, (count,)),
+        call.reshape(gradient, (count, *width)),
+        call["num_weights"],
+        call["padding_idx"],
+        call["scale_grad_by_freq"],
+    )
+
+
+def add_rows_of_words(
+    call: TorchCall, words: Any, rows: Any, vocabulary: Any, padding: int, by_frequency: bool
+) -> Any:
+    """Rows of gradients added up at their words, without those of the padding.
+
+    ``by_frequency`` divides each by how often its word occurs.
+    """
+    dtype, index_dtype = str(rows.ty.dtype), str(words.ty.dtype)
+    count, *width = shape_of(rows)
+    zeros = call.emit(relax.op.zeros((vocabulary, *width), dtype))
+    if is_empty(rows):
         return zeros
-    rows = call.reshape(gradient, (count, *width))
-    words = call.reshape(words, (count,))
-    index_dtype = str(words.ty.dtype)
     column = (count, *(1 for _ in width))
-    if call["scale_grad_by_freq"]:
+    if by_frequency:
         ones = call.emit(relax.op.ones((count,), "float32"))
-        none = call.emit(relax.op.zeros((call["num_weights"],), "float32"))
+        none = call.emit(relax.op.zeros((vocabulary,), "float32"))
         occurrences = call.emit(ops.index_put(none, [words], ones, [0], "add", wrap_negative=False))
         frequency = call.emit(relax.op.take(occurrences, words, axis=0, mode="clip"))
         frequency = call.emit(relax.op.astype(call.reshape(frequency, column), dtype))
         rows = call.emit(relax.op.divide(rows, frequency))
-    if call["padding_idx"] >= 0:
-        padding = constant(call["padding_idx"], index_dtype)
-        is_padding = call.reshape(call.emit(relax.op.equal(words, padding)), column)
-        rows = call.emit(relax.op.where(is_padding, constant(0, dtype), rows))
+    if padding >= 0:
+        is_padding = call.emit(relax.op.equal(words, constant(padding, index_dtype)))
+        rows = call.emit(relax.op.where(call.reshape(is_padding, column), constant(0, dtype), rows))
     return call.emit(
         ops.index_put(zeros, [words], rows, [0], "add", wrap_negative=False, operator=call.origin)
     )

@@ -46,7 +46,7 @@ def segment_reduce(call: TorchCall) -> Any:
     shape, dtype = (*batch, segments, *shape_of(data)[axis + 1 :]), str(data.ty.dtype)
     nothing, reduction = _REDUCTIONS[how]
     nothing = nothing if initial is None else float(initial)
-    result = _filled(call, shape, nothing, dtype)
+    result = filled(call, shape, nothing, dtype)
     if not is_empty(data) and not is_empty(result):
         result = _reduced(call, limits, result, axis, reduction)
     if how != "mean":
@@ -129,7 +129,8 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
     return result
 
 
-def _filled(call: TorchCall, shape: tuple[Any, ...], value: float, dtype: str) -> Any:
+def filled(call: TorchCall, shape: tuple[Any, ...], value: float, dtype: str) -> Any:
+    """A tensor of one value, which may be infinite."""
     number = relax.const(value, dtype)
     if math.isfinite(value):
         return call.emit(relax.op.full(shape, number, dtype))

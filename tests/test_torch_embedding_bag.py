@@ -1,0 +1,106 @@
+"""PyTorch's ``embedding_bag`` and its gradient, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_harness import Case, check, check_all, export  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+from tvm_scatter import ScatterError  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+aten = torch.ops.aten
+WORDS = torch.tensor([0, 1, 2, 1, 4, 4, 1])
+#: The second bag is empty.
+OFFSETS = torch.tensor([0, 2, 2])
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def bags(mode: str, **how: Any) -> Any:
+    """``embedding_bag`` of a table, words and offsets, with weights of the words if given."""
+
+    def function(table: Any, words: Any, offsets: Any = None, weights: Any = None) -> Any:
+        return torch.nn.functional.embedding_bag(
+            words, table, offsets, mode=mode, per_sample_weights=weights, **how
+        )
+
+    return function
+
+
+def test_bags() -> None:
+    table, weights = torch.randn(5, 3), torch.randn(7)
+    cases: list[Case] = []
+    for mode in ("sum", "mean", "max"):
+        cases.append((mode, bags(mode), (table, WORDS, OFFSETS)))
+        cases.append((f"{mode}, padding", bags(mode, padding_idx=1), (table, WORDS, OFFSETS)))
+    ended = torch.tensor([0, 2, 2, 7])
+    cases += [
+        ("weights", bags("sum", padding_idx=4), (table, WORDS, OFFSETS, weights)),
+        ("last offset", bags("mean", include_last_offset=True), (table, WORDS, ended)),
+        ("matrix of words", bags("mean"), (table, WORDS[:6].reshape(2, 3))),
+        ("int32, double", bags("sum"), (table.double(), WORDS.int(), OFFSETS.int())),
+        ("half", bags("sum"), (table.half(), WORDS, OFFSETS)),
+        ("no words", bags("max"), (table, WORDS[:0], OFFSETS * 0)),
+        ("all padding", bags("max", padding_idx=1), (table, WORDS[1:2], OFFSETS[:1])),
+    ]
+    check_all(cases)
+
+
+def test_gradients_of_bags() -> None:
+    gradient, bag_of = torch.randn(3, 4), torch.tensor([0, 0, 2, 2, 2, 2, 2])
+    sizes, none = torch.tensor([2, 0, 5]), torch.tensor([], dtype=torch.int64)
+    # PyTorch divides by the frequency of another word on CPUs, so that all must be the same.
+    twice = torch.tensor([0, 2, 4, 4, 2, 0])
+
+    def dense(mode: int, often: bool, padding: int) -> Any:
+        def function(g: Any, words: Any, bag_of: Any, sizes: Any, w: Any = None) -> Any:
+            return aten._embedding_bag_dense_backward(
+                g, words, bag_of, sizes, none, 5, often, mode, w, padding
+            )
+
+        return function
+
+    def whole(g: Any, words: Any, offsets: Any, bag_of: Any, sizes: Any) -> Any:
+        return aten._embedding_bag_backward(
+            g, words, offsets, bag_of, sizes, none, 5, False, 1, False, None, -1
+        )
+
+    given = (gradient, WORDS, bag_of, sizes)
+    check_all(
+        [
+            ("sum", dense(0, False, -1), given),
+            ("by frequency, padding", dense(0, True, 2), (gradient, twice, bag_of[:6], sizes)),
+            ("mean", dense(1, False, 2), given),
+            ("weights", dense(0, False, -1), (*given, torch.randn(7))),
+            ("from offsets", whole, (gradient, WORDS, OFFSETS, none, sizes)),
+        ]
+    )
+
+
+def test_dynamic_bags_and_a_gpu() -> None:
+    table = torch.randn(5, 3)
+    entries = torch.export.Dim("entries", max=1000)
+    count = torch.export.Dim("count", max=1000)
+    check(bags("mean"), table, WORDS, OFFSETS, dynamic=({}, {0: entries}, {0: count}))
+    check(bags("max"), table, WORDS, OFFSETS, device="cuda")
+
+
+def test_what_is_refused() -> None:
+    def backward(g: Any, words: Any, bag_of: Any, sizes: Any) -> Any:
+        return aten._embedding_bag_dense_backward(
+            g, words, bag_of, sizes, g.long(), 5, False, 2, None
+        )
+
+    program = export(backward, [torch.zeros(1, 3), WORDS[:1], WORDS[:1], WORDS[:1]])
+    with pytest.raises(ScatterError, match="the gradient of mode 'max' is not supported"):
+        from_exported_program(program)
