@@ -165,12 +165,22 @@ def test_a_written_scatter_asks_for_nothing_by_default() -> None:
     assert tvm.compile(mod, "llvm")
 
 
+def test_indices_may_be_a_variable() -> None:
+    text = HEAD.replace("out = {}", "pair = (i,)\n            out = {}")
+    mod = read(text.format("R.tvm_scatter.index_put(x, pair, v, axes=[0])"))
+    check_round_trip(mod)
+    assert tvm.compile(mod, "llvm")
+
+
 @pytest.mark.parametrize(("edited", "message"), [
     ("index_put(x, (i,), v)", "R.tvm_scatter.index_put: missing a required argument: 'axes'"),
     ("index_put(x, (i,), axes=[0])", "missing a required argument: 'updates'"),
     ("index_put(x, (i,), v, axes=[0], reductoin='add')", "unexpected keyword argument 'reductoin'"),
     ("scatter_nd(x, i, v, reduction='median')", "scatter_nd: unknown reduction 'median'"),
     ("index(x, (i,), axes=[0], operator='x')", "missing a required argument: 'wrap_negative'"),
+    ("index_put(x, (i,), v, axes=[7])", "index_put: axes[0] 7 is"),
+    ("index_put(x, (i,), v, axes=0)", "index_put: axes must be a list"),
+    ("copy_ranges(x, (v,), axis=2, ranges=[0, 0, 0, 3])", "copy_ranges: axis 2 is out of range"),
     ("scatter_add(x, i, v)", "has no attribute 'scatter_add'"),
 ])  # fmt: skip
 def test_errors_say_what_is_wrong(

@@ -16,6 +16,7 @@ from tvm import relax
 from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.arguments import checked_axes, checked_axis, rank_of
 from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_SIZES
 from tvm_scatter.ops.names import (
     BATCH,
@@ -104,5 +105,19 @@ def _call(name: str, *operands: Any, **attributes: Any) -> relax.Call:
         given["operator"] = given["operator"] or short
         given["reduction"] = canonical_reduction(given["reduction"], given["operator"])
     tensors = [relax.utils.convert_to_expr(each) for each in operands]
+    if name != BATCH:
+        _check_places(str(given.get("operator", short)), tensors, given)
     attrs = tvm.ir.make_node("ir.DictAttrs", **given) if given else None
     return relax.Call(Op.get(name), tensors, attrs=attrs)
+
+
+def _check_places(operator: str, tensors: list[Any], given: dict[str, Any]) -> None:
+    """Let the axes be checked, as the constructors of the operators do."""
+    if "axis" in given:
+        given["axis"] = checked_axis(operator, given["axis"], max(rank_of(operator, tensors[0]), 1))
+    if "axes" in given:
+        # The tuple of index tensors may also be a variable.
+        tuple_ = tensors[1] if isinstance(tensors[1], relax.Tuple) else tensors[1].ty
+        count = len(getattr(tuple_, "fields", [tuple_]))
+        rank = rank_of(operator, tensors[0])
+        given["axes"] = checked_axes(operator, given["axes"], rank, count)
