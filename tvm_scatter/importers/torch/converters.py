@@ -14,6 +14,9 @@ from tvm_scatter.importers.on_import import forget, when_imported
 from tvm_scatter.options import current_options
 
 from . import (
+    counts as torch_counts,
+)
+from . import (
     embedding_bag as torch_embedding_bag,
 )
 from . import (
@@ -81,6 +84,7 @@ WRITERS: dict[str, Converter] = {
     "_embedding_bag_forward_only.default": torch_embedding_bag.embedding_bag,
     "_embedding_bag_backward.default": torch_embedding_bag.embedding_bag_dense_backward,
     "_embedding_bag_dense_backward.default": torch_embedding_bag.embedding_bag_dense_backward,
+    "bincount.default": torch_counts.bincount,
     "histc.default": torch_histogram.histc,
     "masked_scatter_backward.default": torch_mask.masked_scatter_backward,
     "segment_reduce.default": torch_segments.segment_reduce,
