@@ -243,10 +243,14 @@ def test_tuples_of_no_index_write_to_all_of_the_data():
 
 
 @pytest.mark.parametrize("name", NOT_OF_TVM)
-def test_what_no_operator_of_tvm_equals_is_refused_where_it_is_explained(name):
-    for use in (explained, legalized):
-        with pytest.raises(tvm_scatter.ScatterError, match="no implementation for target 'c'"):
-            use(module_of(CALLS[name]), OTHER)
+def test_what_no_operator_of_tvm_equals_is_refused(name):
+    """It is said where it is explained, and is no task; only compiling it is an error."""
+    mod, refused = module_of(CALLS[name]), "no implementation for target 'c'"
+    (explanation,) = tvm_scatter.explain(mod, OTHER)
+    assert refused in explanation.reason and not explanation.choices
+    assert tvm_scatter.extract_tasks(mod, OTHER) == []
+    with pytest.raises(tvm_scatter.ScatterError, match=refused):
+        legalized(mod, OTHER)
 
 
 def test_an_index_of_two_axes_is_made_once():

@@ -11,7 +11,6 @@ from typing import Any
 
 from tvm import relax, te, tirx, topi
 
-from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import common_shape, is_empty, same_size, static_shape
@@ -32,22 +31,17 @@ def writes_nothing(call: ScatterCall) -> bool:
     return any(map(is_empty, (call.data, call.updates, *indices)))
 
 
-def need_stock(call: ScatterCall, target_kind: str) -> None:
-    """Refuse a call that no operator of TVM computes.
-
-    Raises
-    ------
-    ScatterError
-        If TVM has no equivalent operator.
-    """
+def stock_refusal(call: ScatterCall, target_kind: str) -> str | None:
+    """Why no operator of TVM computes a call, as a sentence; ``None`` if one does."""
     if call.reduction not in _REDUCTIONS:
-        raise _refusal(call, target_kind, f"TVM has no {call.reduction}")
+        return _refusal(call, target_kind, f"TVM has no {call.reduction}")
     if not call.include_self:
-        raise _refusal(call, target_kind, "TVM has no include_self=False")
+        return _refusal(call, target_kind, "TVM has no include_self=False")
     if any(static_shape(tensor) is None for tensor in call.tensors):
-        raise _refusal(call, target_kind, "an operand of unknown shape")
+        return _refusal(call, target_kind, "an operand of unknown shape")
     if call.form == SCATTER_ELEMENTS and not _is_whole(call):
-        raise _refusal(call, target_kind, "an index box smaller than data or updates")
+        return _refusal(call, target_kind, "an index box smaller than data or updates")
+    return None
 
 
 def legalize_as_stock(
@@ -149,8 +143,8 @@ def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
     return te.compute(indices.shape, wrapped, name="wrap_negative")
 
 
-def _refusal(call: ScatterCall, target_kind: str, what: str) -> ScatterError:
-    return ScatterError(
+def _refusal(call: ScatterCall, target_kind: str, what: str) -> str:
+    return (
         f"{call.operator}: no implementation for target {target_kind!r} ({what}); compile "
         f"for {' or '.join(backend.kind for backend in backends())}."
     )

@@ -11,6 +11,7 @@ from tvm_scatter.bounds.device_check import CheckKind, check_before, check_besid
 from tvm_scatter.bounds.host_check import check_on_host
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.index_check import DeviceCheck, IndexCheck
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.names import STOCK_OPERATORS
 from tvm_scatter.selection.backend import backend_of
 
@@ -24,7 +25,15 @@ from .plan import Plan, Way
 
 
 def make(bb: relax.BlockBuilder, plan: Plan) -> relax.Expr:
-    """Emit the calls that a plan asks for. The result replaces the planned call."""
+    """Emit the calls that a plan asks for. The result replaces the planned call.
+
+    Raises
+    ------
+    ScatterError
+        If the plan is that the call is refused.
+    """
+    if plan.way is Way.REFUSED:
+        raise ScatterError(plan.reason)
     if plan.way is Way.STOCK and plan.call.op.name in STOCK_OPERATORS:
         return stock[plan.call.op.name](bb, plan.call)
     made = Made(bb)

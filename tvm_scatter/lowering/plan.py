@@ -20,7 +20,7 @@ from tvm_scatter.selection.strategy import OpStrategy, Selection, strategy_for
 from .batched import earlier_of, is_batch, scatters_of
 from .copy_ranges import in_one_kernel
 from .draft import Lowered
-from .fallback import need_stock, writes_nothing
+from .fallback import stock_refusal, writes_nothing
 from .lower import lower
 
 _NOTHING = "there is nothing to write"
@@ -39,12 +39,15 @@ class Way(Enum):
         The result is the data, unchanged.
     SCATTER
         By an implementation of this package.
+    REFUSED
+        Not at all: compiling it is an error.
     """
 
     STOCK = "stock"
     COPY = "copy"
     NOTHING = "nothing"
     SCATTER = "scatter"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True)
@@ -119,8 +122,8 @@ def plan(call: relax.Call, target: Target, options: Options) -> Plan:
     Raises
     ------
     ScatterError
-        If the operands are not valid together, if an option forces an implementation that cannot
-        compute the call, or if the target has no strategy and TVM no equivalent operator.
+        If the operands are not valid together, or an option forces an implementation that cannot
+        compute the call.
     """
     kind = target.kind.name
     strategy = strategy_for(kind)
@@ -139,8 +142,9 @@ def plan(call: relax.Call, target: Target, options: Options) -> Plan:
     if strategy is None:
         if writes_nothing(first):
             return Plan(call, target, Way.NOTHING, _NOTHING, tuple(scatters))
-        need_stock(first, kind)
-        return Plan(call, target, Way.STOCK, unserved, tuple(scatters))
+        refusal = stock_refusal(first, kind)
+        way = Way.STOCK if refusal is None else Way.REFUSED
+        return Plan(call, target, way, refusal or unserved, tuple(scatters))
     return _own(call, target, options, strategy, scatters)
 
 

@@ -17,8 +17,8 @@ from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
+#: They run behind :func:`Canonicalize`, which nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
-    ("enabled", lambda options: Canonicalize()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
@@ -30,7 +30,8 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
     """The passes to run. An option of ``None`` lets the pass decide by itself."""
     if not options.enabled:
         return []
-    return [make(options) for switch, make in PASSES if getattr(options, switch) is not False]
+    wanted = [make for switch, make in PASSES if getattr(options, switch) is not False]
+    return [Canonicalize(), *(make(options) for make in wanted)]
 
 
 __all__ = [

@@ -264,7 +264,7 @@ def _true_first(call: TorchCall, mask: Any, total: Any) -> Any:
             _places_true_first(call, mask, total),
             _counting(call, size),
             unique=True,
-            operator=call.origin,
+            operator=f"{call.origin} (positions of the mask)",
         )
     )
 
