@@ -50,6 +50,7 @@ from . import (
     slice as torch_slice,
 )
 from .call import TorchCall
+from .mended import MENDED
 from .state import explicit_buffers, remember_buffers
 
 Converter = Callable[[TorchCall], Any]
@@ -218,6 +219,8 @@ def _extend(module: ModuleType) -> None:
         table = stock["create_convert_map"](self)
         if not current_options().enabled:
             return table
+        for name, mended in MENDED.items():
+            table[name] = partial(_convert_or_stock, self, mended, table.get(name))
         ours = {
             name: lambda node, converter=converter: converter(node, self)
             for name, converter in torch_converters().items()
@@ -258,10 +261,15 @@ def _convert_view(importer: Any, view: Converter, stock: Any, node: Any) -> Any:
     return view(TorchCall(node, importer)) if writes else stock(node)
 
 
+def _convert_or_stock(importer: Any, mended: Converter, stock: Any, node: Any) -> Any:
+    """Convert by ``mended``, or by TVM's converter where that is right."""
+    converted = mended(TorchCall(node, importer))
+    return stock(node) if converted is None else converted
+
+
 def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
     """Convert a node of a decomposed scatter by ``part``, any other by TVM's converter."""
-    converted = part(TorchCall(node, importer)) if _is_part(node) else None
-    return stock(node) if converted is None else converted
+    return _convert_or_stock(importer, part, stock, node) if _is_part(node) else stock(node)
 
 
 def _writes(node: Any) -> bool:

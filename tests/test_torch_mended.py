@@ -1,0 +1,104 @@
+"""Operators beside scatters that TVM's importer answers wrongly or lacks, against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+from torch_harness import check, check_all  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+INTEGERS = torch.tensor([-7, -3, 1, 3, 7, 12])
+DIVISORS = torch.tensor([2, -2, 3, 4, -5, 6])
+FLOATS = torch.tensor([-1.5, 0.25, 2.5, 9.0, -4.0, 6.0])
+BOOLEANS = torch.tensor([True, False, True, True, False, False])
+SMALL = INTEGERS.to(torch.int8)
+HALVES = FLOATS.half()
+INFINITY = float("inf")
+
+
+def mixed(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
+    """Arithmetic of values of different types."""
+    one = torch.tensor(1)
+    return (
+        *(i + 0.5, i - 0.5, 0.5 - i, 2 - i, i * 0.5, i / 2, i / j, 2 / i, i // 2, i // -2, i // j),
+        *(i % 3, i % -3, i % 2.5, torch.fmod(i, 2.5), i // 2.5, f // 2, f % 2.5, s + 0.5, s / 2),
+        *(b + 1, b * 2.5, b + b, b * b, b + i, b * f, b == 2, b == b, i == 0.5, i > 2.5, b < 0.5),
+        *(i + f, i * h, h + f, s + i, s - one, h + one, f + one, one / 2, one + 0.5, h + one * 0.5),
+        *(i**0.5, 2.0**i, i**2, f**2, torch.maximum(f, f + 1)),
+        *(torch.add(f, f, alpha=2), torch.sub(i, j, alpha=3), torch.rsub(f, 1, alpha=2)),
+        *(torch.add(i, f, alpha=0.5), torch.add(f, 1, alpha=2)),
+        *(torch.where(b, i, f), torch.where(b, 0.5, f), torch.where(b, i, 1)),
+        torch.where(torch.isfinite(f), f, 0),
+    )
+
+
+def divided(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
+    """Rounded division, limits, shifts and bits."""
+    return (
+        *(torch.div(i, 2, rounding_mode=mode) for mode in ("floor", "trunc", None)),
+        *(torch.div(i, j, rounding_mode=mode) for mode in ("floor", "trunc", None)),
+        *(torch.div(f, 2, rounding_mode=mode) for mode in ("floor", "trunc", None)),
+        *(torch.div(i, 2.5, rounding_mode=mode) for mode in ("floor", "trunc")),
+        *(torch.clamp(i, max=5), torch.clamp(i, min=0), torch.clamp(i, 0, 5), i.clamp(0.5, 5.5)),
+        *(torch.clamp(s, max=5), torch.clamp(f, max=5.0), torch.clamp(f, 0, 5), f.clamp(min=1)),
+        *(torch.clamp(i, min=j), torch.clamp(f, max=i), torch.clamp(f, f - 1, f + 1)),
+        *(torch.clamp_min(i, 0), torch.clamp_max(i, 5), torch.clamp_max(f, 1.5)),
+        *(i << 2, i >> 1, i << j.abs(), i >> j.abs(), torch.bitwise_left_shift(s, 1), s >> 1),
+        *((i > 0) | (i < -5), i | 8, (f > 0) & b, i ^ j),
+    )
+
+
+def totals(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
+    """Reductions, running sums, and tensors of one value."""
+    rows = f.reshape(-1, 1) * torch.tensor([1.0, -1.0, 2.0])
+    return (
+        *(b.cumsum(0), s.cumsum(-1), s.cumprod(0), f.cumsum(0), h.cumsum(0, dtype=torch.float32)),
+        *(b.cumsum(0, dtype=torch.int32), rows.cumsum(1)),
+        *(rows.prod(1), rows.prod(-1, keepdim=True), s.prod(0), s.prod(), b.prod(), f.prod(0)),
+        *(rows.amax(1), rows.amin(0), rows.amax((0, -1)), rows.amax((0, 1), keepdim=True)),
+        *(rows.amax(), i.amin(0), b.amax(0), *rows.min(1), *rows.max(1), *rows.min(0, True)),
+        *(torch.full((2, 3), INFINITY), torch.full((f.shape[0],), -INFINITY) + f),
+        *(torch.full((2,), float("nan")) * f[0], torch.full_like(f, -INFINITY)),
+        *(f.new_full((3,), INFINITY), torch.full((2,), 7) * i[0], torch.full_like(i, 2.0)),
+        *(torch.full_like(i, INFINITY, dtype=torch.float32), f.masked_fill(b, -INFINITY)),
+        *(torch.full((2,), INFINITY, dtype=torch.float16), torch.full((), INFINITY) + f),
+        *(torch.arange(3) + 0.5 + f[0], torch.arange(f.shape[0]) * 0.5 + f),
+        *(torch.tril_indices(3, 4) + i[0], torch.triu_indices(4, 3, 1) + i[0]),
+        torch.diag_embed(f, 1),
+    )
+
+
+@pytest.mark.parametrize("function", [mixed, divided, totals])
+@pytest.mark.parametrize("sizes", ["static", "dynamic"])
+def test_values_of_any_type(function: Any, sizes: str) -> None:
+    inputs = (INTEGERS, DIVISORS, FLOATS, BOOLEANS, SMALL, HALVES)
+    every = [{0: torch.export.Dim("n", min=3)}] * len(inputs)
+    check(function, *inputs, dynamic=every if sizes == "dynamic" else None)
+
+
+def test_grid_sample_of_another_size() -> None:
+    image = torch.randn(2, 3, 5, 6)
+    grid = torch.rand(2, 4, 7, 2) * 2.4 - 1.2
+
+    def sample(**options: Any) -> Any:
+        return lambda x, at: functional.grid_sample(x, at, **options)
+
+    check_all(
+        [
+            (f"{mode} {padding} {align}", sample(**options), (image, grid))
+            for mode, padding, align in [
+                ("bilinear", "zeros", False),
+                ("bilinear", "border", True),
+                ("nearest", "reflection", False),
+                ("bicubic", "zeros", False),
+            ]
+            for options in [{"mode": mode, "padding_mode": padding, "align_corners": align}]
+        ]
+    )

@@ -1,0 +1,230 @@
+"""Elementwise operators between values of different types, where TVM does not promote as PyTorch.
+
+TVM computes ``tensor + 0.5`` in the tensor's type, divides integers as integers, and ignores
+``alpha``. A converter here returns ``None`` where TVM is right: the operands have one type already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from tvm import relax
+
+from .call import TorchCall
+
+Operator = Callable[[Any, Any], Any]
+
+
+def add(call: TorchCall) -> Any:
+    """``add``, with ``alpha``. The sum of booleans is their "or"."""
+    return _sum(call, relax.op.add, call["self"], call["other"])
+
+
+def subtract(call: TorchCall) -> Any:
+    """``sub``, with ``alpha``."""
+    return _sum(call, relax.op.subtract, call["self"], call["other"])
+
+
+def subtract_from(call: TorchCall) -> Any:
+    """``rsub``: ``other - alpha * self``."""
+    return _sum(call, relax.op.subtract, call["other"], call["self"], first="other")
+
+
+def multiply(call: TorchCall) -> Any:
+    """``mul``. The product of booleans is their "and"."""
+    return binary(relax.op.multiply, relax.op.logical_and, call)
+
+
+def binary(operator: Operator, of_booleans: Operator | None, call: TorchCall) -> Any:
+    """An operator whose result has the common type of its operands, or is a comparison."""
+    operands = call["self"], call["other"]
+    dtype = common_type(*operands)
+    if dtype == "bool":
+        return None if of_booleans is None else _apply(call, of_booleans, operands, dtype)
+    return None if _uniform(operands, dtype) else _apply(call, operator, operands, dtype)
+
+
+def compare(operator: Operator, call: TorchCall) -> Any:
+    """A comparison. LLVM cannot compare booleans, so these become integers."""
+    operands = call["self"], call["other"]
+    dtype = common_type(*operands)
+    if dtype == "bool":
+        return _apply(call, operator, operands, "int8")
+    return None if _uniform(operands, dtype) else _apply(call, operator, operands, dtype)
+
+
+def divide(call: TorchCall) -> Any:
+    """``div``, with each rounding mode. The quotient of integers is a float unless rounded."""
+    operands = call["self"], call["other"]
+    dtype = common_type(*operands)
+    mode = call.get("rounding_mode", None)
+    if mode == "floor":
+        return _apply(call, relax.op.floor_divide, operands, dtype)
+    if mode == "trunc":
+        quotient = _apply(call, relax.op.divide, operands, dtype)
+        # TVM's quotient of integers is rounded towards zero.
+        return quotient if _is_integral(dtype) else call.emit(relax.op.trunc(quotient))
+    if _is_integral(dtype):
+        dtype = default_float()
+    # TVM gives a divisor that is a number a wrong type if the overload has a rounding mode.
+    if "rounding_mode" not in call and _uniform(operands, dtype):
+        return None
+    return _apply(call, relax.op.divide, operands, dtype)
+
+
+def floor_divide(call: TorchCall) -> Any:
+    """``floor_divide``."""
+    return binary(relax.op.floor_divide, None, call)
+
+
+def power(call: TorchCall) -> Any:
+    """``pow`` with a result of type float. Powers of integers are left to TVM."""
+    operands = call["self"], call["exponent"]
+    dtype = common_type(*operands)
+    if _is_integral(dtype) or _uniform(operands, dtype):
+        return None
+    return _apply(call, relax.op.power, operands, dtype)
+
+
+def shift(operator: Operator, call: TorchCall) -> Any:
+    """``<<`` and ``>>`` of integers."""
+    operands = call["self"], call["other"]
+    dtype = common_type(*operands)
+    if not _is_integral(dtype):
+        raise call.error(f"only integers can be shifted, not values of type {dtype}.")
+    return _apply(call, operator, operands, dtype)
+
+
+def where(call: TorchCall) -> Any:
+    """``where`` between tensors of different types."""
+    operands = call["self"], call["other"]
+    dtype = common_type(*operands)
+    if _uniform(operands, dtype):
+        return None
+    return call.emit(relax.op.where(call["condition"], *_cast(call, operands, dtype)))
+
+
+def reciprocal(call: TorchCall) -> Any:
+    """``reciprocal`` of integers."""
+    data = call["self"]
+    if not _is_integral(str(data.ty.dtype)):
+        return None
+    return _apply(call, relax.op.divide, (1, data), default_float())
+
+
+def clamp(call: TorchCall) -> Any:
+    """``clamp`` of integers, between tensors, or to a type that the limits raise."""
+    data, low, high = call["self"], call.get("min", None), call.get("max", None)
+    limits = [limit for limit in (low, high) if limit is not None]
+    dtype = common_type(data, *limits)
+    numbers = not any(map(is_tensor, limits))
+    if call.name == "clamp" and numbers and not _is_integral(dtype) and _uniform([data], dtype):
+        return None
+    (result,) = _cast(call, [data], dtype)
+    for operator, limit in ((relax.op.maximum, low), (relax.op.minimum, high)):
+        if limit is not None:
+            result = call.emit(operator(result, *_cast(call, [limit], dtype)))
+    return result
+
+
+# Types
+
+
+def common_type(*operands: Any) -> str:
+    """The type in which PyTorch computes with tensors and numbers, such as ``"float32"``."""
+    import torch
+
+    common = reduce(_joined, map(_sample, operands))
+    return str(torch.result_type(common, common)).removeprefix("torch.")
+
+
+def default_float() -> str:
+    """The type of a float that PyTorch makes from integers."""
+    import torch
+
+    return str(torch.get_default_dtype()).removeprefix("torch.")
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a Relax tensor, not a number or a symbolic size."""
+    return isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """A tensor or number of the common type, with the larger rank of the two."""
+    import torch
+
+    if not isinstance(one, torch.Tensor) and not isinstance(other, torch.Tensor):
+        return one + other
+    ranks = [sample.ndim for sample in (one, other) if isinstance(sample, torch.Tensor)]
+    return _tensor(max(ranks), torch.result_type(one, other))
+
+
+def _sample(value: Any) -> Any:
+    """A tensor without memory, or a number, whose type PyTorch promotes as that of ``value``."""
+    import torch
+
+    if is_tensor(value):
+        return _tensor(min(value.ty.ndim, 1), getattr(torch, str(value.ty.dtype)))
+    if isinstance(value, bool | int | float):
+        return value
+    # A symbolic size.
+    return {"bool": True}.get(str(value.ty), 0.5 if "float" in str(value.ty) else 1)
+
+
+def _tensor(rank: int, dtype: Any) -> Any:
+    import torch
+
+    return torch.empty((1,) * rank, dtype=dtype, device="meta")
+
+
+def _is_integral(dtype: str) -> bool:
+    return dtype.startswith(("int", "uint", "bool"))
+
+
+def _uniform(operands: Any, dtype: str) -> bool:
+    """Whether the tensors have this type, and the rest are numbers."""
+    return all(
+        str(each.ty.dtype) == dtype if is_tensor(each) else isinstance(each, bool | int | float)
+        for each in operands
+    )
+
+
+# Emitting
+
+
+def _sum(call: TorchCall, operator: Operator, left: Any, right: Any, *, first: str = "self") -> Any:
+    """``left`` plus or minus ``alpha * right``."""
+    alpha = call.get("alpha", 1)
+    dtype = common_type(left, right)
+    if isinstance(alpha, int | float) and alpha == 1:
+        if dtype == "bool":
+            return _apply(call, relax.op.logical_or, (left, right), dtype)
+        if first == "self" and _uniform((left, right), dtype):
+            return None
+        return _apply(call, operator, (left, right), dtype)
+    if dtype == "bool":
+        raise call.error(f"alpha must be 1 for values of type bool; got {alpha}.")
+    scaled = _apply(call, relax.op.multiply, (right, alpha), dtype)
+    return _apply(call, operator, (left, scaled), dtype)
+
+
+def _apply(call: TorchCall, operator: Operator, operands: Any, dtype: str) -> Any:
+    return call.emit(operator(*_cast(call, operands, dtype)))
+
+
+def _cast(call: TorchCall, operands: Any, dtype: str) -> list[Any]:
+    """The operands as tensors of one type."""
+    return [
+        cast(call, each, dtype) if is_tensor(each) else call.scalar(each, dtype)
+        for each in operands
+    ]
+
+
+def cast(call: TorchCall, tensor: Any, dtype: str) -> Any:
+    """The tensor in another type, or itself if it has that type already."""
+    if str(tensor.ty.dtype) == dtype:
+        return tensor
+    return call.emit(relax.op.astype(tensor, dtype))

@@ -1,0 +1,54 @@
+"""Tensors made from numbers alone: filled with infinity, or the positions of a triangle."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tvm import relax
+
+from tvm_scatter.importers.shapes import shape_of
+
+from .arithmetic import common_type
+from .call import TorchCall
+
+
+def full(call: TorchCall) -> Any:
+    """``full`` of infinity or "not a number", which TVM cannot compile."""
+    value = call["fill_value"]
+    if not _is_special(value):
+        return None
+    return _filled(call, value, call["size"], common_type(value))
+
+
+def full_like(call: TorchCall) -> Any:
+    """``full_like`` of infinity or "not a number"."""
+    value, data = call["fill_value"], call["self"]
+    if not _is_special(value):
+        return None
+    return _filled(call, value, shape_of(data), str(data.ty.dtype))
+
+
+def triangle(call: TorchCall) -> Any:
+    """``tril_indices`` and ``triu_indices``."""
+    import torch
+
+    rows, columns, offset = call["row"], call["col"], call["offset"]
+    if not isinstance(rows, int) or not isinstance(columns, int):
+        raise call.error(f"row and col must be constant; got {rows} and {columns}.")
+    make = torch.tril_indices if call.name == "tril_indices" else torch.triu_indices
+    # The schema's default is a number that stands for a type.
+    dtype = call.node.kwargs.get("dtype") or torch.int64
+    positions = make(rows, columns, offset, dtype=dtype)
+    return call.emit(relax.const(positions.numpy(), str(dtype).removeprefix("torch.")))
+
+
+def _is_special(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _filled(call: TorchCall, value: float, shape: Any, otherwise: str) -> Any:
+    """A tensor of one value, in the type that the call asks for."""
+    asked = call["dtype"]
+    dtype = otherwise if asked is None else str(asked).removeprefix("torch.")
+    return call.emit(relax.op.broadcast_to(call.scalar(value, dtype), list(shape)))

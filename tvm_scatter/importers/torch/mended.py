@@ -1,0 +1,88 @@
+"""Operators beside scatters, which TVM's importer for PyTorch answers wrongly or lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tvm import relax
+
+from . import arithmetic, creation, reductions, sampling
+from .call import TorchCall
+
+#: Returns ``None`` where TVM's own converter is right.
+Mended = Callable[[TorchCall], Any]
+
+_COMPARISONS = {
+    "eq": relax.op.equal,
+    "ne": relax.op.not_equal,
+    "ge": relax.op.greater_equal,
+    "gt": relax.op.greater,
+    "le": relax.op.less_equal,
+    "lt": relax.op.less,
+}
+
+_ARITHMETIC: dict[str, Mended] = {
+    "add": arithmetic.add,
+    "sub": arithmetic.subtract,
+    "rsub": arithmetic.subtract_from,
+    "mul": arithmetic.multiply,
+    "div": arithmetic.divide,
+    "remainder": partial(arithmetic.binary, relax.op.floor_mod, None),
+    "fmod": partial(arithmetic.binary, relax.op.mod, None),
+    **{name: partial(arithmetic.compare, op) for name, op in _COMPARISONS.items()},
+}
+
+_SHIFTS: dict[str, Mended] = {
+    name: partial(arithmetic.shift, operator)
+    for operator, names in {
+        relax.op.left_shift: (
+            "__lshift__.Scalar",
+            "__lshift__.Tensor",
+            "bitwise_left_shift.Tensor",
+            "bitwise_left_shift.Tensor_Scalar",
+        ),
+        relax.op.right_shift: (
+            "__rshift__.Scalar",
+            "__rshift__.Tensor",
+            "bitwise_right_shift.Tensor",
+            "bitwise_right_shift.Tensor_Scalar",
+        ),
+    }.items()
+    for name in names
+}
+
+#: These converters are used in every graph.
+MENDED: dict[str, Mended] = {
+    **{
+        f"{name}.{overload}": converter
+        for name, converter in _ARITHMETIC.items()
+        for overload in ("Tensor", "Scalar")
+    },
+    **_SHIFTS,
+    "div.Tensor_mode": arithmetic.divide,
+    "div.Scalar_mode": arithmetic.divide,
+    "floor_divide.default": arithmetic.floor_divide,
+    "pow.Scalar": arithmetic.power,
+    "pow.Tensor_Scalar": arithmetic.power,
+    "pow.Tensor_Tensor": arithmetic.power,
+    "where.self": arithmetic.where,
+    "clamp.default": arithmetic.clamp,
+    "clamp.Tensor": arithmetic.clamp,
+    "clamp_min.default": arithmetic.clamp,
+    "clamp_max.default": arithmetic.clamp,
+    "reciprocal.default": arithmetic.reciprocal,
+    "full.default": creation.full,
+    "full_like.default": creation.full_like,
+    "tril_indices.default": creation.triangle,
+    "triu_indices.default": creation.triangle,
+    "cumsum.default": partial(reductions.running, relax.op.cumsum),
+    "cumprod.default": partial(reductions.running, relax.op.cumprod),
+    "prod.default": reductions.prod,
+    "prod.dim_int": reductions.prod,
+    "amax.default": partial(reductions.extreme, relax.op.max),
+    "amin.default": partial(reductions.extreme, relax.op.min),
+    "min.dim": reductions.min_along,
+    "grid_sampler_2d.default": sampling.grid_sampler,
+}

@@ -1,0 +1,65 @@
+"""Reductions and running sums, whose results have another type than their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm import relax
+
+from .arithmetic import cast
+from .call import TorchCall
+
+
+def running(operator: Callable[..., Any], call: TorchCall) -> Any:
+    """``cumsum`` and ``cumprod``. TVM keeps small integers small, and cannot sum booleans."""
+    data = call["self"]
+    dtype = _total_type(call)
+    if str(data.ty.dtype) == dtype:
+        return None
+    axis = call.axis(call["dim"], data.ty.ndim)
+    return call.emit(operator(cast(call, data, dtype), axis, dtype))
+
+
+def prod(call: TorchCall) -> Any:
+    """``prod``, of all or along one dimension."""
+    data = cast(call, call["self"], _total_type(call))
+    dim = call.get("dim", None)
+    axes = None if dim is None else [call.axis(dim, data.ty.ndim)]
+    return _reduced(call, relax.op.prod, data, axes, call.get("keepdim", False))
+
+
+def extreme(operator: Callable[..., Any], call: TorchCall) -> Any:
+    """``amax`` and ``amin`` along any dimensions."""
+    data = call["self"]
+    dtype = str(data.ty.dtype)
+    axes = [call.axis(dim, data.ty.ndim) for dim in call["dim"]]
+    if dtype == "bool":
+        data = cast(call, data, "int8")
+    result = _reduced(call, operator, data, axes or None, call["keepdim"])
+    return cast(call, result, dtype)
+
+
+def min_along(call: TorchCall) -> Any:
+    """``min`` along a dimension: values and their first positions."""
+    data, axis = call["self"], call.axis(call["dim"], call["self"].ty.ndim)
+    values = _reduced(call, relax.op.min, data, [axis], call["keepdim"])
+    if data.ty.ndim == 0:
+        return call.emit(relax.Tuple([values, relax.const(0, "int64")]))
+    positions = call.emit(relax.op.argmin(data, axis, call["keepdim"]))
+    return call.emit(relax.Tuple([values, cast(call, positions, "int64")]))
+
+
+def _reduced(
+    call: TorchCall, operator: Callable[..., Any], data: Any, axes: Any, keepdim: bool
+) -> Any:
+    """A reduction. That of a 0-d tensor is the tensor."""
+    return data if data.ty.ndim == 0 else call.emit(operator(data, axes, keepdim))
+
+
+def _total_type(call: TorchCall) -> str:
+    """The type of sums and products: the one asked for, int64 of integers, else the data's."""
+    asked, own = call["dtype"], str(call["self"].ty.dtype)
+    if asked is not None:
+        return str(asked).removeprefix("torch.")
+    return "int64" if own.startswith(("int", "uint", "bool")) else own
