@@ -102,3 +102,24 @@ def test_grid_sample_of_another_size() -> None:
             for options in [{"mode": mode, "padding_mode": padding, "align_corners": align}]
         ]
     )
+
+
+def test_positions_of_max_pool() -> None:
+    image = torch.randint(-3, 3, (2, 3, 7, 6)).float()
+
+    def pool(x: Any, *window: Any, **options: Any) -> Any:
+        return functional.max_pool2d(x, *window, return_indices=True, **options)
+
+    def every(x: Any) -> Any:
+        return (
+            *pool(x, 2),
+            *pool(x, (3, 2), (2, 1), (1, 0)),
+            *pool(x[0], 2, 1, dilation=2),
+            *pool(x, 3, 2, ceil_mode=True),
+            *pool(x * 0 - 1e30, 2, 2, 1),
+            *functional.max_pool1d(x[0], 2, return_indices=True),
+            pool(x, 2)[0],
+            functional.max_unpool2d(*pool(x[:, :, :6], 2), 2),
+        )
+
+    check(every, image)

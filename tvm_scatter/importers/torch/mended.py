@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import relax
 
-from . import arithmetic, creation, reductions, sampling
+from . import arithmetic, creation, pooling_indices, reductions, sampling
 from .call import TorchCall
 
 #: Returns ``None`` where TVM's own converter is right.
@@ -84,5 +84,6 @@ MENDED: dict[str, Mended] = {
     "amax.default": partial(reductions.extreme, relax.op.max),
     "amin.default": partial(reductions.extreme, relax.op.min),
     "min.dim": reductions.min_along,
+    "max_pool2d_with_indices.default": pooling_indices.max_pool2d,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }
