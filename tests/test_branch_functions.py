@@ -231,7 +231,11 @@ def compare(executable: Any, device: str, arrangement: Compute, forms: Sequence[
             # Conditions are read on the host.
             found = machine[f"{name}_None"](*tensors, tvm.runtime.tensor(np.array(condition)))
             right = expected(arrangement, name, condition)
-            np.testing.assert_array_equal(found.numpy(), right, name)
+            if name == "mean":
+                # A mean rounds, and of a mean in the order in which a GPU adds.
+                np.testing.assert_allclose(found.numpy(), right, 1e-5, 1e-5)
+            else:
+                np.testing.assert_array_equal(found.numpy(), right, name)
 
 
 def check(device: str, arrangement: Compute, forms: Sequence[str], symbolic: bool = False) -> None:

@@ -73,24 +73,24 @@ def avg_pool_case(shape: tuple[int, ...], *how: Any, dtype: Any = torch.float32)
     return f"{shape} {how}", pool_gradient(axes, *how), (torch.randn(result.shape).to(dtype), x)
 
 
-def test_avg_pool() -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_avg_pool(every: int) -> None:
     x, v = torch.randn(2, 5, 7), torch.randn(1, 2, 3, 4, 5)
-    check_all(
-        [
-            avg_pool_case((1, 2, 7, 7), [3, 2], [], [1, 0], False, True, None),
-            avg_pool_case((1, 2, 7, 1), [3, 1], [2, 1], [1, 0], False, False, None),
-            avg_pool_case((2, 6, 8), [3, 3], [2, 2], [1, 1], True, True, None),
-            avg_pool_case((2, 6, 8), [3, 3], [2, 2], [1, 1], True, False, None),
-            avg_pool_case((1, 1, 5, 5), [2, 2], [3, 3], [0, 0], False, True, 7),
-            avg_pool_case((0, 1, 5, 5), [2, 2], [3, 3], [0, 0], False, True, None),
-            avg_pool_case((1, 2, 4, 4, 4), [2, 3, 2], [2, 1, 2], [0, 1, 0], False, False, None),
-            avg_pool_case((1, 4, 4), [3, 3], [1, 1], [1, 1], False, True, None, dtype=HALVES[1]),
-            ("adaptive", aten._adaptive_avg_pool2d_backward, (torch.randn(2, 3, 4), x)),
-            ("to one", aten._adaptive_avg_pool2d_backward, (torch.randn(2, 1, 1), x)),
-            ("to more", aten._adaptive_avg_pool2d_backward, (torch.randn(2, 8, 9), x)),
-            ("3-D", aten._adaptive_avg_pool3d_backward, (torch.randn(1, 2, 2, 2, 3), v)),
-        ]
-    )
+    cases: list[Case] = [
+        avg_pool_case((1, 2, 7, 7), [3, 2], [], [1, 0], False, True, None),
+        avg_pool_case((1, 2, 7, 1), [3, 1], [2, 1], [1, 0], False, False, None),
+        avg_pool_case((2, 6, 8), [3, 3], [2, 2], [1, 1], True, True, None),
+        avg_pool_case((2, 6, 8), [3, 3], [2, 2], [1, 1], True, False, None),
+        avg_pool_case((1, 1, 5, 5), [2, 2], [3, 3], [0, 0], False, True, 7),
+        avg_pool_case((0, 1, 5, 5), [2, 2], [3, 3], [0, 0], False, True, None),
+        avg_pool_case((1, 2, 4, 4, 4), [2, 3, 2], [2, 1, 2], [0, 1, 0], False, False, None),
+        avg_pool_case((1, 4, 4), [3, 3], [1, 1], [1, 1], False, True, None, dtype=HALVES[1]),
+        ("adaptive", aten._adaptive_avg_pool2d_backward, (torch.randn(2, 3, 4), x)),
+        ("to one", aten._adaptive_avg_pool2d_backward, (torch.randn(2, 1, 1), x)),
+        ("to more", aten._adaptive_avg_pool2d_backward, (torch.randn(2, 8, 9), x)),
+        ("3-D", aten._adaptive_avg_pool3d_backward, (torch.randn(1, 2, 2, 2, 3), v)),
+    ]
+    check_all(cases[::every])
 
 
 def test_replication_pad() -> None:
@@ -155,7 +155,8 @@ LINEAR = (
 )
 
 
-def test_upsample() -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_upsample(every: int) -> None:
     cases: list[Case] = []
     for name, wanted, shape, scales in NEAREST:
         how: list[Any] = [list(wanted), list(shape), *scales]
@@ -166,7 +167,7 @@ def test_upsample() -> None:
             how = [list(wanted), list(shape), corners, *scales]
             g = torch.randn(*shape[:2], *wanted)
             cases.append((f"{name} {how}", lambda g, n=name, h=how: getattr(aten, n)(g, *h), (g,)))
-    check_all(cases)
+    check_all(cases[::every])
 
 
 def test_dynamic_batch() -> None:

@@ -75,8 +75,11 @@ def totals(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
     )
 
 
+EXHAUSTIVE = pytest.mark.exhaustive
+
+
 @pytest.mark.parametrize("function", [mixed, divided, totals])
-@pytest.mark.parametrize("sizes", ["static", "dynamic"])
+@pytest.mark.parametrize("sizes", [pytest.param("static", marks=EXHAUSTIVE), "dynamic"])
 def test_values_of_any_type(function: Any, sizes: str) -> None:
     inputs = (INTEGERS, DIVISORS, FLOATS, BOOLEANS, SMALL, HALVES)
     every = [{0: torch.export.Dim("n", min=3)}] * len(inputs)
