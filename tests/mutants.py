@@ -1018,8 +1018,8 @@ IMPORTERS = (
     Mutant(
         "a padding row that gets a gradient",
         "tvm_scatter/importers/torch/scatter.py",
-        '    if call["padding_idx"] >= 0:',
-        '    if call["padding_idx"] > 0:',
+        "    if padding >= 0:",
+        "    if padding > 0:",
         (_TORCH + "test_embedding_gradient",),
     ),
     Mutant(
