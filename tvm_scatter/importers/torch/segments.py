@@ -9,7 +9,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import is_empty, number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.problem.reductions import reduction_named
+from tvm_scatter.problem.reductions import REDUCTIONS, canonical_reduction
 
 from .call import TorchCall
 
@@ -50,7 +50,7 @@ def segment_reduce(call: TorchCall) -> Any:
     result = filled(call, shape, nothing, dtype)
     if not is_empty(data) and not is_empty(result):
         result = _reduced(call, limits, result, axis, reduction)
-    if not reduction_named(how, call.origin).needs_count:
+    if not REDUCTIONS[canonical_reduction(how, call.origin)].needs_count:
         return result
     if lengths is None:
         lengths = call.compute(_differences, limits, name="length")
