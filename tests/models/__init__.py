@@ -1,0 +1,1 @@
+"""Whole models from libraries, imported, compiled and compared with PyTorch."""
