@@ -1,0 +1,3 @@
+"""Training steps: gradients of models."""
+
+from __future__ import annotations

@@ -1,0 +1,65 @@
+"""The outcomes of the zoo as a page of Markdown."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from .outcomes import Outcome
+
+_HEAD = ("model", "library", "imports", "llvm", "CUDA", "scatters", "on llvm", "on CUDA")
+
+
+def table(on_llvm: Mapping[str, Outcome], on_gpu: Mapping[str, Outcome]) -> str:
+    """The page: how many are right, a row for each model, and the reasons of those that fail."""
+    lines = [*_counts(on_llvm, on_gpu), ""]
+    lines += [_row(_HEAD), _row(["---"] * len(_HEAD))]
+    lines += [_model(name, each, on_gpu.get(name, {})) for name, each in on_llvm.items()]
+    reasons = list(_reasons(on_llvm, on_gpu))
+    return "\n".join([*lines, *(["", *reasons] if reasons else []), ""])
+
+
+def _counts(on_llvm: Mapping[str, Outcome], on_gpu: Mapping[str, Outcome]) -> Iterator[str]:
+    both = sum(_right(each) and _right(on_gpu.get(name)) for name, each in on_llvm.items())
+    yield (
+        f"{len(on_llvm)} models. {sum(map(_right, on_llvm.values()))} are right on llvm, "
+        f"{sum(map(_right, on_gpu.values()))} on CUDA, {both} on both."
+    )
+
+
+def _model(name: str, llvm: Outcome, cuda: Outcome) -> str:
+    imports = "no" if llvm.get("failed") == "export or import" else "yes"
+    operators = _counted([operator for operator, _ in llvm.get("scatters", ())])
+    cells = [name, llvm["library"], imports, _word(llvm), _word(cuda) if cuda else "-", operators]
+    for outcome in (llvm, cuda):
+        cells.append(_counted([chosen for _, chosen in outcome.get("scatters", ())]))
+    return _row(cells)
+
+
+def _right(outcome: Outcome | None) -> bool:
+    return bool(outcome) and "failed" not in outcome
+
+
+def _word(outcome: Outcome) -> str:
+    if _right(outcome):
+        return "right"
+    return "wrong" if outcome["failed"] == "wrong" else "no"
+
+
+def _counted(names: Sequence[str]) -> str:
+    """Each name once, with how often it stands there."""
+    return ", ".join(
+        name if count == 1 else f"{count} {name}" for name, count in Counter(names).items()
+    )
+
+
+def _reasons(on_llvm: Mapping[str, Outcome], on_gpu: Mapping[str, Outcome]) -> Iterator[str]:
+    for where, outcomes in (("llvm", on_llvm), ("CUDA", on_gpu)):
+        for name, outcome in outcomes.items():
+            if outcome and not _right(outcome):
+                last = str(outcome.get("reason", "")).strip().splitlines()[-1:]
+                yield f"- {name}, {where}: {': '.join([outcome['failed'], *last])}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

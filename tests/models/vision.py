@@ -1,0 +1,3 @@
+"""Detection and vision."""
+
+from __future__ import annotations
