@@ -449,7 +449,7 @@ def test_histogram() -> None:
     elements = torch.randint(-8, 9, (3, 40)) / 8
     cases: list[Case] = [
         (f"{tuple(x.shape)} {x.dtype} {ends}", lambda x, e=ends: torch.histc(x, 8, *e), (x,))
-        for x in (elements, elements.double(), elements[0, :1], elements[:0])
+        for x in (elements, elements.double(), elements[0, :1], elements[:0], elements.bfloat16())
         for ends in ((0, 1), (-0.5, 0.5), (0, 0), (2, 2))
         if x.numel() or ends[0] != ends[1]
     ]

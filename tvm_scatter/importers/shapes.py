@@ -7,8 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.shapes import same_size
+from tvm_scatter.ops.shapes import known_shape, same_size
 
 
 def shape_of(tensor: Any) -> tuple[Any, ...]:
@@ -19,13 +18,8 @@ def shape_of(tensor: Any) -> tuple[Any, ...]:
     ScatterError
         If only the rank is known.
     """
-    shape = tensor.ty.shape
-    if shape is None or not hasattr(shape, "values"):
-        raise ScatterError(
-            f"scatter: the shape of every operand must be known, at least symbolically; one has "
-            f"only a rank of {tensor.ty.ndim}."
-        )
-    return tuple(int(dim) if isinstance(dim, int | tirx.IntImm) else dim for dim in shape.values)
+    sizes = known_shape("scatter", tensor)
+    return tuple(int(dim) if isinstance(dim, int | tirx.IntImm) else dim for dim in sizes)
 
 
 def text(shape: Sequence[Any]) -> str:
@@ -41,11 +35,6 @@ def number_of(shape: Sequence[Any]) -> Any:
             return 0
         number = number * dim
     return number
-
-
-def is_empty(tensor: Any) -> bool:
-    """Whether a tensor certainly has no element."""
-    return 0 in [dim for dim in shape_of(tensor) if isinstance(dim, int)]
 
 
 def differ(left: Any, right: Any) -> bool:

@@ -28,13 +28,7 @@ class SymbolTable:
         ScatterError
             If only the rank is known.
         """
-        shape = tensor.ty.shape
-        if shape is None or not hasattr(shape, "values"):
-            raise ScatterError(
-                f"{operator}: the shape of every operand must be known, at least symbolically; "
-                f"one has only a rank of {tensor.ty.ndim}."
-            )
-        return tuple(self._dim(dim) for dim in shape.values)
+        return tuple(self._dim(dim) for dim in known_shape(operator, tensor))
 
     @property
     def values(self) -> dict[str, Any]:
@@ -73,6 +67,23 @@ def static_shape(tensor: Any) -> list[Any] | None:
     """The sizes of a tensor, each a number or an expression; ``None`` if only its rank is known."""
     shape: Any = getattr(tensor.ty, "shape", None)
     return list(shape.values) if hasattr(shape, "values") else None
+
+
+def known_shape(operator: str, tensor: Any) -> list[Any]:
+    """The sizes of a tensor, each a number or an expression.
+
+    Raises
+    ------
+    ScatterError
+        If only the rank is known.
+    """
+    sizes = static_shape(tensor)
+    if sizes is None:
+        raise ScatterError(
+            f"{operator}: the shape of every operand must be known, at least symbolically; one has "
+            f"only a rank of {tensor.ty.ndim}."
+        )
+    return sizes
 
 
 def is_one(size: Any) -> bool:

@@ -65,7 +65,7 @@ def add_along(
     values = call.reshape(gradient, (*before, shape[axis], 1, *after))
     if weights is not None:
         factors = relax.const(weights.reshape(*weights.shape, *(1 for _ in after)), "float64")
-        values = call.emit(relax.op.multiply(values, call.emit(relax.op.astype(factors, dtype))))
+        values = call.emit(relax.op.multiply(values, call.cast(factors, dtype)))
     added = ops.index_put(
         call.emit(relax.op.zeros((*before, size, *after), dtype)),
         [relax.const(places - low, "int64")],

@@ -65,8 +65,8 @@ def divide(call: TorchCall) -> Any:
     if mode == "trunc":
         quotient = _apply(call, relax.op.divide, operands, dtype)
         # TVM's quotient of integers is rounded towards zero.
-        return quotient if _is_integral(dtype) else call.emit(relax.op.trunc(quotient))
-    if _is_integral(dtype):
+        return quotient if is_integral(dtype) else call.emit(relax.op.trunc(quotient))
+    if is_integral(dtype):
         dtype = default_float()
     # TVM gives a divisor that is a number a wrong type if the overload has a rounding mode.
     if "rounding_mode" not in call and _uniform(operands, dtype):
@@ -83,7 +83,7 @@ def power(call: TorchCall) -> Any:
     """``pow`` with a result of type float. Powers of integers are left to TVM."""
     operands = call["self"], call["exponent"]
     dtype = common_type(*operands)
-    if _is_integral(dtype) or _uniform(operands, dtype):
+    if is_integral(dtype) or _uniform(operands, dtype):
         return None
     return _apply(call, relax.op.power, operands, dtype)
 
@@ -92,7 +92,7 @@ def shift(operator: Operator, call: TorchCall) -> Any:
     """``<<`` and ``>>`` of integers."""
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
-    if not _is_integral(dtype):
+    if not is_integral(dtype):
         raise call.error(f"only integers can be shifted, not values of type {dtype}.")
     return _apply(call, operator, operands, dtype)
 
@@ -109,7 +109,7 @@ def where(call: TorchCall) -> Any:
 def reciprocal(call: TorchCall) -> Any:
     """``reciprocal`` of integers."""
     data = call["self"]
-    if not _is_integral(str(data.ty.dtype)):
+    if not is_integral(str(data.ty.dtype)):
         return None
     return _apply(call, relax.op.divide, (1, data), default_float())
 
@@ -120,7 +120,7 @@ def clamp(call: TorchCall) -> Any:
     limits = [limit for limit in (low, high) if limit is not None]
     dtype = common_type(data, *limits)
     numbers = not any(map(is_tensor, limits))
-    if call.name == "clamp" and numbers and not _is_integral(dtype) and _uniform([data], dtype):
+    if call.name == "clamp" and numbers and not is_integral(dtype) and _uniform([data], dtype):
         return None
     (result,) = _cast(call, [data], dtype)
     for operator, limit in ((relax.op.maximum, low), (relax.op.minimum, high)):
@@ -180,7 +180,8 @@ def _tensor(rank: int, dtype: Any) -> Any:
     return torch.empty((1,) * rank, dtype=dtype, device="meta")
 
 
-def _is_integral(dtype: str) -> bool:
+def is_integral(dtype: str) -> bool:
+    """Whether values of a type are integers or booleans."""
     return dtype.startswith(("int", "uint", "bool"))
 
 
@@ -218,13 +219,5 @@ def _apply(call: TorchCall, operator: Operator, operands: Any, dtype: str) -> An
 def _cast(call: TorchCall, operands: Any, dtype: str) -> list[Any]:
     """The operands as tensors of one type."""
     return [
-        cast(call, each, dtype) if is_tensor(each) else call.scalar(each, dtype)
-        for each in operands
+        call.cast(each, dtype) if is_tensor(each) else call.scalar(each, dtype) for each in operands
     ]
-
-
-def cast(call: TorchCall, tensor: Any, dtype: str) -> Any:
-    """The tensor in another type, or itself if it has that type already."""
-    if str(tensor.ty.dtype) == dtype:
-        return tensor
-    return call.emit(relax.op.astype(tensor, dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 from tvm import relax
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import differ, is_empty, number_of, same_shape, shape_of, text
+from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of, text
 from tvm_scatter.ops.expectations import expect_sizes
-from tvm_scatter.ops.shapes import is_one, no_elements
+from tvm_scatter.ops.shapes import is_empty, is_one, no_elements
 
 
 class TorchCall:
@@ -89,6 +90,20 @@ class TorchCall:
             return self.emit(no_elements(relax.TensorType(list(shape), tensor.ty.dtype)))
         return self.emit(relax.op.reshape(tensor, list(shape)))
 
+    def cast(self, tensor: Any, dtype: str) -> Any:
+        """The tensor in another type, or itself if it has that type already."""
+        if str(tensor.ty.dtype) == dtype:
+            return tensor
+        return self.emit(relax.op.astype(tensor, dtype))
+
+    def full(self, shape: Sequence[Any], value: bool | int | float, dtype: str) -> Any:
+        """A tensor of one value, which may be infinite or "not a number"."""
+        number = constant(value, dtype)
+        if math.isfinite(value):
+            return self.emit(relax.op.full(list(shape), number, dtype))
+        # TVM cannot legalize ``full`` of infinity.
+        return self.emit(relax.op.broadcast_to(number, list(shape)))
+
     def scalar(self, value: Any, dtype: str) -> Any:
         """A 0-d tensor of the given type, from a number, a symbolic size or a 0-d tensor."""
         if isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType):
@@ -96,9 +111,7 @@ class TorchCall:
                 raise self.error(
                     f"value must have one element, but its shape is {text(shape_of(value))}."
                 )
-            if str(value.ty.dtype) != dtype:
-                value = self.emit(relax.op.astype(value, dtype))
-            return self.reshape(value, ())
+            return self.reshape(self.cast(value, dtype), ())
         if isinstance(value, bool | int | float):
             return constant(value, dtype)
         return self.importer._prim_value_to_scalar_tensor(value, dtype)

@@ -6,8 +6,9 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import is_empty, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall, constant
 
@@ -23,7 +24,7 @@ def bincount(call: TorchCall) -> Any:
     if weights is not None:
         # PyTorch adds up single precision as it is, everything else in double precision.
         dtype = "float32" if str(weights.ty.dtype) == "float32" else "float64"
-        values = call.emit(relax.op.astype(call.expect_shape("weights", weights, shape), dtype))
+        values = call.cast(call.expect_shape("weights", weights, shape), dtype)
     counts = call.emit(relax.op.zeros((_length(call, numbers, least),), dtype))
     if is_empty(numbers):
         return counts
@@ -37,7 +38,7 @@ def _length(call: TorchCall, numbers: Any, least: Any) -> Any:
     """One more than the greatest number, or the least length: only the run time knows it."""
     greatest = constant(-1, "int64")
     if not is_empty(numbers):
-        greatest = call.emit(relax.op.max(call.emit(relax.op.astype(numbers, "int64"))))
+        greatest = call.emit(relax.op.max(call.cast(numbers, "int64")))
 
     def length(greatest: te.Tensor, least: Any) -> te.Tensor:
         wanted = tirx.Cast("int64", least)

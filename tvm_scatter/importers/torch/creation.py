@@ -51,4 +51,4 @@ def _filled(call: TorchCall, value: float, shape: Any, otherwise: str) -> Any:
     """A tensor of one value, in the type that the call asks for."""
     asked = call["dtype"]
     dtype = otherwise if asked is None else str(asked).removeprefix("torch.")
-    return call.emit(relax.op.broadcast_to(call.scalar(value, dtype), list(shape)))
+    return call.full(shape, value, dtype)

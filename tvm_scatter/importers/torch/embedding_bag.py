@@ -6,13 +6,14 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_scatter.importers.shapes import is_empty, shape_of, text
+from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
+from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
 from .scatter import add_rows_of_words
-from .segments import filled, segment_of_each
+from .segments import segment_of_each
 
 _SUM, _MEAN, _MAX = range(3)
 
@@ -35,20 +36,20 @@ def embedding_bag(call: TorchCall) -> Any:
     bags = shape_of(call["offsets"])[0] - bool(call["include_last_offset"])
     bag_of = _bag_of_each(call, entries)
     kept = _not_padding(call, words)
-    ones = call.emit(relax.op.astype(kept, "int64"))
+    ones = call.cast(kept, "int64")
     none = call.emit(relax.op.zeros((bags,), "int64"))
     sizes = none if is_empty(words) else _added(call, none, bag_of, ones, "add")
     result = _reduced(call, bag_of, bags, kept)
     column = call.reshape(sizes, (bags, 1))
     if mode == _MEAN:
         least = call.emit(relax.op.maximum(column, relax.const(1, "int64")))
-        result = call.emit(relax.op.divide(result, call.emit(relax.op.astype(least, dtype))))
+        result = call.emit(relax.op.divide(result, call.cast(least, dtype)))
     if mode == _MAX:
         empty = call.emit(relax.op.equal(column, relax.const(0, "int64")))
         result = call.emit(relax.op.where(empty, relax.const(0, dtype), result))
     index_dtype = str(words.ty.dtype)
-    sizes = call.emit(relax.op.astype(sizes, index_dtype))
-    bag_of = call.emit(relax.op.astype(bag_of, index_dtype))
+    sizes = call.cast(sizes, index_dtype)
+    bag_of = call.cast(bag_of, index_dtype)
     return call.emit(relax.Tuple([result, bag_of, sizes, sizes]))
 
 
@@ -67,7 +68,7 @@ def embedding_bag_dense_backward(call: TorchCall) -> Any:
     rows = _rows(call, gradient, bag_of)
     if mode == _MEAN:
         sizes = _rows(call, call.reshape(call["bag_size"], (shape_of(gradient)[0], 1)), bag_of)
-        rows = call.emit(relax.op.divide(rows, call.emit(relax.op.astype(sizes, dtype))))
+        rows = call.emit(relax.op.divide(rows, call.cast(sizes, dtype)))
     rows = _weighted(call, rows)
     return add_rows_of_words(
         call, words, rows, call["num_weights"], call["padding_idx"], call["scale_grad_by_freq"]
@@ -78,7 +79,7 @@ def _reduced(call: TorchCall, bag_of: Any, bags: Any, kept: Any) -> Any:
     weight, words, mode = call["weight"], call["indices"], call["mode"]
     dtype, width = str(weight.ty.dtype), shape_of(weight)[1]
     nothing = float("-inf") if mode == _MAX else 0.0
-    initial = filled(call, (bags, width), nothing, dtype)
+    initial = call.full((bags, width), nothing, dtype)
     if is_empty(words):
         return initial
     rows = _weighted(call, _rows(call, weight, words))
@@ -90,7 +91,7 @@ def _reduced(call: TorchCall, bag_of: Any, bags: Any, kept: Any) -> Any:
 
 def _bag_of_each(call: TorchCall, entries: Any) -> Any:
     """The bag of each word: the last one that begins at or before it."""
-    offsets = call.emit(relax.op.astype(call["offsets"], "int64"))
+    offsets = call.cast(call["offsets"], "int64")
     return segment_of_each(call, offsets, entries, -1)
 
 

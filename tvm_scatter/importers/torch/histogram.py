@@ -6,9 +6,11 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import is_empty, number_of, shape_of
+from tvm_scatter.importers.shapes import number_of, shape_of
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import is_empty
 
+from .arithmetic import is_integral
 from .call import TorchCall, constant
 
 
@@ -32,10 +34,8 @@ def histc(call: TorchCall) -> Any:
     count = number_of(shape_of(data))
     # PyTorch computes the bin in the type of the elements. Integers are computed in float64, which
     # is exact up to 2**53.
-    wide = dtype if dtype.startswith("float") else "float64"
-    elements = call.reshape(data, (count,))
-    if wide != dtype:
-        elements = call.emit(relax.op.astype(elements, wide))
+    wide = "float64" if is_integral(dtype) else dtype
+    elements = call.cast(call.reshape(data, (count,)), wide)
     if low < high:
         ends = constant(low, wide), constant(high, wide)
     else:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax
-
-from tvm_scatter.importers.shapes import differ, is_empty, shape_of, text
+from tvm_scatter.importers.shapes import differ, shape_of, text
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.shapes import is_one
+from tvm_scatter.ops.shapes import is_empty, is_one
 
 from .call import TorchCall
 from .mask import choose, every_coordinate, masked_put, spread_values, true_coordinates
@@ -51,8 +49,7 @@ def placed_indices(call: TorchCall, data: Any, indices: Sequence[Any]) -> list[t
         width = 1
         if tensor is not None:
             if is_mask(tensor):
-                if str(tensor.ty.dtype) == "uint8":
-                    tensor = call.emit(relax.op.astype(tensor, "bool"))
+                tensor = call.cast(tensor, "bool")
                 width = tensor.ty.ndim
                 extents = shape[axis : axis + width]
                 if (

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_scatter.importers.shapes import is_empty, number_of, shape_of
+from tvm_scatter.importers.shapes import number_of, shape_of
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import is_empty
 
 from .along import add_along, known_sizes
 from .call import TorchCall
@@ -21,7 +22,7 @@ def max_pool_backward(call: TorchCall) -> Any:
     An index is a position in the flattened plane or volume.
     """
     data, gradient, indices = call["self"], call["grad_output"], call["indices"]
-    pooled = 3 if "pool3d" in call.name else 2
+    pooled = _pooled_axes(call)
     shape, dtype = shape_of(data), str(data.ty.dtype)
     before = shape[:-pooled]
     windows = shape_of(indices)[-pooled:]
@@ -44,7 +45,7 @@ def max_pool_backward(call: TorchCall) -> Any:
 
 def avg_pool_backward(call: TorchCall) -> Any:
     """``avg_pool2d_backward`` and ``avg_pool3d_backward``."""
-    pooled = 3 if "pool3d" in call.name else 2
+    pooled = _pooled_axes(call)
     kernel = _of_each_axis(call["kernel_size"], pooled)
     stride = _of_each_axis(call["stride"] or kernel, pooled)
     padding = _of_each_axis(call["padding"], pooled)
@@ -72,7 +73,7 @@ def adaptive_avg_pool_backward(call: TorchCall) -> Any:
         places = first + np.arange((last - first).max())
         return np.where(places < last, places, size), 1 / (last - first)
 
-    return _average_backward(call, 3 if "pool3d" in call.name else 2, windows)
+    return _average_backward(call, _pooled_axes(call), windows)
 
 
 def _average_backward(call: TorchCall, pooled: int, windows: Any) -> Any:
@@ -90,6 +91,10 @@ def _average_backward(call: TorchCall, pooled: int, windows: Any) -> Any:
     for i, (size, count) in enumerate(zip(sizes, entries, strict=True)):
         gradient = add_along(call, gradient, first + i, size, *windows(i, size, count))
     return gradient
+
+
+def _pooled_axes(call: TorchCall) -> int:
+    return 3 if "pool3d" in call.name else 2
 
 
 def _of_each_axis(value: Sequence[int], axes: int) -> tuple[int, ...]:

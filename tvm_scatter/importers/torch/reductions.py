@@ -7,7 +7,6 @@ from typing import Any
 
 from tvm import relax
 
-from .arithmetic import cast
 from .call import TorchCall
 
 
@@ -18,12 +17,12 @@ def running(operator: Callable[..., Any], call: TorchCall) -> Any:
     if str(data.ty.dtype) == dtype:
         return None
     axis = call.axis(call["dim"], data.ty.ndim)
-    return call.emit(operator(cast(call, data, dtype), axis, dtype))
+    return call.emit(operator(call.cast(data, dtype), axis, dtype))
 
 
 def prod(call: TorchCall) -> Any:
     """``prod``, of all or along one dimension."""
-    data = cast(call, call["self"], _total_type(call))
+    data = call.cast(call["self"], _total_type(call))
     dim = call.get("dim", None)
     axes = None if dim is None else [call.axis(dim, data.ty.ndim)]
     return _reduced(call, relax.op.prod, data, axes, call.get("keepdim", False))
@@ -35,9 +34,9 @@ def extreme(operator: Callable[..., Any], call: TorchCall) -> Any:
     dtype = str(data.ty.dtype)
     axes = [call.axis(dim, data.ty.ndim) for dim in call["dim"]]
     if dtype == "bool":
-        data = cast(call, data, "int8")
+        data = call.cast(data, "int8")
     result = _reduced(call, operator, data, axes or None, call["keepdim"])
-    return cast(call, result, dtype)
+    return call.cast(result, dtype)
 
 
 def min_along(call: TorchCall) -> Any:
@@ -47,7 +46,7 @@ def min_along(call: TorchCall) -> Any:
     if data.ty.ndim == 0:
         return call.emit(relax.Tuple([values, relax.const(0, "int64")]))
     positions = call.emit(relax.op.argmin(data, axis, call["keepdim"]))
-    return call.emit(relax.Tuple([values, cast(call, positions, "int64")]))
+    return call.emit(relax.Tuple([values, call.cast(positions, "int64")]))
 
 
 def _reduced(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_scatter.importers.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty
 
 from .along import add_along, known_sizes
 from .call import TorchCall

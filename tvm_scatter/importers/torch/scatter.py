@@ -6,9 +6,9 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_scatter.importers.shapes import differ, is_empty, number_of, shape_of, text
+from tvm_scatter.importers.shapes import differ, number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.shapes import is_one
+from tvm_scatter.ops.shapes import is_empty, is_one
 
 from .call import TorchCall, constant
 
@@ -139,7 +139,7 @@ def add_rows_of_words(
         none = call.emit(relax.op.zeros((vocabulary,), "float32"))
         occurrences = call.emit(ops.index_put(none, [words], ones, [0], "add", wrap_negative=False))
         frequency = call.emit(relax.op.take(occurrences, words, axis=0, mode="clip"))
-        frequency = call.emit(relax.op.astype(call.reshape(frequency, column), dtype))
+        frequency = call.cast(call.reshape(frequency, column), dtype)
         rows = call.emit(relax.op.divide(rows, frequency))
     if padding >= 0:
         is_padding = call.emit(relax.op.equal(words, constant(padding, index_dtype)))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import is_empty, number_of, shape_of, text
+from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import is_empty
 from tvm_scatter.problem.reductions import REDUCTIONS, canonical_reduction
 
 from .call import TorchCall
@@ -42,12 +42,12 @@ def segment_reduce(call: TorchCall) -> Any:
     limits = call.expect_shape(
         "lengths" if offsets is None else "offsets", limits, (*batch, shape_of(limits)[-1])
     )
-    limits = call.emit(relax.op.astype(limits, "int64"))
+    limits = call.cast(limits, "int64")
     segments = shape_of(limits)[-1] - (lengths is None)
     shape, dtype = (*batch, segments, *shape_of(data)[axis + 1 :]), str(data.ty.dtype)
     nothing, reduction = _REDUCTIONS[how]
     nothing = nothing if initial is None else float(initial)
-    result = filled(call, shape, nothing, dtype)
+    result = call.full(shape, nothing, dtype)
     if not is_empty(data) and not is_empty(result):
         result = _reduced(call, limits, result, axis, reduction)
     if not REDUCTIONS[canonical_reduction(how, call.origin)].needs_count:
@@ -56,7 +56,7 @@ def segment_reduce(call: TorchCall) -> Any:
         lengths = call.compute(_differences, limits, name="length")
     lengths = call.reshape(lengths, (*shape[: axis + 1], *(1 for _ in shape[axis + 1 :])))
     empty = call.emit(relax.op.equal(lengths, relax.const(0, str(lengths.ty.dtype))))
-    mean = call.emit(relax.op.divide(result, call.emit(relax.op.astype(lengths, dtype))))
+    mean = call.emit(relax.op.divide(result, call.cast(lengths, dtype)))
     nothing = float("nan") if initial is None else nothing
     return call.emit(relax.op.where(empty, relax.const(nothing, dtype), mean))
 
@@ -128,15 +128,6 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
     if by_offset:
         result = call.emit(relax.op.strided_slice(result, [axis], [0], [shape[axis]]))
     return result
-
-
-def filled(call: TorchCall, shape: tuple[Any, ...], value: float, dtype: str) -> Any:
-    """A tensor of one value, which may be infinite."""
-    number = relax.const(value, dtype)
-    if math.isfinite(value):
-        return call.emit(relax.op.full(shape, number, dtype))
-    # TVM cannot legalize ``full`` of infinity.
-    return call.emit(relax.op.broadcast_to(number, shape))
 
 
 def _or_last(at: te.Tensor, last: Any) -> te.Tensor:

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import is_empty, number_of, shape_of
+from tvm_scatter.importers.shapes import number_of, shape_of
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
+from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
 
@@ -139,9 +140,8 @@ def as_strided(call: TorchCall) -> Any:
 
 def copy(call: TorchCall) -> Any:
     """``copy``: a tensor of the shape and type of the data, with the source's values."""
-    data, source = call["self"], call["src"]
-    if str(source.ty.dtype) != str(data.ty.dtype):
-        source = call.emit(relax.op.astype(source, str(data.ty.dtype)))
+    data = call["self"]
+    source = call.cast(call["src"], str(data.ty.dtype))
     return call.broadcast_to("src", source, shape_of(data))
 
 
