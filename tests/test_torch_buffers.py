@@ -91,6 +91,41 @@ def test_weights_that_are_arguments() -> None:
     run(compiled(mod), model, mod, weights=weights)
 
 
+class Held(Cache):
+    """A cache that the model reaches through another object too, as StaticCache of transformers."""
+
+    def __init__(self):
+        super().__init__()
+        self.held = [(self.keys, self.values, self.count)]
+
+    def forward(self, value, position):
+        keys, values, count = self.held[0]
+        keys.index_copy_(1, position, self.project(value))
+        values[:, position] = value * self.scale
+        count.add_(1)
+        return (keys * self.values).sum(-1)
+
+
+def test_buffers_with_a_second_way_to_them() -> None:
+    model = Held()
+    mod = imported(model)
+    assert list(tvm_scatter.buffers(mod)) == ["keys", "values", "count"]
+    run(compiled(mod), model, mod)
+
+
+def test_state_that_is_no_buffer_is_refused() -> None:
+    class Unregistered(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.held = [torch.zeros(2, 160, 4)]
+
+        def forward(self, value, position):
+            return self.held[0].index_copy_(1, position, value) * 2
+
+    with pytest.raises(RuntimeError, match="register it as buffer"):
+        imported(Unregistered())
+
+
 def test_on_cuda(device) -> None:
     if device == "llvm":
         pytest.skip("done above")

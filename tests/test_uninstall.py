@@ -44,6 +44,7 @@ def state() -> dict[str, Any]:
         "defaults": (pipeline.get_default_pipeline, relax.get_default_pipeline),
         "importer": dict(vars(translator.ExportedProgramImporter)),
         "translator": public(translator),
+        "entry": translator.from_exported_program.__code__,
         "onnx": public(onnx_frontend),
         "parser": (public(parser), public(relax.script)),
         "environment": dict(os.environ),

@@ -11,6 +11,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_scatter.importers.on_import import forget, when_imported
+from tvm_scatter.importers.replaced import replace, restore
 from tvm_scatter.options import current_options
 
 from . import (
@@ -49,6 +50,7 @@ from . import (
 from . import (
     slice as torch_slice,
 )
+from .aliases import with_constants_as_buffers
 from .call import TorchCall
 from .mended import MENDED
 from .state import explicit_buffers, remember_buffers
@@ -57,6 +59,7 @@ Converter = Callable[[TorchCall], Any]
 
 _MODULE = "tvm.relax.frontend.torch.exported_program_translator"
 _IMPORTER = "ExportedProgramImporter"
+_ENTRY = "from_exported_program"
 _STOCK = "_tvm_scatter_stock"
 
 #: Operators that scatter.
@@ -207,7 +210,7 @@ def _convert_in_place(converter: Converter, node: Any, importer: Any) -> Any:
 
 
 def _extend(module: ModuleType) -> None:
-    """Wrap the importer's table and its entry point. The originals are kept on the class."""
+    """Wrap the importer's table and its entry points. The originals are kept on the class."""
     importer = getattr(module, _IMPORTER)
     stock = importer.__dict__.get(_STOCK) or {
         "create_convert_map": importer.create_convert_map,
@@ -245,9 +248,18 @@ def _extend(module: ModuleType) -> None:
 
     importer.create_convert_map = create_convert_map
     importer.from_exported_program = from_exported_program
+    replace(getattr(module, _ENTRY), _prepared)
+
+
+def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
+    """Import a program whose form PyTorch can decompose, which TVM asks it for at first."""
+    if current_options().enabled:
+        exported_program = with_constants_as_buffers(exported_program)
+    return stock(exported_program, *rest, **named)
 
 
 def _restore(module: ModuleType) -> None:
+    restore(getattr(module, _ENTRY))
     importer = getattr(module, _IMPORTER)
     for name, function in importer.__dict__.get(_STOCK, {}).items():
         setattr(importer, name, function)
