@@ -12,6 +12,7 @@ from .lowering import legalizations, legalize, legalize_expectations, legalize_r
 from .ops import expectations, read_ops
 from .ops import operators as ops
 from .runtime import cuda_toolkit, kernel_cache
+from .schedules import guarded
 
 _installed = False
 
@@ -30,6 +31,7 @@ def install() -> None:
     legalize_reads.install_legalizations()
     legalize_expectations.install_legalizations()
     pipelines.install_pipelines()
+    guarded.install_guard()
     tvm_tuner.install_tuner()
     torch_importer.install_torch()
     onnx_importer.install_onnx()
@@ -46,6 +48,7 @@ def uninstall() -> None:
         return
     legalizations.give_back()
     pipelines.uninstall_pipelines()
+    guarded.uninstall_guard()
     tvm_tuner.uninstall_tuner()
     torch_importer.uninstall_torch()
     onnx_importer.uninstall_onnx()

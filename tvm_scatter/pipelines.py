@@ -21,7 +21,7 @@ from tvm_scatter.selection.targets import to_target
 
 from .errors import ScatterError
 from .options import checked, current_options, options
-from .passes import BranchFunctions, DeferBoundsCheck, passes
+from .passes import BranchFunctions, DeferBoundsCheck, HostConstants, passes
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
 
@@ -123,7 +123,7 @@ def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
     """Run the passes of the current options."""
     check_made_for(mod)
     last = [BranchFunctions(), DeferBoundsCheck()]
-    return tvm.transform.Sequential([*passes(current_options()), *last])(mod)
+    return tvm.transform.Sequential([HostConstants(), *passes(current_options()), *last])(mod)
 
 
 def _capturing(captures: bool) -> tvm.transform.PassContext:

@@ -13,6 +13,7 @@ from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
 from .fold_broadcast_index import FoldBroadcastIndex
 from .horizontal_fusion import HorizontalFusion
+from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
 
@@ -41,6 +42,7 @@ __all__ = [
     "DeferBoundsCheck",
     "FoldBroadcastIndex",
     "HorizontalFusion",
+    "HostConstants",
     "MergeScatterChains",
     "ReuseBuffers",
     "passes",

@@ -1,0 +1,1 @@
+"""Schedules of the functions that stand beside the scatters."""
