@@ -15,6 +15,7 @@ import tvm_scatter
 from tvm_scatter.lowering.batched import batch
 from tvm_scatter.ops import expectations, read_ops
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.compaction import true_positions
 from tvm_scatter.ops.scatter_call import ScatterCall
 
 DATA = np.zeros((8, 4), "float32")
@@ -61,6 +62,7 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
         ),
         [INDEX],
     ),
+    "true_positions": (true_positions, [DATA > 0]),
     "batch": (
         lambda d, i, u: batch([ScatterCall.from_call(ops.index_put(d, [i], u))] * 2, [u]),
         [DATA, INDEX, ROWS],

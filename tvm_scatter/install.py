@@ -8,8 +8,14 @@ from . import pipelines, tvm_tuner
 from .importers import onnx as onnx_importer
 from .importers import tvmscript
 from .lowering import batched as batch
-from .lowering import legalizations, legalize, legalize_expectations, legalize_reads
-from .ops import expectations, read_ops
+from .lowering import (
+    legalizations,
+    legalize,
+    legalize_compaction,
+    legalize_expectations,
+    legalize_reads,
+)
+from .ops import compaction, expectations, read_ops
 from .ops import operators as ops
 from .runtime import cuda_toolkit, kernel_cache
 from .schedules import guarded
@@ -26,10 +32,12 @@ def install() -> None:
     ops.register()
     read_ops.register()
     expectations.register()
+    compaction.register()
     batch.register()
     legalize.install_legalizations()
     legalize_reads.install_legalizations()
     legalize_expectations.install_legalizations()
+    legalize_compaction.install_legalizations()
     pipelines.install_pipelines()
     guarded.install_guard()
     tvm_tuner.install_tuner()
@@ -47,6 +55,7 @@ def uninstall() -> None:
     if not _installed:
         return
     legalizations.give_back()
+    legalize_compaction.uninstall_legalizations()
     pipelines.uninstall_pipelines()
     guarded.uninstall_guard()
     tvm_tuner.uninstall_tuner()

@@ -10,6 +10,7 @@ from tvm.target import Target
 from tvm_scatter.selection.backend import Backend
 
 from .check import CHECK
+from .compaction import COMPACTION
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
 _LIMITS = {
@@ -43,6 +44,7 @@ CUDA = Backend(
     # Not "raise" by default, because the host would wait for the device.
     bounds="drop",
     device_check=CHECK,
+    compaction=COMPACTION,
     captures_graphs=True,
     launches_together=True,
     gathers_known_writes=True,

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from tvm_scatter.selection.backend import Backend
 
-LLVM = Backend("llvm", device="cpu")
+from .compaction import COMPACTION
+
+LLVM = Backend("llvm", device="cpu", compaction=COMPACTION)

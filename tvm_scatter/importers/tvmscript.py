@@ -17,6 +17,7 @@ from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.arguments import checked_axes, checked_axis, rank_of
+from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_SIZES
 from tvm_scatter.ops.names import (
     BATCH,
@@ -68,6 +69,7 @@ _SIGNATURES = {
     INDEX: _signature("data indices", "axes wrap_negative operator"),
     GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator"),
     GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator"),
+    TRUE_POSITIONS: _signature("mask", ""),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),
     EXPECT_COUNT: _signature("total entries", "rule what operator"),
 }

@@ -42,5 +42,7 @@ def give_back() -> None:
     """Restore TVM's legalizations of its own operators. Those of this package stay usable."""
     for name, legalize in stock.items():
         Op.get(name).reset_attr("FLegalize")
-        tvm.ir.register_op_attr(name, "FLegalize", legalize, level=_STOCK_LEVEL)
+        # TVM computes some operators by functions of the host, and has no legalization for them.
+        if legalize is not None:
+            tvm.ir.register_op_attr(name, "FLegalize", legalize, level=_STOCK_LEVEL)
     stock.clear()

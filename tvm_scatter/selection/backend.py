@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tvm.target import Target
 
+from tvm_scatter.emit.compaction import Compaction
 from tvm_scatter.emit.index_check import DeviceCheck
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
@@ -28,6 +29,8 @@ class Backend:
         The policy for bad indices if the caller names none.
     device_check : DeviceCheck, optional
         How to check indices on the device; ``None`` if the host can read them.
+    compaction : Compaction, optional
+        How to list the true positions of a mask; ``None`` if TVM's function of the host does.
     captures_graphs : bool
         Whether CUDA graphs can capture its launches.
     launches_together : bool
@@ -53,6 +56,7 @@ class Backend:
     is_gpu: bool = False
     bounds: str = "raise"
     device_check: DeviceCheck | None = None
+    compaction: Compaction | None = None
     captures_graphs: bool = False
     launches_together: bool = False
     gathers_known_writes: bool = False

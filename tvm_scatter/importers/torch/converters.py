@@ -15,6 +15,9 @@ from tvm_scatter.importers.replaced import replace, restore
 from tvm_scatter.options import current_options
 
 from . import (
+    compaction as torch_compaction,
+)
+from . import (
     counts as torch_counts,
 )
 from . import (
@@ -142,6 +145,8 @@ READERS: dict[str, Converter] = {
     "gather.default": torch_read.gather,
     "take.default": torch_read.take,
     "select.int": torch_read.select,
+    "nonzero.default": torch_compaction.nonzero,
+    "masked_select.default": torch_compaction.masked_select,
 }
 
 #: Views that ``x[i] += v`` reads, whose TVM converters are wrong or missing. These converters are

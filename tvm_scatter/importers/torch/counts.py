@@ -11,6 +11,7 @@ from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall, constant
+from .sizes import read_size
 
 
 def bincount(call: TorchCall) -> Any:
@@ -44,8 +45,4 @@ def _length(call: TorchCall, numbers: Any, least: Any) -> Any:
         wanted = tirx.Cast("int64", least)
         return te.compute((1,), lambda _: tirx.max(greatest() + 1, wanted), name="length")
 
-    found = call.compute(length, greatest, least, name="length")
-    size = tirx.Var("length", "int64")
-    found = call.emit(relax.op.tensor_to_shape(found))
-    call.bb.match_cast(found, relax.ShapeType([size]))
-    return size
+    return read_size(call, call.compute(length, greatest, least, name="length"))

@@ -18,6 +18,7 @@ from tvm_scatter.ops.expectations import EACH_OR_ONE, EACH_OR_ONE_TRUE, ENOUGH, 
 from tvm_scatter.ops.shapes import is_empty, is_one
 
 from .call import TorchCall
+from .compaction import coordinates
 
 
 def running_count(call: TorchCall, mask: Any, entries: Any, rule: str, what: str) -> Any:
@@ -97,7 +98,7 @@ def choose(call: TorchCall, mask: Any, first: int, chosen: Any, data: Any) -> An
 def every_coordinate(call: TorchCall, mask: Any) -> list[Any]:
     """For each axis of the mask, the coordinate of every position of the flattened mask."""
     positions = _counting(call, number_of(shape_of(mask)))
-    return [_coordinate(call, positions, shape_of(mask), axis) for axis in range(mask.ty.ndim)]
+    return coordinates(call, positions, shape_of(mask))
 
 
 def true_coordinates(call: TorchCall, mask: Any, entries: Any) -> list[Any]:
@@ -118,24 +119,7 @@ def true_coordinates(call: TorchCall, mask: Any, entries: Any) -> list[Any]:
         return te.compute((entries,), at, name="position")
 
     positions = call.compute(position, found, total, entries, name="position")
-    return [_coordinate(call, positions, shape_of(mask), axis) for axis in range(mask.ty.ndim)]
-
-
-def _coordinate(call: TorchCall, positions: Any, shape: Any, axis: int) -> Any:
-    """The coordinates of flat positions along one axis.
-
-    For a flat position behind the last one, the coordinate along axis 0 is out of bounds.
-    """
-
-    def coordinate(positions: te.Tensor, stride: Any, extent: Any) -> te.Tensor:
-        def at(i: Any) -> Any:
-            part = tirx.floordiv(positions[i], stride)
-            return tirx.floormod(part, extent) if axis else part
-
-        return te.compute(positions.shape, at, name="coordinate")
-
-    stride = number_of(shape[axis + 1 :])
-    return call.compute(coordinate, positions, stride, shape[axis], name="coordinate")
+    return coordinates(call, positions, shape_of(mask))
 
 
 def masked_put(call: TorchCall, data: Any, mask: Any, first: int, values: Any, add: bool) -> Any:

@@ -7,27 +7,31 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax, te
 
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.shapes import is_empty, is_one, no_elements
 
 from .call import TorchCall
+from .compaction import coordinates, true_positions
+from .compaction import select as select_by_mask
 from .index import is_mask, placed_indices
 
 
 def index(call: TorchCall) -> Any:
     """``index``, the read that corresponds to ``index_put``."""
     data = call["self"]
+    placed = placed_indices(call, data, call["indices"])
+    if len(placed) == 1:
+        [(axis, tensor)] = placed
+        return (select_by_mask if is_mask(tensor) else _take)(call, data, tensor, axis)
     axes: list[int] = []
     indices: list[Any] = []
-    for axis, tensor in placed_indices(call, data, call["indices"]):
-        parts = _nonzero(call, tensor) if is_mask(tensor) else [tensor]
+    for axis, tensor in placed:
+        parts = _coordinates(call, tensor) if is_mask(tensor) else [tensor]
         axes += range(axis, axis + len(parts))
         indices += parts
-    if len(axes) == 1:
-        return _take(call, data, indices[0], axes[0])
     common = call.broadcast(*indices)
     indices = [_of_one_size(call, each, common) for each in indices]
     return call.emit(read_ops.index(data, indices, axes, operator=call.origin))
@@ -106,19 +110,6 @@ def _of_one_size(call: TorchCall, index: Any, common: Any) -> Any:
     return call.expect_shape("index", index, expected)
 
 
-def _nonzero(call: TorchCall, mask: Any) -> list[Any]:
-    """The coordinates of a mask's true positions: a vector for each axis.
-
-    Several reads by one mask share these vectors, so that TVM knows that their results have the
-    same length.
-    """
-    known: dict[Any, list[Any]] = call.importer.__dict__.setdefault("_tvm_scatter_nonzero", {})
-    if mask not in known:
-        count = tirx.Var("true_count", "int64")
-        found = call.emit(relax.op.nonzero(mask))
-        found = call.bb.match_cast(found, relax.TensorType([mask.ty.ndim, count], "int64"))
-        known[mask] = []
-        for axis in range(mask.ty.ndim):
-            row = call.emit(relax.op.strided_slice(found, [0], [axis], [axis + 1]))
-            known[mask].append(call.reshape(row, (count,)))
-    return known[mask]
+def _coordinates(call: TorchCall, mask: Any) -> list[Any]:
+    """The coordinates of a mask's true positions: a vector for each axis."""
+    return coordinates(call, true_positions(call, mask), shape_of(mask))

@@ -1,0 +1,92 @@
+"""Sizes that only the run time knows, under the names that PyTorch has for them.
+
+PyTorch writes ``u0`` for a size that depends on values, and knows which of them are equal: two
+masks with as many true entries have one name. So that Relax knows it as well, a size of that name
+becomes the variable that stands for it already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tvm import relax, tirx
+
+from .call import TorchCall
+
+
+def read_size(call: TorchCall, tensor: Any, axis: int = 0) -> Any:
+    """Read a size back from a tensor.
+
+    Parameters
+    ----------
+    call : TorchCall
+        The operator.
+    tensor : relax.Expr
+        The size: int64 of shape (1,).
+    axis : int
+        The axis of the operator's result that has this size.
+
+    Returns
+    -------
+    size : int or expression
+        The size; the run time checks it if PyTorch knows it by another name already.
+    """
+    size = expected_size(call, axis)
+    found = call.emit(relax.op.tensor_to_shape(tensor))
+    call.bb.match_cast(found, relax.ShapeType([size]))
+    return size
+
+
+def expected_size(call: TorchCall, axis: int) -> Any:
+    """The size of an axis of the result, in known variables if possible, or a new variable."""
+    value = call.node.meta.get("val")
+    expected = value.shape[axis] if hasattr(value, "shape") else None
+    if isinstance(expected, int):
+        return expected
+    name = f"{call.node.name}_size" if expected is None else str(expected)
+    formula = _formula(expected)
+    found = None if formula is None else _in_variables(formula, dict(_known_sizes(call.importer)))
+    return tirx.Var(name if name.isidentifier() else "size", "int64") if found is None else found
+
+
+def _formula(size: Any) -> Any:
+    """The SymPy expression of a size of PyTorch's, or ``None`` if it has none."""
+    return getattr(getattr(size, "node", None), "expr", None)
+
+
+def _in_variables(formula: Any, known: dict[str, Any]) -> Any:
+    """A SymPy expression in Relax variables, or ``None`` if one is unknown or it is no sum."""
+    if formula.is_Integer:
+        return tirx.IntImm("int64", int(formula))
+    if formula.is_Symbol:
+        return known.get(str(formula))
+    if not (formula.is_Add or formula.is_Mul):
+        return None
+    parts = [_in_variables(part, known) for part in formula.args]
+    if any(part is None for part in parts):
+        return None
+    result = parts[0]
+    for part in parts[1:]:
+        result = result + part if formula.is_Add else result * part
+    return result
+
+
+def _known_sizes(importer: Any) -> Iterator[tuple[str, Any]]:
+    """The sizes of the values so far that PyTorch has a name for, and what stands for them."""
+    for node, value in importer.env.items():
+        meta = getattr(node, "meta", {}).get("val")
+        for named, size in _pairs(meta, value):
+            formula = _formula(named)
+            if formula is not None and formula.is_Symbol:
+                yield str(formula), size
+
+
+def _pairs(meta: Any, value: Any) -> Sequence[tuple[Any, Any]]:
+    """The sizes in PyTorch's description of a value, each with what Relax has for it."""
+    if isinstance(value, tirx.Var):
+        return [(meta, value)]
+    shape: Any = getattr(getattr(value, "ty", None), "shape", None)
+    if not hasattr(meta, "shape") or not hasattr(shape, "values"):
+        return []
+    return list(zip(meta.shape, shape.values, strict=False))
