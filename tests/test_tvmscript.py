@@ -16,6 +16,7 @@ from tvm_scatter.lowering.batched import batch
 from tvm_scatter.ops import expectations, read_ops
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.compaction import true_positions
+from tvm_scatter.ops.grouped_product import grouped_product
 from tvm_scatter.ops.scatter_call import ScatterCall
 
 DATA = np.zeros((8, 4), "float32")
@@ -63,6 +64,10 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
         [INDEX],
     ),
     "true_positions": (true_positions, [DATA > 0]),
+    "grouped_product": (
+        grouped_product,
+        [np.ones((5, 3), "float32"), np.ones((2, 3, 4), "float32"), np.array([2, 5])],
+    ),
     "batch": (
         lambda d, i, u: batch([ScatterCall.from_call(ops.index_put(d, [i], u))] * 2, [u]),
         [DATA, INDEX, ROWS],

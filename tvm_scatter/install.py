@@ -13,9 +13,10 @@ from .lowering import (
     legalize,
     legalize_compaction,
     legalize_expectations,
+    legalize_grouped_product,
     legalize_reads,
 )
-from .ops import compaction, expectations, read_ops
+from .ops import compaction, expectations, grouped_product, read_ops
 from .ops import operators as ops
 from .runtime import cuda_toolkit, kernel_cache
 from .schedules import guarded
@@ -33,11 +34,13 @@ def install() -> None:
     read_ops.register()
     expectations.register()
     compaction.register()
+    grouped_product.register()
     batch.register()
     legalize.install_legalizations()
     legalize_reads.install_legalizations()
     legalize_expectations.install_legalizations()
     legalize_compaction.install_legalizations()
+    legalize_grouped_product.install_legalizations()
     pipelines.install_pipelines()
     guarded.install_guard()
     tvm_tuner.install_tuner()

@@ -19,6 +19,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.arguments import checked_axes, checked_axis, rank_of
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_SIZES
+from tvm_scatter.ops.grouped_product import GROUPED_PRODUCT
 from tvm_scatter.ops.names import (
     BATCH,
     COPY_RANGES,
@@ -70,6 +71,7 @@ _SIGNATURES = {
     GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator"),
     GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator"),
     TRUE_POSITIONS: _signature("mask", ""),
+    GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),
     EXPECT_COUNT: _signature("total entries", "rule what operator"),
 }

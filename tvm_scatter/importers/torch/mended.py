@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm import relax
 
-from . import arithmetic, creation, pooling_indices, reductions, sampling
+from . import arithmetic, creation, grouped_product, pooling_indices, reductions, sampling
 from .call import TorchCall
 
 #: Returns ``None`` where TVM's own converter is right.
@@ -85,5 +85,7 @@ MENDED: dict[str, Mended] = {
     "amin.default": partial(reductions.extreme, relax.op.min),
     "min.dim": reductions.min_along,
     "max_pool2d_with_indices.default": pooling_indices.max_pool2d,
+    "grouped_mm_fallback.default": grouped_product.grouped_mm_fallback,
+    "_grouped_mm.default": grouped_product.grouped_mm,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }

@@ -1,0 +1,1 @@
+"""Groups of rows times a matrix each: one function for CPUs, one for GPUs."""
