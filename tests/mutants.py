@@ -102,7 +102,7 @@ KERNELS = (
     _kernel(
         "updates of no alignment read as vectors",
         "parallel",
-        "(!P::update_slice || aligned<typename P::Data, vector>(updates))) {",
+        "(!P::update_slice || updates.template aligned<vector>())) {",
         "(!P::update_slice || vector > 0)) {",
         "tests/test_alignment.py::"
         "test_tensors_aligned_to_their_elements_only[cuda-parallel_injective]",

@@ -8,7 +8,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
-from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
 from .parallel_injective import lanes_for, widest_vector
 from .steps import stages
@@ -132,6 +132,7 @@ def _launch_aligned(
     prologue: str = "",
 ) -> None:
     tensors = ("out", "updates") if operands.data is None else ("data", "out", "updates")
-    condition = " && ".join(f"aligned<Data, {vector}>({tensor})" for tensor in tensors)
-    body = f"{prologue}  if ({condition})\n    {aligned}\n  else\n    {otherwise}"
+    body = (
+        f"{prologue}  if ({aligned_to(vector, *tensors)})\n    {aligned}\n  else\n    {otherwise}"
+    )
     launch(operands, ("gather",), body, blocks, _THREADS, arguments)

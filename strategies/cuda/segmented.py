@@ -9,7 +9,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.steps.listed_rows import lanes_and_parts
 
@@ -93,8 +93,9 @@ def _emit(operands: Operands, layout: sorting.Layout, call: str, rows: Any, thre
     text += "  const Segments<P, Key> segments{updates, items, chunks, chunks_of_chunks};\n"
     text += "  (void)begins, (void)ends, (void)segments;\n"
     tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
-    condition = " && ".join(f"aligned<Data, {vector}>({tensor})" for tensor in tensors)
-    text += f"  if ({condition})\n    {call.format(lanes=lanes, vector=vector)}\n"
+    text += (
+        f"  if ({aligned_to(vector, *tensors)})\n    {call.format(lanes=lanes, vector=vector)}\n"
+    )
     text += f"  else\n    {call.format(lanes=lanes, vector=1)}"
     arguments |= layout.arguments("begins", "ends", "chunks", "chunks_of_chunks")
     arguments["tiles"] = ("long long", tiles)

@@ -15,7 +15,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from .parallel_injective import widest_vector
@@ -79,7 +79,7 @@ def _write_last(operands: Operands, layout: sorting.Layout) -> None:
     vector = widest_vector(operands.problem)
     lanes = sorting.lanes_in_warp(operands.problem, vector)
     call = "write_last<P, Key, {lanes}, {vector}>(out, updates, keys, items, sizes);"
-    text += f"  if (aligned<Data, {vector}>(out) && aligned<Data, {vector}>(updates))\n    "
+    text += f"  if ({aligned_to(vector, 'out', 'updates')})\n    "
     text += call.format(lanes=lanes, vector=vector) + "\n  else\n    "
     text += call.format(lanes=lanes, vector=1)
     blocks = ceil_div(operands.sizes.items * lanes, _THREADS)
@@ -109,7 +109,7 @@ def _reduce(operands: Operands, layout: sorting.Layout) -> None:
             f"      out, updates, keys, items, {come}, {go}, {size}, sizes);"
         )
 
-    first = f"  if (aligned<Data, {vector}>(updates))\n    "
+    first = f"  if ({aligned_to(vector, 'updates')})\n    "
     first += call(vector, "true", "partial1", "partial0", "sizes.items()") + "\n  else\n    "
     first += call(1, "true", "partial1", "partial0", "sizes.items()")
     level(sizes.items, first, {})

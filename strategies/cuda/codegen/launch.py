@@ -91,6 +91,14 @@ def launch(
         signal.launched(reads_indices, resolves_every_index, completes=counts)
 
 
+def aligned_to(vector: int, *tensors: str) -> str:
+    """A C++ condition: vectors of so many elements may be taken from all of these tensors."""
+    return " && ".join(
+        f"updates.aligned<{vector}>()" if name == "updates" else f"aligned<Data, {vector}>({name})"
+        for name in tensors
+    )
+
+
 def _counts_completion(operands: Operands, shared_bytes: Any, count_bytes: int | None) -> bool:
     """Whether blocks count their completion, so that no extra launch has to tell the host.
 
@@ -155,7 +163,7 @@ def _launch(
         "  using Data = P::Data;",
         "  using Offset = P::Offset;",
         "  Data* const out = static_cast<Data*>(out_pointer);",
-        "  const Data* const updates = static_cast<const Data*>(updates_pointer);",
+        "  const P::Updates updates{static_cast<const Data*>(updates_pointer)};",
         "  const Data* const data = "
         + ("static_cast<const Data*>(data_pointer);" if "data" in pointers else "nullptr;"),
         "  char* const workspace = "

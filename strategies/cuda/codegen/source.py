@@ -106,6 +106,7 @@ def problem_struct(
     body = f"""  using Data = {data};
   using Index = {_DATA_TYPES[problem.index_dtype]};
   using Offset = {offset};
+  using Updates = tvm_scatter::StoredUpdates<Data>;
   using Reduction = tvm_scatter::{combiner_struct(problem.reduces)};
   static constexpr int components = {len(problem.extents)};
   static constexpr bool interleaved = {flag(problem.interleaved)};

@@ -27,7 +27,7 @@ constexpr int bins_begin = P::counts_completion ? kCounterBytes : 0;
 // loses. Looking `ahead`, it only reads the indices, which stay there, and visits nothing; afterwards
 // drops among them are `signalled`.
 template <class P, int unroll, int pack, bool once, class Visit>
-__device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
+__device__ __forceinline__ void for_each_pack(const typename P::Updates& updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
                                               typename P::Offset from, typename P::Offset to,
                                               int thread, int threads, bool ahead, bool signalled,
@@ -37,7 +37,8 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
   using Index = typename P::Index;
   const Offset width = sizes.width();
   const Offset step = static_cast<Offset>(threads) * pack;
-  const bool whole = pack > 1 && aligned<Index, pack>(indices.of[0]) && aligned<Data, pack>(updates);
+  const bool whole =
+      pack > 1 && aligned<Index, pack>(indices.of[0]) && updates.template aligned<pack>();
   constexpr int turns = unroll / pack;
   for (Offset first = from + static_cast<Offset>(thread) * pack; first < to;
        first += step * turns) {
@@ -53,8 +54,8 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
 #pragma unroll
         for (int i = 0; i < pack; ++i) raw[t][i].of[0] = some.at[i];
         if (ahead) continue;
-        const auto values = once ? load_once<Data, pack>(updates + begin)
-                                 : load<Data, pack>(updates + begin);
+        const auto values = once ? updates.template load_once<pack>(begin)
+                                 : updates.template load<pack>(begin);
 #pragma unroll
         for (int i = 0; i < pack; ++i) value[t][i] = values.at[i];
         continue;
@@ -97,7 +98,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Data* updates,
 
 // All packs; the indices of the last are looked at before any of these is visited.
 template <class P, int unroll, int pack, bool once, class Visit>
-__device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
+__device__ __forceinline__ void for_all_packs(const typename P::Updates& updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
                                               int thread, int threads, char* shared, Visit visit) {
   using Offset = typename P::Offset;
@@ -129,7 +130,7 @@ __device__ __forceinline__ void for_all_packs(const typename P::Data* updates,
 }
 
 template <class P, int unroll, bool once, class Visit>
-__device__ __forceinline__ void for_each_update(const typename P::Data* updates,
+__device__ __forceinline__ void for_each_update(const typename P::Updates& updates,
                                                 const Indices<P>& indices, const Sizes<P>& sizes,
                                                 int thread, int threads, char* shared,
                                                 Visit visit) {
@@ -163,7 +164,7 @@ __device__ __forceinline__ void merge_copies(Accumulate<typename P::Data>* parti
 // copies each lane has its own, in its own bank: lanes never meet, however the indices repeat.
 template <class P, int copies, int unroll>
 __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials,
-                                          const typename P::Data* updates,
+                                          const typename P::Updates& updates,
                                           const Indices<P>& indices, const Sizes<P>& sizes,
                                           char* shared) {
   using Wide = Accumulate<typename P::Data>;
@@ -187,7 +188,7 @@ __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials
 // longer.
 template <class P, int unroll>
 __device__ __forceinline__ void fill_lane_bins(Accumulate<typename P::Data>* partials,
-                                               const typename P::Data* updates,
+                                               const typename P::Updates& updates,
                                                const Indices<P>& indices, const Sizes<P>& sizes,
                                                char* shared) {
   using Wide = Accumulate<typename P::Data>;

@@ -302,7 +302,7 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
 template <class P, int bits, int lanes, int vector, int most>
 __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, most>& room,
                                          Accumulate<typename P::Data>* sums, uint32 count,
-                                         uint32 first_slot, const typename P::Data* updates,
+                                         uint32 first_slot, const typename P::Updates& updates,
                                          const Sizes<P>& sizes, int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
@@ -350,7 +350,7 @@ template <class P, int bits, int lanes, int vector, int most>
 __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& room,
                                           Accumulate<typename P::Data>* sums,
                                           const Buckets& buckets,
-                                          const typename P::Data* updates, const Sizes<P>& sizes,
+                                          const typename P::Updates& updates, const Sizes<P>& sizes,
                                           int64 tiles) {
   __shared__ uint64 next;
   const uint32 parts = static_cast<uint32>(buckets.cursors[1]);

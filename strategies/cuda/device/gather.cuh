@@ -21,7 +21,7 @@ __device__ __forceinline__ void find_winners(typename P::Offset* winners, const 
 // `lanes` threads write one place, column by column; each group has `unroll` places in flight.
 template <class P, int lanes, int vector, int unroll>
 __device__ __forceinline__ void gather_winners(typename P::Data* out, const typename P::Data* data,
-                                               const typename P::Data* updates,
+                                               const typename P::Updates& updates,
                                                const typename P::Offset* winners,
                                                const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
@@ -47,8 +47,8 @@ __device__ __forceinline__ void gather_winners(typename P::Data* out, const type
         if (winner[u] == kNoUpdate) {
           value[u] = load<Data, vector>(data + static_cast<Offset>(place) * width + column);
         } else if constexpr (P::update_slice) {
-          value[u] = load<Data, vector>(updates + Item<P>(sizes, winner[u]).update +
-                                        (P::index_slice ? 0 : column));
+          value[u] = updates.template load<vector>(Item<P>(sizes, winner[u]).update,
+                                                   P::index_slice ? 0 : column);
         } else {
           value[u] = splat<Data, vector>(updates[Item<P>(sizes, winner[u]).update]);
         }
@@ -91,7 +91,7 @@ __device__ __forceinline__ void write_span(typename P::Data* to, const typename 
 template <class P, int vector, int unroll>
 __device__ __forceinline__ void gather_by_search(typename P::Data* out,
                                                  const typename P::Data* data,
-                                                 const typename P::Data* updates,
+                                                 const typename P::Updates& updates,
                                                  const Indices<P>& indices, const Sizes<P>& sizes,
                                                  typename P::Offset spans) {
   using Offset = typename P::Offset;
@@ -116,7 +116,7 @@ __device__ __forceinline__ void gather_by_search(typename P::Data* out,
   bool broadcast = false;
   if (winner != kNoUpdate) {
     const Item<P> item(sizes, batch * sizes.count + winner);
-    from = updates + item.update;
+    from = updates.first + item.update;
     broadcast = !P::update_slice;
   }
   write_span<P, vector, unroll>(out + place * sizes.slice, from, broadcast, sizes, span);
@@ -125,7 +125,8 @@ __device__ __forceinline__ void gather_by_search(typename P::Data* out,
 // In place one block writes one of `spans` spans of one update, unless a later update goes to the same
 // place. What no update goes to is there already.
 template <class P, int vector, int unroll>
-__device__ __forceinline__ void write_last(typename P::Data* out, const typename P::Data* updates,
+__device__ __forceinline__ void write_last(typename P::Data* out,
+                                           const typename P::Updates& updates,
                                            const Indices<P>& indices, const Sizes<P>& sizes,
                                            typename P::Offset spans) {
   using Offset = typename P::Offset;
@@ -147,7 +148,7 @@ __device__ __forceinline__ void write_last(typename P::Data* out, const typename
   }
   __syncthreads();
   if (later) return;
-  const Data* const from = updates + item.update;
+  const Data* const from = updates.first + item.update;
   write_span<P, vector, unroll>(out + item.place(sizes, destination) * sizes.slice, from,
                                 !P::update_slice, sizes, span);
 }

@@ -135,7 +135,7 @@ __device__ __forceinline__ void list_updates(const Groups& groups,
 template <class P, int lanes, int vector>
 __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sums,
                                                const Groups& groups,
-                                               const typename P::Data* updates,
+                                               const typename P::Updates& updates,
                                                const Sizes<P>& sizes, uint32 chunk, int64 tiles) {
   const uint32 chunks = groups.chunks(), lists = groups.lists();
   const uint32 teams = blockDim.x / lanes, team = threadIdx.x / lanes;

@@ -72,7 +72,7 @@ __device__ __forceinline__ void for_each_column(const Sizes<P>& sizes, int64 til
 // For whole blocks: a chunk for each group of lanes; no chunk has `kNone` for a slot.
 template <class P, int lanes, int vector>
 __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, const Chunk& chunk,
-                                           const typename P::Data* updates, const Sizes<P>& sizes,
+                                           const typename P::Updates& updates, const Sizes<P>& sizes,
                                            int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
   const Offset width = sizes.width();
@@ -92,7 +92,7 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, c
 template <class P, int lanes, int vector, bool mean, bool in_place, class Lists>
 __device__ __forceinline__ void write_rows(typename P::Data* out, const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
-                                           const Lists& lists, const typename P::Data* updates,
+                                           const Lists& lists, const typename P::Updates& updates,
                                            const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;

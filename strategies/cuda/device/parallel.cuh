@@ -10,7 +10,7 @@ namespace tvm_scatter {
 // items in flight.
 template <class P, int lanes, int vector, int unroll>
 __device__ __forceinline__ void scatter_items(typename P::Data* out,
-                                              const typename P::Data* updates,
+                                              const typename P::Updates& updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
@@ -39,8 +39,9 @@ __device__ __forceinline__ void scatter_items(typename P::Data* out,
       for (int u = 0; u < unroll; ++u) {
         if (start + u * groups >= items) continue;
         if constexpr (P::update_slice) {
-          const Data* const some = updates + from[u] + (P::index_slice ? 0 : column);
-          held[u] = P::update_batch ? load_once<Data, vector>(some) : load<Data, vector>(some);
+          const Offset at = P::index_slice ? 0 : column;
+          held[u] = P::update_batch ? updates.template load_once<vector>(from[u], at)
+                                    : updates.template load<vector>(from[u], at);
         } else {
           held[u] = splat<Data, vector>(updates[from[u]]);
         }
@@ -73,10 +74,11 @@ __device__ __forceinline__ void scatter_items(typename P::Data* out,
 }
 
 template <class P, int lanes, int vector, int unroll>
-__device__ __forceinline__ void parallel(typename P::Data* out, const typename P::Data* updates,
+__device__ __forceinline__ void parallel(typename P::Data* out,
+                                         const typename P::Updates& updates,
                                          const Indices<P>& indices, const Sizes<P>& sizes) {
   if (aligned<typename P::Data, vector>(out) &&
-      (!P::update_slice || aligned<typename P::Data, vector>(updates))) {
+      (!P::update_slice || updates.template aligned<vector>())) {
     scatter_items<P, lanes, vector, unroll>(out, updates, indices, sizes);
   } else {
     scatter_items<P, lanes, 1, 1>(out, updates, indices, sizes);

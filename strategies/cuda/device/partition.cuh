@@ -55,7 +55,7 @@ __device__ __forceinline__ void plan_buckets(uint32* begins, uint32* cursors, ui
 // neighbouring threads write to neighbouring addresses.
 template <class P, int bucket_bits, int per_thread>
 __device__ __forceinline__ void fill_buckets(unsigned short* places_to, typename P::Data* values_to,
-                                             uint32* cursors, const typename P::Data* updates,
+                                             uint32* cursors, const typename P::Updates& updates,
                                              const Indices<P>& indices, const Sizes<P>& sizes,
                                              int buckets, char* shared) {
   using Offset = typename P::Offset;

@@ -2,6 +2,7 @@
 //
 // Each kernel is a template over a generated struct P that carries what is known at compile time:
 //   Data, Index, Offset            types of elements, of indices, and of index arithmetic
+//   Updates                        how updates are read: StoredUpdates, say
 //   Reduction                      one of reduction.cuh
 //   components, interleaved        index tensors that combine into one destination, and how
 //   index_batch, index_slice       what the index varies over
@@ -16,6 +17,30 @@
 #include "common.cuh"
 
 namespace tvm_scatter {
+
+// Updates that stand in memory; other types are read the same way. An element is named by its offset
+// in the tensor of the updates, or by the offset of its row and its column. A vector is of one row.
+template <class T>
+struct StoredUpdates {
+  const T* first;
+
+  template <int count>
+  __device__ __forceinline__ bool aligned() const {
+    return tvm_scatter::aligned<T, count>(first);
+  }
+  template <class Offset>
+  __device__ __forceinline__ T operator[](Offset at) const {
+    return first[at];
+  }
+  template <int count, class Offset>
+  __device__ __forceinline__ Vector<T, count> load(Offset row, Offset column = 0) const {
+    return tvm_scatter::load<T, count>(first + row + column);
+  }
+  template <int count, class Offset>
+  __device__ __forceinline__ Vector<T, count> load_once(Offset row, Offset column = 0) const {
+    return tvm_scatter::load_once<T, count>(first + row + column);
+  }
+};
 
 template <class P>
 struct Sizes {

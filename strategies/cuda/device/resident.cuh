@@ -31,7 +31,7 @@ __device__ __forceinline__ void look_at_indices(const Indices<P>& indices, const
 // looked at by as many blocks before them.
 template <class P, int unroll>
 __device__ __forceinline__ void resident(typename P::Data* out, const typename P::Data* data,
-                                         const typename P::Data* updates,
+                                         const typename P::Updates& updates,
                                          const Indices<P>& indices, const Sizes<P>& sizes,
                                          char* shared, int tile, typename P::Offset tiles) {
   using Offset = typename P::Offset;

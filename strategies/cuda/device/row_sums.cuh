@@ -60,7 +60,7 @@ template <class P, class Key, int vector, bool once = false>
 struct ListedUpdates {
   using Data = typename P::Data;
   using Offset = typename P::Offset;
-  const Data* updates;
+  typename P::Updates updates;
   const Key* items;
   const Sizes<P>& sizes;
   Offset column;
@@ -70,10 +70,11 @@ struct ListedUpdates {
   }
   __device__ __forceinline__ Vector<Data, vector> read(Offset update) const {
     if constexpr (P::update_slice) {
-      const Data* const from = updates + update + (P::index_slice ? 0 : column);
+      const Offset at = P::index_slice ? 0 : column;
       // Shorter accesses share what the memory delivers with others.
       constexpr bool alone = P::update_batch && P::update_count && sizeof(Data) * vector == 16;
-      return once && alone ? load_once<Data, vector>(from) : load<Data, vector>(from);
+      return once && alone ? updates.template load_once<vector>(update, at)
+                           : updates.template load<vector>(update, at);
     } else {
       return splat<Data, vector>(updates[update]);
     }

@@ -17,7 +17,7 @@ constexpr int kChunk = 32;
 // For a plain update: of each run only the last entry counts.
 template <class P, class Key, int lanes, int vector>
 __device__ __forceinline__ void write_last(typename P::Data* out,
-                                           const typename P::Data* updates, const Key* keys,
+                                           const typename P::Updates& updates, const Key* keys,
                                            const Key* items, const Sizes<P>& sizes) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
@@ -33,8 +33,8 @@ __device__ __forceinline__ void write_last(typename P::Data* out,
     for (Offset column = static_cast<Offset>(thread % lanes) * vector; column < width;
          column += lanes * vector) {
       const auto value = P::update_slice
-                             ? load<Data, vector>(updates + item.update +
-                                                  (P::index_slice ? 0 : column))
+                             ? updates.template load<vector>(item.update,
+                                                               P::index_slice ? 0 : column)
                              : splat<Data, vector>(updates[item.update]);
       store<Data, vector>(out + static_cast<Offset>(key) * width + column, value);
     }
@@ -53,7 +53,7 @@ struct Partials {
 // or the partials of the level before.
 template <class P, class Key, int lanes, int vector, bool first_level>
 __device__ __forceinline__ void reduce_segments(typename P::Data* out,
-                                                const typename P::Data* updates, const Key* keys,
+                                                const typename P::Updates& updates, const Key* keys,
                                                 const Key* items, Partials<P, Key> from,
                                                 Partials<P, Key> to, int64 size,
                                                 const Sizes<P>& sizes) {
@@ -87,7 +87,7 @@ __device__ __forceinline__ void reduce_segments(typename P::Data* out,
           const Item<P> item(sizes, static_cast<Offset>(items[at]));
           if constexpr (P::update_slice) {
             const auto stored =
-                load<Data, vector>(updates + item.update + (P::index_slice ? 0 : column));
+                updates.template load<vector>(item.update, P::index_slice ? 0 : column);
 #pragma unroll
             for (int i = 0; i < vector; ++i) value.at[i] = widen(stored.at[i]);
           } else {

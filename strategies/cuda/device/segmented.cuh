@@ -30,7 +30,7 @@ __device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key*
 template <class P, class Key, int lanes, int vector>
 __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
                                            const Accumulate<typename P::Data>* from,
-                                           const typename P::Data* updates, const Key* keys,
+                                           const typename P::Updates& updates, const Key* keys,
                                            const Key* items, const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
   using Wide = Accumulate<typename P::Data>;
@@ -60,7 +60,7 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
 template <class P, class Key>
 struct Segments {
   using Wide = Accumulate<typename P::Data>;
-  const typename P::Data* updates;
+  typename P::Updates updates;
   const Key* items;
   const Wide* chunks;
   const Wide* chunks_of_chunks;

@@ -9,7 +9,7 @@ namespace tvm_scatter {
 // A block owns `lines` adjacent lines. With `copies` it first copies them, all threads together.
 template <class P, bool copies>
 __device__ __forceinline__ void sequential(typename P::Data* out, const typename P::Data* data,
-                                           const typename P::Data* updates,
+                                           const typename P::Updates& updates,
                                            const Indices<P>& indices, const Sizes<P>& sizes,
                                            int lines) {
   const int thread = threadIdx.x, threads = blockDim.x;

@@ -9,7 +9,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
 
 from . import sorting
@@ -85,8 +85,7 @@ class ListedRows:
             "tiles": ("long long", self.tiles),
         }
         tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
-        fits = " && ".join(f"aligned<Data, {self._vector}>({name})" for name in tensors)
-        self._prologue = f"{prologue}  if ({fits})\n    "
+        self._prologue = f"{prologue}  if ({aligned_to(self._vector, *tensors)})\n    "
 
     def step(self, call: str, blocks: Any, threads: int) -> None:
         """Launch ``call``, after filling in ``{lanes}`` and ``{vector}``.
