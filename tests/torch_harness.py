@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import tvm
 from harness import device_of, target_of
+from torch.utils._pytree import tree_leaves
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
@@ -94,8 +95,7 @@ def check(
     **importing: Any,
 ) -> None:
     """Compare what TVM computes with what PyTorch computes."""
-    expected = function(*(tensor.clone() for tensor in inputs))
-    expected = list(expected) if isinstance(expected, tuple | list) else [expected]
+    expected = tree_leaves(function(*(tensor.clone() for tensor in inputs)))
     actual = through_tvm(function, inputs, dynamic, device, **importing)
     assert len(actual) == len(expected)
     for i, (a, e) in enumerate(zip(actual, expected, strict=True)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -55,6 +55,7 @@ from . import (
 )
 from .aliases import with_constants_as_buffers
 from .call import TorchCall
+from .decompose import decompose_unknown
 from .mended import MENDED
 from .state import explicit_buffers, remember_buffers
 
@@ -240,8 +241,11 @@ def _extend(module: ModuleType) -> None:
         return table | ours
 
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
-        if current_options().enabled and _writes_through_views(exported_program):
-            exported_program = exported_program.run_decompositions({})
+        if current_options().enabled:
+            if _writes_through_views(exported_program):
+                exported_program = exported_program.run_decompositions({})
+            known = {*self.convert_map, *_of_the_caller(*rest, **named)}
+            exported_program = decompose_unknown(exported_program, known)
         buffers: dict[str, Any] = {}
         if current_options().enabled:
             exported_program, buffers = explicit_buffers(exported_program, _writes)
@@ -261,6 +265,12 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     if current_options().enabled:
         exported_program = with_constants_as_buffers(exported_program)
     return stock(exported_program, *rest, **named)
+
+
+def _of_the_caller(*rest: Any, **named: Any) -> Iterable[str]:
+    """The names of the converters that the caller gave to ``from_exported_program``."""
+    given = named.get("custom_convert_map", rest[-1] if rest else None)
+    return given if isinstance(given, dict) else ()
 
 
 def _restore(module: ModuleType) -> None:

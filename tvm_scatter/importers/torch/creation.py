@@ -29,6 +29,12 @@ def full_like(call: TorchCall) -> Any:
     return _filled(call, value, shape_of(data), str(data.ty.dtype))
 
 
+def empty(call: TorchCall) -> Any:
+    """``empty_strided`` and ``new_empty_strided``: values that are overwritten before a read."""
+    otherwise = str(call["self"].ty.dtype) if "self" in call else common_type(0.5)
+    return _filled(call, 0, call["size"], otherwise)
+
+
 def triangle(call: TorchCall) -> Any:
     """``tril_indices`` and ``triu_indices``."""
     import torch

@@ -8,7 +8,17 @@ from typing import Any
 
 from tvm import relax
 
-from . import arithmetic, creation, grouped_product, pooling_indices, reductions, sampling
+from . import (
+    activations,
+    arithmetic,
+    convolution,
+    creation,
+    grouped_product,
+    pooling_indices,
+    reductions,
+    resizing,
+    sampling,
+)
 from .call import TorchCall
 
 #: Returns ``None`` where TVM's own converter is right.
@@ -53,6 +63,12 @@ _SHIFTS: dict[str, Mended] = {
     for name in names
 }
 
+_UPSAMPLING: dict[str, Mended] = {
+    f"{name}{axes}d.default": resizing.upsample_nearest
+    for name in ("upsample_nearest", "_upsample_nearest_exact")
+    for axes in (1, 2, 3)
+}
+
 #: These converters are used in every graph.
 MENDED: dict[str, Mended] = {
     **{
@@ -61,6 +77,7 @@ MENDED: dict[str, Mended] = {
         for overload in ("Tensor", "Scalar")
     },
     **_SHIFTS,
+    **_UPSAMPLING,
     "div.Tensor_mode": arithmetic.divide,
     "div.Scalar_mode": arithmetic.divide,
     "floor_divide.default": arithmetic.floor_divide,
@@ -75,6 +92,8 @@ MENDED: dict[str, Mended] = {
     "reciprocal.default": arithmetic.reciprocal,
     "full.default": creation.full,
     "full_like.default": creation.full_like,
+    "empty_strided.default": creation.empty,
+    "new_empty_strided.default": creation.empty,
     "tril_indices.default": creation.triangle,
     "triu_indices.default": creation.triangle,
     "cumsum.default": partial(reductions.running, relax.op.cumsum),
@@ -83,9 +102,15 @@ MENDED: dict[str, Mended] = {
     "prod.dim_int": reductions.prod,
     "amax.default": partial(reductions.extreme, relax.op.max),
     "amin.default": partial(reductions.extreme, relax.op.min),
-    "min.dim": reductions.min_along,
-    "max_pool2d_with_indices.default": pooling_indices.max_pool2d,
+    "max.dim": partial(reductions.extreme_along, relax.op.max, relax.op.argmax),
+    "min.dim": partial(reductions.extreme_along, relax.op.min, relax.op.argmin),
+    "var_mean.correction": reductions.variance_and_mean,
     "grouped_mm_fallback.default": grouped_product.grouped_mm_fallback,
     "_grouped_mm.default": grouped_product.grouped_mm,
+    "convolution_backward.default": convolution.convolution_backward,
+    "silu_backward.default": activations.silu_backward,
+    "mish_backward.default": activations.mish_backward,
+    "max_pool2d_with_indices.default": pooling_indices.max_pool,
+    "max_pool3d_with_indices.default": pooling_indices.max_pool,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }

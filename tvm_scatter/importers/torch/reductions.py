@@ -7,6 +7,8 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_scatter.importers.shapes import number_of, shape_of
+
 from .call import TorchCall
 
 
@@ -39,14 +41,37 @@ def extreme(operator: Callable[..., Any], call: TorchCall) -> Any:
     return call.cast(result, dtype)
 
 
-def min_along(call: TorchCall) -> Any:
-    """``min`` along a dimension: values and their first positions."""
+def extreme_along(
+    operator: Callable[..., Any], position: Callable[..., Any], call: TorchCall
+) -> Any:
+    """``max`` and ``min`` along a dimension: values and their first positions."""
     data, axis = call["self"], call.axis(call["dim"], call["self"].ty.ndim)
-    values = _reduced(call, relax.op.min, data, [axis], call["keepdim"])
+    dtype = str(data.ty.dtype)
+    if dtype == "bool":
+        data = call.cast(data, "int8")
+    values = call.cast(_reduced(call, operator, data, [axis], call["keepdim"]), dtype)
     if data.ty.ndim == 0:
         return call.emit(relax.Tuple([values, relax.const(0, "int64")]))
-    positions = call.emit(relax.op.argmin(data, axis, call["keepdim"]))
+    positions = call.emit(position(data, axis, call["keepdim"]))
     return call.emit(relax.Tuple([values, call.cast(positions, "int64")]))
+
+
+def variance_and_mean(call: TorchCall) -> Any:
+    """``var_mean``. PyTorch decomposes norms of layers, groups and batches into it."""
+    data = call["self"]
+    axes = [call.axis(dim, data.ty.ndim) for dim in call["dim"] or range(data.ty.ndim)]
+    correction = 1 if call["correction"] is None else call["correction"]
+    mean = _reduced(call, relax.op.mean, data, axes, True)
+    centred = call.emit(relax.op.subtract(data, mean))
+    squares = call.emit(relax.op.multiply(centred, centred))
+    total = _reduced(call, relax.op.sum, squares, axes, call["keepdim"])
+    count = call.scalar(number_of([shape_of(data)[axis] for axis in axes]), str(data.ty.dtype))
+    if correction:
+        count = call.emit(relax.op.subtract(count, call.scalar(correction, str(data.ty.dtype))))
+    variance = call.emit(relax.op.divide(total, count))
+    if not call["keepdim"] and axes:
+        mean = call.emit(relax.op.squeeze(mean, axes))
+    return call.emit(relax.Tuple([variance, mean]))
 
 
 def _reduced(

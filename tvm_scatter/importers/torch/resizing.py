@@ -1,4 +1,4 @@
-"""Gradients of upsampling: each pixel's gradient is added to the pixels that it was made of."""
+"""Upsampling, and its gradients: each is added to the pixels that a pixel was made of."""
 
 from __future__ import annotations
 
@@ -7,12 +7,26 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import is_empty
 
 from .along import add_along, known_sizes
 from .call import TorchCall
 
 _Spread = tuple[np.ndarray, np.ndarray | None]
+
+
+def upsample_nearest(call: TorchCall) -> Any:
+    """``upsample_nearest1d`` and so on, and ``_upsample_nearest_exact1d``, of known sizes."""
+    image = call["self"] if "self" in call else call["input"]
+    spatial = len(call["output_size"])
+    wanted = known_sizes(call, "the output", call["output_size"])
+    sizes = known_sizes(call, "the input", tuple(shape_of(image))[2:])
+    offset = 0.5 if "exact" in call.name else 0.0
+    for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
+        places = _nearest(size, entries, _scale(call, i, spatial), offset)
+        image = call.emit(relax.op.take(image, relax.const(places[:, 0], "int64"), 2 + i))
+    return image
 
 
 def upsample_nearest_backward(call: TorchCall) -> Any:
@@ -39,13 +53,17 @@ def _upsample_backward(call: TorchCall, offset: float | None) -> Any:
     # PyTorch computes positions of halves in single precision.
     number: Any = np.float64 if dtype == "float64" else np.float32
     for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
-        scale = call["scales" if spatial == 1 else f"scales_{'dhw'[3 - spatial + i]}"]
+        scale = _scale(call, i, spatial)
         if offset is None:
             spread = _between(size, entries, scale, call["align_corners"], number)
         else:
             spread = _nearest(size, entries, scale, offset), None
         gradient = add_along(call, gradient, 2 + i, size, *spread)
     return gradient
+
+
+def _scale(call: TorchCall, axis: int, spatial: int) -> float | None:
+    return call["scales" if spatial == 1 else f"scales_{'dhw'[3 - spatial + axis]}"]
 
 
 def _nearest(size: int, entries: int, scale: float | None, offset: float) -> np.ndarray:

@@ -1,0 +1,213 @@
+"""Operators of training steps, which TVM's importer lacks, against PyTorch."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch_harness import Case, check, check_all, export  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+aten = torch.ops.aten
+functional = torch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def gradients(function: Any, *inputs: Any) -> Case:
+    """The gradients of a function with respect to all its inputs of floats, as a case."""
+    floats = [i for i, each in enumerate(inputs) if each.is_floating_point()]
+
+    def step(*tensors: Any) -> Any:
+        result = function(*tensors)
+        # Not the same gradient for all elements.
+        weights = torch.arange(result.numel(), dtype=result.dtype).reshape(result.shape).sin()
+        return torch.autograd.grad((result * weights).sum(), [tensors[i] for i in floats])
+
+    inputs = tuple(each.requires_grad_(i in floats) for i, each in enumerate(inputs))
+    traced = make_fx(step)(*inputs)
+    return getattr(function, "__name__", "step"), traced, [each.detach() for each in inputs]
+
+
+CONVOLUTIONS = (
+    # Shapes of input and weight, stride, padding, dilation, transposed, output padding, groups.
+    ((2, 3, 7), (4, 3, 3), [2], [1], [1], False, [0], 1),
+    ((2, 4, 6, 5), (6, 2, 3, 2), [2, 1], [1, 0], [1, 2], False, [0, 0], 2),
+    ((2, 4, 4, 3), (4, 3, 3, 3), [2, 2], [1, 1], [1, 1], True, [1, 0], 2),
+    ((1, 2, 4, 5, 3), (3, 2, 2, 3, 1), [1, 2, 1], [0, 1, 0], [1, 1, 1], False, [0, 0, 0], 1),
+    ((3, 4, 5, 5), (4, 1, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 4),
+    ((2, 3, 5), (3, 4, 4), [3], [0], [2], True, [2], 1),
+    ((1, 2, 3, 2, 2), (2, 1, 2, 2, 2), [2, 2, 2], [0, 0, 1], [1, 1, 1], True, [0, 1, 0], 1),
+    ((0, 3, 7), (4, 3, 3), [2], [1], [1], False, [0], 1),
+)
+
+
+def convolution_case(case: Any, mask: Any = (True, True, True), dtype: Any = None) -> Case:
+    shape, kernel, stride, padding, dilation, transposed, more, groups = case
+    x, w = (torch.randn(each, dtype=dtype) for each in (shape, kernel))
+    how = (stride, padding, dilation, transposed, more, groups)
+    g = torch.randn_like(torch.convolution(x, w, None, *how))
+    bias = [g.shape[1]]
+
+    def backward(g: Any, x: Any, w: Any) -> Any:
+        found = aten.convolution_backward(g, x, w, bias, *how, mask)
+        return tuple(each for each, wanted in zip(found, mask, strict=True) if wanted)
+
+    return f"{case}", backward, (g, x, w)
+
+
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_convolution(every: int) -> None:
+    cases = [convolution_case(case) for case in CONVOLUTIONS]
+    masks = [mask for mask in itertools.product((True, False), repeat=3) if any(mask)]
+    cases += [convolution_case(CONVOLUTIONS[i], mask) for i in (0, 2) for mask in masks]
+    cases.append(convolution_case(CONVOLUTIONS[0], dtype=torch.float64))
+    check_all(cases[::every])
+
+
+def test_convolution_of_halves() -> None:
+    _, backward, inputs = convolution_case(CONVOLUTIONS[1], dtype=torch.float16)
+    check(backward, *inputs)
+
+
+def test_convolution_of_any_batch() -> None:
+    batch = torch.export.Dim("batch", max=64)
+    for case in CONVOLUTIONS[1:3]:
+        _, backward, inputs = convolution_case(case)
+        check(backward, *inputs, dynamic=({0: batch}, {0: batch}, None))
+
+
+MODES = list(itertools.product(("bilinear", "nearest"), ("zeros", "border", "reflection")))
+
+
+@pytest.mark.parametrize("axes", [2, pytest.param(3, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.exhaustive)])
+def test_grid_sample(axes: int, every: int) -> None:
+    modes = MODES + [("bicubic", padding) for _, padding in MODES[:3] if axes == 2]
+    cases = []
+    for (mode, padding), corners in list(itertools.product(modes, (False, True)))[::every]:
+        x = torch.randn(2, 3, *(4, 5, 3)[:axes])
+        grid = torch.rand(2, *(3, 4, 2)[:axes], axes) * 5 - 2.5
+        inputs = x.double(), grid.double()
+
+        def sample(x: Any, grid: Any, how: Any = (mode, padding, corners)) -> Any:
+            return functional.grid_sample(x, grid, *how)
+
+        cases.append(gradients(sample, *inputs))
+        if axes == 3:
+            cases.append((f"{mode} {padding} {corners}", sample, inputs))
+    check_all(cases)
+
+
+def test_gradient_of_a_sampled_image_is_one_scatter() -> None:
+    sample = functional.grid_sample
+    _, step, inputs = gradients(sample, torch.randn(1, 2, 4, 4), torch.rand(1, 3, 3, 2))
+    script = from_exported_program(export(step, inputs)).script()
+    assert script.count("tvm_scatter.scatter_elements") == 1
+
+
+def test_attention() -> None:
+    attention = functional.scaled_dot_product_attention
+    q, k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
+    mask = torch.randn(5, 6)
+
+    def causal(q: Any, k: Any, v: Any) -> Any:
+        return attention(q, k, v, is_causal=True, scale=0.3)
+
+    def masked(q: Any, k: Any, v: Any) -> Any:
+        return attention(q, k, v, attn_mask=mask)
+
+    check_all([gradients(causal, q, k[:, :, :5], v[:, :, :5]), gradients(masked, q, k, v)])
+
+
+NORMS = (
+    lambda x: functional.layer_norm(x, x.shape[1:]),
+    lambda x: functional.group_norm(x, 2),
+    lambda x: functional.instance_norm(x),
+    lambda x: functional.batch_norm(x, None, None, training=True),
+)
+
+
+def test_norms() -> None:
+    """TVM's importer returns no statistics, which the gradients read."""
+    check_all([gradients(norm, torch.randn(3, 4, 5)) for norm in NORMS])
+
+
+ACTIVATIONS = ("silu", "mish", "gelu", "elu", "hardswish", "softplus", "logsigmoid", "hardtanh")
+
+
+def test_activations() -> None:
+    check_all([gradients(getattr(functional, name), torch.randn(7) * 3) for name in ACTIVATIONS])
+
+
+def test_positions_of_volumes() -> None:
+    def pool(x: Any) -> Any:
+        return functional.max_pool3d(x, 3, 2, 1, 1, return_indices=True)
+
+    check_all(
+        [
+            ("3-D", pool, (torch.randn(2, 3, 5, 4, 6),)),
+            gradients(lambda x: functional.max_pool3d(x, 2), torch.randn(1, 2, 4, 4, 4)),
+        ]
+    )
+
+
+def test_words_with_weights() -> None:
+    words, offsets = torch.tensor([1, 0, 3, 3, 2]), torch.tensor([0, 0, 3])
+
+    def bags(table: Any, weights: Any) -> Any:
+        return functional.embedding_bag(
+            words, table, offsets, mode="sum", per_sample_weights=weights, padding_idx=0
+        )
+
+    check_all([gradients(bags, torch.randn(4, 3), torch.randn(5))])
+
+
+def test_lists_of_tensors() -> None:
+    """An optimiser's step on all parameters at once."""
+
+    def step(a: Any, b: Any, c: Any, d: Any) -> Any:
+        sums = torch._foreach_add([a, b], [c, d], alpha=0.5)
+        scaled = torch._foreach_mul(sums, [2.0, 3.0])
+        roots = torch._foreach_sqrt(torch._foreach_abs(scaled))
+        torch._foreach_addcdiv_(sums, scaled, torch._foreach_add(roots, 1.0), value=-0.1)
+        return *sums, *torch._foreach_norm(scaled), *torch._foreach_maximum([a, b], 0.0)
+
+    check(step, *(torch.randn(shape) for shape in ((3,), (2, 2), (3,), (2, 2))))
+
+
+def test_greatest_boolean() -> None:
+    """The gradient of ``cumprod`` reads where the first zero is."""
+    x = torch.tensor([[1.0, 0.0, 2.0, 0.0], [0.0, 3.0, 1.0, 2.0], [1.0, 2.0, 3.0, 4.0]])
+    check_all(
+        [
+            ("max", lambda x: tuple(torch.max(x > 1, 1)), (x,)),
+            gradients(lambda x: x.cumprod(1), x),
+        ]
+    )
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+def test_upsampling_of_a_traced_graph(mode: str) -> None:
+    """PyTorch does not decompose the operators that tracing yields."""
+
+    def resized(x: Any) -> Any:
+        return functional.interpolate(x, (5, 3), mode=mode)
+
+    x = torch.randn(1, 2, 3, 2)
+    check(make_fx(resized)(x), x)
+
+
+def test_on_a_gpu() -> None:
+    _, backward, inputs = convolution_case(CONVOLUTIONS[1], (True, True, False))
+    check(backward, *inputs, device="cuda")

@@ -1,0 +1,42 @@
+"""Gradients of activations that PyTorch can decompose, but does not when a program is exported."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from .call import TorchCall, constant
+
+
+def silu_backward(call: TorchCall) -> Any:
+    """``silu_backward``: ``g * s * (1 + x * (1 - s))`` with ``s = sigmoid(x)``."""
+    gradient, data = call["grad_output"], call["self"]
+    sigmoid = call.emit(relax.op.sigmoid(data))
+    return _product(call, gradient, sigmoid, _one_plus(call, data, _one_minus(call, sigmoid)))
+
+
+def mish_backward(call: TorchCall) -> Any:
+    """``mish_backward``: ``g * (t + x * s * (1 - t * t))`` with ``t = tanh(softplus(x))``."""
+    gradient, data = call["grad_output"], call["self"]
+    zero = constant(0, str(data.ty.dtype))
+    softplus = call.emit(relax.op.log_add_exp(data, zero))
+    tanh = call.emit(relax.op.tanh(softplus))
+    sigmoid = call.emit(relax.op.sigmoid(data))
+    slope = _product(call, data, sigmoid, _one_minus(call, _product(call, tanh, tanh)))
+    return _product(call, gradient, call.emit(relax.op.add(tanh, slope)))
+
+
+def _product(call: TorchCall, first: Any, *others: Any) -> Any:
+    for other in others:
+        first = call.emit(relax.op.multiply(first, other))
+    return first
+
+
+def _one_minus(call: TorchCall, value: Any) -> Any:
+    return call.emit(relax.op.subtract(constant(1, str(value.ty.dtype)), value))
+
+
+def _one_plus(call: TorchCall, left: Any, right: Any) -> Any:
+    product = _product(call, left, right)
+    return call.emit(relax.op.add(constant(1, str(product.ty.dtype)), product))

@@ -1,0 +1,78 @@
+"""PyTorch's own decompositions of operators for which there is no converter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from typing import Any
+
+from .foreach import of_each
+from .gradients import decompositions
+
+_Table = dict[Any, Callable[..., Any]]
+
+#: TVM's converters return the normalized tensor, but not the statistics that a gradient reads.
+_WITHOUT_STATISTICS = {
+    "native_layer_norm.default",
+    "native_group_norm.default",
+    "_native_batch_norm_legit.no_stats",
+    "_native_batch_norm_legit_functional.default",
+}
+
+
+def decompose_unknown(program: Any, known: Container[str]) -> Any:
+    """Decompose what has no converter, as far as PyTorch can.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program, which is not modified.
+    known : container of str
+        The names of the overloads that have a converter.
+
+    Returns
+    -------
+    program : torch.export.ExportedProgram
+        The decomposed program, or the same one if that would change nothing.
+    """
+    unknown = {node.target for node in _calls(program) if _is_unknown(node, known)}
+    table = _decompositions(unknown, known)
+    if unknown.isdisjoint(table):
+        return program
+    return program.run_decompositions(table)
+
+
+def reads_more_than_first(node: Any) -> bool:
+    """Whether a result of a node may be read that is not its first one."""
+    return any(
+        getattr(user.target, "__name__", "") != "getitem" or user.args[1] != 0
+        for user in node.users
+    )
+
+
+def _calls(program: Any) -> Iterator[Any]:
+    from torch._ops import OpOverload
+
+    for module in program.graph_module.modules():
+        graph = getattr(module, "graph", None)
+        for node in graph.nodes if graph is not None else ():
+            if isinstance(node.target, OpOverload):
+                yield node
+
+
+def _is_unknown(node: Any, known: Container[str]) -> bool:
+    name = node.target.__name__
+    return name not in known or (name in _WITHOUT_STATISTICS and reads_more_than_first(node))
+
+
+def _decompositions(unknown: set[Any], known: Container[str]) -> _Table:
+    """PyTorch's table for export, and its other decompositions of what has no converter."""
+    from torch._decomp import decomposition_table
+    from torch.export import default_decompositions
+
+    more = {
+        op: decomposition
+        for op, decomposition in decomposition_table.items()
+        if op in unknown or getattr(op, "__name__", "") not in known
+    }
+    lists = {op: of_each(op) for op in unknown if op.__name__.startswith("_foreach_")}
+    return {**more, **decompositions(), **lists, **dict(default_decompositions().items())}

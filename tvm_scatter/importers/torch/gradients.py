@@ -1,0 +1,39 @@
+"""Gradients that PyTorch decomposes nowhere, with their decompositions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .attention import attention_backward
+from .grid_sample import grid_sample, grid_sample_backward
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """By operator, functions in PyTorch's own operators. Attention is without dropout."""
+    import torch
+
+    aten = torch.ops.aten
+    return {
+        aten.grid_sampler_2d_backward.default: grid_sample_backward,
+        aten.grid_sampler_3d_backward.default: grid_sample_backward,
+        aten.grid_sampler_3d.default: grid_sample,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention_backward,
+        aten._embedding_bag_per_sample_weights_backward.default: _of_weights_of_words,
+    }
+
+
+def _of_weights_of_words(
+    gradient: Any, weight: Any, words: Any, offsets: Any, _: Any, mode: int, padding: int = -1
+) -> Any:
+    """``_embedding_bag_per_sample_weights_backward``: of each word, its row times its bag's.
+
+    The forward operator may leave out which bag a word is in; so it is computed from the offsets.
+    """
+    import torch
+
+    starts = torch.zeros(words.shape[0] + 1, dtype=torch.int64, device=words.device)
+    starts = starts.scatter_add(0, offsets.long(), torch.ones_like(offsets, dtype=torch.int64))
+    bags = starts[:-1].cumsum(0) - 1
+    products = (weight.index_select(0, words) * gradient.index_select(0, bags)).sum(1)
+    return torch.where(words == padding, torch.zeros_like(products), products)
