@@ -48,7 +48,7 @@ def _try(arguments: Any) -> None:
     ]
     for entry in chosen:
         path = arguments.folder / re.sub(r"\W+", "-", entry.name)
-        outcome = kept_apart(_on_llvm, entry, path)
+        outcome = kept_apart("fork", _on_llvm, entry, path)
         about = {"library": entry.library, "file": entry.file, "tolerance": entry.tolerance}
         found[entry.name] = about | outcome
         said = {k: v for k, v in outcome.items() if k != "scatters"}
@@ -69,7 +69,7 @@ def _on_llvm(entry: Any, path: Path) -> Outcome:
 def _run(arguments: Any) -> None:
     known = json.loads((arguments.folder / ON_LLVM).read_text())
     tolerances = {name: each["tolerance"] for name, each in known.items()}
-    found = on_device(arguments.folder, tolerances, tvm.cuda(0))
+    found = on_device(arguments.folder, tolerances)
     arguments.results.write_text(json.dumps(found, indent=1))
     for name, outcome in found.items():
         if "failed" in outcome:

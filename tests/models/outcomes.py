@@ -5,8 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import warnings
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from queue import Empty
 from typing import Any
 
 import tvm
@@ -17,42 +17,40 @@ from .trial import Prepared, load
 
 #: Seconds that a model may take.
 LIMIT = 240
+#: Models that are judged on a GPU at a time.
+AT_ONCE = 8
 Outcome = dict[str, Any]
 
 
-def kept_apart(function: Callable[..., Outcome], *arguments: Any) -> Outcome:
+def kept_apart(start: str, function: Callable[..., Outcome], *arguments: Any) -> Outcome:
     """Call a function in a process of its own, which may crash or hang.
 
-    It is a fork: what the parent has imported need not be imported again. So the parent must not
-    have compiled anything, nor have used a GPU.
+    Parameters
+    ----------
+    start : str
+        ``"fork"``: what the parent has imported need not be imported again, but the parent must not
+        have compiled anything, nor have looked for a GPU. ``"spawn"``: a fresh process.
     """
-    context = multiprocessing.get_context("fork")
-    answers: Any = context.Queue()
-    process = context.Process(target=_answer, args=(answers, function, arguments))
+    context: Any = multiprocessing.get_context(start)
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(sender, function, arguments))
     process.start()
+    sender.close()
     try:
-        return dict(answers.get(timeout=LIMIT)) if _wait(process, answers) else {"failed": "crash"}
-    except Empty:
-        return {"failed": f"no answer in {LIMIT} s"}
+        if not receiver.poll(LIMIT):
+            return {"failed": f"no answer in {LIMIT} s"}
+        return dict(receiver.recv())
+    except EOFError:
+        process.join()
+        return {"failed": f"the process ended with {process.exitcode}"}
     finally:
         process.kill()
         process.join()
 
 
-def _wait(process: Any, answers: Any) -> bool:
-    """Wait for an answer; whether the process gave one, or can still give one."""
-    for _ in range(LIMIT * 10):
-        if not answers.empty():
-            return True
-        process.join(0.1)
-        if not process.is_alive():
-            return not answers.empty()
-    return True
-
-
-def _answer(answers: Any, function: Callable[..., Outcome], arguments: Any) -> None:
+def _answer(sender: Any, function: Callable[..., Outcome], arguments: Any) -> None:
     warnings.simplefilter("ignore")
-    answers.put(function(*arguments))
+    sender.send(function(*arguments))
 
 
 def tried(step: str, action: Callable[[], Any]) -> tuple[Any, Outcome]:
@@ -81,8 +79,8 @@ def _scatters(explanations: Any) -> list[list[str]]:
     return [[each.operator, each.implementation or "TVM's own"] for each in explanations]
 
 
-def on_device(folder: Path, tolerances: Mapping[str, float], device: Any) -> dict[str, Outcome]:
-    """Judge the saved models of a folder on a GPU.
+def on_device(folder: Path, tolerances: Mapping[str, float]) -> dict[str, Outcome]:
+    """Judge the saved models of a folder on the GPU of this machine, several at a time.
 
     Parameters
     ----------
@@ -90,18 +88,22 @@ def on_device(folder: Path, tolerances: Mapping[str, float], device: Any) -> dic
         Has a folder for each model, as :meth:`Prepared.save` writes it.
     tolerances : dict of str to float
         The tolerance of each model by its name.
-    device : tvm.runtime.Device
-        Where to run.
     """
+    paths = sorted(each for each in folder.iterdir() if each.is_dir())
 
-    def judge(path: Path) -> Outcome:
-        prepared = load(path)
-        target = tvm.target.Target.from_device(device)
-        tolerance = tolerances[prepared.name]
-        return judged(prepared, tolerance, target, device) | {"name": prepared.name}
+    def apart(path: Path) -> Outcome:
+        return kept_apart("spawn", _on_gpu, path, dict(tolerances))
 
-    found = {}
-    for path in sorted(each for each in folder.iterdir() if each.is_dir()):
-        outcome = kept_apart(judge, path)
-        found[outcome.pop("name", path.name)] = outcome
-    return found
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        outcomes = list(pool.map(apart, paths))
+    return {
+        outcome.pop("name", path.name): outcome
+        for path, outcome in zip(paths, outcomes, strict=True)
+    }
+
+
+def _on_gpu(path: Path, tolerances: Mapping[str, float]) -> Outcome:
+    prepared, device = load(path), tvm.cuda(0)
+    target = tvm.target.Target.from_device(device)
+    tolerance = tolerances[prepared.name]
+    return judged(prepared, tolerance, target, device) | {"name": prepared.name}
