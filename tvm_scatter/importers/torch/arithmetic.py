@@ -114,21 +114,6 @@ def reciprocal(call: TorchCall) -> Any:
     return _apply(call, relax.op.divide, (1, data), default_float())
 
 
-def clamp(call: TorchCall) -> Any:
-    """``clamp`` of integers, between tensors, or to a type that the limits raise."""
-    data, low, high = call["self"], call.get("min", None), call.get("max", None)
-    limits = [limit for limit in (low, high) if limit is not None]
-    dtype = common_type(data, *limits)
-    numbers = not any(map(is_tensor, limits))
-    if call.name == "clamp" and numbers and not is_integral(dtype) and _uniform([data], dtype):
-        return None
-    (result,) = _cast(call, [data], dtype)
-    for operator, limit in ((relax.op.maximum, low), (relax.op.minimum, high)):
-        if limit is not None:
-            result = call.emit(operator(result, *_cast(call, [limit], dtype)))
-    return result
-
-
 # Types
 
 

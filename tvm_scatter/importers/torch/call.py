@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of, text
@@ -114,7 +114,11 @@ class TorchCall:
             return self.reshape(self.cast(value, dtype), ())
         if isinstance(value, bool | int | float):
             return constant(value, dtype)
-        return self.importer._prim_value_to_scalar_tensor(value, dtype)
+
+        def number(value: Any) -> te.Tensor:
+            return te.compute((), lambda: value.astype(dtype), name="number")
+
+        return self.compute(number, value, name="number")
 
     # Checking
 

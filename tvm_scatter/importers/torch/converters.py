@@ -58,6 +58,7 @@ from .call import TorchCall
 from .decompose import decompose_unknown
 from .mended import MENDED
 from .state import explicit_buffers, remember_buffers
+from .symbols import SYMBOLS, Symbolic
 
 Converter = Callable[[TorchCall], Any]
 
@@ -230,6 +231,8 @@ def _extend(module: ModuleType) -> None:
             return table
         for name, mended in MENDED.items():
             table[name] = partial(_convert_or_stock, self, mended, table.get(name))
+        for name, symbolic in SYMBOLS.items():
+            table[name] = partial(_convert_symbol, self, symbolic, table.get(name))
         ours = {
             name: lambda node, converter=converter: converter(node, self)
             for name, converter in torch_converters().items()
@@ -291,6 +294,12 @@ def _convert_view(importer: Any, view: Converter, stock: Any, node: Any) -> Any:
 def _convert_or_stock(importer: Any, mended: Converter, stock: Any, node: Any) -> Any:
     """Convert by ``mended``, or by TVM's converter where that is right."""
     converted = mended(TorchCall(node, importer))
+    return stock(node) if converted is None else converted
+
+
+def _convert_symbol(importer: Any, symbolic: Symbolic, stock: Any, node: Any) -> Any:
+    """Convert arithmetic on sizes, or leave it to TVM's converter."""
+    converted = symbolic(node, importer)
     return stock(node) if converted is None else converted
 
 

@@ -18,8 +18,10 @@ from . import (
     reductions,
     resizing,
     sampling,
+    slicing,
 )
 from .call import TorchCall
+from .orders import ORDERS
 
 #: Returns ``None`` where TVM's own converter is right.
 Mended = Callable[[TorchCall], Any]
@@ -78,6 +80,7 @@ MENDED: dict[str, Mended] = {
     },
     **_SHIFTS,
     **_UPSAMPLING,
+    **ORDERS,
     "div.Tensor_mode": arithmetic.divide,
     "div.Scalar_mode": arithmetic.divide,
     "floor_divide.default": arithmetic.floor_divide,
@@ -85,10 +88,6 @@ MENDED: dict[str, Mended] = {
     "pow.Tensor_Scalar": arithmetic.power,
     "pow.Tensor_Tensor": arithmetic.power,
     "where.self": arithmetic.where,
-    "clamp.default": arithmetic.clamp,
-    "clamp.Tensor": arithmetic.clamp,
-    "clamp_min.default": arithmetic.clamp,
-    "clamp_max.default": arithmetic.clamp,
     "reciprocal.default": arithmetic.reciprocal,
     "full.default": creation.full,
     "full_like.default": creation.full_like,
@@ -100,10 +99,6 @@ MENDED: dict[str, Mended] = {
     "cumprod.default": partial(reductions.running, relax.op.cumprod),
     "prod.default": reductions.prod,
     "prod.dim_int": reductions.prod,
-    "amax.default": partial(reductions.extreme, relax.op.max),
-    "amin.default": partial(reductions.extreme, relax.op.min),
-    "max.dim": partial(reductions.extreme_along, relax.op.max, relax.op.argmax),
-    "min.dim": partial(reductions.extreme_along, relax.op.min, relax.op.argmin),
     "var_mean.correction": reductions.variance_and_mean,
     "grouped_mm_fallback.default": grouped_product.grouped_mm_fallback,
     "_grouped_mm.default": grouped_product.grouped_mm,
@@ -112,5 +107,6 @@ MENDED: dict[str, Mended] = {
     "mish_backward.default": activations.mish_backward,
     "max_pool2d_with_indices.default": pooling_indices.max_pool,
     "max_pool3d_with_indices.default": pooling_indices.max_pool,
+    "slice.Tensor": slicing.slice_tensor,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }

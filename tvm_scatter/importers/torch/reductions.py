@@ -30,32 +30,6 @@ def prod(call: TorchCall) -> Any:
     return _reduced(call, relax.op.prod, data, axes, call.get("keepdim", False))
 
 
-def extreme(operator: Callable[..., Any], call: TorchCall) -> Any:
-    """``amax`` and ``amin`` along any dimensions."""
-    data = call["self"]
-    dtype = str(data.ty.dtype)
-    axes = [call.axis(dim, data.ty.ndim) for dim in call["dim"]]
-    if dtype == "bool":
-        data = call.cast(data, "int8")
-    result = _reduced(call, operator, data, axes or None, call["keepdim"])
-    return call.cast(result, dtype)
-
-
-def extreme_along(
-    operator: Callable[..., Any], position: Callable[..., Any], call: TorchCall
-) -> Any:
-    """``max`` and ``min`` along a dimension: values and their first positions."""
-    data, axis = call["self"], call.axis(call["dim"], call["self"].ty.ndim)
-    dtype = str(data.ty.dtype)
-    if dtype == "bool":
-        data = call.cast(data, "int8")
-    values = call.cast(_reduced(call, operator, data, [axis], call["keepdim"]), dtype)
-    if data.ty.ndim == 0:
-        return call.emit(relax.Tuple([values, relax.const(0, "int64")]))
-    positions = call.emit(position(data, axis, call["keepdim"]))
-    return call.emit(relax.Tuple([values, call.cast(positions, "int64")]))
-
-
 def variance_and_mean(call: TorchCall) -> Any:
     """``var_mean``. PyTorch decomposes norms of layers, groups and batches into it."""
     data = call["self"]

@@ -40,14 +40,26 @@ def read_size(call: TorchCall, tensor: Any, axis: int = 0) -> Any:
 
 def expected_size(call: TorchCall, axis: int) -> Any:
     """The size of an axis of the result, in known variables if possible, or a new variable."""
-    value = call.node.meta.get("val")
-    expected = value.shape[axis] if hasattr(value, "shape") else None
+    found = known_size(call, axis)
+    if found is not None:
+        return found
+    expected = _expected(call, axis)
+    name = f"{call.node.name}_size" if expected is None else str(expected)
+    return tirx.Var(name if name.isidentifier() else "size", "int64")
+
+
+def known_size(call: TorchCall, axis: int) -> Any:
+    """The size of an axis of the result in known variables, or ``None``."""
+    expected = _expected(call, axis)
     if isinstance(expected, int):
         return expected
-    name = f"{call.node.name}_size" if expected is None else str(expected)
     formula = _formula(expected)
-    found = None if formula is None else _in_variables(formula, dict(_known_sizes(call.importer)))
-    return tirx.Var(name if name.isidentifier() else "size", "int64") if found is None else found
+    return None if formula is None else _in_variables(formula, dict(_known_sizes(call.importer)))
+
+
+def _expected(call: TorchCall, axis: int) -> Any:
+    value = call.node.meta.get("val")
+    return value.shape[axis] if hasattr(value, "shape") else None
 
 
 def _formula(size: Any) -> Any:

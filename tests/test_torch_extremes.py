@@ -1,0 +1,62 @@
+"""Maxima and minima with "not a number" and of every type, against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+from torch_harness import check  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+NAN, INFINITY = float("nan"), float("inf")
+FLOATS = torch.tensor(
+    [[3, -1, NAN, 2, 2, -0.0], [0, INFINITY, -INFINITY, NAN, 1, 0], [4, 5, 5, -7, -7, 5]]
+)
+INTEGERS = torch.tensor([[3, 1, 1, -2], [7, 7, 0, 7], [-(2**40), 2**40, 1, 1]])
+BOOLEANS = INTEGERS > 1
+
+
+def of_two(f: Any, i: Any, b: Any) -> Sequence[Any]:
+    other = f.flip(1)
+    return (
+        *(torch.maximum(f, other), torch.minimum(f, other), torch.fmax(f, other)),
+        *(torch.fmin(f, other), torch.maximum(i, i.flip(1)), torch.minimum(b, b.flip(1))),
+        *(torch.maximum(f[:, :4], i), torch.maximum(f.half(), other.half()), torch.max(f, other)),
+        *(f.clamp(0, 1), f.clamp(min=0.5), f.clamp(max=1), f.clamp(NAN, 1), f.clamp(other, 2 + f)),
+        *(torch.clamp_min(f, 0.5), torch.clamp_max(i, 5), i.clamp(0.5, 5.5), i.clamp(1, 5)),
+        *(torch.relu(f), functional.relu6(f), functional.hardtanh(f), functional.leaky_relu(f)),
+        *(functional.hardswish(f), functional.hardsigmoid(f), torch.relu(i), f.half().relu()),
+    )
+
+
+def of_many(f: Any, i: Any, b: Any) -> Sequence[Any]:
+    return (
+        *(f.amax(1), f.amin(1), f.amax(0, True), f[2].amin(), f.max(), f.min(), f[2].max()),
+        *(i.amax(1), i.amin((0, 1)), b.amax(0), b.amin(1, True), i.max(), b.min(), f[0, 0].max()),
+        *(*f.max(1), *f.min(1), *f.max(0, True), *i.max(1), *i.min(0), *b.max(1), *b.min(1)),
+        *(f.argmax(1), f.argmin(1), f.argmax(), f.argmin(0, True), i.argmax(1), i.argmin()),
+        *(*f[0, 0].max(0), f[0, 0].argmax(), f.argmax(None, True), *torch.aminmax(f, dim=1)),
+        *(f.half().amax(1), f.double().amin(1), *f.double().max(1), f.bfloat16().amax(0)),
+        torch.softmax(f[2:], 1),
+    )
+
+
+@pytest.mark.parametrize("function", [of_two, of_many])
+def test_extremes(function: Any) -> None:
+    check(function, FLOATS, INTEGERS, BOOLEANS)
+
+
+def test_extremes_on_a_gpu() -> None:
+    def some(f: Any, i: Any) -> Sequence[Any]:
+        return (
+            *(torch.maximum(f, f.flip(1)), f.clamp(0, 1), torch.relu(f), f.amax(1), *f.min(1)),
+            *(i.amin(0), f.argmax(), f.max()),
+        )
+
+    check(some, FLOATS, INTEGERS, device="cuda")

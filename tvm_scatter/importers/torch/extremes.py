@@ -1,0 +1,147 @@
+"""Maxima and minima, of which "not a number" is one wherever it occurs, as in PyTorch.
+
+TVM compares, and a comparison with "not a number" is false: which operand it returns depends on
+their order and on the target. Reductions compare integers here that have PyTorch's order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from tvm_scatter.importers.shapes import number_of, shape_of
+
+from .arithmetic import common_type, is_tensor
+from .call import TorchCall
+from .ordering import is_float, keys, value_of
+
+#: By whether the greatest is wanted.
+_REDUCED = {True: relax.op.max, False: relax.op.min}
+
+
+def larger(greatest: bool, call: TorchCall) -> Any:
+    """``maximum`` and ``minimum``."""
+    return _of_two(call, greatest, call["self"], call["other"])
+
+
+def larger_number(greatest: bool, call: TorchCall) -> Any:
+    """``fmax`` and ``fmin``: of a number and "not a number" they are the number."""
+    left, right = _operands(call, call["self"], call["other"])
+    if not is_float(str(left.ty.dtype)):
+        return _of_two(call, greatest, left, right)
+    unknown = [call.emit(relax.op.isnan(each)) for each in (left, right)]
+    found = _of_two(call, greatest, left, right)
+    found = call.emit(relax.op.where(unknown[1], left, found))
+    return call.emit(relax.op.where(unknown[0], right, found))
+
+
+def clamp(call: TorchCall) -> Any:
+    """``clamp``, ``clamp_min``, ``clamp_max`` and ``hardtanh``."""
+    low = call.get("min", call.get("min_val", None))
+    high = call.get("max", call.get("max_val", None))
+    data = call["self"]
+    dtype = common_type(data, *(limit for limit in (low, high) if limit is not None))
+    result = call.cast(data, dtype)
+    for greatest, limit in ((True, low), (False, high)):
+        if limit is not None:
+            result = _of_two(call, greatest, result, limit)
+    return result
+
+
+def relu(call: TorchCall) -> Any:
+    """``relu``."""
+    data = call["self"]
+    zero = call.scalar(0, str(data.ty.dtype))
+    return call.emit(relax.op.where(call.emit(relax.op.less_equal(data, zero)), zero, data))
+
+
+def reduced(greatest: bool, call: TorchCall) -> Any:
+    """``amax``, ``amin``, and ``max`` and ``min`` of all."""
+    data = call["self"]
+    axes = [call.axis(dim, data.ty.ndim) for dim in call.get("dim", ())]
+    if data.ty.ndim == 0:
+        return data
+    order = keys(call, data, last=greatest)
+    best = _REDUCED[greatest](order, axes or None, call.get("keepdim", False))
+    return _values(call, call.emit(best), data)
+
+
+def position(greatest: bool, call: TorchCall) -> Any:
+    """``argmax`` and ``argmin``: the first position."""
+    data, dim = call["self"], call["dim"]
+    shape = shape_of(data)
+    if dim is None:
+        kept = [1] * len(shape)
+        data, dim = call.reshape(data, (number_of(shape),)), 0
+    else:
+        data, dim = call.reshape(data, shape or (1,)), call.axis(dim, len(shape))
+        kept = [1 if axis == dim else size for axis, size in enumerate(shape)]
+    _, positions = _found(call, data, dim, greatest)
+    dropped = () if call["dim"] is None else [*shape[:dim], *shape[dim + 1 :]]
+    return call.reshape(positions, kept if call["keepdim"] else dropped)
+
+
+def along(greatest: bool, call: TorchCall) -> Any:
+    """``max`` and ``min`` along a dimension: values and their first positions."""
+    data, shape = call["self"], shape_of(call["self"])
+    data = call.reshape(data, shape or (1,))
+    dim = call.axis(call["dim"], len(shape))
+    best, positions = _found(call, data, dim, greatest)
+    wanted = [*shape[:dim], *([1] if call["keepdim"] and shape else []), *shape[dim + 1 :]]
+    both = (_values(call, best, data), positions)
+    return call.emit(relax.Tuple([call.reshape(each, wanted) for each in both]))
+
+
+def _found(call: TorchCall, data: Any, dim: int, greatest: bool) -> tuple[Any, Any]:
+    """The greatest or least key along a dimension, and its first position; both keep it.
+
+    TVM's ``argmax`` on GPUs counts on threads to run together that need not.
+    """
+    order = keys(call, data, last=greatest)
+    best = call.emit(_REDUCED[greatest](order, [dim], True))
+
+    def places(order: te.Tensor, best: te.Tensor) -> te.Tensor:
+        extent = order.shape[dim].astype("int64")
+
+        def at(*place: Any) -> Any:
+            chosen = best(*place[:dim], 0, *place[dim + 1 :])
+            return tirx.Select(order(*place) == chosen, place[dim].astype("int64"), extent)
+
+        return te.compute(order.shape, at, name="places")
+
+    positions = call.compute(places, order, best, name="places")
+    return best, call.emit(relax.op.min(positions, [dim], True))
+
+
+def _operands(call: TorchCall, left: Any, right: Any) -> list[Any]:
+    """Two tensors or numbers as tensors of their common type."""
+    dtype = common_type(left, right)
+    return [
+        call.cast(each, dtype) if is_tensor(each) else call.scalar(each, dtype)
+        for each in (left, right)
+    ]
+
+
+def _of_two(call: TorchCall, greatest: bool, left: Any, right: Any) -> Any:
+    left, right = _operands(call, left, right)
+    dtype = str(left.ty.dtype)
+    if dtype == "bool":
+        operator = relax.op.logical_or if greatest else relax.op.logical_and
+        return call.emit(operator(left, right))
+    if not is_float(dtype):
+        return call.emit((relax.op.maximum if greatest else relax.op.minimum)(left, right))
+    compare = relax.op.greater if greatest else relax.op.less
+    # If the right one is not a number, the comparison is false, and it is chosen.
+    first = call.emit(relax.op.logical_or(relax.op.isnan(left), compare(left, right)))
+    return call.emit(relax.op.where(first, left, right))
+
+
+def _values(call: TorchCall, order: Any, data: Any) -> Any:
+    """The elements that have the keys."""
+    dtype = str(data.ty.dtype)
+
+    def values(order: te.Tensor) -> te.Tensor:
+        return te.compute(order.shape, lambda *at: value_of(order(*at), dtype), name="values")
+
+    return call.compute(values, order, name="values")

@@ -1,0 +1,39 @@
+"""Slices whose ends are sizes. TVM gives them a shape that it cannot compile for a GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import te, tirx
+
+from tvm_scatter.importers.shapes import same_shape, shape_of
+
+from .call import TorchCall
+from .sizes import known_size
+
+
+def slice_tensor(call: TorchCall) -> Any:
+    """``slice`` with a symbolic start or end, if PyTorch knows the size of the result."""
+    data, start, end = call["self"], call["start"], call["end"]
+    if all(bound is None or isinstance(bound, int) for bound in (start, end)):
+        return None
+    shape = shape_of(data)
+    axis = call.axis(call["dim"], len(shape))
+    size, step = known_size(call, axis), call["step"]
+    if size is None or not isinstance(step, int):
+        return None
+    wanted = [*shape[:axis], size, *shape[axis + 1 :]]
+    start = 0 if start is None else start
+    if isinstance(start, int) and start == 0 and step == 1 and same_shape(wanted, shape):
+        return data
+
+    def part(data: te.Tensor, start: Any, size: Any) -> te.Tensor:
+        first = start + tirx.Select(start < 0, data.shape[axis], tirx.IntImm("int64", 0))
+
+        def at(*place: Any) -> Any:
+            return data(*place[:axis], first + place[axis] * step, *place[axis + 1 :])
+
+        return te.compute([*data.shape[:axis], size, *data.shape[axis + 1 :]], at, name="part")
+
+    start = tirx.IntImm("int64", start) if isinstance(start, int) else start
+    return call.compute(part, data, start, size, name="part")

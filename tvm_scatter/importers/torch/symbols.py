@@ -1,0 +1,171 @@
+"""Arithmetic on sizes that is done by Python's functions and ``torch.sym_max`` and its kin.
+
+TVM's importer knows sums, products and floor division of sizes. Numbers stay numbers here, sizes
+stay expressions, and a float of a size becomes a tensor only where a tensor is needed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any
+
+from tvm import relax, tirx
+
+from tvm_scatter.importers.shapes import shape_of
+
+Symbolic = Callable[[Any, Any], Any]
+
+_FLOAT = "float64"
+
+_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("ge", "le", "gt", "lt", "eq", "ne")
+}
+
+
+def sym_size(node: Any, importer: Any) -> Any:
+    """``sym_size``: a number if TVM knows the size, also where PyTorch does not."""
+    tensor, *rest = importer._retrieve_args(node.args)
+    return shape_of(tensor)[rest[0] if rest else node.kwargs["dim"]]
+
+
+def _applied(function: Callable[..., Any], node: Any, importer: Any) -> Any:
+    return function(*(_value(each, importer) for each in node.args))
+
+
+def _value(argument: Any, importer: Any) -> Any:
+    """An argument as a number or expression. TVM's importer makes comparisons Relax variables."""
+    name = getattr(getattr(argument, "target", None), "__name__", "")
+    if name in _COMPARISONS:
+        return _COMPARISONS[name](*(_value(each, importer) for each in argument.args))
+    return importer._retrieve_args(argument)
+
+
+def _either(of_numbers: Callable[..., Any], of_sizes: Callable[..., Any], *operands: Any) -> Any:
+    """Apply Python's function to numbers, TVM's to expressions."""
+    known = all(isinstance(each, bool | int | float) for each in operands)
+    return of_numbers(*operands) if known else of_sizes(*operands)
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or "float" in str(getattr(value, "ty", ""))
+
+
+def _float(value: Any) -> Any:
+    if isinstance(value, int | float):
+        return float(value)
+    return value if _is_float(value) else tirx.Cast(_FLOAT, value)
+
+
+def _integer(value: Any) -> Any:
+    """Truncated, as ``int`` does."""
+    if isinstance(value, int | float):
+        return int(value)
+    return tirx.Cast("int64", value) if _is_float(value) else value
+
+
+def _same_kind(function: Callable[..., Any], *operands: Any) -> Any:
+    """Apply a function of TVM's to floats if one operand is a float."""
+    if any(map(_is_float, operands)):
+        operands = tuple(map(_float, operands))
+    return function(*operands)
+
+
+def _divided(left: Any, right: Any) -> Any:
+    return tirx.div(_constant(_float(left)), _constant(_float(right)))
+
+
+def _constant(value: Any) -> Any:
+    return tirx.const(value, _FLOAT) if isinstance(value, float) else value
+
+
+def _raised(base: Any, exponent: Any) -> Any:
+    if isinstance(exponent, int) and exponent >= 0:
+        return reduce(operator.mul, [base] * exponent, 1)
+    return tirx.pow(_constant(_float(base)), _constant(_float(exponent)))
+
+
+def _chosen(condition: Any, left: Any, right: Any) -> Any:
+    if isinstance(condition, bool):
+        return left if condition else right
+    if _is_float(left) or _is_float(right):
+        return tirx.Select(condition, _constant(_float(left)), _constant(_float(right)))
+    return tirx.Select(condition, *(_integer_constant(each) for each in (left, right)))
+
+
+def _integer_constant(value: Any) -> Any:
+    return tirx.const(value, "int64") if isinstance(value, int) else value
+
+
+def _of_float(function: Callable[[Any], Any], value: Any) -> Any:
+    return function(_float(value))
+
+
+def _rounded(function: Callable[[Any], Any], value: Any) -> Any:
+    """``ceil`` and ``floor`` make integers in Python."""
+    return tirx.Cast("int64", function(value)) if _is_float(value) else value
+
+
+def _total(*values: Any) -> Any:
+    terms = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
+    return reduce(operator.add, terms)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "sym_max": partial(_either, max, partial(_same_kind, tirx.max)),
+    "sym_min": partial(_either, min, partial(_same_kind, tirx.min)),
+    "sym_not": partial(_either, operator.not_, tirx.Not),
+    "sym_ite": _chosen,
+    "sym_float": _float,
+    "sym_int": _integer,
+    "sym_sum": _total,
+    "sym_sqrt": partial(_either, math.sqrt, partial(_of_float, tirx.sqrt)),
+    "_sym_sqrt": partial(_either, math.sqrt, partial(_of_float, tirx.sqrt)),
+    "_sym_log2": partial(_either, math.log2, partial(_of_float, tirx.log2)),
+    "truediv": partial(_either, operator.truediv, _divided),
+    "pow": partial(_either, operator.pow, _raised),
+    "and_": partial(_either, operator.and_, tirx.all),
+    "or_": partial(_either, operator.or_, tirx.any),
+    "ceil": partial(_either, math.ceil, partial(_rounded, tirx.ceil)),
+    "floor": partial(_either, math.floor, partial(_rounded, tirx.floor)),
+    "trunc": partial(_either, math.trunc, _integer),
+    "round": partial(_either, round, partial(_rounded, tirx.nearbyint)),
+    "pos": lambda value: value,
+}
+
+_SUMS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "neg": operator.neg,
+}
+
+
+def _sum(function: Callable[..., Any], node: Any, importer: Any) -> Any:
+    """A sum and so on; ``None`` for tensors, which TVM's importer adds."""
+    operands = [_value(each, importer) for each in node.args]
+    if any(isinstance(getattr(each, "ty", None), relax.TensorType) for each in operands):
+        return None
+    if any(map(_is_float, operands)):
+        operands = [_constant(_float(each)) for each in operands]
+    return function(*operands)
+
+
+def _nothing(node: Any, importer: Any) -> Any:
+    """An assertion about sizes, which PyTorch has used already."""
+    return relax.Tuple([])
+
+
+#: Converters of calls of functions without a schema. ``None`` stands for TVM's own result.
+SYMBOLS: dict[str, Symbolic] = {
+    "sym_size.int": sym_size,
+    "_assert_scalar.default": _nothing,
+    "sym_constrain_range.default": _nothing,
+    "sym_constrain_range_for_size.default": _nothing,
+    **{name: partial(_applied, function) for name, function in _FUNCTIONS.items()},
+    **{name: partial(_sum, function) for name, function in _SUMS.items()},
+}
