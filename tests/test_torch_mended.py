@@ -63,6 +63,7 @@ def totals(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
         *(b.cumsum(0, dtype=torch.int32), rows.cumsum(1)),
         *(rows.prod(1), rows.prod(-1, keepdim=True), s.prod(0), s.prod(), b.prod(), f.prod(0)),
         *(rows.amax(1), rows.amin(0), rows.amax((0, -1)), rows.amax((0, 1), keepdim=True)),
+        *rows.topk(1, 1, sorted=False),
         *(rows.amax(), i.amin(0), b.amax(0), *rows.min(1), *rows.max(1), *rows.min(0, True)),
         *(torch.full((2, 3), INFINITY), torch.full((f.shape[0],), -INFINITY) + f),
         *(torch.full((2,), float("nan")) * f[0], torch.full_like(f, -INFINITY)),

@@ -55,6 +55,7 @@ from . import (
 )
 from .aliases import with_constants_as_buffers
 from .call import TorchCall
+from .complex_numbers import knowing_complex_numbers
 from .decompose import decompose_unknown
 from .mended import MENDED
 from .state import explicit_buffers, remember_buffers
@@ -241,7 +242,7 @@ def _extend(module: ModuleType) -> None:
             ours[name] = partial(_convert_view, self, view, table[name])
         for name, part in PARTS.items():
             ours[name] = partial(_convert_part, self, part, table[name])
-        return table | ours
+        return knowing_complex_numbers(self, table | ours)
 
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
         if current_options().enabled:

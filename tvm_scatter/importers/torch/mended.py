@@ -100,6 +100,7 @@ MENDED: dict[str, Mended] = {
     "prod.default": reductions.prod,
     "prod.dim_int": reductions.prod,
     "var_mean.correction": reductions.variance_and_mean,
+    "topk.default": reductions.topk,
     "grouped_mm_fallback.default": grouped_product.grouped_mm_fallback,
     "_grouped_mm.default": grouped_product.grouped_mm,
     "convolution_backward.default": convolution.convolution_backward,

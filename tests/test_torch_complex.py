@@ -1,0 +1,55 @@
+"""Complex numbers inside of a model, as rotary embeddings use them, against PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_harness import check  # noqa: E402
+
+from tvm_scatter.errors import ScatterError  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def rotated(query: Any, positions: Any, frequencies: Any) -> Any:
+    """Rotary embeddings as DeepSeek-V2 and Llama 4 compute them."""
+    turns = torch.polar(torch.ones_like(frequencies), frequencies)[positions] * 0.5
+    pairs = torch.view_as_complex(query.reshape(*query.shape[:-1], -1, 2))
+    return torch.view_as_real(pairs * turns[:, :, None, :]).flatten(3)
+
+
+def test_rotary_embeddings(device: str) -> None:
+    torch.manual_seed(0)
+    query, frequencies = torch.randn(2, 5, 3, 8), torch.randn(7, 4)
+    check(rotated, query, torch.randint(0, 7, (2, 5)), frequencies, device=device)
+
+
+def test_sizes_that_vary() -> None:
+    torch.manual_seed(0)
+    length = torch.export.Dim("length", max=100)
+    inputs = torch.randn(2, 5, 3, 8), torch.randint(0, 7, (2, 5)), torch.randn(7, 4)
+    check(rotated, *inputs, dynamic=({1: length}, {1: length}, {}))
+
+
+def moved(real: Any, imaginary: Any) -> Any:
+    """Operators that move complex numbers, and products with real tensors."""
+    number = torch.complex(real, imaginary)
+    turned = number.permute(1, 0).unsqueeze(0).expand(2, -1, -1)
+    joined = torch.cat([number, number.conj() * real], 1)[:, 1:5].reshape(-1)
+    return tuple(torch.view_as_real(each) for each in (turned, joined, real * number[1]))
+
+
+def test_moves() -> None:
+    check(moved, torch.randn(3, 4), torch.randn(3, 4))
+
+
+def test_other_operators_are_refused() -> None:
+    def function(x: Any) -> Any:
+        return torch.view_as_real(torch.view_as_complex(x).sin())
+
+    with pytest.raises(ScatterError, match="sin: complex numbers are not supported here"):
+        check(function, torch.randn(3, 2))

@@ -1,0 +1,197 @@
+"""Complex numbers between real ones, as rotary embeddings use them: pairs of Relax tensors.
+
+Relax has no complex types. A complex tensor of the graph is held as its real and imaginary parts,
+and operators that only move elements are converted for each part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tvm import relax, te
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.importers.shapes import shape_of
+
+from .call import TorchCall
+
+StockConverter = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Complex:
+    """A complex tensor: two Relax tensors of floats, of its shape."""
+
+    real: Any
+    imaginary: Any
+
+    def map(self, function: Callable[[Any], Any]) -> Complex:
+        """The function applied to both parts."""
+        return Complex(function(self.real), function(self.imaginary))
+
+
+def polar(call: TorchCall) -> Any:
+    """``polar``: from absolute values and angles."""
+    size, angle = call["abs"], call["angle"]
+
+    def part(function: Callable[[Any], Any]) -> Any:
+        return call.emit(relax.op.multiply(size, call.emit(function(angle))))
+
+    return Complex(part(relax.op.cos), part(relax.op.sin))
+
+
+def complex_of(call: TorchCall) -> Any:
+    """``complex``: from real and imaginary parts."""
+    shape = call.broadcast(call["real"], call["imag"])
+    return Complex(*(call.broadcast_to(part, call[part], shape) for part in ("real", "imag")))
+
+
+def view_as_complex(call: TorchCall) -> Any:
+    """``view_as_complex``: the last axis holds the parts."""
+
+    def part(at: int) -> Any:
+        def read(data: te.Tensor) -> te.Tensor:
+            return te.compute(data.shape[:-1], lambda *i: data(*i, at), name="part")
+
+        return call.compute(read, call["self"], name="part")
+
+    return Complex(part(0), part(1))
+
+
+def view_as_real(call: TorchCall) -> Any:
+    """``view_as_real``: the parts become the last axis."""
+    number = call["self"]
+    shape = (*shape_of(number.real), 1)
+    parts = [call.reshape(part, shape) for part in (number.real, number.imaginary)]
+    return call.emit(relax.op.concat(parts, axis=len(shape) - 1))
+
+
+#: Operators that take real tensors and return complex ones.
+MAKERS: dict[str, Callable[[TorchCall], Any]] = {
+    "polar.default": polar,
+    "complex.default": complex_of,
+    "view_as_complex.default": view_as_complex,
+}
+
+
+def _multiply(call: TorchCall) -> Complex:
+    left, right = call["self"], call["other"]
+    if not isinstance(left, Complex):
+        left, right = right, left
+    if not isinstance(right, Complex):
+        return left.map(lambda part: _apply(call, relax.op.multiply, part, right))
+    product = partial(_apply, call, relax.op.multiply)
+    return Complex(
+        _apply(
+            call,
+            relax.op.subtract,
+            product(left.real, right.real),
+            product(left.imaginary, right.imaginary),
+        ),
+        _apply(
+            call,
+            relax.op.add,
+            product(left.real, right.imaginary),
+            product(left.imaginary, right.real),
+        ),
+    )
+
+
+def _conjugate(call: TorchCall) -> Complex:
+    number = call["self"]
+    return Complex(number.real, call.emit(relax.op.negative(number.imaginary)))
+
+
+def _apply(call: TorchCall, operator: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+    dtype = str(left.ty.dtype)
+    return call.emit(
+        operator(left, call.cast(right, dtype) if _is_tensor(right) else call.scalar(right, dtype))
+    )
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
+
+
+#: Operators of complex numbers.
+_OPERATORS: dict[str, Callable[[TorchCall], Any]] = {
+    "mul.Tensor": _multiply,
+    "_conj.default": _conjugate,
+    "view_as_real.default": view_as_real,
+}
+
+#: Operators of several tensors, of which PyTorch may make a real one complex.
+_JOINS = {"cat.default", "stack.default"}
+#: Operators that do nothing or move elements, and so treat both parts alike.
+_MOVES = {
+    "_assert_tensor_metadata.default",
+    "alias.default",
+    "clone.default",
+    "expand.default",
+    "gather.default",
+    "index.Tensor",
+    "index_select.default",
+    "permute.default",
+    "reshape.default",
+    "select.int",
+    "slice.Tensor",
+    "squeeze.dim",
+    "squeeze.dims",
+    "transpose.int",
+    "unsqueeze.default",
+    "view.default",
+    *_JOINS,
+}
+
+
+def knowing_complex_numbers(
+    importer: Any, table: dict[str, StockConverter]
+) -> dict[str, StockConverter]:
+    """The converters of a table, each of which converts calls with complex operands as well.
+
+    Raises
+    ------
+    ScatterError
+        On a call, if the operator is not among those of this file.
+    """
+    makers = {
+        name: lambda node, make=make: make(TorchCall(node, importer))
+        for name, make in MAKERS.items()
+    }
+    names = {*table, *makers, *_OPERATORS}
+    return {
+        name: partial(_convert, importer, name, makers.get(name) or table.get(name))
+        for name in names
+    }
+
+
+def _convert(importer: Any, name: str, converter: StockConverter, node: Any) -> Any:
+    numbers = {
+        operand: importer.env[operand]
+        for operand in node.all_input_nodes
+        if isinstance(importer.env.get(operand), Complex)
+    }
+    if not numbers:
+        return converter(node)
+    if name in _OPERATORS:
+        return _OPERATORS[name](TorchCall(node, importer))
+    if name not in _MOVES or (name in _JOINS and len(numbers) < len(node.all_input_nodes)):
+        raise ScatterError(f"{name.partition('.')[0]}: complex numbers are not supported here.")
+    return _of_parts(importer, converter, node, numbers)
+
+
+def _of_parts(
+    importer: Any, converter: StockConverter, node: Any, numbers: dict[Any, Complex]
+) -> Complex:
+    """Convert a call for each part, as if the graph held that part only."""
+    try:
+        parts = []
+        for part in ("real", "imaginary"):
+            importer.env.update({of: getattr(each, part) for of, each in numbers.items()})
+            parts.append(converter(node))
+        return Complex(*parts)
+    finally:
+        importer.env.update(numbers)
