@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,15 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch_harness import Case, check, check_all, export  # noqa: E402
+from torch_harness import (  # noqa: E402
+    Case,
+    assert_same,
+    check,
+    check_all,
+    compile_for,
+    export,
+    run,
+)
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -211,3 +221,16 @@ def test_upsampling_of_a_traced_graph(mode: str) -> None:
 def test_on_a_gpu() -> None:
     _, backward, inputs = convolution_case(CONVOLUTIONS[1], (True, True, False))
     check(backward, *inputs, device="cuda")
+
+
+def test_the_example_of_the_docs() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "exporting.md").read_text()
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page.partition("# A training")[2], re.M | re.S)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    parameters = list(names["parameters"].values())
+    words, classes = torch.randint(0, 10, (9,)), torch.randint(0, 5, (9,))
+    loss, found = names["step"](names["parameters"], words, classes)
+    actual = run(compile_for(names["mod"]), [*parameters, words, classes])
+    for a, e in zip(actual, [loss, *found], strict=True):
+        assert_same(a, e)

@@ -45,4 +45,4 @@ def attention_backward(
         torch.matmul(of_scores.mT, query),
         torch.matmul(weights.mT, gradient),
     )
-    return tuple(each.to(out.dtype) for each in gradients)  # type: ignore[return-value]
+    return tuple(each.to(out.dtype) for each in gradients)

@@ -23,11 +23,10 @@ def convolution_backward(call: TorchCall) -> Any:
     if any(map(is_empty, (gradient, data, weight))):
         return _tuple(call, [call.full(shape, 0, dtype) for shape in shapes])
     axes = data.ty.ndim - 2
-    windows = Windows(
-        shape_of(weight)[2:],
-        *(_of_each_axis(call[name], axes) for name in ("stride", "padding", "dilation")),
-        call["groups"],
+    stride, padding, dilation = (
+        _of_each_axis(call[name], axes) for name in ("stride", "padding", "dilation")
     )
+    windows = Windows(shape_of(weight)[2:], stride, padding, dilation, call["groups"])
     transposed = call["transposed"]
     image, results = (gradient, data) if transposed else (data, gradient)
     parts = [windows.results(call, results), None]
