@@ -9,7 +9,9 @@ import pytest
 from harness import compile_all, orders, run_all, run_compiled
 from tvm import relax
 
+from tvm_scatter import ScatterError
 from tvm_scatter.ops.compaction import true_positions
+from tvm_scatter.selection import backend
 
 Array = np.ndarray[Any, Any]
 
@@ -79,3 +81,17 @@ def test_what_is_not_zero(device: str, dtype: str) -> None:
     values = np.array([0, -0.0, np.nan, smallest, -smallest, np.inf, 1], dtype)
     found = run_all({"main": (relax.op.nonzero, [values])}, device)["main"]
     np.testing.assert_array_equal(found, [[2, 3, 4, 5, 6]])
+
+
+def test_other_targets_ask_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "_BACKENDS", {})
+    mask = np.array([[0, 1, 1], [1, 0, 0]], "bool")
+    found = run_all({"flat": (true_positions, [mask]), "rows": (relax.op.nonzero, [mask])})
+    np.testing.assert_array_equal(found["flat"], [1, 2, 3])
+    np.testing.assert_array_equal(found["rows"], np.nonzero(mask))
+
+
+def test_other_types_are_no_masks() -> None:
+    numbers = relax.Var("numbers", relax.TensorType([3], "int64"))
+    with pytest.raises(ScatterError, match="true_positions: mask of type int64 must be of type b"):
+        true_positions(numbers)

@@ -22,6 +22,7 @@ from tvm_scatter import (
     graphed,
     options,
 )
+from tvm_scatter.ops.compaction import true_positions
 from tvm_scatter.ops.operators import index_put, scatter_elements
 from tvm_scatter.options import CUDA_GRAPH_VARIABLE
 from tvm_scatter.problem.symbolic_size import SymbolicSize
@@ -445,3 +446,46 @@ def test_functions_that_are_called_have_memory_of_their_own():
         before = np.maximum(-data, 0)
         wanted = expected(3, before, *rest) - expected(1, before, *rest)
         np.testing.assert_array_equal(call(*on_gpu([data, *rest])).numpy(), wanted)
+
+
+# Sizes that are read back
+
+MASKS = [np.arange(20) % step == 0 for step in (3, 2, 21)]
+
+
+def chosen(data, mask):
+    """Rows of doubled data: launches that a graph can hold, around one that it cannot."""
+    emit = relax.BlockBuilder.current().emit
+    doubled = emit(relax.op.add(emit(relax.op.add(data, data)), relax.const(1.0, "float32")))
+    listed = relax.BlockBuilder.current().match_cast(
+        emit(true_positions(mask)), relax.TensorType([tvm.tirx.Var("count", "int64")], "int64")
+    )
+    return relax.op.take(doubled, listed, 0)
+
+
+def test_a_size_is_read_in_every_call():
+    data = np.arange(40, dtype="float32").reshape(20, 2)
+    vm = machine(chosen, [data, MASKS[0]], cuda_graph=True)
+    for mask in MASKS * 2:
+        np.testing.assert_array_equal(vm["main"](*on_gpu([data, mask])).numpy(), 2 * data[mask] + 1)
+
+
+def test_a_size_that_is_read_cannot_be_captured():
+    data = np.arange(40, dtype="float32").reshape(20, 2)
+    vm = machine(chosen, [data, MASKS[0]])
+    with pytest.raises(ScatterError, match="'main' cannot be captured"):
+        graphed(vm, "main", [data, MASKS[0]])
+
+
+def test_sizes_are_read_from_the_stream_in_force():
+    """On a stream for which copies on the default stream do not wait, as PyTorch's are."""
+    data = np.arange(40, dtype="float32").reshape(20, 2)
+    vm = machine(chosen, [data, MASKS[0]])
+    driver, stream, does_not_block = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), 1
+    assert driver.cuStreamCreate(ctypes.byref(stream), does_not_block) == 0
+    with tvm_ffi.use_raw_stream(GPU, stream.value or 0):
+        for mask in MASKS:
+            result = vm["main"](*on_gpu([data, mask]))
+            GPU.sync(stream.value or 0)
+            np.testing.assert_array_equal(result.numpy(), 2 * data[mask] + 1)
+    driver.cuStreamDestroy_v2(stream)

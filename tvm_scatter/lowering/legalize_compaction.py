@@ -53,9 +53,7 @@ def _legalize_positions(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if is_empty(mask):
         return no_elements(call.ty)
     if compaction is None:
-        flat = bb.emit(relax.op.reshape(mask, [-1]))
-        found = relax.TensorType(None, "int64", mask.ty.vdevice, 2)
-        return relax.op.reshape(bb.emit(_on_host(flat, found)), [-1])
+        return _listed_on_host(bb, mask)
     return _listed(bb, mask, compaction, target)
 
 
@@ -79,6 +77,13 @@ def _legalize_nonzero(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         list(shape),
         primfunc_name_hint="coordinates",
     )
+
+
+def _listed_on_host(bb: relax.BlockBuilder, mask: relax.Expr) -> relax.Expr:
+    flat, count = bb.emit(relax.op.reshape(mask, [-1])), tirx.Var("count", "int64")
+    found = bb.emit(_on_host(flat, relax.TensorType(None, "int64", mask.ty.vdevice, 2)))
+    found = bb.match_cast(found, relax.TensorType([1, count], "int64", mask.ty.vdevice))
+    return relax.op.reshape(found, [count])
 
 
 def _on_host(tensor: relax.Expr, type_: relax.TensorType) -> relax.Call:

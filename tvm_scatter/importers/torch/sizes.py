@@ -7,6 +7,7 @@ becomes the variable that stands for it already.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -53,8 +54,24 @@ def known_size(call: TorchCall, axis: int) -> Any:
     expected = _expected(call, axis)
     if isinstance(expected, int):
         return expected
-    formula = _formula(expected)
-    return None if formula is None else _in_variables(formula, dict(_known_sizes(call.importer)))
+    formula, known = _formula(expected), dict(_known_sizes(call.importer))
+    equal = [formula, *_equal_to(formula, call.node.graph)]
+    sizes = (_in_variables(each, known) for each in equal)
+    return next((size for size in sizes if size is not None), None)
+
+
+def _equal_to(formula: Any, graph: Any) -> Iterator[Any]:
+    """What a size is equal to by the assertions of a program."""
+    for node in graph.nodes:
+        if getattr(node.target, "__name__", "") != "_assert_scalar.default":
+            continue
+        asserted = node.args[0]
+        if getattr(asserted, "target", None) is not operator.eq:
+            continue
+        sides = [_formula(getattr(side, "meta", {}).get("val")) for side in asserted.args]
+        for side, other in (sides, sides[::-1]):
+            if side is not None and side == formula:
+                yield other
 
 
 def _expected(call: TorchCall, axis: int) -> Any:
@@ -68,7 +85,9 @@ def _formula(size: Any) -> Any:
 
 
 def _in_variables(formula: Any, known: dict[str, Any]) -> Any:
-    """A SymPy expression in Relax variables, or ``None`` if one is unknown or it is no sum."""
+    """A SymPy expression in Relax variables; ``None`` if one is unknown, or for other functions."""
+    if formula is None:
+        return None
     if formula.is_Integer:
         return tirx.IntImm("int64", int(formula))
     if formula.is_Symbol:
