@@ -47,6 +47,9 @@ class Options:
     batch : bool, optional
         Whether to merge independent scatters of one shape. ``None`` merges small scatters on a GPU
         only, where launches take most of the time.
+    fuse : bool
+        Whether a scatter computes its updates itself, instead of reading them from a tensor that
+        other operators compute.
     donate : tuple of str
         Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
@@ -64,6 +67,7 @@ class Options:
     bulk: bool = True
     in_place: bool = True
     batch: bool | None = None
+    fuse: bool = False
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
 

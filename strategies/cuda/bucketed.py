@@ -67,6 +67,7 @@ class Bucketed(Implementation):
     name = "bucketed"
     list_bytes = 16
     accumulates_wide = True
+    fuses = True
     summary = "many rows into fewer places, whether destinations are skewed or not"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

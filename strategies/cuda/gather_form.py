@@ -26,6 +26,7 @@ class GatherForm(Implementation):
 
     name = "gather_form"
     deterministic = True
+    fuses = True
     summary = "plain updates of long rows, and last-wins without sorting"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -52,6 +53,9 @@ class GatherForm(Implementation):
 
 
 def _is_searchable(problem: ScatterProblem) -> bool:
+    if problem.fused:
+        # A block then copies a span of a row, from the updates or from the data alike.
+        return False
     few = problem.count.is_static and problem.count.constant <= _MOST_SEARCHED
     if problem.in_place:
         return few and not problem.index_slice

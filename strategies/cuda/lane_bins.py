@@ -24,6 +24,7 @@ class LaneBins(Implementation):
     name = "lane_bins"
     accumulates_wide = True
     deterministic = True
+    fuses = True
     summary = "histograms of up to some hundred bins; reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

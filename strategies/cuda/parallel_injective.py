@@ -24,6 +24,7 @@ class ParallelInjective(Implementation):
     """
 
     name = "parallel_injective"
+    fuses = True
     summary = "unique indices, or duplicates spread over many destinations"
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:

@@ -35,6 +35,7 @@ class Partitioned(Implementation):
 
     name = "partitioned"
     rewrites_output = True
+    fuses = True
     summary = "many scattered single-element reductions into an output larger than the L2 cache"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

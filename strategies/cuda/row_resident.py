@@ -27,6 +27,7 @@ class RowResident(Implementation):
     name = "row_resident"
     rewrites_output = True
     accumulates_wide = True
+    fuses = True
     summary = "many batches of short rows, with many updates each"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

@@ -27,6 +27,7 @@ class Segmented(Implementation):
     list_bytes = 16
     accumulates_wide = True
     deterministic = True
+    fuses = True
     summary = "rows with repeated or skewed destinations, where sums must be reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

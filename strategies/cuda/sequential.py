@@ -26,6 +26,7 @@ class Sequential(Implementation):
 
     name = "sequential"
     deterministic = True
+    fuses = True
     summary = "a handful of updates, or many short lines: copy and update in one launch"
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:

@@ -28,6 +28,7 @@ class SharedBins(Implementation):
 
     name = "shared_bins"
     accumulates_wide = True
+    fuses = True
     summary = "an output that fits in shared memory, and many updates: histograms"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

@@ -32,6 +32,7 @@ class SortBased(Implementation):
     name = "sort_based"
     accumulates_wide = True
     deterministic = True
+    fuses = True
     summary = "very many plain updates of a few rows; any reduction, reproducibly"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

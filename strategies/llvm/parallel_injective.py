@@ -23,6 +23,7 @@ class ParallelInjective(Implementation):
 
     name = "parallel_injective"
     deterministic = True
+    fuses = True
     summary = "many updates of narrow rows on many cores, and unique updates"
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:

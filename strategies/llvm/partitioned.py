@@ -7,6 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_updates import element
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -35,6 +36,7 @@ class Partitioned(Implementation):
 
     name = "partitioned"
     deterministic = True
+    fuses = True
     summary = "updates scattered over an output larger than the caches, or few updates of one"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -180,7 +182,10 @@ class _Partition:
                 update = T.bind(loops.update_position(operands, b, k, s))
                 step = int(operands.problem.update_slice)
                 with loops.serial(self.width) as c:
-                    self._apply(key * self.width + c, operands.updates[update + c * step])
+                    self._apply(
+                        key * self.width + c,
+                        element(operands.updates, update, c * step, self.width),
+                    )
 
     def _apply(self, at: Any, update: Any) -> None:
         problem, out = self._operands.problem, self._operands.out

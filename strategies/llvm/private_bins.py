@@ -7,6 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_updates import element
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -33,6 +34,7 @@ class PrivateBins(Implementation):
     name = "private_bins"
     accumulates_wide = True
     deterministic = True
+    fuses = True
     summary = "an output that fits the first-level cache, and many updates: histograms"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -76,7 +78,9 @@ class PrivateBins(Implementation):
                         at = T.bind(own + loops.key_number(operands, b, place, s) * width)
                         update = T.bind(loops.update_position(operands, b, k, s))
                         with loops.serial(width) as c:
-                            value = values.convert(operands.updates[update + c * step], dtype)
+                            value = values.convert(
+                                element(operands.updates, update, c * step, width), dtype
+                            )
                             value = combiners.combine(problem.reduces, dtype, bins[at + c], value)
                             T.buffer_store(bins, value, [at + c])
 

@@ -17,6 +17,7 @@ class Sequential(Implementation):
 
     name = "sequential"
     deterministic = True
+    fuses = True
     summary = "few updates, many batches or wide rows; the meaning of scatter itself"
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:

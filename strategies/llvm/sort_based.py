@@ -24,6 +24,7 @@ class SortBased(Implementation):
     name = "sort_based"
     accumulates_wide = True
     deterministic = True
+    fuses = True
     summary = "plain updates of wide rows, several for each destination: only the last is read"
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:

@@ -30,7 +30,8 @@ class Operands:
     indices : list of buffer
         One for each component, or one for all if the problem is interleaved.
     updates, out : buffer
-        The updates and the result. All buffers are one-dimensional, compact and row-major.
+        The updates and the result. All buffers are one-dimensional, compact and row-major. If the
+        problem is fused, the updates are :class:`ComputedUpdates`, which are read like a buffer.
     workspace : buffer or None
         ``uint8`` scratch memory of the size that the implementation asked for.
     sizes : Sizes

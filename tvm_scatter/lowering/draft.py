@@ -6,13 +6,15 @@ Operands that must be emitted besides the call's own are recorded in the order o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import relax
 
 from tvm_scatter.bounds.size_check import SizeCheck
+from tvm_scatter.emit.computed_updates import Producer
 from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import SymbolTable, expressions
 from tvm_scatter.options import Options
@@ -21,7 +23,7 @@ from tvm_scatter.problem.signature import Dim, Signature
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 from . import recipes
-from .operands import Checked, Computed, Field, Given, Operand
+from .operands import Checked, Computed, Field, Fused, Given, Operand
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,8 @@ class Lowered:
         The expression for each symbolic size.
     temporary : bool
         Whether the data is an intermediate value, which no caller sees if the call fails.
+    producer : Producer or None
+        How the updates are computed where they are read; ``None`` if they are read from a tensor.
     """
 
     problem: ScatterProblem
@@ -57,6 +61,11 @@ class Lowered:
     check: IndexCheck
     symbols: dict[str, Any]
     temporary: bool = False
+    producer: Producer | None = None
+
+    def with_stored_updates(self) -> Lowered:
+        """The same call, with updates that are computed into a tensor first."""
+        return replace(self, problem=replace(self.problem, fused=False), producer=None)
 
 
 class Draft:
@@ -86,6 +95,8 @@ class Draft:
             return self.derive(Field(tensor.tuple_value, tensor.index))
         if isinstance(tensor, relax.Expr):
             return Given(tensor)
+        if isinstance(tensor, FusedUpdates):
+            return Fused(tensor)
         return self.derive(tensor)
 
     def derive(self, operand: Operand) -> Operand:
@@ -216,8 +227,9 @@ class Draft:
             indices=tuple(self.shape(index) for index in indices),
             updates=self.shape(updates),
         )
+        producer = self._producer(updates) if isinstance(updates, Fused) else None
         return Lowered(
-            problem=problem,
+            problem=replace(problem, fused=producer is not None),
             signature=signature,
             data=data,
             indices=tuple(indices),
@@ -226,7 +238,12 @@ class Draft:
             check=check,
             symbols=self.symbols.values,
             temporary=self.call.temporary,
+            producer=producer,
         )
+
+    def _producer(self, updates: Fused) -> Producer:
+        leaves = tuple(self.symbols.shape(self.operator, leaf) for leaf in updates.updates.leaves)
+        return Producer(updates.updates.function, leaves, self.shape(updates))
 
     def into_flattened(
         self, data: Operand, places: Operand, updates: Operand, check: IndexCheck

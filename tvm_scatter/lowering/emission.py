@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_updates import ComputedUpdates, Producer
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
@@ -31,6 +32,7 @@ def build_prim_func(
     tokens: int = 0,
     scatters: int = 1,
     make_signal: MakeSignal | None = None,
+    producer: Producer | None = None,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
@@ -44,6 +46,9 @@ def build_prim_func(
     make_signal : callable, optional
         Makes the drop signal from the last two tokens, which are passed as bare handles. Other
         tokens are not used in the function.
+    producer : Producer, optional
+        How the updates are computed where they are read. Its leaves are then parameters in place
+        of the updates.
 
     Returns
     -------
@@ -63,7 +68,11 @@ def build_prim_func(
                 parameters.add(f"data{suffix}", signature.data, problem.data_dtype)
                 for i, shape in enumerate(signature.indices):
                     parameters.add(f"index{i}{suffix}", shape, problem.index_dtype)
-                parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
+                if producer is None:
+                    parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
+                else:
+                    for i, shape in enumerate(producer.leaves):
+                        parameters.add(f"leaf{i}{suffix}", shape, producer.dtypes[i])
             handles = [T.arg(f"token{i}", T.handle()) for i in range(tokens)]
             if not problem.in_place:
                 for suffix in suffixes:
@@ -75,28 +84,34 @@ def build_prim_func(
             # An implementation may use the current target, as TVM's own operators do.
             with target, parameters.in_body() as buffers:
                 left = iter(buffers)
-                inputs = [[next(left) for _ in range(2 + len(signature.indices))] for _ in suffixes]
+                read = 1 if producer is None else len(producer.leaves)
+                inputs = [
+                    [next(left) for _ in range(1 + len(signature.indices) + read)] for _ in suffixes
+                ]
                 outs = [next(left) for _ in suffixes if not problem.in_place]
                 workspaces = [next(left) for _ in suffixes if has_workspace]
                 sizes = Sizes.of(problem, parameters.symbols)
+                first = 1 + len(signature.indices)
                 operands = [
                     Operands(
                         problem=problem,
                         signature=signature,
                         target=target,
-                        data=None if problem.in_place else data,
-                        indices=indices,
-                        updates=updates,
-                        out=data if problem.in_place else outs[at],
+                        data=None if problem.in_place else each[0],
+                        indices=each[1:first],
+                        updates=each[first]
+                        if producer is None
+                        else ComputedUpdates(producer, each[first:], parameters.symbols),
+                        out=each[0] if problem.in_place else outs[at],
                         workspace=workspaces[at] if has_workspace else None,
                         sizes=sizes,
                     )
-                    for at, (data, *indices, updates) in enumerate(inputs)
+                    for at, each in enumerate(inputs)
                 ]
                 signal = make_signal(*handles[-2:]) if make_signal else None
-                for each in _together(operands, target):
-                    each = replace(each, drop_signal=signal)
-                    _emit_branches(each, list(selection.branches))
+                for scatter in _together(operands, target):
+                    scatter = replace(scatter, drop_signal=signal)
+                    _emit_branches(scatter, list(selection.branches))
                 if signal is not None:
                     signal.close()
     return builder.get()

@@ -14,14 +14,20 @@ from tvm_scatter.ops.expectations import (
     EACH_OR_ONE_TRUE,
     ENOUGH,
     EXPECT_COUNT,
+    EXPECT_INDICES,
     EXPECT_SIZES,
+    first_index,
+    read_of_expected,
 )
 from tvm_scatter.ops.shapes import no_elements, same_size
 from tvm_scatter.options import current_options
+from tvm_scatter.selection.backend import backend_of
 
 from .legalizations import put_in_front
 from .make import check_alone
-from .target import strategy_of
+from .operands import Made
+from .plan_read import plan_read
+from .target import strategy_of, target_of
 
 #: For each rule, whether a count of true positions and a number of entries obey it.
 _FITS: dict[str, Callable[[Any, Any], Any]] = {
@@ -35,6 +41,7 @@ def install_legalizations() -> None:
     """Install the legalizations of the operators. Calling it again changes nothing."""
     put_in_front([EXPECT_SIZES], _legalize_sizes, ours=True)
     put_in_front([EXPECT_COUNT], _legalize_count, ours=True)
+    put_in_front([EXPECT_INDICES], _legalize_indices, ours=True)
 
 
 def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -49,6 +56,15 @@ def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if all(map(same_size, tensor.ty.shape.values, shape.values)):
         return checked
     return bb.match_cast(checked, call.ty)
+
+
+def _legalize_indices(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    index, target = first_index(call), target_of(call.args[0])
+    plan = plan_read(read_of_expected(call), target, current_options())
+    if plan is None or plan.check is None:
+        return index
+    check = Made(bb).index_check(plan.read.check)
+    return check_alone(bb, check, backend_of(target).device_check, index)
 
 
 def _legalize_count(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

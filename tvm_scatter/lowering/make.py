@@ -17,10 +17,11 @@ from tvm_scatter.selection.backend import backend_of
 
 from .batched import is_batch
 from .copy_ranges import copy_kernel
+from .draft import Lowered
 from .emission import build_prim_func, function_name, workspace_size
 from .fallback import legalize_as_stock
 from .legalizations import stock
-from .operands import Made
+from .operands import Fused, Made
 from .plan import Plan, Way
 
 
@@ -125,7 +126,7 @@ def _call(
     problem, selection, count = plan.built, plan.selection, len(plan.lowered)
     assert selection is not None, "what scatters has a selection"
     inputs = [
-        [made.of(operand) for operand in (each.data, *each.indices, each.updates)]
+        [made.of(operand) for operand in (each.data, *each.indices)] + _updates(each, made)
         for each in plan.lowered
     ]
     arguments = [operand for operands in inputs for operand in operands] + list(tokens)
@@ -137,6 +138,7 @@ def _call(
         tokens=len(tokens),
         scatters=count,
         make_signal=make_signal,
+        producer=plan.lowered[0].producer,
     )
     types: Any = [relax.TensorType(data.ty.shape, problem.data_dtype) for data, *_ in inputs]
     workspace = workspace_size(problem, selection, plan.lowered[0].symbols)
@@ -154,3 +156,11 @@ def _call(
         return [call]
     results = bb.emit(call)
     return [relax.TupleGetItem(results, at) for at in range(count)]
+
+
+def _updates(lowered: Lowered, made: Made) -> list[relax.Expr]:
+    """The tensor of the updates, or those that they are computed from."""
+    if lowered.producer is None:
+        return [made.of(lowered.updates)]
+    assert isinstance(lowered.updates, Fused), "what has a producer is fused"
+    return list(lowered.updates.updates.leaves)

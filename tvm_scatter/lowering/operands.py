@@ -15,6 +15,7 @@ from tvm import relax
 
 from tvm_scatter.bounds.size_check import SizeCheck, check_sizes
 from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.scatter_call import CopiedRange
 
 
@@ -134,7 +135,31 @@ class Checked:
         return made.after(self.check)[self.name]
 
 
-Operand = Given | Field | KnownPositions | Computed | Checked
+@dataclass(frozen=True)
+class Fused:
+    """Updates that the scatter computes where it reads them.
+
+    Attributes
+    ----------
+    updates : FusedUpdates
+        The function that computes them, and its operands.
+    """
+
+    updates: FusedUpdates
+    is_constant = False
+
+    @property
+    def ty(self) -> relax.TensorType:
+        """The type of the updates."""
+        return self.updates.ty
+
+    def emit(self, bb: relax.BlockBuilder, _made: Made) -> relax.Expr:
+        """A call that computes all updates into a tensor, for readers that need one."""
+        func = bb.add_func(self.updates.function, "updates")
+        return bb.emit(relax.op.call_tir(func, list(self.updates.leaves), self.ty))
+
+
+Operand = Given | Field | KnownPositions | Computed | Checked | Fused
 
 
 class Made:

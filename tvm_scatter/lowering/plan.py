@@ -165,10 +165,20 @@ def _own(
         reason = f"{_NOTHING}; indices are checked" if check else _NOTHING
     else:
         way = Way.SCATTER
+        lowered = tuple(_fusable(each, options, strategy) for each in lowered)
+        problem = lowered[0].problem
         selection = strategy.select(_built(problem, check), target, options)
         reason = selection.reason
     earlier = earlier_of(call) if is_batch(call) else scatters[0].earlier
     return Plan(call, target, way, reason, tuple(scatters), lowered, selection, check, earlier)
+
+
+def _fusable(lowered: Lowered, options: Options, strategy: OpStrategy) -> Lowered:
+    """The call, with updates in a tensor if the caller forces an implementation that needs one."""
+    forced = strategy.implementations.get(options.implementation or "")
+    if forced is None or forced.fuses:
+        return lowered
+    return lowered.with_stored_updates()
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:

@@ -17,7 +17,8 @@ from tvm.ir import Op
 
 EXPECT_SIZES = "relax.tvm_scatter.expect_sizes"
 EXPECT_COUNT = "relax.tvm_scatter.expect_count"
-NAMES = (EXPECT_SIZES, EXPECT_COUNT)
+EXPECT_INDICES = "relax.tvm_scatter.expect_indices"
+NAMES = (EXPECT_SIZES, EXPECT_COUNT, EXPECT_INDICES)
 
 #: Rules for the number of entries and of true positions in a mask, as errors word them.
 ENOUGH = "one for each"
@@ -84,9 +85,41 @@ def expect_count(
     return relax.Call(Op.get(EXPECT_COUNT), operands, attrs=_attributes(attrs))
 
 
+def expect_indices(read: relax.Call) -> relax.Expr:
+    """Check the indices of a read, under ``raise`` only, and return its first index tensor.
+
+    Parameters
+    ----------
+    read : relax.Call
+        A call of an operator that reads by index. It is not evaluated itself.
+
+    Returns
+    -------
+    result : relax.Expr
+        The index tensor itself, not a copy.
+    """
+    attrs = tvm.ir.make_node("ir.DictAttrs", read=read.op.name, attrs=read.attrs)
+    return relax.Call(Op.get(EXPECT_INDICES), list(read.args), attrs=attrs)
+
+
+def read_of_expected(call: relax.Call) -> relax.Call:
+    """The call whose indices :func:`expect_indices` checks."""
+    return relax.Call(Op.get(str(call.attrs["read"])), list(call.args), attrs=call.attrs["attrs"])
+
+
+def first_index(call: relax.Call) -> relax.Expr:
+    """The first index tensor of a call that reads by index, or that checks such a call."""
+    index = call.args[1]
+    return index.fields[0] if isinstance(index, relax.Tuple) else index
+
+
 def register() -> None:
     """Register the operators with TVM. Calling it again changes nothing."""
-    for name, infer in ((EXPECT_SIZES, _infer_sized), (EXPECT_COUNT, _infer_counted)):
+    for name, infer in (
+        (EXPECT_SIZES, _infer_sized),
+        (EXPECT_COUNT, _infer_counted),
+        (EXPECT_INDICES, lambda call, _context: first_index(call).ty),
+    ):
         if name not in Op.list_op_names():
             tvm.ir.register_op_attr(name, "FPurity", True)
             tvm.ir.register_op_attr(name, "FInferType", infer)

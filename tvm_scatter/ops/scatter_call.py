@@ -19,7 +19,11 @@ from tvm.ir import Op
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import REDUCTIONS, Reduction, canonical_reduction
 
+from .fused_updates import FusedUpdates
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, STOCK_OPERATORS
+
+#: The attribute that holds the function of fused updates. Their leaves are then the operand.
+_PRODUCER = "producer"
 
 
 class CopiedRange(NamedTuple):
@@ -51,8 +55,8 @@ class ScatterCall:
         The tensor that is scattered into.
     indices : tuple of relax.Expr
         The index tensors; ``index_put`` has one for each of its axes. None for ``copy_ranges``.
-    updates : relax.Expr or None
-        The tensor that is scattered; ``None`` for ``copy_ranges``.
+    updates : relax.Expr or FusedUpdates or None
+        The tensor that is scattered, or how the scatter computes it; ``None`` for ``copy_ranges``.
     sources : tuple of relax.Expr
         The tensors that ``copy_ranges`` copies from.
     axes : tuple of int
@@ -111,6 +115,8 @@ class ScatterCall:
             }
         else:
             data, indices, updates, *earlier = call.args
+            if _PRODUCER in attrs:
+                updates = FusedUpdates(attrs[_PRODUCER], tuple(updates.fields))
             operands = {"indices": _fields(indices), "updates": updates}
         axes = attrs["axes"] if "axes" in attrs else [attrs["axis"]] if "axis" in attrs else []
         return ScatterCall(
@@ -138,7 +144,11 @@ class ScatterCall:
         else:
             several = self.form == INDEX_PUT
             operands += [relax.Tuple(list(self.indices)) if several else self.indices[0]]
-            operands.append(self.updates)
+            if isinstance(self.updates, FusedUpdates):
+                operands.append(relax.Tuple(list(self.updates.leaves)))
+                attrs[_PRODUCER] = self.updates.function
+            else:
+                operands.append(self.updates)
         if self.form == INDEX_PUT:
             attrs["axes"] = list(self.axes)
         elif self.form != SCATTER_ND:

@@ -12,6 +12,7 @@ from .branch_functions import BranchFunctions
 from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
 from .fold_broadcast_index import FoldBroadcastIndex
+from .fuse_producers import FuseProducers
 from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
@@ -22,6 +23,7 @@ from .reuse_buffers import ReuseBuffers
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
+    ("fuse", lambda options: FuseProducers(options.donate)),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
     ("batch", lambda options: HorizontalFusion(always=options.batch is True)),
 )
@@ -41,6 +43,7 @@ __all__ = [
     "Canonicalize",
     "DeferBoundsCheck",
     "FoldBroadcastIndex",
+    "FuseProducers",
     "HorizontalFusion",
     "HostConstants",
     "MergeScatterChains",

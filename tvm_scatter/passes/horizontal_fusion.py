@@ -17,6 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.batched import batch, describe, earlier_of, is_batch, waiting_for
 from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
@@ -105,7 +106,7 @@ def _kind(binding: Binding, always: bool) -> Hashable | None:
     if not binding.fused or not is_scatter(binding.value):
         return None
     call = ScatterCall.from_call(binding.value)
-    if call.form == COPY_RANGES:
+    if call.form == COPY_RANGES or isinstance(call.updates, FusedUpdates):
         return None
     _, strategy = strategy_of(call.data)
     # Under ``raise`` the host waits for each check, and launches are not what takes time.

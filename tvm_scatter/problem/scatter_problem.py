@@ -73,6 +73,8 @@ class ScatterProblem:
         ``"raise"``, ``"drop"`` or ``"trust"``.
     in_place : bool
         Whether the output overwrites the data's buffer.
+    fused : bool
+        Whether updates are computed where they are read, and not read from memory.
     """
 
     batch: SymbolicSize
@@ -94,6 +96,7 @@ class ScatterProblem:
     deterministic: bool = False
     bounds: str = "drop"
     in_place: bool = False
+    fused: bool = False
 
     def __post_init__(self) -> None:
         if self.reduction not in REDUCTIONS:
@@ -227,6 +230,9 @@ class ScatterProblem:
                 value = str(value)
             elif field.name == "extents":
                 value = [str(extent) for extent in value]
+            if field.name == "fused" and not value:
+                # Records that are older than this field stay valid.
+                continue
             plain[field.name] = value
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
@@ -264,7 +270,7 @@ class ScatterProblem:
         if len(self.extents) > 1:
             parts.append(f"{len(self.extents)} components")
         defaults = {field.name: field.default for field in fields(self)}
-        flags = ("include_self", "unique", "deterministic", "in_place")
+        flags = ("include_self", "unique", "deterministic", "in_place", "fused")
         parts += [
             f"{name}={value}"
             for name, value in asdict(self).items()

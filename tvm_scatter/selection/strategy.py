@@ -41,6 +41,8 @@ class Implementation(ABC):
         addition.
     rewrites_output : bool
         Whether it reads and writes the whole output, even if the problem is in place.
+    fuses : bool
+        Whether it can compute updates where it reads them. Each update should be read once.
     list_bytes : int
         Extra memory traffic, in bytes for each destination, beyond what any implementation needs.
         An estimate.
@@ -53,6 +55,7 @@ class Implementation(ABC):
     accumulates_wide: bool = False
     capturable: bool = True
     rewrites_output: bool = False
+    fuses: bool = False
     list_bytes: int = 0
     summary: str = ""
 
@@ -188,6 +191,8 @@ class OpStrategy:
         options: Options | None = None,
     ) -> str | None:
         """Why ``implementation`` must not compute ``problem``, or ``None``; options count."""
+        if problem.fused and not implementation.fuses:
+            return "it reads updates from memory, and these are computed where they are read"
         captures = self.backend.captures_graphs and (options or current_options()).captures
         if problem.needs_order and not implementation.deterministic:
             return "it is not deterministic and a deterministic result is asked for"
@@ -220,11 +225,12 @@ class OpStrategy:
         options = options or current_options()
         if options.implementation is not None:
             return self._forced(problem, target, options)
-        spellings = [problem]
+        # What is best for stored updates is the best guess for computed ones.
+        spellings = [replace(problem, fused=False)]
         if problem.in_place:
             # Without a measurement in place, the winner of the same problem with a copy is the best
             # guess.
-            spellings.append(replace(problem, in_place=False))
+            spellings.append(replace(problem, in_place=False, fused=False))
         logs: dict[str, Iterator[TunedRecord]] = {
             "tuned records": chain.from_iterable(tuned_records(each, target) for each in spellings)
         }

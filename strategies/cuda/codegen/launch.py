@@ -14,6 +14,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.sizes import at_least, at_most
 
+from .computed import read_updates
 from .source import problem_struct, routine
 from .target import shared_memory_limit
 
@@ -134,11 +135,15 @@ def _launch(
     signal = operands.drop_signal
     if signal is not None and not signal.is_open:
         signal = None
-    struct, text = problem_struct(problem, offset, signal is not None, counts_completion)
+    updates = read_updates(operands)
+    struct, text = problem_struct(
+        problem, offset, signal is not None, counts_completion, updates.type
+    )
     scatters = [_tensors(each) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
     numbers |= {f"extent{j}": extent for j, extent in enumerate(sizes.extents)}
+    numbers |= updates.sizes
 
     parameters, lines = _pointers(pointers, len(scatters))
     parameters += [f"long long {name}" for name in numbers]
@@ -163,7 +168,7 @@ def _launch(
         "  using Data = P::Data;",
         "  using Offset = P::Offset;",
         "  Data* const out = static_cast<Data*>(out_pointer);",
-        "  const P::Updates updates{static_cast<const Data*>(updates_pointer)};",
+        f"  const P::Updates updates{{{', '.join(updates.fields)}}};",
         "  const Data* const data = "
         + ("static_cast<const Data*>(data_pointer);" if "data" in pointers else "nullptr;"),
         "  char* const workspace = "
@@ -176,7 +181,10 @@ def _launch(
     if has_shared:
         lines.append("  char* const shared = static_cast<char*>(shared_pointer);")
     name, source = routine(
-        ("problem", "reduction", *headers), [text], parameters, "\n".join([*lines, body])
+        ("problem", "reduction", *updates.headers, *headers),
+        [updates.text, text],
+        parameters,
+        "\n".join([*lines, body]),
     )
     values = [tensors[name].data for name in pointers for tensors in scatters]
     values += list(numbers.values()) + [value for _, value in arguments.values()]
@@ -189,7 +197,7 @@ def _launch(
 
 def _tensors(operands: Operands) -> dict[str, Any]:
     """The buffer parameters of a kernel, by name."""
-    tensors = {"out": operands.out, "updates": operands.updates}
+    tensors = {"out": operands.out, **read_updates(operands).tensors}
     if operands.data is not None:
         tensors["data"] = operands.data
     if operands.workspace is not None:

@@ -79,6 +79,7 @@ def problem_struct(
     offset: str,
     signals_drops: bool = False,
     counts_completion: bool = False,
+    updates: str = "tvm_scatter::StoredUpdates<Data>",
 ) -> tuple[str, str]:
     """The struct ``P`` that describes a problem to the templates: its name and its text.
 
@@ -90,6 +91,8 @@ def problem_struct(
         Whether the kernel tells the host of an index that is out of bounds.
     counts_completion : bool
         Whether blocks tell the host that they have resolved their indices.
+    updates : str
+        The C++ type of the updates.
     """
     data = data_type(problem)
     if problem.reduces.is_store:
@@ -106,7 +109,7 @@ def problem_struct(
     body = f"""  using Data = {data};
   using Index = {_DATA_TYPES[problem.index_dtype]};
   using Offset = {offset};
-  using Updates = tvm_scatter::StoredUpdates<Data>;
+  using Updates = {updates};
   using Reduction = tvm_scatter::{combiner_struct(problem.reduces)};
   static constexpr int components = {len(problem.extents)};
   static constexpr bool interleaved = {flag(problem.interleaved)};

@@ -13,6 +13,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_updates import element
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -159,10 +160,10 @@ def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
     starts_empty = problem.starts_from_identity
     if starts_empty and not problem.unique:
         start = values.start_value(problem.reduces, problem.data_dtype)
-        _visit(operands, share, lambda at, _update: T.buffer_store(operands.out, start, [at]))
+        _visit(operands, share, lambda at, *_: T.buffer_store(operands.out, start, [at]))
 
-    def apply(at: Any, update: Any) -> None:
-        value = operands.updates[update]
+    def apply(at: Any, update: Any, column: Any) -> None:
+        value = element(operands.updates, update, column, operands.sizes.slice)
         if starts_empty and problem.unique:
             value = values.alone(problem.reduces, problem.data_dtype, value)
         else:
@@ -177,10 +178,10 @@ def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
 def _visit(
     operands: Operands,
     share: Share,
-    apply: Callable[[Any, Any], None],
+    apply: Callable[[Any, Any, Any], None],
     counts: Any = None,
 ) -> None:
-    """Call ``apply(out position, update position)`` for every update of a share."""
+    """Call ``apply(out position, position of the update, column after it)`` for every update."""
     problem, sizes = operands.problem, operands.sizes
     b = share.batch
 
@@ -194,7 +195,7 @@ def _visit(
                 out = T.bind(loops.out_position(operands, b, place, s))
                 update = T.bind(loops.update_position(operands, b, k, s))
                 with loops.serial(columns) as c:
-                    apply(out + c, update + c if problem.update_slice else update)
+                    apply(out + c, update, c if problem.update_slice else 0)
                 if counts is not None:
                     _count(operands, share, counts, loops.key_number(operands, b, place, s))
 

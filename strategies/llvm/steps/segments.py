@@ -12,6 +12,7 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_updates import element
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -101,7 +102,7 @@ class Segments:
                     with loops.serial(self.batches) as b:
                         out, update, step = self._positions(item, key, b, loops.int64(0))
                         with loops.serial(self.width) as c:
-                            value = self._operands.updates[update + c * step]
+                            value = element(self._operands.updates, update, c * step, self.width)
                             T.buffer_store(self._operands.out, value, [out + c])
 
     def _reduce_chunk(self, task: Any) -> None:
@@ -134,7 +135,9 @@ class Segments:
                             T.buffer_store(began, at, [0])
                             self._begin(total, columns, out, self._begins(at, key))
                     with loops.serial(columns) as s:
-                        value = self._wide(self._operands.updates[update + s * step])
+                        value = self._wide(
+                            element(self._operands.updates, update, s * step, self.width)
+                        )
                         T.buffer_store(total, self._combine(total[s], value), [s])
                     ends = T.bind(self._ends(at, key))
                     with T.If(tirx.any(at + 1 == end, ends)):

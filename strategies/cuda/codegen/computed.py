@@ -1,0 +1,193 @@
+"""The C++ type of computed updates: it is read like ``StoredUpdates`` and computes each element."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import tvm
+import tvm_ffi
+
+from tvm_scatter.emit.computed_updates import ComputedUpdates
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+
+from .expression import Writer, stored_type
+from .source import data_type
+
+
+@dataclass(frozen=True)
+class ReadUpdates:
+    """How a kernel reads the updates of a scatter.
+
+    Attributes
+    ----------
+    type : str
+        The C++ type of the updates.
+    text : str
+        The text that defines it.
+    headers : tuple of str
+        The device headers that the text needs.
+    tensors : dict of str to buffer
+        The buffers that a kernel gets, by name.
+    sizes : dict of str to expression
+        The numbers that it gets.
+    fields : tuple of str
+        C++ expressions of the fields, of the pointers ``NAME_pointer`` and of the sizes.
+    """
+
+    type: str
+    text: str
+    headers: tuple[str, ...]
+    tensors: dict[str, Any]
+    sizes: dict[str, Any]
+    fields: tuple[str, ...]
+
+
+def read_updates(operands: Operands) -> ReadUpdates:
+    """How a kernel reads the updates."""
+    updates = operands.updates
+    if not isinstance(updates, ComputedUpdates):
+        return ReadUpdates(
+            "tvm_scatter::StoredUpdates<Data>",
+            "",
+            (),
+            {"updates": updates},
+            {},
+            ("static_cast<const Data*>(updates_pointer)",),
+        )
+    return _computed(operands.problem, updates)
+
+
+@lru_cache(maxsize=8)
+def _computed(problem: ScatterProblem, updates: ComputedUpdates) -> ReadUpdates:
+    """The same for all launches of a scatter."""
+    leaves = {f"leaf{at}": leaf for at, leaf in enumerate(updates.leaves)}
+    sizes = {f"size{at}": size for at, size in enumerate(_sizes(updates))}
+    name, text = _struct(problem, updates, leaves, sizes)
+    fields = [
+        f"static_cast<const {stored_type(str(leaf.dtype))}*>({each}_pointer)"
+        for each, leaf in leaves.items()
+    ]
+    return ReadUpdates(name, text, ("computed",), leaves, sizes, (*fields, *sizes))
+
+
+def _sizes(updates: ComputedUpdates) -> list[Any]:
+    """The symbolic sizes that the updates depend on."""
+    axes = set(updates.axes)
+    found: dict[Any, None] = {}
+
+    def add(var: Any) -> None:
+        if var not in axes and tvm.ir.is_prim_expr(var):
+            found[var] = None
+
+    for expression in (updates.value, *(s for s in updates.shape if not isinstance(s, int))):
+        tvm_ffi.structural_walk(expression, (tvm.ir.Var, add))
+    return list(found)
+
+
+def _struct(
+    problem: ScatterProblem,
+    updates: ComputedUpdates,
+    leaves: dict[str, Any],
+    sizes: dict[str, Any],
+) -> tuple[str, str]:
+    names = {leaf: name for name, leaf in leaves.items()}
+    names |= {size: name for name, size in sizes.items()}
+    # Axes of one element have one coordinate, and vectors do not cross what is along them.
+    long = [
+        at for at, size in enumerate(updates.shape) if not (isinstance(size, int) and size == 1)
+    ]
+    names |= {axis: f"x{at}" for at, axis in enumerate(updates.axes)}
+    writer = Writer(names, updates.axes[long[-1]] if long else None)
+    result = writer.value(updates.value)
+    lines = _coordinates(updates, long, names) + writer.lines
+    lines += [
+        "Vector<Data, count> result;",
+        "#pragma unroll",
+        f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({result.narrow});",
+        "return result;",
+    ]
+    if result.dtype == "bool":
+        lines[-2] = lines[-2].replace(result.narrow, f"static_cast<unsigned char>({result.narrow})")
+    # Along the only axis every vector is whole; else only if it divides the last axis.
+    last = updates.dims[long[-1]] if len(long) > 1 else 16
+    whole = last if isinstance(last, int) else 1
+    body = _text(data_type(problem), leaves, sizes, writer.multiples, whole, lines)
+    name = "ComputedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
+    text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
+    return name, text
+
+
+def _coordinates(updates: ComputedUpdates, long: list[int], names: dict[Any, str]) -> list[str]:
+    """Statements that find the coordinates of the element at ``row + column``."""
+    unsigned = "typename If<sizeof(Offset) == 4, uint32, uint64>::type"
+    lines = [f"{unsigned} left = static_cast<{unsigned}>(row + column);", "(void)left;"]
+    for at, axis in reversed(list(enumerate(updates.axes))):
+        kind = stored_type(str(axis.ty.dtype))
+        coordinate = "0"
+        if at in long:
+            size = updates.shape[at]
+            divisor = f"static_cast<{unsigned}>({size if isinstance(size, int) else names[size]})"
+            coordinate = "left" if at == long[0] else f"left % {divisor}"
+        lines += [f"const {kind} x{at} = static_cast<{kind}>({coordinate});", f"(void)x{at};"]
+        if at in long and at != long[0]:
+            lines.append(f"left /= {divisor};")
+    return lines
+
+
+def _text(
+    data: str,
+    leaves: dict[str, Any],
+    sizes: dict[str, Any],
+    multiples: list[tuple[str, int]],
+    whole: int,
+    lines: list[str],
+) -> str:
+    fields = [f"const {stored_type(str(leaf.dtype))}* {name};" for name, leaf in leaves.items()]
+    fields += [f"long long {name};" for name in sizes]
+    conditions = [
+        f"({multiple} % count != 0 || tvm_scatter::aligned<{stored_type(str(leaves[leaf].dtype))}, "
+        f"count>({leaf}))"
+        for leaf, multiple in dict.fromkeys(multiples)
+    ]
+    body = "\n".join(f"    {line}" for line in lines)
+    declared = "\n".join(f"  {field}" for field in fields)
+    return f"""  using Data = {data};
+{declared}
+  template <int count>
+  __device__ __forceinline__ bool aligned() const {{
+    return {" && ".join(conditions) or "true"};
+  }}
+  template <class Offset>
+  __device__ __forceinline__ Data operator[](Offset at) const {{
+    return load<1>(at).at[0];
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load_once(
+      Offset row, Offset column = 0) const {{
+    return load<count>(row, column);
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load(
+      Offset row, Offset column = 0) const {{
+    if constexpr ({whole} % count == 0) {{
+      return line<count>(row, column);
+    }} else {{
+      tvm_scatter::Vector<Data, count> result;
+#pragma unroll
+      for (int i = 0; i < count; ++i)
+        result.at[i] = line<1>(row, static_cast<Offset>(column + i)).at[0];
+      return result;
+    }}
+  }}
+  // Neighbours along the last axis.
+  template <int count, class Offset>
+  __device__ __forceinline__ tvm_scatter::Vector<Data, count> line(
+      Offset row, Offset column) const {{
+    using namespace tvm_scatter;
+{body}
+  }}
+"""

@@ -1,0 +1,363 @@
+"""Writes a TIR expression as C++ statements that compute it for neighbouring elements at once.
+
+Each value is either one for all of these elements, or has one for each: a ``Vector``. 16-bit floats
+are held in 32 bits, and rounded after each operator as in memory. A value that only moves keeps its
+bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.sym import Analyzer
+
+from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, substitute
+from tvm_scatter.errors import ScatterError
+
+from .source import c_type
+
+_HALVES = ("float16", "bfloat16")
+_INFIX = {
+    tirx.Add: "+",
+    tirx.Sub: "-",
+    tirx.Div: "/",
+    tirx.Mod: "%",
+    tirx.EQ: "==",
+    tirx.NE: "!=",
+    tirx.LT: "<",
+    tirx.LE: "<=",
+    tirx.GT: ">",
+    tirx.GE: ">=",
+    tirx.And: "&&",
+    tirx.Or: "||",
+}
+_PREFIX = {
+    tirx.Mul: "product",
+    tirx.Min: "min",
+    tirx.Max: "max",
+    tirx.FloorDiv: "floor_div",
+    tirx.FloorMod: "floor_mod",
+}
+#: CUDA's functions of float; those of double have no f at the end.
+_MATHS = {
+    name: f"{name}f"
+    for name in [
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "tanh",
+        "fabs",
+        "floor",
+        "ceil",
+        "trunc",
+        "nearbyint",
+        "erf",
+        "sin",
+        "cos",
+        "pow",
+    ]
+}
+#: The most elements of one access.
+_MOST_LANES = 16
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value in C++.
+
+    Attributes
+    ----------
+    name : str
+        An expression without side effects.
+    dtype : str
+        Its data type in TIR.
+    varies : bool
+        Whether it is a ``Vector`` with a value for each element.
+    stored : bool
+        Whether a 16-bit float is in its own type, and not in 32 bits.
+    """
+
+    name: str
+    dtype: str
+    varies: bool
+    stored: bool = False
+
+    @property
+    def element(self) -> str:
+        """The value for element ``i``."""
+        return f"{self.name}.at[i]" if self.varies else self.name
+
+    @property
+    def type(self) -> str:
+        """The C++ type for one element."""
+        return stored_type(self.dtype) if self.stored else computed_type(self.dtype)
+
+    @property
+    def wide(self) -> str:
+        """The value for element ``i`` in the type that is computed with."""
+        return f"widen({self.element})" if self.stored else self.element
+
+    @property
+    def narrow(self) -> str:
+        """The value for element ``i`` in the type that is stored."""
+        if self.stored or self.dtype not in _HALVES:
+            return self.element
+        return f"narrow<{stored_type(self.dtype)}>({self.element})"
+
+
+def stored_type(dtype: str) -> str:
+    """The C++ type of an element in memory."""
+    return "bool" if dtype == "bool" else c_type(dtype)
+
+
+def computed_type(dtype: str) -> str:
+    """The C++ type that is computed with."""
+    return "float" if dtype in _HALVES else stored_type(dtype)
+
+
+class Writer:
+    """Writes statements; the template parameter ``count`` is the number of elements.
+
+    Parameters
+    ----------
+    names : dict
+        The C++ names of variables: coordinates, sizes and leaves.
+    column : Var or None
+        The coordinate along which the elements are neighbours. Its name is that of the first's;
+        ``None`` if there is a single element.
+    """
+
+    def __init__(self, names: dict[Any, str], column: Any = None, prefix: str = "t") -> None:
+        self.lines: list[str] = []
+        #: For each leaf that is read as vectors, the elements that its offsets are multiples of.
+        self.multiples: list[tuple[str, int]] = []
+        self._names = names
+        self._column = column
+        self._prefix = prefix
+        self._made = 0
+        # By hash, and by whether they are for the first element alone; a dictionary for each block.
+        self._known: list[dict[Any, list[tuple[Any, Value]]]] = [{}]
+
+    def value(self, expression: Any) -> Value:
+        """Write statements that compute an expression."""
+        digest = tvm_ffi.structural_hash(expression), self._column is None
+        for scope in self._known:
+            for earlier, value in scope.get(digest, ()):
+                if tvm_ffi.structural_equal(earlier, expression):
+                    return value
+        value = self._new(expression)
+        self._known[-1].setdefault(digest, []).append((expression, value))
+        return value
+
+    def _new(self, expression: Any) -> Value:
+        dtype = str(expression.ty.dtype)
+        kind = type(expression)
+        if isinstance(expression, tirx.IntImm | tirx.FloatImm):
+            return Value(_literal(expression.value, dtype), dtype, False)
+        if isinstance(expression, tvm.ir.Var):
+            return self._variable(expression, dtype)
+        if isinstance(expression, tvm.ir.TensorLoad):
+            return self._load(expression, dtype)
+        if isinstance(expression, tirx.Select):
+            parts = (expression.condition, expression.true_value, expression.false_value)
+            return self._choice(*map(self.value, parts))
+        if isinstance(expression, tirx.Cast):
+            return self._cast(self.value(expression.value), dtype)
+        if isinstance(expression, tirx.Not):
+            return self._elementwise("bool", "!{}", self.value(expression.a))
+        if kind in _INFIX or kind in _PREFIX:
+            operands = self.value(expression.a), self.value(expression.b)
+            form = (
+                f"({{}} {_INFIX[kind]} {{}})" if kind in _INFIX else f"{_PREFIX[kind]}({{}}, {{}})"
+            )
+            return self._elementwise(dtype, form, *operands)
+        if isinstance(expression, tvm.ir.Call):
+            return self._call(expression, dtype)
+        raise ScatterError(f"scatter: updates cannot be computed by {kind.__name__} on CUDA.")
+
+    def _variable(self, var: Any, dtype: str) -> Value:
+        name = self._names[var]
+        if self._column is None or not var.same_as(self._column):
+            return Value(name, dtype, False)
+        return self._define(dtype, f"{name} + i", True)
+
+    def _call(self, call: Any, dtype: str) -> Value:
+        name = function_name(call)
+        if name == BRANCH:
+            return self._branch(*call.args)
+        operands = [self.value(each) for each in call.args]
+        if name == "isnan":
+            return self._elementwise("bool", "({0} != {0})", *operands)
+        if name == "sigmoid":
+            return self._elementwise(dtype, "sigmoid({})", *operands)
+        if name not in _MATHS:
+            raise ScatterError(f"scatter: updates cannot be computed by {name} on CUDA.")
+        function = name if dtype == "float64" else _MATHS[name]
+        form = ", ".join(["{}"] * len(operands))
+        return self._elementwise(dtype, f"{function}({form})", *operands)
+
+    def _elementwise(self, dtype: str, form: str, *operands: Value) -> Value:
+        text = form.format(*(each.wide for each in operands))
+        if dtype in _HALVES:
+            text = f"rounded<{stored_type(dtype)}>({text})"
+        elif dtype.startswith(("int", "uint")):
+            # C++ computes with at least 32 bits.
+            text = f"static_cast<{computed_type(dtype)}>({text})"
+        return self._define(dtype, text, any(each.varies for each in operands))
+
+    def _cast(self, value: Value, dtype: str) -> Value:
+        if dtype == value.dtype:
+            return value
+        if dtype in _HALVES:
+            text = f"rounded<{stored_type(dtype)}>(static_cast<float>({value.wide}))"
+        else:
+            text = f"static_cast<{computed_type(dtype)}>({value.wide})"
+        return self._define(dtype, text, value.varies)
+
+    def _choice(self, condition: Value, yes: Value, no: Value) -> Value:
+        stored = yes.stored and no.stored
+        sides = (yes.element, no.element) if stored else (yes.wide, no.wide)
+        varies = condition.varies or yes.varies or no.varies
+        text = f"{condition.wide} ? {sides[0]} : {sides[1]}"
+        return self._define(yes.dtype, text, varies, stored)
+
+    def _branch(self, condition: Any, yes: Any, no: Any) -> Value:
+        """A choice whose sides must not both be evaluated if they read memory."""
+        chosen = self.value(condition)
+        if not any(True for side in (yes, no) for _ in loads_of(side)):
+            return self._choice(chosen, self.value(yes), self.value(no))
+        if chosen.varies:
+            return self._one_by_one(tirx.if_then_else(condition, yes, no))
+        sides = []
+        for side in (yes, no):
+            lines, self.lines = self.lines, []
+            self._known.append({})
+            value = self.value(side)
+            self._known.pop()
+            sides.append((self.lines, value))
+            self.lines = lines
+        stored = all(
+            value.stored or _is_zero(at) for at, (_, value) in zip((yes, no), sides, strict=True)
+        )
+        varies = any(value.varies for _, value in sides)
+        result = Value(self._name(), str(yes.ty.dtype), varies, stored and _is_half(yes))
+        self.lines.append(f"{_declared(result)} {result.name};")
+        openings = (f"if ({chosen.name}) {{", "} else {")
+        for opening, (lines, value) in zip(openings, sides, strict=True):
+            self.lines += [opening, *(f"  {line}" for line in lines)]
+            text = value.narrow if result.stored else value.wide
+            self.lines += [f"  {line}" for line in _assigned(result, text)]
+        self.lines.append("}")
+        return result
+
+    def _one_by_one(self, expression: Any) -> Value:
+        """The value of an expression, computed for one element after the other."""
+        assert self._column is not None, "what varies does so along the column"
+        own = f"{self._name()}_column"
+        inner = Writer({**self._names, self._column: own}, prefix=f"{self._name()}_")
+        value = inner.value(expression)
+        dtype = str(expression.ty.dtype)
+        result = Value(self._name(), dtype, True, value.stored)
+        self.lines += [
+            f"{_declared(result)} {result.name};",
+            "#pragma unroll",
+            "for (int i = 0; i < count; ++i) {",
+            f"  const auto {own} = {self._names[self._column]} + i;",
+            *(f"  {line}" for line in inner.lines),
+            f"  {result.name}.at[i] = {value.name};",
+            "}",
+        ]
+        return result
+
+    def _load(self, load: Any, dtype: str) -> Value:
+        leaf, [offset] = self._names[load.source], load.indices
+        stored = dtype in _HALVES
+        step = self._step(offset)
+        if step == 0:
+            return self._define(dtype, f"{leaf}[{self._first(offset).name}]", False, stored)
+        if step == 1:
+            multiple = _multiple(substitute(offset, {self._column: tirx.const(0, self._column.ty)}))
+            self.multiples.append((leaf, multiple))
+            text = f"load_row<count, {multiple}>({leaf} + {self._first(offset).name})"
+            result = Value(self._name(), dtype, True, stored)
+            self.lines.append(f"const auto {result.name} = {text};")
+            return result
+        return self._define(dtype, f"{leaf}[{self.value(offset).element}]", True, stored)
+
+    def _step(self, offset: Any) -> int | None:
+        """By how much an offset grows from an element to the next; ``None`` if by no constant."""
+        if self._column is None:
+            return 0
+        after = substitute(offset, {self._column: self._column + 1})
+        step = Analyzer().simplify(after - offset)
+        return int(step) if isinstance(step, tirx.IntImm) else None
+
+    def _first(self, offset: Any) -> Value:
+        """The value of an offset for the first of the elements."""
+        column, self._column = self._column, None
+        value = self.value(offset)
+        self._column = column
+        return value
+
+    def _define(self, dtype: str, text: str, varies: bool, stored: bool = False) -> Value:
+        result = Value(self._name(), dtype, varies, stored)
+        if varies:
+            self.lines.append(f"{_declared(result)} {result.name};")
+            self.lines += _assigned(result, text)
+        else:
+            self.lines.append(f"const {result.type} {result.name} = {text};")
+        return result
+
+    def _name(self) -> str:
+        self._made += 1
+        return f"{self._prefix}{self._made}"
+
+
+def _declared(value: Value) -> str:
+    return f"Vector<{value.type}, count>" if value.varies else value.type
+
+
+def _assigned(value: Value, text: str) -> list[str]:
+    if not value.varies:
+        return [f"{value.name} = {text};"]
+    loop = f"for (int i = 0; i < count; ++i) {value.name}.at[i] = {text};"
+    return ["#pragma unroll", loop]
+
+
+def _is_half(expression: Any) -> bool:
+    return str(expression.ty.dtype) in _HALVES
+
+
+def _is_zero(expression: Any) -> bool:
+    return isinstance(expression, tirx.FloatImm) and float(expression.value) == 0
+
+
+def _multiple(offset: Any) -> int:
+    """The largest number of elements of an access that certainly divides an offset."""
+    found = Analyzer().modular_set(offset)
+    lanes = _MOST_LANES
+    while int(found.coeff) % lanes or int(found.base) % lanes:
+        lanes //= 2
+    return lanes
+
+
+def _literal(value: Any, dtype: str) -> str:
+    if dtype == "bool":
+        return "true" if value else "false"
+    if dtype == "float64":
+        return f"bit_cast<double>({np.float64(value).view(np.uint64)}ull)"
+    if dtype.startswith(("float", "bfloat")):
+        # A constant of a 16-bit type is rounded to it already, as TVM makes it.
+        bits = f"bit_cast<float>({np.float32(value).view(np.uint32)}u)"
+        return f"rounded<{stored_type(dtype)}>({bits})" if dtype in _HALVES else bits
+    number = int(value)
+    text = f"{number}ull" if number > np.iinfo(np.int64).max else f"{number}ll"
+    if number == np.iinfo(np.int64).min:
+        text = f"({number + 1}ll - 1)"
+    return f"static_cast<{computed_type(dtype)}>({text})"

@@ -1,0 +1,181 @@
+"""Updates that a function computes from other tensors, element by element, where they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.problem.signature import Dim
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+
+#: The functions that an update may be computed by, besides operators. TVM's names.
+FUNCTIONS = (
+    *("exp", "log", "sqrt", "rsqrt", "tanh", "sigmoid", "erf", "sin", "cos", "pow", "isnan"),
+    *("fabs", "floor", "ceil", "trunc", "nearbyint"),
+)
+#: A branch, of which only one side is evaluated.
+BRANCH = "if_then_else"
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A function that computes updates.
+
+    Attributes
+    ----------
+    function : tvm.tirx.PrimFunc
+        Its parameters are the tensors that it reads, the leaves, and then the updates. It stores
+        each element of the updates once, as one expression.
+    leaves : tuple of tuple of Dim
+        The shapes of the leaves.
+    updates : tuple of Dim
+        The shape of the updates.
+    """
+
+    function: Any
+    leaves: tuple[tuple[Dim, ...], ...]
+    updates: tuple[Dim, ...]
+
+    @property
+    def buffers(self) -> list[Any]:
+        """The buffers of its parameters."""
+        return list(self.function.params)
+
+    @property
+    def dtypes(self) -> list[str]:
+        """The data types of the leaves."""
+        return [str(buffer.dtype) for buffer in self.buffers[:-1]]
+
+    @property
+    def store(self) -> Any:
+        """The statement that stores an element of the updates."""
+        found: list[Any] = []
+        tvm_ffi.structural_walk(self.function.body, (tirx.BufferStore, found.append))
+        [store] = found
+        return store
+
+
+class ComputedUpdates:
+    """The updates of a scatter as an expression of the tensors that they are computed from.
+
+    Where a stored tensor of updates is read as a flat buffer, this is read the same way.
+
+    Parameters
+    ----------
+    producer : Producer
+        The function that computes the updates.
+    leaves : sequence of buffer
+        The leaves in the function that is emitted: one-dimensional.
+    symbols : mapping of str to expression
+        The symbolic sizes in the function that is emitted.
+
+    Attributes
+    ----------
+    axes : list of Var
+        The coordinates of an element: one for each axis of the updates.
+    shape : list of (int or expression)
+        The sizes of these axes.
+    value : expression
+        The element, over the axes and the flat leaves.
+    """
+
+    def __init__(
+        self, producer: Producer, leaves: Sequence[Any], symbols: Mapping[str, Any]
+    ) -> None:
+        self.leaves = list(leaves)
+        self.dims = producer.updates
+        self.shape = [_size(dim, symbols) for dim in producer.updates]
+        store = producer.store
+        self.axes = list(store.indices)
+        self.value = _over_flat(producer, self.leaves, symbols)
+
+    def __getitem__(self, at: Any) -> Any:
+        """The element at a flat position. Emits statements."""
+        return self.in_row(at, 0)
+
+    def in_row(self, at: Any, column: Any) -> Any:
+        """The element some columns after a flat position, on the same line along the last axis.
+
+        What depends on the position alone is then the same for the whole line.
+        """
+        coordinates: list[Any] = []
+        for size in reversed(self.shape):
+            last = not coordinates
+            coordinate = tirx.truncmod(at, size) if len(coordinates) < len(self.shape) - 1 else at
+            coordinates.append(coordinate + column if last else coordinate)
+            at = tirx.truncdiv(at, size)
+        known = {
+            axis: tirx.Cast(str(axis.ty.dtype), coordinate)
+            for axis, coordinate in zip(self.axes, reversed(coordinates), strict=True)
+        }
+        value = substitute(self.value, known)
+        # TVM cannot compile a variable of this type for processors that compute it in another.
+        return value if str(value.ty.dtype) == "bfloat16" else T.bind(value)
+
+
+def element(updates: Any, at: Any, column: Any, line: Any) -> Any:
+    """An update, ``column`` elements after ``at``, in a row of ``line`` elements of the updates.
+
+    Parameters
+    ----------
+    updates : buffer or ComputedUpdates
+        The updates.
+    """
+    if not isinstance(updates, ComputedUpdates):
+        return updates[at + column]
+    whole = isinstance(line, int) and bool(updates.shape) and line == updates.shape[-1]
+    return updates.in_row(at, column) if whole else updates[at + column]
+
+
+def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:
+    """The expression with variables replaced."""
+    return tvm_ffi.structural_map(expression, (tvm.ir.Var, lambda var: values.get(var, var)))
+
+
+def loads_of(expression: Any) -> Iterator[Any]:
+    """The loads in an expression."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tvm.ir.TensorLoad, found.append))
+    return iter(found)
+
+
+def function_name(call: Any) -> str:
+    """TVM's name of the function that an expression calls, without its dialect."""
+    return str(getattr(call.op, "name", "")).rpartition(".")[2]
+
+
+def _over_flat(producer: Producer, leaves: Sequence[Any], symbols: Mapping[str, Any]) -> Any:
+    """The stored expression, over one-dimensional leaves and sizes of the emitted function."""
+    numbers = {buffer: at for at, buffer in enumerate(producer.buffers[:-1])}
+    sizes = {
+        dim: _size(name, symbols)
+        for buffer, names in zip(
+            producer.buffers, (*producer.leaves, producer.updates), strict=True
+        )
+        for dim, name in zip(buffer.shape, names, strict=True)
+        if isinstance(dim, tvm.ir.Var)
+    }
+    shapes = [[_size(dim, symbols) for dim in shape] for shape in producer.leaves]
+
+    def flat(load: Any) -> Any:
+        number = numbers.get(load.source)
+        if number is None:
+            return load
+        position: Any = tirx.IntImm("int64", 0)
+        for index, size in zip(load.indices, shapes[number], strict=True):
+            position = position * size + tirx.Cast("int64", index)
+        return tirx.BufferLoad(leaves[number], [position])
+
+    # Loads first, because their buffers have the sizes of the function that they come from.
+    value = tvm_ffi.structural_map(producer.store.value, (tvm.ir.TensorLoad, flat))
+    return substitute(value, sizes)
+
+
+def _size(dim: Dim, symbols: Mapping[str, Any]) -> Any:
+    return SymbolicSize.product([dim]).value(symbols)

@@ -1,0 +1,266 @@
+"""Makes one function, with one expression for each element, of several tensor operators.
+
+The operators' own legalizations say what they compute, so nothing is described twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, te, tirx
+
+from tvm_scatter.emit.computed_updates import BRANCH, FUNCTIONS, function_name, substitute
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.read_forms import read
+from tvm_scatter.options import current_options
+
+from .legalizations import stock
+from .plan_read import ReadPlan, plan_read
+from .reads import is_read
+from .target import target_of
+
+#: The most nodes of an expression. In it, a value that is used twice is written twice.
+_MOST_NODES = 4000
+_INTEGERS_ONLY = (tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+_SIMPLE = (
+    *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max),
+    *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.And, tirx.Or, tirx.Not),
+    *(tirx.Select, tirx.Cast, tirx.IntImm, tirx.FloatImm, tvm.ir.Var),
+)
+
+
+#: Operators that compute each element of their result from a few elements of their operands.
+PRODUCERS = frozenset(
+    f"relax.{name}"
+    for name in (
+        *(
+            "abs",
+            "add",
+            "bitwise_and",
+            "bitwise_or",
+            "bitwise_xor",
+            "ceil",
+            "clip",
+            "cos",
+            "divide",
+        ),
+        *("equal", "erf", "exp", "floor", "floor_divide", "floor_mod", "greater", "greater_equal"),
+        *("isfinite", "isinf", "isnan", "less", "less_equal", "log", "logical_and", "logical_not"),
+        *("logical_or", "maximum", "minimum", "mod", "multiply", "negative", "not_equal", "power"),
+        *(
+            "round",
+            "rsqrt",
+            "sigmoid",
+            "sign",
+            "sin",
+            "sqrt",
+            "square",
+            "subtract",
+            "tanh",
+            "trunc",
+        ),
+        *("where", "astype", "nn.relu", "nn.leakyrelu", "nn.silu", "nn.gelu", "nn.gelu_tanh"),
+        *("broadcast_to", "expand_dims", "flatten", "permute_dims", "reshape", "squeeze"),
+    )
+)
+
+
+class NotInlined(ScatterError):
+    """Why operators cannot be made one expression. Its text is a clause."""
+
+
+class Inliner:
+    """Evaluates calls as tensor expressions of placeholders for the leaves."""
+
+    def __init__(self, leaves: Sequence[Any]) -> None:
+        self._tensors: dict[Any, te.Tensor] = {}
+        self._leaves = [
+            te.placeholder(leaf.ty.shape.values, str(leaf.ty.dtype), name=f"leaf{at}")
+            for at, leaf in enumerate(leaves)
+        ]
+        self._tensors.update(zip(leaves, self._leaves, strict=True))
+
+    def add(self, var: Any, call: relax.Call) -> None:
+        """Evaluate a call that a variable is bound to.
+
+        Raises
+        ------
+        NotInlined
+            If its legalization emits anything else than one tensor expression.
+        """
+        for operand in operands_of(call):
+            scalar = scalar_of(operand)
+            if scalar is not None:
+                self._tensors[operand] = _constant(scalar)
+        if is_read(call):
+            plan = plan_read(call, target_of(call.args[0]), current_options())
+            assert plan is not None, "what TVM computes is not inlined"
+            self._add_read(var, plan)
+            return
+        if call.op.name == "relax.expand_dims":
+            self._tensors[var] = _expanded(self._tensors[call.args[0]], call)
+            return
+        legalize = stock.get(call.op.name) or call.op.get_attr("FLegalize")
+        traced = legalize(_Tracer(self._tensors), call)
+        if not isinstance(traced, te.Tensor):
+            raise NotInlined(f"{call.op.name} is not one tensor expression")
+        self._tensors[var] = traced
+
+    def _add_read(self, var: Any, plan: ReadPlan) -> None:
+        check = plan.read.check
+        data, *indices = (self._tensors[each.expression] for each in (check.data, *check.indices))
+        form, wrap = plan.read.form, plan.read.has_negative()
+        self._tensors[var] = read(form, data, indices, wrap, plan.guard)
+
+    def function(self, var: Any) -> tirx.PrimFunc:
+        """The function that computes the tensor of a variable from the leaves.
+
+        Raises
+        ------
+        NotInlined
+            If an element is not one expression that can be computed anywhere.
+        """
+        tensor = self._tensors[var]
+        at = [tirx.Var(f"i{axis}", "int64") for axis in range(len(tensor.shape))]
+        value = _inlined(tensor, at)
+        _check(value)
+        _check_sizes(value, tensor.shape, at, self._leaves)
+
+        def element(*own: Any) -> Any:
+            casts = (tirx.Cast("int64", each) for each in own)
+            return substitute(value, dict(zip(at, casts, strict=True)))
+
+        result = te.compute(tensor.shape, element, name="updates")
+        return te.create_prim_func([*self._leaves, result]).without_attr("global_symbol")
+
+
+class _Tracer:
+    """Takes the place of a block builder: calls a tensor expression at once."""
+
+    def __init__(self, tensors: Mapping[Any, te.Tensor]) -> None:
+        self._tensors = tensors
+
+    def call_te(self, compute: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        """Evaluate a function of tensors, given Relax expressions."""
+        more.pop("primfunc_name_hint", None)
+        return compute(*map(self._convert, args), **more)
+
+    def lookup_binding(self, _var: Any) -> None:
+        """Nothing is bound."""
+
+    def _convert(self, argument: Any) -> Any:
+        if isinstance(argument, relax.ShapeExpr):
+            return list(argument.values)
+        if isinstance(argument, relax.Tuple):
+            return [self._convert(field) for field in argument.fields]
+        if isinstance(argument, relax.Expr) and not tvm.ir.is_prim_expr(argument):
+            found = self._tensors.get(argument)
+            if found is None:
+                raise NotInlined("an operand is no tensor")
+            return found
+        if isinstance(argument, list | tuple | tvm_ffi.Array):
+            return [self._convert(each) for each in argument]
+        return argument
+
+
+def _constant(value: Any) -> te.Tensor:
+    return te.compute((), lambda: value, name="scalar")
+
+
+def _expanded(tensor: te.Tensor, call: relax.Call) -> te.Tensor:
+    """What ``relax.expand_dims`` computes; its legalization asks a real block builder."""
+    rank = call.ty.ndim
+    new = {int(axis) % rank for axis in call.attrs.axis}
+    kept = [axis for axis in range(rank) if axis not in new]
+    shape = [1 if axis in new else tensor.shape[kept.index(axis)] for axis in range(rank)]
+    return te.compute(shape, lambda *at: tensor(*(at[axis] for axis in kept)), name="expand_dims")
+
+
+def operands_of(call: relax.Call) -> list[Any]:
+    """The operands of a call that are tensors, those in tuples included."""
+    found: list[Any] = []
+    for argument in call.args:
+        fields = argument.fields if isinstance(argument, relax.Tuple) else [argument]
+        found += [each for each in fields if isinstance(each.ty, relax.TensorType)]
+    return found
+
+
+def scalar_of(operand: Any) -> Any:
+    """The value of a constant without axes as an expression; ``None`` for other operands."""
+    if not isinstance(operand, tvm.ir.GenericConst) or operand.ty.ndim != 0:
+        return None
+    return tirx.const(operand.value.numpy()[()].item(), str(operand.ty.dtype))
+
+
+def _inlined(tensor: te.Tensor, at: Sequence[Any]) -> Any:
+    """An element of a tensor as an expression of elements of placeholders."""
+    if isinstance(tensor.op, te.PlaceholderOp):
+        return tensor(*at)
+    if not isinstance(tensor.op, te.ComputeOp) or len(tensor.op.reduce_axis):
+        raise NotInlined(f"{tensor.op.name} is no elementwise computation")
+    known = {axis.var: place for axis, place in zip(tensor.op.axis, at, strict=True)}
+    body = substitute(tensor.op.body[tensor.value_index], known)
+
+    def load(call: Any) -> Any:
+        if function_name(call) != "tensor_load":
+            return call
+        source, *place = call.args
+        return _inlined(source, place)
+
+    value = tvm_ffi.structural_map(body, (tvm.ir.Call, load))
+    if _nodes(value) > _MOST_NODES:
+        raise NotInlined("the expression of an element is too long")
+    return value
+
+
+def _nodes(expression: Any) -> int:
+    count = [0]
+
+    def add(_node: Any) -> None:
+        count[0] += 1
+
+    tvm_ffi.structural_walk(expression, (tvm.ir.Expr, add))
+    return count[0]
+
+
+def _check(value: Any) -> None:
+    """Raise if an expression has a part that not every backend can write."""
+
+    def check(node: Any) -> None:
+        if isinstance(node, te.Tensor):
+            return
+        if not tvm.ir.is_prim_expr(node):
+            return
+        floating = str(node.ty.dtype).startswith(("float", "bfloat"))
+        if isinstance(node, tvm.ir.Call):
+            name = function_name(node)
+            if name in (BRANCH, "tensor_load") or (
+                name in FUNCTIONS and (floating or name == "isnan")
+            ):
+                return
+            raise NotInlined(f"{name} is not known to be computable anywhere")
+        if isinstance(node, _SIMPLE) or (isinstance(node, _INTEGERS_ONLY) and not floating):
+            return
+        raise NotInlined(
+            f"{type(node).__name__} of {node.ty} is not known to be computable anywhere"
+        )
+
+    tvm_ffi.structural_walk(value, (tvm.ir.Expr, check))
+
+
+def _check_sizes(
+    value: Any, shape: Sequence[Any], at: Sequence[Any], leaves: Sequence[te.Tensor]
+) -> None:
+    """Raise if a symbolic size is not the size of a leaf."""
+    known = {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, tvm.ir.Var)} | {*at}
+
+    def check(var: Any) -> None:
+        if tvm.ir.is_prim_expr(var) and var not in known:
+            raise NotInlined(f"{var} is the size of no tensor that is read")
+
+    for expression in (value, *shape):
+        if not isinstance(expression, int):
+            tvm_ffi.structural_walk(expression, (tvm.ir.Var, check))

@@ -1,0 +1,48 @@
+"""Updates that a scatter computes itself, from the tensors that they depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax
+
+
+@dataclass(frozen=True)
+class FusedUpdates:
+    """Updates that exist only as a function of other tensors.
+
+    Attributes
+    ----------
+    function : tvm.tirx.PrimFunc
+        Computes the updates, its last parameter, from the leaves. It has one expression for each
+        element of the updates, and every symbolic size in it is a size of a leaf.
+    leaves : tuple of relax.Expr
+        The tensors that it reads.
+    """
+
+    function: Any
+    leaves: tuple[Any, ...]
+
+    @property
+    def ty(self) -> relax.TensorType:
+        """The type that the updates would have as a tensor."""
+        *leaves, updates = self.function.params
+        sizes = {
+            dim: size
+            for buffer, leaf in zip(leaves, self.leaves, strict=True)
+            for dim, size in zip(buffer.shape, leaf.ty.shape.values, strict=True)
+            if isinstance(dim, tvm.ir.Var)
+        }
+        shape = [
+            tvm_ffi.structural_map(dim, (tvm.ir.Var, lambda var: sizes.get(var, var)))
+            for dim in updates.shape
+        ]
+        return relax.TensorType(shape, str(updates.dtype), self.leaves[0].ty.vdevice)
+
+    def with_leaves(self, leaves: Sequence[Any]) -> FusedUpdates:
+        """The same function of other tensors."""
+        return FusedUpdates(self.function, tuple(leaves))

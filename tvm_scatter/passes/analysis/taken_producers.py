@@ -1,0 +1,170 @@
+"""Finds the operators that scatters can compute themselves, where they read their updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.inlined import PRODUCERS, operands_of
+from tvm_scatter.lowering.operands import Given
+from tvm_scatter.lowering.plan_read import plan_read
+from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.expectations import first_index
+from tvm_scatter.ops.scatter_call import ScatterCall
+from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.options import current_options
+
+from .bindings import Binding, Bindings
+from .effects import may_write
+from .known_values import numbers
+
+
+@dataclass
+class TakenProducers:
+    """Which scatters compute which operators themselves.
+
+    Attributes
+    ----------
+    takers : dict
+        The variables of the scatters that compute a binding, by the binding's position.
+    refused : dict
+        For each scatter that computes nothing, why the operator of its updates stays apart.
+    checked : list of Binding
+        Taken reads whose bad indices must be reported. A check needs the indices in memory.
+    """
+
+    bindings: Bindings
+    takers: dict[int, set[Any]] = field(default_factory=dict)
+    refused: dict[Any, str] = field(default_factory=dict)
+    checked: list[Binding] = field(default_factory=list)
+
+    def producers(self, scatter: Any) -> list[Binding]:
+        """The bindings that a scatter computes, in the order in which they run."""
+        return [self.bindings.all[at] for at in sorted(self.takers) if scatter in self.takers[at]]
+
+
+def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> TakenProducers:
+    """Find the producers of the updates of scatters.
+
+    A producer all of whose readers are fused is in no memory, whether they are of one scatter or of
+    several: to compute it for each costs less than to write it once and read it for each. A
+    producer that others read is computed again where its operands are smaller than its result.
+
+    Parameters
+    ----------
+    scatters : mapping
+        The scatters that can be fused, by variable.
+    """
+    found = TakenProducers(bindings)
+    readers: dict[Any, list[Binding]] = {}
+    for binding in bindings:
+        for var in binding.reads:
+            readers.setdefault(var, []).append(binding)
+    gone: set[Any] = set()
+    pinned: set[Any] = set()
+    for binding in reversed(bindings.all):
+        takers: set[Any] = set()
+        needed = binding.var in bindings.returned
+        for reader in readers.get(binding.var, ()):
+            if reader.var in scatters and _reads_as_updates(reader, binding.var):
+                takers.add(reader.var)
+                continue
+            takers |= found.takers.get(reader.at, set())
+            needed |= reader.var not in gone
+        if not takers:
+            continue
+        refusal = _refusal(binding, bindings, [scatters[each] for each in takers])
+        if refusal is None and binding.var in pinned:
+            refusal = f"{binding.var.name} is checked as an index"
+        if refusal is None and needed and not _grows(binding.value):
+            refusal = f"{binding.var.name} has other readers"
+        if refusal is None:
+            found.takers[binding.at] = takers
+            if is_read(binding.value) and _is_checked(binding.value):
+                found.checked.append(binding)
+                pinned |= set(operands_of(binding.value)[1:])
+            if not needed:
+                gone.add(binding.var)
+            continue
+        for each in takers:
+            if _reads_as_updates(scatters[each], binding.var):
+                found.refused[each] = refusal
+    return found
+
+
+def operator_of(value: Any) -> str:
+    """The name of the operator of a call; empty if it is none."""
+    named = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return value.op.name if named else ""
+
+
+def _reads_as_updates(scatter: Binding, var: Any) -> bool:
+    """Whether a scatter reads a variable as its updates, and not otherwise as well."""
+    call = ScatterCall.from_call(scatter.value)
+    others = (call.data, *call.indices, *call.earlier)
+    return call.updates.same_as(var) and not any(var.same_as(other) for other in others)
+
+
+def _refusal(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str | None:
+    """Why a binding must stay apart from the scatters; ``None`` if they can compute it."""
+    value = binding.value
+    if not (operator_of(value) in PRODUCERS or is_read(value)):
+        return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
+    if static_shape(binding.var) is None:
+        return f"the shape of {binding.var.name} is unknown"
+    for scatter in takers:
+        if scatter.fused != binding.fused:
+            return f"{binding.var.name} is computed in another block"
+        if any(may_write(each.value) for each in bindings.all[binding.at : scatter.at]):
+            return f"a tensor is overwritten between {binding.var.name} and the scatter"
+    return _refusal_of_read(value) if is_read(value) else None
+
+
+def _refusal_of_read(call: relax.Call) -> str | None:
+    """Why a read by index stays apart; ``None`` if it can be computed elsewhere."""
+    try:
+        plan = plan_read(call, strategy_of(call.args[0])[0], current_options())
+    except ScatterError:
+        return "a read is not valid"
+    if plan is None:
+        return f"{call.op.name} is left to TVM"
+    check = plan.read.check
+    if not all(isinstance(each, Given) for each in (check.data, *check.indices)):
+        return "the sizes of a read must be checked"
+    if plan.check is not None and not isinstance(first_index(call), relax.Var):
+        return "a constant index must be checked"
+    return None
+
+
+def _is_checked(call: relax.Call) -> bool:
+    """Whether a bad index of a read is an error."""
+    plan = plan_read(call, strategy_of(call.args[0])[0], current_options())
+    return plan is not None and plan.check is not None
+
+
+def _grows(value: Any) -> bool:
+    """Whether a call certainly reads fewer bytes than it writes."""
+    if is_read(value):
+        # Every element that it writes is read, and an index with it.
+        return False
+    sizes = [numbers(static_shape(each)) for each in (value, *operands_of(value))]
+    if any(each is None for each in sizes):
+        return False
+    made, *read = (
+        _product(size) * tvm.DataType(str(each.ty.dtype)).bits
+        for size, each in zip(sizes, (value, *operands_of(value)), strict=True)
+    )
+    return sum(read) < made
+
+
+def _product(sizes: Any) -> int:
+    result = 1
+    for size in sizes:
+        result *= int(size)
+    return result

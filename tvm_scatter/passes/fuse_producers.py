@@ -1,0 +1,199 @@
+"""Lets a scatter compute its updates where it reads them, so that they are never in memory.
+
+A model gathers, computes a message for each edge and scatters the messages. Those take far more
+memory than what they are computed from. This pass makes the operators that compute the updates a
+part of the scatter: reads by index, broadcasts, reshapes, casts and elementwise arithmetic.
+
+It runs before :func:`ReuseBuffers`. The scatter then reads the leaves itself, so that the proof
+that data may be overwritten counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.lowering.inlined import Inliner, NotInlined, operands_of, scalar_of
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.expectations import expect_indices, first_index
+from tvm_scatter.ops.fused_updates import FusedUpdates
+from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.aliasing import Storage
+from tvm_scatter.passes.analysis.bindings import Binding, Bindings
+from tvm_scatter.passes.analysis.known_values import numbers
+from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
+from tvm_scatter.passes.analysis.taken_producers import operator_of, taken_producers
+from tvm_scatter.problem.reductions import DATA_DTYPES
+
+from .functions import with_changes
+from .report import note
+
+#: The most operators that are fused, and tensors that they read: each is a parameter of kernels.
+_MOST_OPERATORS = 32
+_MOST_LEAVES = 12
+
+
+def FuseProducers(donate: Sequence[str] = ()) -> tvm.transform.Pass:
+    """The pass.
+
+    Parameters
+    ----------
+    donate : sequence of str
+        Names of parameters that scatters may overwrite.
+    """
+
+    def fuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        return with_changes(mod, lambda name, function: _fused(mod, name, function, tuple(donate)))
+
+    return tvm.transform.module_pass(fuse, opt_level=0, name="FuseProducers")
+
+
+def _fused(
+    mod: tvm.IRModule, name: Any, function: relax.Function, donate: tuple[str, ...]
+) -> relax.Function | None:
+    """The function with its updates fused, or ``None`` if there are none to fuse."""
+    bindings = Bindings(function)
+    scatters = {binding.var: binding for binding in bindings if _is_candidate(binding)}
+    if not scatters:
+        return None
+    wanted = current_options()
+    donated = donated_parameters(mod, name, donate)
+    reusing = overwrites(function, donated).found if wanted.in_place else {}
+    storage = Storage(function, bindings)
+    taken = taken_producers(bindings, scatters)
+    found: dict[Any, FusedUpdates] = {}
+    checked: dict[Any, list[relax.Call]] = {}
+    for var, scatter in scatters.items():
+        where = f"{name.name_hint}.{var.name}"
+        producers = taken.producers(var)
+        try:
+            if not producers:
+                raise NotInlined(taken.refused.get(var, "nothing computes them"))
+            updates = _updates(scatter, producers)
+            if var in reusing:
+                _check_copy(scatter, updates, storage)
+        except NotInlined as reason:
+            note("fuse", where, f"reads its updates from memory: {reason}")
+            continue
+        found[var] = updates
+        checked[var] = [each.value for each in producers if each in taken.checked]
+        names = ", ".join(operator_of(each.value).removeprefix("relax.") for each in producers)
+        note("fuse", where, f"computes its updates itself: {names}")
+    if not found:
+        return None
+    rewritten = _Rewriter(mod, found, checked).visit_expr(function)
+    return relax.analysis.remove_all_unused(rewritten)
+
+
+def _is_candidate(binding: Binding) -> bool:
+    if not binding.fused or not is_scatter(binding.value):
+        return False
+    call = ScatterCall.from_call(binding.value)
+    if call.form == COPY_RANGES or isinstance(call.updates, FusedUpdates):
+        return False
+    return isinstance(call.updates, relax.Var) and strategy_of(call.data)[1] is not None
+
+
+def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:
+    """The updates of a scatter as a function of leaves.
+
+    Raises
+    ------
+    NotInlined
+        If an element is not one expression, or of too many tensors.
+    """
+    made = {each.var for each in producers}
+    leaves: list[Any] = []
+    for each in producers:
+        for operand in operands_of(each.value):
+            if operand in made or scalar_of(operand) is not None:
+                continue
+            if not any(operand.same_as(leaf) for leaf in leaves):
+                leaves.append(operand)
+    if not 0 < len(leaves) <= _MOST_LEAVES or len(producers) > _MOST_OPERATORS:
+        raise NotInlined(f"{len(producers)} operators read {len(leaves)} tensors")
+    for leaf in leaves:
+        if static_shape(leaf) is None or str(leaf.ty.dtype) not in DATA_DTYPES:
+            raise NotInlined(f"a tensor of type {leaf.ty} is read")
+    inliner = Inliner(leaves)
+    for each in producers:
+        inliner.add(each.var, each.value)
+    updates = ScatterCall.from_call(scatter.value).updates
+    return FusedUpdates(inliner.function(updates), tuple(leaves))
+
+
+def _check_copy(scatter: Binding, updates: FusedUpdates, storage: Storage) -> None:
+    """Raise if a scatter that overwrites its data would have to copy it once it is fused.
+
+    It reads the data as a leaf then. The copy may cost more than the updates in memory.
+    """
+    call = ScatterCall.from_call(scatter.value)
+    shared = storage.members(call.data)
+    if not any(leaf in shared for leaf in updates.leaves if isinstance(leaf, relax.Var)):
+        return
+    data, made = _bytes(call.data), _bytes(call.updates)
+    if data is None or made is None or data > made:
+        raise NotInlined(f"it would have to copy {call.data.name}, which it can overwrite")
+
+
+def _bytes(tensor: Any) -> int | None:
+    sizes = numbers(static_shape(tensor))
+    if sizes is None:
+        return None
+    width = (tvm.DataType(str(tensor.ty.dtype)).bits + 7) // 8
+    return int(np.prod(sizes, dtype=np.int64)) * width
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        fused: Mapping[Any, FusedUpdates],
+        checked: Mapping[Any, Sequence[relax.Call]],
+    ) -> None:
+        super().__init__(mod)
+        self.fused = fused
+        self.checked = checked
+        self.known: list[tuple[relax.Call, Any]] = []
+
+    def visit_dataflow_block_(self, block: relax.DataflowBlock) -> relax.DataflowBlock:
+        # What is bound in a block is not visible in the next.
+        self.known = []
+        return super().visit_dataflow_block_(block)
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        updates = self.fused.get(binding.var)
+        if updates is not None:
+            updates = self._after_checks(updates, self.checked[binding.var])
+            call = ScatterCall.from_call(binding.value).replace(updates=updates)
+            binding = relax.VarBinding(binding.var, call.to_call())
+        super().visit_var_binding_(binding)
+
+    def _after_checks(self, updates: FusedUpdates, reads: Sequence[relax.Call]) -> FusedUpdates:
+        """The same updates, whose indices are those that checks return."""
+        leaves = list(updates.leaves)
+        for read in reads:
+            checked = self._checked(read)
+            for at, leaf in enumerate(updates.leaves):
+                if leaf.same_as(first_index(read)):
+                    leaves[at] = checked
+        return updates.with_leaves(leaves)
+
+    def _checked(self, read: relax.Call) -> Any:
+        """The index of a read after its check. Equal reads of one tensor are checked once."""
+        for earlier, result in self.known:
+            if tvm_ffi.structural_equal(earlier, read, map_free_vars=False):
+                return result
+        result = self.builder_.emit(self.visit_expr(expect_indices(read)))
+        self.known.append((read, result))
+        return result
