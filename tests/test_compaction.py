@@ -95,3 +95,13 @@ def test_other_types_are_no_masks() -> None:
     numbers = relax.Var("numbers", relax.TensorType([3], "int64"))
     with pytest.raises(ScatterError, match="true_positions: mask of type int64 must be of type b"):
         true_positions(numbers)
+
+
+def test_masks_that_are_known(device: str) -> None:
+    masks = {"some": mask_of(0, 1, 1), "none": mask_of(0, 0), "two_axes": np.eye(3, dtype="bool")}
+    calls: dict[str, Any] = {}
+    for name, mask in masks.items():
+        calls[name] = (lambda _, mask=mask: relax.op.nonzero(relax.const(mask)), [mask])
+    found = run_all(calls, device)
+    for name, mask in masks.items():
+        np.testing.assert_array_equal(found[name], np.stack(mask.nonzero()), name)
