@@ -35,12 +35,15 @@ def _count(mask: Any, size: Any, counts: Any, number: Any) -> None:
 
 def _write(mask: Any, size: Any, counts: Any, positions: Any) -> None:
     def write(start: Any, length: Any) -> None:
-        place = _cell(counts[tirx.truncdiv(start, loops.int64(_TILE))])
+        tile = T.bind(tirx.truncdiv(start, loops.int64(_TILE)))
+        place, end = _cell(counts[tile]), T.bind(counts[tile + 1])
         with loops.serial(length) as i:
-            with T.If(mask[start + i]):
+            # What is written for a false entry, the next true one overwrites. So no branch depends
+            # on the mask, which a processor could not predict.
+            with T.If(place[0] < end):
                 with T.Then():
                     T.buffer_store(positions, start + i, [place[0]])
-                    T.buffer_store(place, place[0] + 1, [0])
+                    T.buffer_store(place, place[0] + tirx.Cast("int64", mask[start + i]), [0])
 
     loops.for_each_chunk(size, _TILE, size, write)
 

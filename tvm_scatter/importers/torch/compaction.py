@@ -72,7 +72,8 @@ def select(call: TorchCall, data: Any, mask: Any, axis: int) -> Any:
         chosen = [*before, *shape_of(positions), *behind]
         return call.emit(no_elements(relax.TensorType(chosen, data.ty.dtype)))
     flat = call.reshape(data, (*before, number_of(shape_of(mask)), *behind))
-    return call.emit(relax.op.take(flat, positions, axis, mode=call.origin))
+    # Positions are in bounds, so nothing need be checked: this mode defines other indices, too.
+    return call.emit(relax.op.take(flat, positions, axis, mode="clip"))
 
 
 def coordinates(call: TorchCall, positions: Any, shape: tuple[Any, ...]) -> list[Any]:
