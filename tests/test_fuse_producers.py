@@ -54,7 +54,8 @@ def run_random(device, tally, seeds, dtype="float32", bounds="drop", **options):
         result = machine[name](*tensors(graph, device)).numpy()
         np.testing.assert_array_equal(result, expected, err_msg=name)
     fused = sum("computes its updates itself" in each for each in notes)
-    assert fused > len(cases) / 3, notes
+    if dtype in strategy_for(device).backend.fuses:
+        assert fused > len(cases) / 3, notes
     tally("random messages that a scatter computed", fused)
 
 

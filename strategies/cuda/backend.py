@@ -7,6 +7,7 @@ import re
 import tvm
 from tvm.target import Target
 
+from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import Backend
 
 from .check import CHECK
@@ -47,6 +48,7 @@ CUDA = Backend(
     compaction=COMPACTION,
     captures_graphs=True,
     launches_together=True,
+    fuses=tuple(DATA_DTYPES),
     gathers_known_writes=True,
     architecture_attribute="arch",
     of_this_machine=_of_this_machine,

@@ -96,7 +96,7 @@ class ComputedUpdates:
         self.value = _over_flat(producer, self.leaves, symbols)
 
     def __getitem__(self, at: Any) -> Any:
-        """The element at a flat position. Emits statements."""
+        """The element at a flat position, bound to a variable. Emits statements."""
         return self.in_row(at, 0)
 
     def in_row(self, at: Any, column: Any) -> Any:
@@ -114,9 +114,7 @@ class ComputedUpdates:
             axis: tirx.Cast(str(axis.ty.dtype), coordinate)
             for axis, coordinate in zip(self.axes, reversed(coordinates), strict=True)
         }
-        value = substitute(self.value, known)
-        # TVM cannot compile a variable of this type for processors that compute it in another.
-        return value if str(value.ty.dtype) == "bfloat16" else T.bind(value)
+        return T.bind(substitute(self.value, known))
 
 
 def element(updates: Any, at: Any, column: Any, line: Any) -> Any:

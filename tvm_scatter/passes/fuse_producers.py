@@ -76,6 +76,7 @@ def _fused(
         where = f"{name.name_hint}.{var.name}"
         producers = taken.producers(var)
         try:
+            _check_backend(scatter)
             if not producers:
                 raise NotInlined(taken.refused.get(var, "nothing computes them"))
             updates = _updates(scatter, producers)
@@ -101,6 +102,15 @@ def _is_candidate(binding: Binding) -> bool:
     if call.form == COPY_RANGES or isinstance(call.updates, FusedUpdates):
         return False
     return isinstance(call.updates, relax.Var) and strategy_of(call.data)[1] is not None
+
+
+def _check_backend(scatter: Binding) -> None:
+    """Raise if no implementation can compute the updates of a scatter."""
+    call = ScatterCall.from_call(scatter.value)
+    target, strategy = strategy_of(call.data)
+    dtype = str(call.updates.ty.dtype)
+    if strategy is None or dtype not in strategy.backend.fuses:
+        raise NotInlined(f"{dtype} is not computed by a scatter on {target.kind.name}")
 
 
 def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:

@@ -39,6 +39,8 @@ class Backend:
     gathers_known_writes : bool
         Whether a chain of writes is best computed as one kernel that reads, for each output
         element, the value that ends there. Else writes stay scatters.
+    fuses : tuple of str
+        Data types of updates that implementations can compute where they read them.
     architecture_attribute : str
         The attribute of a target that names its architecture, such as ``arch``. Tuned records then
         apply to that architecture only. Empty if they apply to all targets of the kind.
@@ -60,6 +62,7 @@ class Backend:
     captures_graphs: bool = False
     launches_together: bool = False
     gathers_known_writes: bool = False
+    fuses: tuple[str, ...] = ()
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None
     of_architecture: Callable[[str], Target | None] | None = None
