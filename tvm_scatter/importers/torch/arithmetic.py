@@ -55,6 +55,17 @@ def compare(operator: Operator, call: TorchCall) -> Any:
     return None if _uniform(operands, dtype) else _apply(call, operator, operands, dtype)
 
 
+def differ(call: TorchCall) -> Any:
+    """``ne``, which is true of "not a number" and anything. In TVM it is false."""
+    operands = call["self"], call["other"]
+    dtype = common_type(*operands)
+    if is_integral(dtype):
+        return compare(relax.op.not_equal, call)
+    left, right = _cast(call, operands, dtype)
+    unknown = relax.op.logical_or(relax.op.isnan(left), relax.op.isnan(right))
+    return call.emit(relax.op.logical_or(call.emit(unknown), relax.op.not_equal(left, right)))
+
+
 def divide(call: TorchCall) -> Any:
     """``div``, with each rounding mode. The quotient of integers is a float unless rounded."""
     operands = call["self"], call["other"]

@@ -14,7 +14,7 @@ from tvm_scatter.importers.shapes import number_of, shape_of
 
 from .arithmetic import common_type, is_tensor
 from .call import TorchCall
-from .ordering import is_float, keys, value_of
+from .ordering import is_float, keys, values_of
 
 #: By whether the greatest is wanted.
 _REDUCED = {True: relax.op.max, False: relax.op.min}
@@ -64,7 +64,7 @@ def reduced(greatest: bool, call: TorchCall) -> Any:
         return data
     order = keys(call, data, last=greatest)
     best = _REDUCED[greatest](order, axes or None, call.get("keepdim", False))
-    return _values(call, call.emit(best), data)
+    return values_of(call, call.emit(best), str(data.ty.dtype))
 
 
 def position(greatest: bool, call: TorchCall) -> Any:
@@ -77,7 +77,7 @@ def position(greatest: bool, call: TorchCall) -> Any:
     else:
         data, dim = call.reshape(data, shape or (1,)), call.axis(dim, len(shape))
         kept = [1 if axis == dim else size for axis, size in enumerate(shape)]
-    _, positions = _found(call, data, dim, greatest)
+    _, positions = first_of(call, keys(call, data, last=greatest), dim, greatest)
     dropped = () if call["dim"] is None else [*shape[:dim], *shape[dim + 1 :]]
     return call.reshape(positions, kept if call["keepdim"] else dropped)
 
@@ -87,18 +87,17 @@ def along(greatest: bool, call: TorchCall) -> Any:
     data, shape = call["self"], shape_of(call["self"])
     data = call.reshape(data, shape or (1,))
     dim = call.axis(call["dim"], len(shape))
-    best, positions = _found(call, data, dim, greatest)
+    best, positions = first_of(call, keys(call, data, last=greatest), dim, greatest)
     wanted = [*shape[:dim], *([1] if call["keepdim"] and shape else []), *shape[dim + 1 :]]
-    both = (_values(call, best, data), positions)
+    both = (values_of(call, best, str(data.ty.dtype)), positions)
     return call.emit(relax.Tuple([call.reshape(each, wanted) for each in both]))
 
 
-def _found(call: TorchCall, data: Any, dim: int, greatest: bool) -> tuple[Any, Any]:
+def first_of(call: TorchCall, order: Any, dim: int, greatest: bool) -> tuple[Any, Any]:
     """The greatest or least key along a dimension, and its first position; both keep it.
 
     TVM's ``argmax`` on GPUs counts on threads to run together that need not.
     """
-    order = keys(call, data, last=greatest)
     best = call.emit(_REDUCED[greatest](order, [dim], True))
 
     def places(order: te.Tensor, best: te.Tensor) -> te.Tensor:
@@ -135,13 +134,3 @@ def _of_two(call: TorchCall, greatest: bool, left: Any, right: Any) -> Any:
     # If the right one is not a number, the comparison is false, and it is chosen.
     first = call.emit(relax.op.logical_or(relax.op.isnan(left), compare(left, right)))
     return call.emit(relax.op.where(first, left, right))
-
-
-def _values(call: TorchCall, order: Any, data: Any) -> Any:
-    """The elements that have the keys."""
-    dtype = str(data.ty.dtype)
-
-    def values(order: te.Tensor) -> te.Tensor:
-        return te.compute(order.shape, lambda *at: value_of(order(*at), dtype), name="values")
-
-    return call.compute(values, order, name="values")

@@ -21,6 +21,7 @@ from . import (
     slicing,
 )
 from .call import TorchCall
+from .elementwise import ELEMENTWISE
 from .orders import ORDERS
 
 #: Returns ``None`` where TVM's own converter is right.
@@ -28,7 +29,6 @@ Mended = Callable[[TorchCall], Any]
 
 _COMPARISONS = {
     "eq": relax.op.equal,
-    "ne": relax.op.not_equal,
     "ge": relax.op.greater_equal,
     "gt": relax.op.greater,
     "le": relax.op.less_equal,
@@ -44,6 +44,7 @@ _ARITHMETIC: dict[str, Mended] = {
     "remainder": partial(arithmetic.binary, relax.op.floor_mod, None),
     "fmod": partial(arithmetic.binary, relax.op.mod, None),
     **{name: partial(arithmetic.compare, op) for name, op in _COMPARISONS.items()},
+    "ne": arithmetic.differ,
 }
 
 _SHIFTS: dict[str, Mended] = {
@@ -81,6 +82,7 @@ MENDED: dict[str, Mended] = {
     **_SHIFTS,
     **_UPSAMPLING,
     **ORDERS,
+    **ELEMENTWISE,
     "div.Tensor_mode": arithmetic.divide,
     "div.Scalar_mode": arithmetic.divide,
     "floor_divide.default": arithmetic.floor_divide,

@@ -56,6 +56,15 @@ def key_of(value: Any, *, last: bool = True) -> Any:
     return tirx.Select(size > infinite, unknown, number)
 
 
+def values_of(call: TorchCall, order: Any, dtype: str) -> Any:
+    """The elements of type ``dtype`` with the keys of a tensor."""
+
+    def values(order: te.Tensor) -> te.Tensor:
+        return te.compute(order.shape, lambda *at: value_of(order(*at), dtype), name="values")
+
+    return call.compute(values, order, name="values")
+
+
 def value_of(key: Any, dtype: str) -> Any:
     """The element of type ``dtype`` with a key; the inverse of :func:`key_of`."""
     if not is_float(dtype):

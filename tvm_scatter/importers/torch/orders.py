@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from . import extremes, searching, sorting
+from . import distances, extremes, scans, searching, sorting, unique, windows
 from .call import TorchCall
 
 _EXTREMES: dict[str, Callable[[TorchCall], Any]] = {
@@ -53,4 +53,15 @@ ORDERS: dict[str, Callable[[TorchCall], Any]] = {
     "bucketize.Tensor": searching.bucketize,
     "bucketize.Scalar": searching.bucketize,
     "repeat_interleave.Tensor": searching.repeat_interleave,
+    "cummax.default": partial(scans.running_extreme, True),
+    "cummin.default": partial(scans.running_extreme, False),
+    "logcumsumexp.default": scans.running_log_sum,
+    "_unique2.default": unique.unique,
+    "unique_dim.default": unique.unique_slices,
+    "unique_consecutive.default": unique.unique_consecutive,
+    "unfold.default": windows.unfold,
+    "adaptive_max_pool2d.default": windows.adaptive_max_pool,
+    "adaptive_max_pool3d.default": windows.adaptive_max_pool,
+    "_cdist_forward.default": distances.cdist,
+    "_pdist_forward.default": distances.pdist,
 }

@@ -43,7 +43,7 @@ def repeat_interleave(call: TorchCall) -> Any:
         raise call.error(f"repeats must be a vector, but its rank is {repeats.ty.ndim}.")
     if is_empty(repeats):
         return call.emit(relax.op.zeros((0,), "int64"))
-    ends = call.emit(relax.op.cumsum(repeats, axis=0, dtype="int64"))
+    ends = call.emit(relax.op.cumsum(call.cast(repeats, "int64"), axis=0))
     if size is None:
         size = read_size(call, call.reshape(call.emit(relax.op.max(ends)), (1,)))
     count = shape_of(repeats)[0]

@@ -14,6 +14,7 @@ from tvm_scatter.importers.shapes import number_of, shape_of
 from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall, constant
+from .extremes import first_of
 from .ordering import is_float, keys
 from .searching import bounds
 
@@ -55,7 +56,7 @@ def median(call: TorchCall) -> Any:
         return _picked(call, data, _middle(call, data, dim), dim, shape)
     data = call["self"]
     data = call.reshape(data, (number_of(shape_of(data)),))
-    values = _along(call, data, _middle(call, data, 0), 0)
+    values = taken(call, data, _middle(call, data, 0), 0)
     return call.reshape(values, ())
 
 
@@ -89,13 +90,13 @@ def mode(call: TorchCall) -> Any:
     """``mode``: the smallest of the most frequent values, and the last of its positions."""
     data, dim, shape = _line(call)
     order = _sorted(call, data, dim)
-    ordered = _flat(call, _along(call, keys(call, data), order, dim), dim)
+    ordered = _flat(call, taken(call, keys(call, data), order, dim), dim)
     begin, end = (bounds(call, ordered, ordered, right=right) for right in (False, True))
     run = call.emit(relax.op.subtract(end, begin))
-    longest = call.emit(relax.op.argmax(run, -1, keepdims=True))
-    end = _along(call, end, call.cast(longest, "int64"), 1)
+    _, longest = first_of(call, run, 1, True)
+    end = taken(call, end, longest, 1)
     place = call.emit(relax.op.subtract(end, constant(1, "int64")))
-    positions = _along(call, _flat(call, order, dim), place, 1)
+    positions = taken(call, _flat(call, order, dim), place, 1)
     return _picked(call, data, call.reshape(positions, _with(shape_of(data), dim, 1)), dim, shape)
 
 
@@ -123,18 +124,18 @@ def _sorted(call: TorchCall, data: Any, dim: int, *, descending: bool = False) -
     return call.emit(relax.op.argsort(order, dim, dtype="int64"))
 
 
-def _along(call: TorchCall, data: Any, positions: Any, dim: int) -> Any:
+def taken(call: TorchCall, data: Any, positions: Any, dim: int) -> Any:
     """The elements at positions along a dimension, all of which are in bounds."""
     if is_empty(positions):
         return call.emit(relax.op.zeros(shape_of(positions), str(data.ty.dtype)))
 
-    def taken(data: te.Tensor, positions: te.Tensor) -> te.Tensor:
+    def read(data: te.Tensor, positions: te.Tensor) -> te.Tensor:
         def at(*place: Any) -> Any:
             return data(*place[:dim], positions(*place), *place[dim + 1 :])
 
         return te.compute(positions.shape, at, name="taken")
 
-    return call.compute(taken, data, positions, name="taken")
+    return call.compute(read, data, positions, name="taken")
 
 
 def _part(call: TorchCall, positions: Any, dim: int, first: Any, count: Any) -> Any:
@@ -158,7 +159,7 @@ def _with(shape: Any, dim: int, size: Any) -> list[Any]:
 
 def _pair(call: TorchCall, data: Any, positions: Any, dim: int, shape: Any) -> Any:
     """The elements at positions, and the positions."""
-    values = call.reshape(_along(call, data, positions, dim), shape)
+    values = call.reshape(taken(call, data, positions, dim), shape)
     return call.emit(relax.Tuple([values, call.reshape(positions, shape)]))
 
 
