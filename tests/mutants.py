@@ -133,7 +133,7 @@ KERNELS = (
         "reduction",
         "return bit_cast<T>(same<R, Min> ? last : static_cast<Bits<T>>(last >> 1));",
         "return value;",
-        "tests/test_exact_bits.py::test_minimum_and_maximum[cuda-sequential-some]",
+        "tests/test_exact_bits.py::test_minimum_and_maximum[cuda-sequential]",
     ),
     _kernel(
         "lanes combined all but the last two",
@@ -445,7 +445,7 @@ CPU = (
         "strategies/llvm/steps/segments.py",
         "with T.If(tirx.all(key < self.key_limit, self._ends(at, key))):",
         "with T.If(tirx.all(key < self.key_limit, self._begins(at, key))):",
-        (_cases("sort_based", device="llvm"),),
+        (_ordered("sort_based", "llvm"),),
     ),
     Mutant(
         "what is dropped falls into the last bucket",
@@ -694,8 +694,8 @@ PASSES = (
     Mutant(
         "a parameter of a function that the module calls is overwritten",
         "tvm_scatter/passes/analysis/overwritable.py",
-        "return given if given and name not in called_functions(mod) else []",
-        "return given",
+        "    if name in called_functions(mod):",
+        "    if name not in mod.functions and name in called_functions(mod):",
         (_IN_PLACE + "test_a_function_that_is_called_from_the_module_keeps_its_copy",),
     ),
     Mutant(
@@ -1044,10 +1044,10 @@ IMPORTERS = (
         (_ONNX + "test_tensor_scatter",),
     ),
     Mutant(
-        "a sum before it was there",
+        "max before it was there",
         _IMPORTERS + "onnx.py",
-        '    (0, ("none",)),',
-        '    (0, ("none", "add")),',
+        '    (16, ("none", "add", "mul")),',
+        '    (16, ("none", "add", "mul", "max")),',
         (_ONNX + "test_bad_attributes",),
     ),
     Mutant(
