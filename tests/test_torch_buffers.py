@@ -165,6 +165,32 @@ def test_two_buffers_must_not_be_one_tensor() -> None:
         machine["main"](value, position, keys, keys, count)
 
 
+class Codebook(torch.nn.Module):
+    """A moving average: what is written is made of the results of scatters."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("codes", torch.randn(6, 4))
+
+    def forward(self, x, at):
+        sums = torch.zeros(6, 4).index_add(0, at, x)
+        self.codes.mul_(0.9).add_(sums, alpha=0.1)
+        return self.codes[at]
+
+
+def test_moving_averages_of_scatters() -> None:
+    model = Codebook()
+    x, at = torch.randn(5, 4), torch.tensor([1, 5, 1, 0, 2])
+    mod = from_exported_program(torch.export.export(model, (x, at)))
+    machine = compiled(mod)
+    state = list(tvm_scatter.buffers(mod).values())
+    inputs = [tvm.runtime.tensor(each.numpy()) for each in (x, at)]
+    for _ in range(2):
+        result, *state = machine["main"](*inputs, *state)
+        np.testing.assert_allclose(result.numpy(), model(x, at).numpy(), rtol=1e-5)
+    np.testing.assert_allclose(state[0].numpy(), model.codes.numpy(), rtol=1e-5)
+
+
 def test_buffers_that_no_scatter_writes_stay_with_tvm() -> None:
     class Counter(torch.nn.Module):
         def __init__(self):

@@ -62,3 +62,13 @@ def test_counts_used_by_a_model() -> None:
 
 def test_counts_on_a_gpu() -> None:
     check(counts(8), NUMBERS, device="cuda")
+
+
+def test_counts_up_to_a_number() -> None:
+    """PyTorch knows that there are so many; then the counts meet tensors of that length."""
+
+    def means(at: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        counts = at.bincount(minlength=8)[:8]
+        return torch.zeros(8).index_add(0, at, x) / counts.clamp(min=1)
+
+    check(means, torch.randint(0, 8, (20,)), torch.randn(20))

@@ -172,6 +172,19 @@ def test_positions_of_volumes() -> None:
     )
 
 
+def test_distances() -> None:
+    x, y = torch.randn(2, 4, 3).double(), torch.randn(2, 5, 3).double()
+    y[:, 0] = x[:, 0]
+    cases = []
+    for p in (0.0, 1.0, 1.5, 2.0, 3.0, float("inf")):
+
+        def distances(x: Any, y: Any, p: float = p) -> Any:
+            return torch.cdist(x, y, p)
+
+        cases += [(f"p={p}", distances, (x, y)), gradients(distances, x.clone(), y.clone())]
+    check_all(cases)
+
+
 def test_words_with_weights() -> None:
     words, offsets = torch.tensor([1, 0, 3, 3, 2]), torch.tensor([0, 0, 3])
 

@@ -77,6 +77,9 @@ def retinanet() -> Program:
         def __init__(self) -> None:
             super().__init__()
             self.head = RetinaNetHead(8, 2, 3)
+            for parameter in self.head.parameters():
+                # Scores of untrained heads are all but equal.
+                nn.init.normal_(parameter, std=0.2)
 
         def forward(self, fine: Tensor, coarse: Tensor) -> Any:
             found = self.head([fine, coarse])

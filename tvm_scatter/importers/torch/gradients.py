@@ -1,4 +1,4 @@
-"""Gradients that PyTorch decomposes nowhere, with their decompositions."""
+"""Operators that PyTorch decomposes nowhere, mostly gradients, with their decompositions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .attention import attention_backward
+from .distance_gradients import cdist_backward
 from .grid_sample import grid_sample, grid_sample_backward
 
 
@@ -19,6 +20,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.grid_sampler_3d_backward.default: grid_sample_backward,
         aten.grid_sampler_3d.default: grid_sample,
         aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention_backward,
+        aten._cdist_backward.default: cdist_backward,
         aten._embedding_bag_per_sample_weights_backward.default: _of_weights_of_words,
     }
 

@@ -1,4 +1,4 @@
-"""Slices whose ends are sizes. TVM gives them a shape that it cannot compile for a GPU."""
+"""Slices whose size PyTorch knows better. TVM gives them a shape that it cannot compile."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from .sizes import known_size
 
 
 def slice_tensor(call: TorchCall) -> Any:
-    """``slice`` with a symbolic start or end, if PyTorch knows the size of the result."""
+    """``slice`` with a symbolic start or end, or a constant size of what has a symbolic one."""
     data, start, end = call["self"], call["start"], call["end"]
-    if all(bound is None or isinstance(bound, int) for bound in (start, end)):
-        return None
     shape = shape_of(data)
     axis = call.axis(call["dim"], len(shape))
     size, step = known_size(call, axis), call["step"]
+    if all(bound is None or isinstance(bound, int) for bound in (start, end)):
+        of_a_part = isinstance(size, int) and not isinstance(shape[axis], int)
+        if not of_a_part:
+            return None
     if size is None or not isinstance(step, int):
         return None
     wanted = [*shape[:axis], size, *shape[axis + 1 :]]

@@ -2,7 +2,8 @@
 
 TVM's importer makes buffers constants, and drops writes to buffers and inputs. A Relax function has
 no state. So a buffer that a scatter writes to becomes an argument, and its new value a result. Of
-an input that a scatter writes to, the new value becomes a result, too.
+an input that a scatter writes to, the new value becomes a result, too. So do those whose new value
+is computed from a scatter, such as a moving average.
 """
 
 from __future__ import annotations
@@ -69,15 +70,15 @@ def remember_buffers(mod: tvm.IRModule, buffers: dict[str, Any]) -> tvm.IRModule
 
 
 def _is_written(node: Any, writes: Callable[[Any], bool]) -> bool:
-    """Whether the new value of a buffer is computed from it by a scatter."""
-    while node.op == "call_function":
+    """Whether the new value of a buffer is computed by a scatter, or from the result of one."""
+    seen, waiting = {node}, [node]
+    while waiting:
+        node = waiting.pop()
         if writes(node):
             return True
-        # Other operators that change a buffer take it as their first argument, as a scatter does.
-        first = node.args[0] if node.args else None
-        if not hasattr(first, "op"):
-            return False
-        node = first
+        new = [each for each in node.all_input_nodes if each not in seen]
+        seen.update(new)
+        waiting += new
     return False
 
 
