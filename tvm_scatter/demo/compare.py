@@ -13,12 +13,15 @@ from tvm import relax
 from tvm.target import Target
 
 from tvm_scatter.explain import explain, summary
+from tvm_scatter.pipelines import pipeline
 from tvm_scatter.runtime.suppress_stderr import quiet
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.targets import need_device
 from tvm_scatter.tuning.measure.sampling import Budget, Summary
 from tvm_scatter.tuning.measure.wall_time import to_result
 
 from .model import DemoModel
+from .time_shares import time_shares
 
 _SEED = 0
 _BUDGET = Budget(fewest=3, most=1000, seconds=0.5)
@@ -39,6 +42,8 @@ class Comparison:
         ``None`` where nothing was measured.
     implementations : dict of str to int
         How many scatters each implementation got.
+    shares : dict of str to float, optional
+        What part of the compiled model's time each kind of function takes, on a CPU.
     """
 
     max_error: float
@@ -46,6 +51,7 @@ class Comparison:
     ours: float | None
     eager: float | None
     implementations: dict[str, int]
+    shares: dict[str, float] | None
 
 
 def make(model: DemoModel, size: str) -> tuple[Any, tuple[Any, ...]]:
@@ -105,7 +111,7 @@ def compare_imported(
     """:func:`compare` for a module that TVM has imported already, as ``mod``."""
     with quiet():
         implementations = summary(explain(mod, target))
-        executable = tvm.compile(mod, target=target)
+        executable = tvm.compile(mod, target=target, relax_pipeline=pipeline(target))
     step("running")
     device = need_device(target)
     with torch.no_grad():
@@ -113,11 +119,12 @@ def compare_imported(
     run = runner(executable, device, inputs)
     found = [tensor.numpy() for tensor in outputs(run())]
     error, right = difference(found, [tensor.numpy() for tensor in expected], tolerance)
-    ours = eager = None
+    ours = eager = shares = None
     if measure:
         ours = seconds(run, device.sync)
         eager = eager_seconds(module, inputs, device)
-    return Comparison(error, right, ours, eager, implementations)
+        shares = None if backend_of(target).is_gpu else time_shares(executable, inputs)
+    return Comparison(error, right, ours, eager, implementations, shares)
 
 
 def runner(executable: Any, device: Any, inputs: tuple[Any, ...]) -> Callable[[], Any]:

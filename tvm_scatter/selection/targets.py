@@ -26,6 +26,12 @@ def host_target() -> Target:
     return Target({"kind": "llvm", "mcpu": str(cpu())}) if cpu is not None else Target("llvm")
 
 
+def on_this_machine(target: Target) -> Target:
+    """The target; for a CPU that it does not name, this machine's with all of its extensions."""
+    is_unnamed = target.kind.name == "llvm" and not target.attrs.get("mcpu")
+    return host_target() if is_unnamed else target
+
+
 def default_target() -> Target:
     """The target for this machine's GPU if it has one, else for its CPU."""
     return gpu_target() or Target("llvm")
