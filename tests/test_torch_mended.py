@@ -76,10 +76,21 @@ def totals(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
     )
 
 
+def joined(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
+    """Tensors joined with others of another type and with empty ones, and empty ones themselves."""
+    rows = f.reshape(-1, 1) * torch.tensor([1.0, -1.0])
+    return (
+        *(torch.cat([i, f]), torch.cat([b, s]), torch.cat([h, f, i]), torch.stack([f, f * 2])),
+        *(torch.cat([torch.tensor([]), rows], dim=-2), torch.cat([rows, rows[:0]], dim=0)),
+        torch.empty_like(f, dtype=torch.int32).fill_(3) + s,
+        torch.empty(f.shape[0], dtype=torch.int64).fill_(2) + i,
+    )
+
+
 EXHAUSTIVE = pytest.mark.exhaustive
 
 
-@pytest.mark.parametrize("function", [mixed, divided, totals])
+@pytest.mark.parametrize("function", [mixed, divided, totals, joined])
 @pytest.mark.parametrize("sizes", [pytest.param("static", marks=EXHAUSTIVE), "dynamic"])
 def test_values_of_any_type(function: Any, sizes: str) -> None:
     inputs = (INTEGERS, DIVISORS, FLOATS, BOOLEANS, SMALL, HALVES)

@@ -161,24 +161,22 @@ def knowing_complex_numbers(
         name: lambda node, make=make: make(TorchCall(node, importer))
         for name, make in MAKERS.items()
     }
-    names = {*table, *makers, *_OPERATORS}
-    return {
-        name: partial(_convert, importer, name, makers.get(name) or table.get(name))
-        for name in names
-    }
+    known = {**dict.fromkeys(_OPERATORS), **table, **makers}
+    return {name: partial(_convert, importer, name, converter) for name, converter in known.items()}
 
 
-def _convert(importer: Any, name: str, converter: StockConverter, node: Any) -> Any:
+def _convert(importer: Any, name: str, converter: StockConverter | None, node: Any) -> Any:
     numbers = {
         operand: importer.env[operand]
         for operand in node.all_input_nodes
         if isinstance(importer.env.get(operand), Complex)
     }
-    if not numbers:
-        return converter(node)
-    if name in _OPERATORS:
+    if numbers and name in _OPERATORS:
         return _OPERATORS[name](TorchCall(node, importer))
-    if name not in _MOVES or (name in _JOINS and len(numbers) < len(node.all_input_nodes)):
+    if converter is not None and not numbers:
+        return converter(node)
+    mixed = name in _JOINS and len(numbers) < len(node.all_input_nodes)
+    if converter is None or name not in _MOVES or mixed:
         raise ScatterError(f"{name.partition('.')[0]}: complex numbers are not supported here.")
     return _of_parts(importer, converter, node, numbers)
 

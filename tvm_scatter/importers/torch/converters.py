@@ -54,6 +54,7 @@ from . import (
     slice as torch_slice,
 )
 from .aliases import with_constants_as_buffers
+from .attention_layout import with_contiguous_attention
 from .call import TorchCall
 from .complex_numbers import knowing_complex_numbers
 from .decompose import decompose_unknown
@@ -268,6 +269,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     """Import a program whose form PyTorch can decompose, which TVM asks it for at first."""
     if current_options().enabled:
         exported_program = with_constants_as_buffers(exported_program)
+        exported_program = with_contiguous_attention(exported_program)
     return stock(exported_program, *rest, **named)
 
 

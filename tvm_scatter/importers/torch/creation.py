@@ -30,9 +30,15 @@ def full_like(call: TorchCall) -> Any:
 
 
 def empty(call: TorchCall) -> Any:
-    """``empty_strided`` and ``new_empty_strided``: values that are overwritten before a read."""
+    """``empty`` and its kin: values that are overwritten before a read."""
     otherwise = str(call["self"].ty.dtype) if "self" in call else common_type(0.5)
     return _filled(call, 0, call["size"], otherwise)
+
+
+def empty_like(call: TorchCall) -> Any:
+    """``empty_like``, whose type TVM ignores."""
+    data = call["self"]
+    return _filled(call, 0, shape_of(data), str(data.ty.dtype))
 
 
 def triangle(call: TorchCall) -> Any:

@@ -48,16 +48,6 @@ def variance_and_mean(call: TorchCall) -> Any:
     return call.emit(relax.Tuple([variance, mean]))
 
 
-def topk(call: TorchCall) -> Any:
-    """``topk`` in any order, which TVM refuses: the sorted order is one of them."""
-    if call["sorted"]:
-        return None
-    found = relax.op.topk(
-        call["self"], call["k"], call["dim"], "both", call["largest"], dtype="int64"
-    )
-    return call.emit(found)
-
-
 def _reduced(
     call: TorchCall, operator: Callable[..., Any], data: Any, axes: Any, keepdim: bool
 ) -> Any:
