@@ -989,7 +989,7 @@ IMPORTERS = (
     ),
     Mutant(
         "a mask of two axes counted along the last",
-        "tvm_scatter/importers/torch/mask.py",
+        "tvm_scatter/importers/torch/compaction.py",
         "    stride = number_of(shape[axis + 1 :])",
         "    stride = number_of(shape[axis:])",
         (_TORCH + "test_index_put",),

@@ -188,6 +188,18 @@ def test_indices_may_be_a_variable() -> None:
     ("index_put(x, (i,), v, axes=[7])", "index_put: axes[0] 7 is"),
     ("index_put(x, (i,), v, axes=0)", "index_put: axes must be a list"),
     ("copy_ranges(x, (v,), axis=2, ranges=[0, 0, 0, 3])", "copy_ranges: axis 2 is out of range"),
+    *(
+        (f"copy_ranges(x, (v,), axis=0, ranges={ranges})", f"copy_ranges: {message}")
+        for ranges, message in (
+            ([0, 1, 0, 3], "ranges[0] copies from source 0 3 positions from 1 on; it has 3 along"),
+            ([0, 0, 6, 3], "ranges[0] writes to the data 3 positions from 6 on; it has 8 along"),
+            ([0, 0, -1, 1], "ranges[0] writes to the data 1 positions from -1 on; it has 8 along"),
+            ([0, 2, 0, -1], "ranges[0] copies from source 0 -1 positions from 2 on; it has 3"),
+            ([1, 0, 0, 1], "ranges[0] copies source 1, but there are 1"),
+            ([0, 0, 4, 2, 0, 2, 5, 1], "ranges[1] overlaps in the data with a range before it"),
+            ([0, 0, 4], "ranges must be 4 numbers each, but there are 3"),
+        )
+    ),
     ("scatter_add(x, i, v)", "has no attribute 'scatter_add'"),
 ])  # fmt: skip
 def test_errors_say_what_is_wrong(

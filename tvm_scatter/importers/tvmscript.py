@@ -16,7 +16,7 @@ from tvm import relax
 from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.arguments import checked_axes, checked_axis, rank_of
+from tvm_scatter.ops.arguments import checked_axes, checked_axis, checked_ranges, rank_of
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_SIZES
 from tvm_scatter.ops.grouped_product import GROUPED_PRODUCT
@@ -28,6 +28,7 @@ from tvm_scatter.ops.names import (
     SCATTER_ND,
     SELECT_ROWS,
 )
+from tvm_scatter.ops.ranges import check_ranges
 from tvm_scatter.ops.read_ops import GATHER_ELEMENTS, GATHER_ND, INDEX
 from tvm_scatter.ops.scatter_call import REQUESTS
 from tvm_scatter.problem.reductions import canonical_reduction
@@ -115,6 +116,17 @@ def _call(name: str, *operands: Any, **attributes: Any) -> relax.Call:
     return relax.Call(Op.get(name), tensors, attrs=attrs)
 
 
+def _check_ranges(operator: str, tensors: list[Any], given: dict[str, Any]) -> None:
+    """Let the ranges be checked, which are four numbers each, one after the other."""
+    numbers = [int(number) for number in given["ranges"]]
+    if len(numbers) % 4:
+        raise ScatterError(
+            f"{operator}: ranges must be 4 numbers each, but there are {len(numbers)}."
+        )
+    ranges = checked_ranges(operator, [numbers[at : at + 4] for at in range(0, len(numbers), 4)])
+    check_ranges(operator, tensors[0], tensors[1].fields, ranges, given["axis"])
+
+
 def _check_places(operator: str, tensors: list[Any], given: dict[str, Any]) -> None:
     """Let the axes be checked, as the constructors of the operators do."""
     if "axis" in given:
@@ -125,3 +137,5 @@ def _check_places(operator: str, tensors: list[Any], given: dict[str, Any]) -> N
         count = len(getattr(tuple_, "fields", [tuple_]))
         rank = rank_of(operator, tensors[0])
         given["axes"] = checked_axes(operator, given["axes"], rank, count)
+    if "ranges" in given:
+        _check_ranges(operator, tensors, given)

@@ -21,6 +21,7 @@ from .arguments import (
     rank_of,
 )
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, SELECT_ROWS
+from .ranges import check_ranges
 from .scatter_call import CopiedRange, ScatterCall
 
 
@@ -248,14 +249,18 @@ def copy_ranges(
     Raises
     ------
     ScatterError
-        If an operand is no tensor, the data has no such axis, or a range is not four numbers.
+        If an operand is no tensor, the data has no such axis, or a range is not four numbers or
+        not inside of the tensors.
     """
     axis = checked_axis(operator, axis, rank_of(operator, data))
+    sources = need_tensors(operator, "sources", sources)
+    listed = checked_ranges(operator, ranges)
+    check_ranges(operator, data, sources, listed, axis)
     return ScatterCall(
         form=COPY_RANGES,
         data=data,
-        sources=tuple(need_tensors(operator, "sources", sources)),
-        ranges=tuple(CopiedRange(*each) for each in checked_ranges(operator, ranges)),
+        sources=tuple(sources),
+        ranges=tuple(CopiedRange(*each) for each in listed),
         axes=(axis,),
         unique=True,
         operator=operator,
