@@ -23,6 +23,8 @@ from torch_harness import (  # noqa: E402
 )
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
+from tvm_scatter import ScatterError  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 aten = torch.ops.aten
@@ -183,6 +185,38 @@ def test_distances() -> None:
 
         cases += [(f"p={p}", distances, (x, y)), gradients(distances, x.clone(), y.clone())]
     check_all(cases)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "max", "min"])
+def test_segments(reduction: str) -> None:
+    lengths, offsets = torch.tensor([2, 3]), torch.tensor([0, 2, 5])
+
+    def by_lengths(x: Any) -> Any:
+        return torch.segment_reduce(x, reduction, lengths=lengths, unsafe=True)
+
+    def by_offsets(x: Any) -> Any:
+        return torch.segment_reduce(x, reduction, offsets=offsets, unsafe=True)
+
+    ties = torch.tensor([[1.0, 2.0], [1.0, -2.0], [3.0, 0.5], [3.0, 0.5], [-1.0, 0.5]])
+    check_all([gradients(each, ties.clone()) for each in (by_lengths, by_offsets)])
+
+
+def test_products_of_segments_are_refused() -> None:
+    lengths = torch.tensor([1, 2])
+    _, step, inputs = gradients(
+        lambda x: torch.segment_reduce(x, "prod", lengths=lengths, unsafe=True), torch.rand(3)
+    )
+    with pytest.raises(ScatterError, match="segment_reduce: the gradient of 'prod'"):
+        from_exported_program(export(step, inputs))
+
+
+def test_strides_of_a_transposed_tensor() -> None:
+    def parts(x: Any) -> Any:
+        columns = x.T * 1
+        read = columns.as_strided((3, 3), (2, 3), 1)
+        return read, torch.as_strided_scatter(columns, read[:, :2], (3, 2), (4, 1), 2)
+
+    check(parts, torch.randn(4, 6))
 
 
 def test_words_with_weights() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from .attention import attention_backward
 from .distance_gradients import cdist_backward
 from .grid_sample import grid_sample, grid_sample_backward
+from .segment_gradients import segment_reduce_backward
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -21,6 +22,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.grid_sampler_3d.default: grid_sample,
         aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention_backward,
         aten._cdist_backward.default: cdist_backward,
+        aten._segment_reduce_backward.default: segment_reduce_backward,
         aten._embedding_bag_per_sample_weights_backward.default: _of_weights_of_words,
     }
 

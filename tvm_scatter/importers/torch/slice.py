@@ -120,7 +120,7 @@ def diagonal_scatter(call: TorchCall) -> Any:
 
 def as_strided(call: TorchCall) -> Any:
     """``as_strided`` on compact data: read the elements that ``as_strided_scatter`` writes."""
-    data = call["self"]
+    data = _permuted(call, call["self"], _axes_in_memory(call))
     size, stride, offset = list(call["size"]), list(call["stride"]), call["storage_offset"] or 0
     elements = number_of(shape_of(data))
     flat = call.reshape(data, (elements,))
@@ -147,10 +147,11 @@ def copy(call: TorchCall) -> Any:
 
 def as_strided_scatter(call: TorchCall) -> Any:
     """``as_strided_scatter`` on compact data: write elements at any strides, such as a diagonal."""
-    data, source = call["self"], call["src"]
+    axes = _axes_in_memory(call)
+    data, source = _permuted(call, call["self"], axes), call["src"]
     size, stride = list(call["size"]), list(call["stride"])
     if is_empty(source):
-        return call.expect_sizes("src", shape_of(source), size, data)
+        return call.expect_sizes("src", shape_of(source), size, call["self"])
     source = call.expect_shape("src", source, size)
     elements = number_of(shape_of(data))
     flat = call.reshape(data, (elements,))
@@ -165,7 +166,27 @@ def as_strided_scatter(call: TorchCall) -> Any:
         wrap_negative=False,
         operator=call.origin,
     )
-    return call.reshape(call.emit(result), shape_of(data))
+    back = sorted(range(len(axes)), key=axes.__getitem__)
+    return _permuted(call, call.reshape(call.emit(result), shape_of(data)), back)
+
+
+def _axes_in_memory(call: TorchCall) -> list[int]:
+    """The axes of compact data as they lie in PyTorch's memory, the outermost first."""
+    described = call.node.args[0].meta.get("val")
+    axes = list(range(call["self"].ty.ndim))
+    strides = () if described is None else described.stride()
+    if not all(isinstance(stride, int) for stride in strides) or described.is_contiguous():
+        return axes
+    axes.sort(key=lambda axis: -strides[axis])
+    if not described.permute(axes).is_contiguous():
+        raise call.error(f"data with strides {list(strides)} is not compact.")
+    return axes
+
+
+def _permuted(call: TorchCall, tensor: Any, axes: list[int]) -> Any:
+    if axes == sorted(axes):
+        return tensor
+    return call.emit(relax.op.permute_dims(tensor, axes))
 
 
 def _write(
