@@ -143,6 +143,30 @@ def loads_of(expression: Any) -> Iterator[Any]:
     return iter(found)
 
 
+def unguarded_loads(expression: Any) -> Iterator[Any]:
+    """The loads in an expression that are evaluated in any case."""
+    if isinstance(expression, tvm.ir.TensorLoad):
+        yield expression
+    elif isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
+        yield from unguarded_loads(expression.args[0])
+        return
+    for part in _parts(expression):
+        yield from unguarded_loads(part)
+
+
+def _parts(expression: Any) -> list[Any]:
+    """The expressions that an expression is made of."""
+    if isinstance(expression, tvm.ir.TensorLoad):
+        return list(expression.indices)
+    if isinstance(expression, tvm.ir.Call):
+        return list(expression.args)
+    if isinstance(expression, tirx.Select):
+        return [expression.condition, expression.true_value, expression.false_value]
+    if isinstance(expression, tirx.Cast):
+        return [expression.value]
+    return [getattr(expression, name) for name in ("a", "b") if hasattr(expression, name)]
+
+
 def function_name(call: Any) -> str:
     """TVM's name of the function that an expression calls, without its dialect."""
     return str(getattr(call.op, "name", "")).rpartition(".")[2]

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 import tvm
 import tvm_ffi
+from tvm import tirx
 
-from tvm_scatter.emit.computed_updates import ComputedUpdates
+from tvm_scatter.emit.computed_updates import ComputedUpdates, unguarded_loads
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
-from .expression import Writer, stored_type
+from .expression import Value, Writer, stored_type
 from .source import data_type
+
+#: The most values that are read ahead: they take registers for each row that is in flight.
+_MOST_AHEAD = 4
 
 
 @dataclass(frozen=True)
@@ -101,9 +106,18 @@ def _struct(
         at for at, size in enumerate(updates.shape) if not (isinstance(size, int) and size == 1)
     ]
     names |= {axis: f"x{at}" for at, axis in enumerate(updates.axes)}
-    writer = Writer(names, updates.axes[long[-1]] if long else None)
+    ahead: list[Value] = []
+    column = updates.axes[long[-1]] if long else None
+    finder, writer = Writer(names), Writer(names, column)
+    for at, load in enumerate(_read_ahead(problem, updates, long)):
+        value = finder.value(load)
+        ahead.append(value)
+        writer.preset(load, replace(value, name=f"found.ahead{at}"))
     result = writer.value(updates.value)
-    lines = _coordinates(updates, long, names) + writer.lines
+    coordinates = _coordinates(updates, long, names)
+    find = [*coordinates, *finder.lines] if ahead else []
+    find.append(f"return Found<Offset>{{{', '.join(['row', *(each.name for each in ahead)])}}};")
+    lines = ["const Offset row = found.row;", *coordinates, *writer.lines]
     lines += [
         "Vector<Data, count> result;",
         "#pragma unroll",
@@ -115,10 +129,32 @@ def _struct(
     # Along the only axis every vector is whole; else only if it divides the last axis.
     last = updates.dims[long[-1]] if len(long) > 1 else 16
     whole = last if isinstance(last, int) else 1
-    body = _text(data_type(problem), leaves, sizes, writer.multiples, whole, lines)
+    fields = [f"{each.type} ahead{at};" for at, each in enumerate(ahead)]
+    body = _text(data_type(problem), leaves, sizes, writer.multiples, whole, fields, find, lines)
     name = "ComputedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
     text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
     return name, text
+
+
+def _read_ahead(problem: ScatterProblem, updates: ComputedUpdates, long: list[int]) -> list[Any]:
+    """The loads that are the same for a whole row of the problem, and that no branch guards.
+
+    Indices above all: a kernel reads those of its next rows while these are on their way.
+    """
+    width, row = SymbolicSize(), len(long)
+    while width != problem.width and row > 0:
+        row -= 1
+        width = SymbolicSize.product([updates.dims[long[row]]]) * width
+    if width != problem.width:
+        return []
+    varying = {updates.axes[at] for at in (*long[row:], *long[-1:])}
+    found: list[Any] = []
+    for load in unguarded_loads(updates.value):
+        if varying & set(tirx.analysis.undefined_vars(load)):
+            continue
+        if not any(tvm_ffi.structural_equal(load, other) for other in found):
+            found.append(load)
+    return found[:_MOST_AHEAD]
 
 
 def _coordinates(updates: ComputedUpdates, long: list[int], names: dict[Any, str]) -> list[str]:
@@ -144,6 +180,8 @@ def _text(
     sizes: dict[str, Any],
     multiples: list[tuple[str, int]],
     whole: int,
+    ahead: list[str],
+    find: list[str],
     lines: list[str],
 ) -> str:
     fields = [f"const {stored_type(str(leaf.dtype))}* {name};" for name, leaf in leaves.items()]
@@ -153,40 +191,68 @@ def _text(
         f"count>({leaf}))"
         for leaf, multiple in dict.fromkeys(multiples)
     ]
-    body = "\n".join(f"    {line}" for line in lines)
+    body, found = ("\n".join(f"    {line}" for line in each) for each in (lines, find))
     declared = "\n".join(f"  {field}" for field in fields)
+    kept = "\n".join(f"    {field}" for field in ["Offset row;", *ahead])
     return f"""  using Data = {data};
+  static constexpr bool finds = true;
 {declared}
+  // A row, and what is read for all of it.
+  template <class Offset>
+  struct Found {{
+{kept}
+  }};
   template <int count>
   __device__ __forceinline__ bool aligned() const {{
     return {" && ".join(conditions) or "true"};
   }}
   template <class Offset>
-  __device__ __forceinline__ Data operator[](Offset at) const {{
-    return load<1>(at).at[0];
+  __device__ __forceinline__ Found<Offset> find(Offset row) const {{
+    using namespace tvm_scatter;
+    constexpr Offset column = 0;
+    (void)column;
+{found}
   }}
-  template <int count, class Offset>
-  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load_once(
-      Offset row, Offset column = 0) const {{
-    return load<count>(row, column);
+  template <class Offset>
+  __device__ __forceinline__ Data operator[](Offset at) const {{
+    return (*this)[find(at)];
+  }}
+  template <class Offset>
+  __device__ __forceinline__ Data operator[](const Found<Offset>& found) const {{
+    return line<1>(found, Offset(0)).at[0];
   }}
   template <int count, class Offset>
   __device__ __forceinline__ tvm_scatter::Vector<Data, count> load(
       Offset row, Offset column = 0) const {{
+    return load<count>(find(row), column);
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load_once(
+      Offset row, Offset column = 0) const {{
+    return load<count>(find(row), column);
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load_once(
+      const Found<Offset>& found, Offset column) const {{
+    return load<count>(found, column);
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load(
+      const Found<Offset>& found, Offset column) const {{
     if constexpr ({whole} % count == 0) {{
-      return line<count>(row, column);
+      return line<count>(found, column);
     }} else {{
       tvm_scatter::Vector<Data, count> result;
 #pragma unroll
       for (int i = 0; i < count; ++i)
-        result.at[i] = line<1>(row, static_cast<Offset>(column + i)).at[0];
+        result.at[i] = line<1>(found, static_cast<Offset>(column + i)).at[0];
       return result;
     }}
   }}
   // Neighbours along the last axis.
   template <int count, class Offset>
   __device__ __forceinline__ tvm_scatter::Vector<Data, count> line(
-      Offset row, Offset column) const {{
+      const Found<Offset>& found, Offset column) const {{
     using namespace tvm_scatter;
 {body}
   }}

@@ -16,8 +16,15 @@ import tvm_ffi
 from tvm import tirx
 from tvm.sym import Analyzer
 
-from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, substitute
+from tvm_scatter.emit.computed_updates import (
+    BRANCH,
+    function_name,
+    loads_of,
+    substitute,
+    unguarded_loads,
+)
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.problem.reductions import numpy_dtype
 
 from .source import c_type
 
@@ -155,11 +162,17 @@ class Writer:
         self._known[-1].setdefault(digest, []).append((expression, value))
         return value
 
+    def preset(self, expression: Any, value: Value) -> None:
+        """Let an expression be a value that is known already."""
+        for first_only in (False, True):
+            digest = tvm_ffi.structural_hash(expression), first_only
+            self._known[0].setdefault(digest, []).append((expression, value))
+
     def _new(self, expression: Any) -> Value:
         dtype = str(expression.ty.dtype)
         kind = type(expression)
         if isinstance(expression, tirx.IntImm | tirx.FloatImm):
-            return Value(_literal(expression.value, dtype), dtype, False)
+            return Value(_literal(expression.value, dtype), dtype, False, dtype in _HALVES)
         if isinstance(expression, tvm.ir.Var):
             return self._variable(expression, dtype)
         if isinstance(expression, tvm.ir.TensorLoad):
@@ -232,6 +245,9 @@ class Writer:
         chosen = self.value(condition)
         if not any(True for side in (yes, no) for _ in loads_of(side)):
             return self._choice(chosen, self.value(yes), self.value(no))
+        if not chosen.varies and _can_be_moved(condition, yes, no):
+            # No branch, so that the loads of several rows are in flight together.
+            return self._choice(chosen, self._load(yes, str(yes.ty.dtype), chosen), self.value(no))
         if chosen.varies:
             return self._one_by_one(tirx.if_then_else(condition, yes, no))
         sides = []
@@ -242,11 +258,9 @@ class Writer:
             self._known.pop()
             sides.append((self.lines, value))
             self.lines = lines
-        stored = all(
-            value.stored or _is_zero(at) for at, (_, value) in zip((yes, no), sides, strict=True)
-        )
+        stored = all(value.stored for _, value in sides)
         varies = any(value.varies for _, value in sides)
-        result = Value(self._name(), str(yes.ty.dtype), varies, stored and _is_half(yes))
+        result = Value(self._name(), str(yes.ty.dtype), varies, stored)
         self.lines.append(f"{_declared(result)} {result.name};")
         openings = (f"if ({chosen.name}) {{", "} else {")
         for opening, (lines, value) in zip(openings, sides, strict=True):
@@ -275,20 +289,25 @@ class Writer:
         ]
         return result
 
-    def _load(self, load: Any, dtype: str) -> Value:
+    def _load(self, load: Any, dtype: str, guard: Value | None = None) -> Value:
+        """A load; where the guard is false, of the first elements of the leaf."""
         leaf, [offset] = self._names[load.source], load.indices
+
+        def place(name: str) -> str:
+            return name if guard is None else f"({guard.name} ? {name} : 0)"
+
         stored = dtype in _HALVES
         step = self._step(offset)
         if step == 0:
-            return self._define(dtype, f"{leaf}[{self._first(offset).name}]", False, stored)
+            return self._define(dtype, f"{leaf}[{place(self._first(offset).name)}]", False, stored)
         if step == 1:
             multiple = _multiple(substitute(offset, {self._column: tirx.const(0, self._column.ty)}))
             self.multiples.append((leaf, multiple))
-            text = f"load_row<count, {multiple}>({leaf} + {self._first(offset).name})"
+            text = f"load_row<count, {multiple}>({leaf} + {place(self._first(offset).name)})"
             result = Value(self._name(), dtype, True, stored)
             self.lines.append(f"const auto {result.name} = {text};")
             return result
-        return self._define(dtype, f"{leaf}[{self.value(offset).element}]", True, stored)
+        return self._define(dtype, f"{leaf}[{place(self.value(offset).element)}]", True, stored)
 
     def _step(self, offset: Any) -> int | None:
         """By how much an offset grows from an element to the next; ``None`` if by no constant."""
@@ -319,6 +338,23 @@ class Writer:
         return f"{self._prefix}{self._made}"
 
 
+def _can_be_moved(condition: Any, yes: Any, no: Any) -> bool:
+    """Whether a guarded load can be one of the first elements instead, where the guard is false.
+
+    There must be such elements, and what its address depends on must be read by the condition.
+    """
+    if not isinstance(yes, tvm.ir.TensorLoad) or not isinstance(no, tirx.IntImm | tirx.FloatImm):
+        return False
+    [size] = yes.source.shape
+    if not isinstance(size, tirx.IntImm) or int(size) == 0:
+        return False
+    read = list(unguarded_loads(condition))
+    return all(
+        any(tvm_ffi.structural_equal(load, other) for other in read)
+        for load in loads_of(yes.indices[0])
+    )
+
+
 def _declared(value: Value) -> str:
     return f"Vector<{value.type}, count>" if value.varies else value.type
 
@@ -328,14 +364,6 @@ def _assigned(value: Value, text: str) -> list[str]:
         return [f"{value.name} = {text};"]
     loop = f"for (int i = 0; i < count; ++i) {value.name}.at[i] = {text};"
     return ["#pragma unroll", loop]
-
-
-def _is_half(expression: Any) -> bool:
-    return str(expression.ty.dtype) in _HALVES
-
-
-def _is_zero(expression: Any) -> bool:
-    return isinstance(expression, tirx.FloatImm) and float(expression.value) == 0
 
 
 def _multiple(offset: Any) -> int:
@@ -352,10 +380,11 @@ def _literal(value: Any, dtype: str) -> str:
         return "true" if value else "false"
     if dtype == "float64":
         return f"bit_cast<double>({np.float64(value).view(np.uint64)}ull)"
-    if dtype.startswith(("float", "bfloat")):
-        # A constant of a 16-bit type is rounded to it already, as TVM makes it.
-        bits = f"bit_cast<float>({np.float32(value).view(np.uint32)}u)"
-        return f"rounded<{stored_type(dtype)}>({bits})" if dtype in _HALVES else bits
+    if dtype in _HALVES:
+        bits = int(np.asarray(value).astype(numpy_dtype(dtype)).view(np.uint16))
+        return f"bit_cast<{stored_type(dtype)}>(static_cast<unsigned short>({bits}))"
+    if dtype == "float32":
+        return f"bit_cast<float>({np.float32(value).view(np.uint32)}u)"
     number = int(value)
     text = f"{number}ull" if number > np.iinfo(np.int64).max else f"{number}ll"
     if number == np.iinfo(np.int64).min:

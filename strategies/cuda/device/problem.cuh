@@ -22,6 +22,10 @@ namespace tvm_scatter {
 // in the tensor of the updates, or by the offset of its row and its column. A vector is of one row.
 template <class T>
 struct StoredUpdates {
+  // Whether `find` looks something up for a row before the row itself is read.
+  static constexpr bool finds = false;
+  template <class Offset>
+  using Found = Offset;
   const T* first;
 
   template <int count>

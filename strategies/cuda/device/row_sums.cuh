@@ -60,15 +60,20 @@ template <class P, class Key, int vector, bool once = false>
 struct ListedUpdates {
   using Data = typename P::Data;
   using Offset = typename P::Offset;
+  using Found = typename P::Updates::template Found<Offset>;
   typename P::Updates updates;
   const Key* items;
   const Sizes<P>& sizes;
   Offset column;
 
-  __device__ __forceinline__ Offset item(uint32 at) const {
-    return Item<P>(sizes, static_cast<Offset>(items[at])).update;
+  __device__ __forceinline__ Found item(uint32 at) const {
+    if constexpr (P::Updates::finds) {
+      return updates.find(Item<P>(sizes, static_cast<Offset>(items[at])).update);
+    } else {
+      return Item<P>(sizes, static_cast<Offset>(items[at])).update;
+    }
   }
-  __device__ __forceinline__ Vector<Data, vector> read(Offset update) const {
+  __device__ __forceinline__ Vector<Data, vector> read(Found update) const {
     if constexpr (P::update_slice) {
       const Offset at = P::index_slice ? 0 : column;
       // Shorter accesses share what the memory delivers with others.
