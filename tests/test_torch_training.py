@@ -272,7 +272,7 @@ def test_on_a_gpu() -> None:
 
 def test_the_example_of_the_docs() -> None:
     page = (Path(__file__).parents[1] / "docs" / "exporting.md").read_text()
-    (code,) = re.findall(r"^```python\n(.*?)^```$", page.partition("# A training")[2], re.M | re.S)
+    (code,) = re.findall(r"^```python\n(.*?)^```$", page.split("\n## ")[1], re.M | re.S)
     names: dict[str, Any] = {}
     exec(code, names)
     parameters = list(names["parameters"].values())

@@ -1,4 +1,4 @@
-"""Functions of single elements, and joined tensors, whose types TVM's importer does not convert."""
+"""Functions of single elements, and products, whose types TVM's importer does not convert."""
 
 from __future__ import annotations
 
@@ -78,18 +78,6 @@ def logical(function: Callable[..., Any], call: TorchCall) -> Any:
     return call.emit(function(*operands))
 
 
-def cat(call: TorchCall) -> Any:
-    """``cat`` of tensors of different types. A tensor of shape (0,) is nothing beside others."""
-    tensors = list(call["tensors"])
-    dtype = common_type(*tensors)
-    kept = [each for each in tensors if shape_of(each) != (0,)] or tensors[:1]
-    if len(kept) == len(tensors) and all(str(each.ty.dtype) == dtype for each in tensors):
-        return None
-    kept = [call.cast(each, dtype) for each in kept]
-    axis = call.axis(call["dim"], kept[0].ty.ndim)
-    return kept[0] if len(kept) == 1 else call.emit(relax.op.concat(kept, axis))
-
-
 def product(call: TorchCall) -> Any:
     """Products of matrices that are not of single precision, in whose type TVM answers all."""
     left, right = (call[name] for name in ("self", "mat2" if "mat2" in call else "other"))
@@ -161,7 +149,6 @@ ELEMENTWISE: dict[str, Callable[[TorchCall], Any]] = {
     "exp2.default": exp2,
     "hypot.default": hypot,
     "elu.default": elu,
-    "cat.default": cat,
     "logical_and.default": partial(logical, relax.op.logical_and),
     "logical_or.default": partial(logical, relax.op.logical_or),
     "logical_xor.default": partial(logical, relax.op.logical_xor),
