@@ -23,6 +23,7 @@ from tvm_scatter import (
     options,
 )
 from tvm_scatter.ops.compaction import true_positions
+from tvm_scatter.ops.host_numbers import on_host
 from tvm_scatter.ops.operators import index_put, scatter_elements
 from tvm_scatter.options import CUDA_GRAPH_VARIABLE
 from tvm_scatter.problem.symbolic_size import SymbolicSize
@@ -468,6 +469,27 @@ def test_a_size_is_read_in_every_call():
     vm = machine(chosen, [data, MASKS[0]], cuda_graph=True)
     for mask in MASKS * 2:
         np.testing.assert_array_equal(vm["main"](*on_gpu([data, mask])).numpy(), 2 * data[mask] + 1)
+
+
+def rows_of_zeros(number):
+    """As many rows as twice a number."""
+    builder = relax.BlockBuilder.current()
+    twice = builder.emit(on_host(builder.emit(relax.op.add(number, number))))
+    rows = tvm.tirx.Var("rows", "int64")
+    builder.match_cast(builder.emit(relax.op.tensor_to_shape(twice)), relax.ShapeType([rows]))
+    return relax.op.zeros([rows, 2], "float32")
+
+
+def test_a_number_is_read_in_every_call():
+    for changes in ({}, {"cuda_graph": True}):
+        vm = machine(rows_of_zeros, [np.array([1])], **changes)
+        for number in (3, 0, 1, 3):
+            assert vm["main"](*on_gpu([np.array([number])])).shape == (2 * number, 2)
+
+
+def test_a_number_that_is_read_cannot_be_captured():
+    with pytest.raises(ScatterError, match="'main' cannot be captured"):
+        graphed(machine(rows_of_zeros, [np.array([1])]), "main", [np.array([1])])
 
 
 def test_a_size_that_is_read_cannot_be_captured():

@@ -17,6 +17,7 @@ from tvm_scatter.ops import expectations, read_ops
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.compaction import true_positions
 from tvm_scatter.ops.grouped_product import grouped_product
+from tvm_scatter.ops.host_numbers import on_host
 from tvm_scatter.ops.scatter_call import ScatterCall
 
 DATA = np.zeros((8, 4), "float32")
@@ -63,6 +64,7 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
         ),
         [INDEX],
     ),
+    "on_host": (on_host, [INDEX]),
     "true_positions": (true_positions, [DATA > 0]),
     "grouped_product": (
         grouped_product,

@@ -14,9 +14,10 @@ from .lowering import (
     legalize_compaction,
     legalize_expectations,
     legalize_grouped_product,
+    legalize_host_numbers,
     legalize_reads,
 )
-from .ops import compaction, expectations, grouped_product, read_ops
+from .ops import compaction, expectations, grouped_product, host_numbers, read_ops
 from .ops import operators as ops
 from .runtime import cuda_toolkit, kernel_cache
 from .schedules import guarded
@@ -34,12 +35,14 @@ def install() -> None:
     read_ops.register()
     expectations.register()
     compaction.register()
+    host_numbers.register()
     grouped_product.register()
     batch.register()
     legalize.install_legalizations()
     legalize_reads.install_legalizations()
     legalize_expectations.install_legalizations()
     legalize_compaction.install_legalizations()
+    legalize_host_numbers.install_legalizations()
     legalize_grouped_product.install_legalizations()
     pipelines.install_pipelines()
     guarded.install_guard()

@@ -20,6 +20,7 @@ from tvm_scatter.ops.arguments import checked_axes, checked_axis, checked_ranges
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_SIZES
 from tvm_scatter.ops.grouped_product import GROUPED_PRODUCT
+from tvm_scatter.ops.host_numbers import ON_HOST
 from tvm_scatter.ops.names import (
     BATCH,
     COPY_RANGES,
@@ -71,6 +72,7 @@ _SIGNATURES = {
     INDEX: _signature("data indices", "axes wrap_negative operator"),
     GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator"),
     GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator"),
+    ON_HOST: _signature("numbers", ""),
     TRUE_POSITIONS: _signature("mask", ""),
     GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),

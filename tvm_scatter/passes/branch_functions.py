@@ -17,7 +17,9 @@ from tvm.relax.expr import _update_type
 from tvm.relax.utils import copy_with_new_vars
 
 from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
+from tvm_scatter.ops.host_numbers import ON_HOST
 from tvm_scatter.ops.names import NAMES
 from tvm_scatter.ops.read_ops import NAMES as READ_NAMES
 from tvm_scatter.ops.scatter_call import is_scatter
@@ -32,6 +34,9 @@ _INHERITED = (
     "tir_non_negative_var",
     "tir_var_upper_bound",
 )
+
+#: Operators of which the host reads a result.
+_READ_BACK = (TRUE_POSITIONS, ON_HOST, "relax.nonzero")
 
 
 def BranchFunctions() -> tvm.transform.Pass:
@@ -153,7 +158,7 @@ def _is_access(mod: tvm.IRModule, value: Any) -> bool:
         return False
     if is_scatter(value) or is_read(value):
         return current_options().enabled or value.op.name in (*NAMES, *READ_NAMES)
-    if value.op.name in EXPECTATIONS:
+    if value.op.name in (*EXPECTATIONS, *_READ_BACK):
         return True
     called = value.args[0] if value.args else None
     if not isinstance(called, tvm.ir.GlobalVar) or not isinstance(mod[called], tirx.PrimFunc):

@@ -13,6 +13,8 @@ from typing import Any
 
 from tvm import relax, tirx
 
+from tvm_scatter.ops.host_numbers import on_host
+
 from .call import TorchCall
 
 
@@ -34,7 +36,7 @@ def read_size(call: TorchCall, tensor: Any, axis: int = 0) -> Any:
         The size; the run time checks it if PyTorch knows it by another name already.
     """
     size = expected_size(call, axis)
-    found = call.emit(relax.op.tensor_to_shape(tensor))
+    found = call.emit(relax.op.tensor_to_shape(call.emit(on_host(tensor))))
     call.bb.match_cast(found, relax.ShapeType([size]))
     return size
 

@@ -14,7 +14,9 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_scatter.lowering.batched import is_batch, scatters_of
+from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
+from tvm_scatter.ops.host_numbers import ON_HOST
 from tvm_scatter.ops.names import COPY_RANGES, SELECT_ROWS
 from tvm_scatter.ops.read_ops import NAMES as READS
 from tvm_scatter.ops.scatter_call import is_scatter
@@ -30,11 +32,15 @@ def _relax(names: str) -> frozenset[str]:
 
 
 #: Operators that always write a new tensor.
-_FRESH = CREATION | _relax(
-    """
-    cos erf exp log matmul negative rsqrt sigmoid sin sqrt square tanh
+_FRESH = (
+    CREATION
+    | {TRUE_POSITIONS}
+    | _relax(
+        """
+    cos erf exp log matmul negative nonzero rsqrt sigmoid sin sqrt square tanh
     nn.attention nn.conv1d nn.conv2d nn.gelu nn.layer_norm nn.relu nn.rms_norm nn.silu nn.softmax
     """
+    )
 )
 _CHOICES = _relax("maximum minimum where")
 #: Operators that write a new tensor, unless an operand is neutral, as in ``x + 0``.
@@ -75,7 +81,7 @@ _VIEWS = _relax(
     builtin.stop_lift_params grad.end_checkpoint grad.no_grad grad.start_checkpoint hint_on_device
     memory.ensure_zero_offset memory.view to_vdevice
     """
-).union(EXPECTATIONS)
+).union([ON_HOST, *EXPECTATIONS])
 
 
 def shared_operands(
