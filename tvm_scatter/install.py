@@ -12,6 +12,7 @@ from .lowering import (
     legalizations,
     legalize,
     legalize_compaction,
+    legalize_elementwise,
     legalize_expectations,
     legalize_grouped_product,
     legalize_host_numbers,
@@ -44,6 +45,7 @@ def install() -> None:
     legalize_compaction.install_legalizations()
     legalize_host_numbers.install_legalizations()
     legalize_grouped_product.install_legalizations()
+    legalize_elementwise.install_legalizations()
     pipelines.install_pipelines()
     guarded.install_guard()
     tvm_tuner.install_tuner()

@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm.s_tir import analysis, dlight
 from tvm.target import Target
 
+from .gemv_order import mixes_up_rows
 from .serial import serial
 
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
@@ -78,6 +79,8 @@ def _is_scheduled(function: tirx.PrimFunc) -> bool:
 def _apply(
     rule: dlight.ScheduleRule, function: tirx.PrimFunc, target: Target
 ) -> tirx.PrimFunc | None:
+    if isinstance(rule, dlight.gpu.GEMV) and mixes_up_rows(function):
+        return None
     schedule = rule.apply(function, target, False)
     if schedule is None:
         return None

@@ -1,0 +1,61 @@
+"""Elementwise operators that TVM computes wrongly on GPUs, against NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from harness import run_all
+from tvm import relax
+
+INFINITY = np.inf
+BASES = np.array([-2, -1.5, -1, -0.5, 0, 0.5, 1, 3, INFINITY, np.nan], "float32")
+EXPONENTS = np.array([-3, -2, -1, -0.5, 0, 0.5, 1, 2, 3, 4, 5, INFINITY, -INFINITY], "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_powers(device, dtype):
+    bases = BASES.astype(dtype)
+    calls = {
+        f"constant{i}": (lambda x, e=e: relax.op.power(x, relax.const(e, dtype)), [bases])
+        for i, e in enumerate(EXPONENTS)
+    }
+    pair = [bases[:, None], EXPONENTS.astype(dtype)[None]]
+    calls["tensors"] = (relax.op.power, pair)
+    with np.errstate(all="ignore"):
+        right = {f"constant{i}": bases ** dtype_of(e, dtype) for i, e in enumerate(EXPONENTS)}
+        right["tensors"] = pair[0] ** pair[1]
+    tolerance = {"float16": 2e-3, "float32": 2e-6, "float64": 1e-12}[dtype]
+    for name, result in run_all(calls, device).items():
+        np.testing.assert_allclose(result, right[name], rtol=tolerance, err_msg=name)
+
+
+def dtype_of(value, dtype):
+    return np.asarray(value).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "int64", "uint8"])
+def test_casts_of_booleans(device, dtype):
+    values = np.arange(40).reshape(10, 4) % 3
+
+    def count(x):
+        chosen = relax.op.logical_not(relax.op.equal(x, relax.const(1, "int64")))
+        return relax.op.astype(chosen, dtype)
+
+    result = run_all({"cast": (count, [values])}, device)["cast"]
+    np.testing.assert_array_equal(result, (values != 1).astype(dtype))
+
+
+@pytest.mark.parametrize("shape", [(10, 4), (10, 1), (4,), ()])
+def test_choices(device, shape):
+    values = np.arange(math.prod(shape)).reshape(shape) % 3
+    full = np.broadcast_shapes(shape, (10, 4))
+    x = np.arange(math.prod(full), dtype="float32").reshape(full)
+
+    def choose(x, values):
+        chosen = relax.op.logical_not(relax.op.equal(values, relax.const(1, "int64")))
+        return relax.op.where(chosen, relax.op.multiply(x, x), relax.const(-1, "float32"))
+
+    result = run_all({"where": (choose, [x, values])}, device)["where"]
+    np.testing.assert_array_equal(result, np.where(values != 1, x * x, -1))

@@ -1,0 +1,121 @@
+"""The ``FLegalize`` of elementwise operators that TVM computes wrongly on GPUs.
+
+TVM compiles CUDA with ``--use_fast_math``. There the power of a negative number is not a number,
+whatever the exponent. And in vectorised loops, a boolean that all lanes share does not compile if
+it is cast, or decides between vectors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx, topi
+
+from .legalizations import put_in_front, stock
+from .target import target_of
+
+_POWER, _CAST, _WHERE = "relax.power", "relax.astype", "relax.where"
+#: Types whose power is computed by single precision.
+_FAST = ("float16", "bfloat16", "float32")
+#: The largest exponent that becomes a product.
+_MOST_FACTORS = 4
+
+
+def install_legalizations() -> None:
+    """Put the functions in front of TVM's. Calling it again changes nothing."""
+    put_in_front((_POWER,), legalize_power)
+    put_in_front((_CAST,), legalize_cast)
+    put_in_front((_WHERE,), legalize_where)
+
+
+def legalize_power(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a power that is right for negative numbers, too."""
+    base, exponent = call.args
+    if not _on_gpu(call) or str(base.ty.dtype) not in _FAST:
+        return stock[_POWER](bb, call)
+    factors = _whole_number(exponent)
+    if factors is not None and 1 <= factors <= _MOST_FACTORS:
+        product = partial(_product, factors=factors)
+        return bb.call_te(product, base, primfunc_name_hint="power")
+    shape = call.ty.shape
+    return bb.call_te(_signed_power, base, exponent, shape, primfunc_name_hint="power")
+
+
+def legalize_cast(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a cast of booleans as a choice between 0 and 1."""
+    [value], dtype = call.args, str(call.attrs.dtype)
+    if not _on_gpu(call) or str(value.ty.dtype) != "bool" or dtype == "bool":
+        return stock[_CAST](bb, call)
+
+    def cast(value: te.Tensor) -> te.Tensor:
+        one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
+        return _chosen(value.shape, lambda *at: (value(*at), one, zero), "cast")
+
+    return bb.call_te(cast, value, primfunc_name_hint="cast")
+
+
+def legalize_where(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a choice between two tensors."""
+    if not _on_gpu(call) or str(call.args[0].ty.dtype) != "bool":
+        return stock[_WHERE](bb, call)
+
+    def where(shape: Any, *tensors: te.Tensor) -> te.Tensor:
+        full = [topi.broadcast_to(each, shape) for each in tensors]
+        return _chosen(full[0].shape, lambda *at: [each(*at) for each in full], "where")
+
+    return bb.call_te(where, call.ty.shape, *call.args, primfunc_name_hint="where")
+
+
+def _chosen(shape: Any, parts: Callable[..., Sequence[Any]], name: str) -> te.Tensor:
+    """A choice by a condition, in a form of which TVM's vectoriser leaves the condition alone."""
+    return te.compute(shape, lambda *at: tirx.if_then_else(*parts(*at)), name=name)
+
+
+def _on_gpu(call: relax.Call) -> bool:
+    """Whether a call of known rank is compiled for a GPU."""
+    known = isinstance(call.ty.shape, relax.ShapeExpr)
+    return known and "gpu" in target_of(call.args[0]).keys
+
+
+def _whole_number(exponent: relax.Expr) -> int | None:
+    """The value of an exponent that is one whole number, known now and no tensor with axes."""
+    if not isinstance(exponent, tvm.ir.GenericConst) or exponent.ty.ndim:
+        return None
+    value = float(exponent.value.numpy())
+    return int(value) if value.is_integer() else None
+
+
+def _product(base: te.Tensor, factors: int) -> te.Tensor:
+    def multiply(*at: tirx.PrimExpr) -> tirx.PrimExpr:
+        return math.prod([base(*at)] * (factors - 1), start=base(*at))
+
+    return te.compute(base.shape, multiply, name="power")
+
+
+def _signed_power(base: te.Tensor, exponent: te.Tensor, shape: relax.Expr) -> te.Tensor:
+    base, exponent = (topi.broadcast_to(each, shape) for each in (base, exponent))
+
+    def power(*at: tirx.PrimExpr) -> tirx.PrimExpr:
+        wide = (each(*at).astype("float32") for each in (base, exponent))
+        return _signed(*wide).astype(base.dtype)
+
+    return te.compute(base.shape, power, name="power")
+
+
+def _signed(base: tirx.PrimExpr, exponent: tirx.PrimExpr) -> tirx.PrimExpr:
+    """A power of the absolute value, with a sign if the exponent is odd."""
+    zero, one, two = (tirx.const(value, "float32") for value in (0, 1, 2))
+    absolute = tirx.abs(base)
+    # The power is computed by logarithms, which say nothing where they are 0 times infinity.
+    is_one = tirx.any(absolute == one, exponent == zero)
+    power = tirx.Select(is_one, one, tirx.pow(absolute, exponent))
+    half = exponent / two
+    odd = tirx.all(tirx.floor(exponent) == exponent, tirx.floor(half) != half)
+    unknown = tirx.const(math.nan, "float32")
+    signed = tirx.Select(odd, zero - power, power)
+    signed = tirx.Select(tirx.floor(exponent) == exponent, signed, unknown)
+    return tirx.Select(base < zero, signed, power)
