@@ -445,7 +445,7 @@ CPU = (
         "strategies/llvm/steps/segments.py",
         "with T.If(tirx.all(key < self.key_limit, self._ends(at, key))):",
         "with T.If(tirx.all(key < self.key_limit, self._begins(at, key))):",
-        (_ordered("sort_based", "llvm"),),
+        (_cases("sort_based", device="llvm"),),
     ),
     Mutant(
         "what is dropped falls into the last bucket",

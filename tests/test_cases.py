@@ -8,27 +8,33 @@ from __future__ import annotations
 
 import pytest
 from cases import CASES, Case
-from harness import applicable, assert_same, compile_all, orders, run_all, run_compiled
+from harness import (
+    applicable,
+    assert_same,
+    compile_all,
+    orders,
+    relax_function,
+    run_all,
+    run_compiled,
+    target_of,
+)
 from tally import Tally
+from tvm import relax
 
+import tvm_scatter
 from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
 SIGNED_INDEX = ("int64", "int32", "int8", "int16")
 ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")
-#: Every so-many-th case of a data type runs; fewer where compiling takes three times longer.
-MANY, FEW = 4, 12
-LONG = ("partitioned", "sort_based")
+#: Every so-many-th case of a data type runs: by default, and where compiling may take long.
+FEW, MANY = 12, 4
+ON_CPU = ("sequential", "parallel_injective", "private_bins", "sort_based", "partitioned")
 GROUPS = {
     "float32": ("float32",),
     "floats": tuple(dtype for dtype in FLOATS if dtype != "float32"),
     "signed": tuple(dtype for dtype in DATA_DTYPES if dtype.startswith("i")),
     "unsigned": (*(dtype for dtype in DATA_DTYPES if dtype.startswith("u")), "bool"),
 }
-
-
-def turns(device: str, implementation: str) -> int:
-    """Every so-many-th case of a data type runs."""
-    return FEW if device == "cuda" or implementation in LONG else MANY
 
 
 def chosen(dtype: str, every: int) -> dict[str, Case]:
@@ -89,24 +95,42 @@ def check(
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
-    count = check(device, implementation, GROUPS[group], turns(device, implementation))
+    count = check(device, implementation, GROUPS[group], FEW)
     if not count:
         pytest.skip("the implementation takes none of these types")
     tally("literal cases", count)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("name", ON_CPU)
 @pytest.mark.parametrize("group", GROUPS)
-def test_more_cases_of_what_takes_long(name: str, group: str, tally: Tally) -> None:
+def test_more_cases(name: str, group: str, tally: Tally) -> None:
     tally("literal cases", check("llvm", name, GROUPS[group], MANY))
 
 
 def test_cases_deterministic(device: str, implementation: str, tally: Tally) -> None:
+    """On a CPU, the code is the same that :func:`test_cases` runs."""
+    if device == "llvm":
+        assert legalized(implementation, deterministic=True) == legalized(implementation)
+        return
     count = check(device, implementation, ("float32",), FEW, deterministic=True)
     if not count:
         pytest.skip("not a deterministic implementation")
     tally("literal cases", count)
+
+
+def legalized(implementation: str, **options: object) -> str:
+    """The code for a CPU of some cases."""
+    calls = {
+        name: (case.build, case.arrays(case.dtypes[0], "int64"))
+        for name, case in list(CASES.items())[::FEW]
+    }
+    builder = relax.BlockBuilder()
+    for name in applicable(calls, implementation, "llvm", bounds="drop"):
+        relax_function(builder, name, *calls[name])
+    chosen = tvm_scatter.options(implementation=implementation, bounds="drop", **options)
+    with chosen, target_of("llvm"):
+        return str(relax.transform.LegalizeOps()(builder.get()).script())
 
 
 def test_default_choice(device: str) -> None:

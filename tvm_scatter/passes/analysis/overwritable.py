@@ -60,10 +60,10 @@ def donated_parameters(mod: tvm.IRModule, name: Any, names: Iterable[str]) -> li
     Empty if another function of the module calls this one: that caller may still read them.
     """
     function = mod[name]
-    if name in called_functions(mod):
-        return []
     named = [parameter for parameter in function.params if parameter.name in names]
-    return list(dict.fromkeys([*named, *state_parameters(function)]))
+    given = list(dict.fromkeys([*named, *state_parameters(function)]))
+    # Looking through the whole module for each of its functions takes long: only if it matters.
+    return given if given and name not in called_functions(mod) else []
 
 
 def overwrites(function: relax.Function, donated: Iterable[Any] = ()) -> Overwrites:
