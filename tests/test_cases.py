@@ -22,12 +22,15 @@ from tally import Tally
 from tvm import relax
 
 import tvm_scatter
+from tvm_scatter import strategy_for
 from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
 SIGNED_INDEX = ("int64", "int32", "int8", "int16")
 ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")
-#: Every so-many-th case of a data type runs: by default, and where compiling may take long.
-FEW, MANY = 12, 4
+#: Every so-many-th case of a data type runs, another one with each implementation.
+EVERY = {"llvm": 12, "cuda": 24}
+#: The same where it may take long.
+MANY = 4
 ON_CPU = ("sequential", "parallel_injective", "private_bins", "sort_based", "partitioned")
 GROUPS = {
     "float32": ("float32",),
@@ -37,9 +40,9 @@ GROUPS = {
 }
 
 
-def chosen(dtype: str, every: int) -> dict[str, Case]:
+def chosen(dtype: str, every: int, turn: int) -> dict[str, Case]:
     """The cases that run with a data type: all of the common one, of others each ``every``-th."""
-    turn = DATA_DTYPES.index(dtype)
+    turn += DATA_DTYPES.index(dtype)
     return {
         name: case
         for i, (name, case) in enumerate(CASES.items())
@@ -70,10 +73,13 @@ def check(
     device: str, implementation: str, dtypes: tuple[str, ...], every: int, **options: object
 ) -> int:
     """Run all cases that apply in one module; how many there were."""
+    strategy = strategy_for(device)
+    assert strategy is not None
+    turn = list(strategy.implementations).index(implementation)
     names = {
         f"{name}_{dtype}": (case, dtype, index_dtype(name, case, dtype))
         for dtype in dtypes
-        for name, case in chosen(dtype, every).items()
+        for name, case in chosen(dtype, every, turn).items()
         if wanted(case, device, bool(options.get("deterministic")))
     }
     calls = {
@@ -95,7 +101,7 @@ def check(
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
-    count = check(device, implementation, GROUPS[group], FEW)
+    count = check(device, implementation, GROUPS[group], EVERY[device])
     if not count:
         pytest.skip("the implementation takes none of these types")
     tally("literal cases", count)
@@ -113,7 +119,7 @@ def test_cases_deterministic(device: str, implementation: str, tally: Tally) -> 
     if device == "llvm":
         assert legalized(implementation, deterministic=True) == legalized(implementation)
         return
-    count = check(device, implementation, ("float32",), FEW, deterministic=True)
+    count = check(device, implementation, ("float32",), MANY, deterministic=True)
     if not count:
         pytest.skip("not a deterministic implementation")
     tally("literal cases", count)
@@ -123,7 +129,7 @@ def legalized(implementation: str, **options: object) -> str:
     """The code for a CPU of some cases."""
     calls = {
         name: (case.build, case.arrays(case.dtypes[0], "int64"))
-        for name, case in list(CASES.items())[::FEW]
+        for name, case in list(CASES.items())[::MANY]
     }
     builder = relax.BlockBuilder()
     for name in applicable(calls, implementation, "llvm", bounds="drop"):

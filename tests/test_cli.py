@@ -262,14 +262,17 @@ def in_shell(model, before="", after=""):
     )
 
 
-@pytest.mark.parametrize("odd", [{"after": "2>&-"}, {"before": "COLUMNS=0"}])
+@pytest.mark.parametrize("odd", [{"before": "COLUMNS=0", "after": "2>&-"}])
 def test_the_table_is_shown_however_the_shell_is_set(model, odd):
     finished = in_shell(model, **odd)
     assert finished.returncode == 0, finished.stderr
     assert "chosen" in finished.stdout
 
 
-@pytest.mark.parametrize(("odd", "status"), [(">/dev/full", 2), (">&- 2>&- <&-", 0)])
+@pytest.mark.parametrize(
+    ("odd", "status"),
+    [(">/dev/full", 2), pytest.param(">&- 2>&- <&-", 0, marks=pytest.mark.exhaustive)],
+)
 def test_output_that_goes_nowhere_is_no_traceback(model, odd, status):
     finished = in_shell(model, after=odd)
     assert finished.returncode == status
@@ -298,7 +301,15 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    "at", ["numpy", "numpy.exceptions", "tvm", "tvm_scatter.lowering", "torch", "xgboost"]
+    "at",
+    [
+        "numpy.exceptions",
+        "tvm_scatter.lowering",
+        *(
+            pytest.param(other, marks=pytest.mark.exhaustive)
+            for other in ("numpy", "tvm", "torch", "xgboost")
+        ),
+    ],
 )
 def test_an_interrupted_import_is_one_line(at, model, tmp_path):
     command = {

@@ -40,7 +40,13 @@ def test_agrees(name, device):
     assert STOCK not in result.implementations
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.exhaustive) if name != "GCN" else name
+        for name in MODELS
+    ],
+)
 def test_agrees_when_deterministic(name):
     with tvm_scatter.options(deterministic=True):
         result = compared(name, LLVM)

@@ -18,6 +18,9 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 Array = np.ndarray[Any, Any]
 #: Places, columns and updates: single elements, rows, and rows that are not whole vectors.
+EVERY_TYPE = pytest.mark.parametrize(
+    "every", (False, pytest.param(True, marks=pytest.mark.exhaustive)), ids=("some", "every_type")
+)
 SHAPES = {"single": (1, 64, 1, 700), "rows": (1, 23, 4, 300), "batches": (3, 11, 3, 90)}
 
 
@@ -38,15 +41,24 @@ def _problem(dtype: str, reduction: str, shape: str, **more: Any) -> ScatterProb
     return replace(problem, **more)
 
 
-def _problems(*kinds: tuple[str, str, bool]) -> dict[str, ScatterProblem]:
-    """Of each kind (shape, reduction, whether the data is included) one for each type of float."""
+def _problems(every: bool, turn: int, *kinds: tuple[str, str, bool]) -> dict[str, ScatterProblem]:
+    """Of each kind (shape, reduction, whether the data is included) some types of float, or all.
+
+    The types take turns over the kinds and the implementations.
+    """
     return {
         f"{shape}_{reduction}_{'with' if include_self else 'without'}_{dtype}": _problem(
             dtype, reduction, shape, include_self=include_self
         )
-        for shape, reduction, include_self in kinds
-        for dtype in FLOATS
+        for at, (shape, reduction, include_self) in enumerate(kinds)
+        for dtype in (FLOATS if every else (FLOATS[(at + turn) % len(FLOATS)],))
     }
+
+
+def _turn(device: str, implementation: str) -> int:
+    strategy = strategy_for(device)
+    assert strategy is not None
+    return list(strategy.implementations).index(implementation)
 
 
 def _operands(problem: ScatterProblem, seed: int) -> tuple[Array, Array, Array]:
@@ -101,9 +113,12 @@ def _runner(device: str, implementation: str, problems: dict[str, ScatterProblem
     return runner
 
 
-def test_minimum_and_maximum(device: str, implementation: str, tally: Tally) -> None:
+@EVERY_TYPE
+def test_minimum_and_maximum(device: str, implementation: str, every: bool, tally: Tally) -> None:
     """Every implementation gives the bits of the reference, in whatever order the updates come."""
     problems = _problems(
+        every,
+        _turn(device, implementation),
         ("single", "max", True),
         ("single", "min", True),
         ("rows", "min", True),
@@ -127,9 +142,14 @@ def test_minimum_and_maximum(device: str, implementation: str, tally: Tally) -> 
     tally("results compared bit by bit", compared)
 
 
-def test_places_without_updates(device: str, implementation: str, tally: Tally) -> None:
+@EVERY_TYPE
+def test_places_without_updates(
+    device: str, implementation: str, every: bool, tally: Tally
+) -> None:
     """What no update goes to keeps its bits, whatever is computed beside it."""
     problems = _problems(
+        every,
+        _turn(device, implementation),
         ("single", "add", True),
         ("single", "mul", False),
         ("rows", "mean", True),

@@ -252,8 +252,10 @@ _FEW_MASKS = ("values", "index", "masked_scatter")
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("name", MASKS)
 def test_masks_that_choose_another_number(name: str, bounds: str, device: str) -> None:
-    if device != "llvm" and name not in _FEW_MASKS:
-        pytest.skip("kernels take long to compile for a simulated device")
+    if (device != "llvm" or bounds != "raise") and name not in _FEW_MASKS:
+        pytest.skip("the host compares, whatever the device and the policy are")
+    if device != "llvm" and bounds == "drop":
+        pytest.skip("as for the other policies")
     form = MASKS[name]
     program = export(form.function, form.good[0], form.dynamic)
     with tvm_scatter.options(bounds=bounds):

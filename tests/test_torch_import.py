@@ -35,6 +35,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool)
+_COMMON = (torch.float16, torch.float32, torch.uint8, torch.int64, torch.bool)
+EACH_DTYPE = [
+    pytest.param(dtype, marks=() if dtype in _COMMON else pytest.mark.exhaustive, id=str(dtype))
+    for dtype in DTYPES
+]
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 aten = torch.ops.aten
 
@@ -75,7 +80,9 @@ def boxes(rank: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[i
         yield data, longer, longer, axis
 
 
-@pytest.mark.parametrize("rank", (1, 2, 3, 4, pytest.param(5, marks=pytest.mark.exhaustive)))
+@pytest.mark.parametrize(
+    "rank", (1, 2, 3, *(pytest.param(rank, marks=pytest.mark.exhaustive) for rank in (4, 5)))
+)
 def test_scatter_boxes(rank: int) -> None:
     cases: list[Case] = []
     for i, (data, index, src, axis) in enumerate(boxes(rank)):
@@ -98,7 +105,7 @@ def test_scatter_boxes(rank: int) -> None:
     check_all(cases)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", EACH_DTYPE)
 def test_scatter_reductions(dtype: torch.dtype) -> None:
     at = torch.randint(0, 6, (9, 3))
     x, v = values((6, 4), dtype), values((9, 4), dtype)
@@ -179,7 +186,7 @@ def test_scatter_of_scalars_and_of_nothing() -> None:
 # index_add and its kin
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", EACH_DTYPE)
 def test_rows(dtype: torch.dtype) -> None:
     cases: list[Case] = []
     layouts = (((6, 3), 0), ((6,), 0), ((2, 6, 3), 1), ((2, 6, 3), -1))
@@ -263,12 +270,14 @@ def put_cases(masks: int) -> Iterator[Case]:
 
 
 @pytest.mark.parametrize("masks", (0, 1))
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize(
+    "part", (0, 1, *(pytest.param(part, marks=pytest.mark.exhaustive) for part in (2, 3)))
+)
 def test_index_put(masks: int, part: int) -> None:
     check_all(list(put_cases(masks))[part::4])
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dtype", EACH_DTYPE)
 def test_index_put_dtypes(dtype: torch.dtype) -> None:
     x, at, mask = values((5, 3), dtype), torch.tensor([0, -1, 0]), torch.rand(5, 3) > 0.5
     rows = values((1, 3), dtype).expand(3, 3)
@@ -721,8 +730,24 @@ def test_two_masks_are_refused() -> None:
 # Models
 
 
-@pytest.mark.parametrize("name", ("GCNConv", "SAGEConv", "GATConv", "GINConv"))
-@pytest.mark.parametrize("symbolic", (False, True))
+@pytest.mark.parametrize(
+    ("symbolic", "name"),
+    [
+        (False, "SAGEConv"),
+        (False, "GINConv"),
+        (True, "GCNConv"),
+        (True, "GATConv"),
+        *(
+            pytest.param(*other, marks=pytest.mark.exhaustive)
+            for other in (
+                (False, "GCNConv"),
+                (False, "GATConv"),
+                (True, "SAGEConv"),
+                (True, "GINConv"),
+            )
+        ),
+    ],
+)
 def test_graph_networks(name: str, symbolic: bool) -> None:
     nn = pytest.importorskip("torch_geometric.nn")
     layer = nn.GINConv(torch.nn.Linear(8, 4)) if name == "GINConv" else getattr(nn, name)(8, 4)
