@@ -10,41 +10,68 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of, text
+from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.options import current_options
 
-from . import onnx_read
+from . import onnx_fold, onnx_one_hot, onnx_read, onnx_windows
 from .on_import import forget, when_imported
+from .onnx_sizes import with_shape, within_bounds
 
 _MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 _TABLE = "_get_convert_map"
 _STOCK = "_tvm_scatter_stock_convert_map"
+_IMPORTER = "ONNXGraphImporter"
+_STOCK_IMPORT = "_tvm_scatter_stock_from_onnx"
 
 #: The reductions that each opset allows, newest first.
 _REDUCTIONS = (
-    (18, ("none", "add", "mul", "min", "max")),
-    (16, ("none", "add", "mul")),
+    # "min" and "max" are of opset 18, but torch.onnx writes them before, and onnxruntime runs them.
+    (16, ("none", "add", "mul", "min", "max")),
     (0, ("none",)),
 )
 
 Convert = Callable[[Any, str, int, Sequence[Any], dict[str, Any]], Any]
+IsLeft = Callable[[Sequence[Any]], bool]
 
 
 class _Converter:
-    """A converter with the interface that TVM's importer expects."""
+    """A converter with the interface that TVM's importer expects.
 
-    def __init__(self, operator: str, convert: Convert, stock: Any = None) -> None:
+    Parameters
+    ----------
+    operator : str
+        Its name in ONNX.
+    convert : callable
+        What makes a Relax expression of the inputs.
+    stock : object, optional
+        TVM's own converter.
+    is_left : callable, optional
+        Whether inputs are left to TVM's own converter.
+    constants : sequence of int, optional
+        The inputs that should be constant. TVM can keep weights as parameters instead.
+    """
+
+    def __init__(
+        self,
+        operator: str,
+        convert: Convert,
+        stock: Any = None,
+        is_left: IsLeft | None = None,
+        constants: Sequence[int] = (),
+    ) -> None:
         self.operator = operator
         self.convert = convert
         self.stock = stock
+        self.is_left = is_left
+        self.constants = constants
 
     def get_converter(self, opset: int) -> Callable[..., Any]:
         """The function that TVM calls for nodes of an opset."""
 
         def convert(bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], params: Any) -> Any:
-            if self.stock is not None and onnx_read.is_left_to_TVM(inputs):
+            inputs = _with_constants(inputs, self.constants, params)
+            if self.is_left is not None and self.is_left(inputs):
                 return self.stock.get_converter(opset)(bb, inputs, attributes, params)
             operands = [None if x is None else _tensor(bb, self.operator, x) for x in inputs]
             return self.convert(bb, self.operator, opset, operands, attributes)
@@ -74,6 +101,7 @@ def scatter_nd(
     """``ScatterND``."""
     data, indices, updates = inputs[:3]
     reduction = _reduction(operator, opset, attributes)
+    updates = within_bounds(bb, updates)
     return ops.scatter_nd(data, indices, updates, reduction, operator=operator)
 
 
@@ -101,9 +129,9 @@ def tensor_scatter(
             f"{text(shape)}."
         )
     rows_of_cache = (*shape[:axis], rows[axis], *shape[axis + 1 :])
-    update = _with_shape(bb, operator, "update", update, rows_of_cache)
+    update = with_shape(bb, operator, "update", update, rows_of_cache)
     if starts is not None:
-        starts = _with_shape(bb, operator, "write_indices", starts, shape[:1])
+        starts = with_shape(bb, operator, "write_indices", starts, shape[:1])
     # The axes before the sequence are flattened into lines. Lines of one batch entry have one
     # start.
     lines, lines_of_entry = number_of(shape[:axis]), number_of(shape[1:axis])
@@ -144,21 +172,6 @@ def tensor_scatter(
     return relax.op.reshape(bb.emit(result), list(shape))
 
 
-def _with_shape(bb: Any, operator: str, what: str, tensor: Any, expected: Sequence[Any]) -> Any:
-    """The tensor, after a check of its shape: here if the sizes are known, else at run time."""
-    shape = shape_of(tensor)
-    if len(shape) != len(expected) or any(map(differ, shape, expected)):
-        raise ScatterError(
-            f"{operator}: {what} of shape {text(shape)} does not match the expected shape "
-            f"{text(expected)}."
-        )
-    if same_shape(shape, expected):
-        return tensor
-    return bb.emit(
-        expect_sizes(tensor, shape, expected, shape=expected, what=what, operator=operator)
-    )
-
-
 CONVERTERS = {
     name: _Converter(name, convert)
     for name, convert in (
@@ -168,13 +181,21 @@ CONVERTERS = {
         ("TensorScatter", tensor_scatter),
     )
 }
+CONVERTERS["Col2Im"] = _Converter("Col2Im", onnx_windows.col2im, constants=(1, 2))
+CONVERTERS["MaxUnpool"] = _Converter("MaxUnpool", onnx_windows.max_unpool, constants=(2,))
 
 #: Operators that read by index. TVM's converters add the extent to negative indices, and then
 #: bounds checks cannot tell whether these were in range.
-READERS = {
+_READERS: dict[str, Convert] = {
     "Gather": onnx_read.gather,
     "GatherElements": onnx_read.gather_elements,
     "GatherND": onnx_read.gather_nd,
+}
+
+#: Operators that TVM's importer has, which inputs are left to it, and which should be constant.
+_SHARED: dict[str, tuple[Convert, IsLeft, tuple[int, ...]]] = {
+    **{name: (convert, onnx_read.is_left_to_TVM, ()) for name, convert in _READERS.items()},
+    "OneHot": (onnx_one_hot.one_hot, onnx_one_hot.is_left_to_TVM, (1, 2)),
 }
 
 
@@ -198,17 +219,34 @@ def _extend(module: ModuleType) -> None:
         table = dict(stock())
         if current_options().enabled:
             table.update(CONVERTERS)
-            for name, convert in READERS.items():
-                table[name] = _Converter(name, convert, table[name])
+            for name, (convert, is_left, constants) in _SHARED.items():
+                table[name] = _Converter(name, convert, table[name], is_left, constants)
         return table
 
     setattr(module, _TABLE, convert_map)
+    _fold_shapes(getattr(module, _IMPORTER))
+
+
+def _fold_shapes(importer: type) -> None:
+    """Have the importer see graphs in which scatters of shapes are constants."""
+    stock_import = getattr(importer, _STOCK_IMPORT, None) or importer.from_onnx  # type: ignore[attr-defined]
+    setattr(importer, _STOCK_IMPORT, stock_import)
+
+    def from_onnx(self: Any, graph: Any, opset: int) -> Any:
+        graph = onnx_fold.folded(graph, opset) if current_options().enabled else graph
+        return stock_import(self, graph, opset)
+
+    importer.from_onnx = from_onnx  # type: ignore[attr-defined]
 
 
 def _restore(module: ModuleType) -> None:
     if hasattr(module, _STOCK):
         setattr(module, _TABLE, getattr(module, _STOCK))
         delattr(module, _STOCK)
+    importer = getattr(module, _IMPORTER)
+    if hasattr(importer, _STOCK_IMPORT):
+        importer.from_onnx = getattr(importer, _STOCK_IMPORT)
+        delattr(importer, _STOCK_IMPORT)
 
 
 def _reduction(operator: str, opset: int, attributes: dict[str, Any]) -> str:
@@ -221,6 +259,12 @@ def _reduction(operator: str, opset: int, attributes: dict[str, Any]) -> str:
             f"{reduction}, in opset {opset}."
         )
     return reduction
+
+
+def _with_constants(inputs: Sequence[Any], constants: Sequence[int], params: Any) -> list[Any]:
+    """The inputs, some of them as the constants that they are even if kept as parameters."""
+    get_constant = sys.modules[_MODULE].get_constant
+    return [get_constant(x, params) if at in constants else x for at, x in enumerate(inputs)]
 
 
 def _text(attribute: Any) -> str:

@@ -1,0 +1,59 @@
+"""Sizes that an ONNX model gives as tensors, and sizes that must be equal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.importers.shapes import differ, same_shape, shape_of, text
+from tvm_scatter.ops.expectations import expect_sizes
+
+_SLICE = tvm.ir.Op.get("relax.strided_slice")
+
+
+def sizes_in(bb: Any, tensor: Any) -> list[Any]:
+    """The sizes that a tensor holds: numbers if it is constant, else new symbolic sizes.
+
+    Parameters
+    ----------
+    tensor : relax.Expr
+        A scalar, or a vector of a length that is known.
+    """
+    if isinstance(tensor, tvm.ir.GenericConst):
+        return [int(size) for size in tensor.value.numpy().reshape(-1)]
+    count = shape_of(tensor)[0] if tensor.ty.ndim else 1
+    vector = bb.emit(relax.op.reshape(bb.emit(relax.op.astype(tensor, "int64")), (count,)))
+    sizes = [tirx.Var(f"size{i}", "int64") for i in range(count)]
+    bb.match_cast(bb.emit(relax.op.tensor_to_shape(vector)), relax.ShapeType(sizes))
+    return list(sizes)
+
+
+def with_shape(bb: Any, operator: str, what: str, tensor: Any, expected: Sequence[Any]) -> Any:
+    """The tensor, after a check of its shape: here if the sizes are known, else at run time."""
+    shape = shape_of(tensor)
+    if len(shape) != len(expected) or any(map(differ, shape, expected)):
+        raise ScatterError(
+            f"{operator}: {what} of shape {text(shape)} does not match the expected shape "
+            f"{text(expected)}."
+        )
+    if same_shape(shape, expected):
+        return tensor
+    return bb.emit(
+        expect_sizes(tensor, shape, expected, shape=expected, what=what, operator=operator)
+    )
+
+
+def within_bounds(bb: Any, tensor: Any) -> Any:
+    """The tensor; if it is a slice, then one that ends where the sliced tensor does.
+
+    TVM's importer takes a slice up to a symbolic size for as long as that, and reads on behind the
+    end of a shorter tensor.
+    """
+    made = bb.lookup_binding(tensor) if isinstance(tensor, relax.Var) else tensor
+    if not isinstance(made, relax.Call) or made.op != _SLICE or not made.attrs.assume_inbound:
+        return tensor
+    return bb.emit(relax.op.strided_slice(*made.args, assume_inbound=False))
