@@ -55,6 +55,9 @@ class Options:
     cuda_graph : bool, optional
         Whether to capture kernels in CUDA graphs, and so choose only implementations that can be
         captured. ``None`` uses the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
+    schedule : bool, optional
+        Whether products, reductions and the rest get a default schedule on CPUs, where TVM has
+        none. ``None`` means only in :func:`tvm_scatter.pipeline`.
     """
 
     implementation: str | None = None
@@ -70,6 +73,7 @@ class Options:
     fuse: bool = False
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
+    schedule: bool | None = None
 
     @property
     def captures(self) -> bool:

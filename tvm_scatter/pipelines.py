@@ -24,6 +24,7 @@ from .options import checked, current_options, options
 from .passes import BranchFunctions, DeferBoundsCheck, HostConstants, passes
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
+from .schedules.cpu import scheduled_for_cpu
 from .schedules.initialised import InitialiseReductions
 
 #: TVM's pipelines that begin with legalization: names that are also functions of TVM's module.
@@ -47,8 +48,8 @@ def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
         The target to compile for; by default the current target.
     **switches
         Options that hold while the pipeline runs, as :func:`tvm_scatter.options` takes them:
-        ``fold_broadcast_index``, ``bulk``, ``in_place``, ``batch``, ``donate``, ``cuda_graph``
-        and so on.
+        ``fold_broadcast_index``, ``bulk``, ``in_place``, ``batch``, ``donate``, ``cuda_graph``,
+        ``schedule`` and so on. Unlike in ``tvm.compile`` alone, ``schedule`` is on by default.
 
     Returns
     -------
@@ -74,7 +75,7 @@ def pipeline(target: Any = None, **switches: Any) -> tvm.transform.Pass:
 
     def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         with options(**switches), nullcontext() if target is None else target:
-            return _run(mod, stock)
+            return _run(mod, stock, schedules=True)
 
     return tvm.transform.module_pass(run, opt_level=0, name="TVMScatterPipeline")
 
@@ -101,13 +102,21 @@ def uninstall_pipelines() -> None:
     tvm_pipelines.library_dispatch_passes = _stock(tvm_pipelines.library_dispatch_passes)
 
 
-def _run(mod: tvm.IRModule, stock: tvm.transform.Pass) -> tvm.IRModule:
-    """Run the passes of the current options, then TVM's pipeline."""
+def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) -> tvm.IRModule:
+    """Run the passes of the current options, then TVM's pipeline.
+
+    Parameters
+    ----------
+    schedules : bool
+        Whether CPUs get default schedules where the options leave that open.
+    """
     wanted = current_options()
     mod = _rewrite(mod)
     if wanted.enabled:
         stock = tvm.transform.Sequential([stock, InitialiseReductions()])
     target = Target.current(allow_none=True)
+    if schedules if wanted.schedule is None else wanted.schedule:
+        mod = scheduled_for_cpu(mod, target)
     if called_functions(mod):
         # With CUDA graphs, TVM would give a function and those that it calls the same memory.
         with _capturing(False):

@@ -1,0 +1,57 @@
+"""Default schedules for CPUs: products, reductions, and functions of single elements.
+
+TVM's own pipeline for CPUs schedules nothing: its functions run on one core, and its products read
+their operands from memory again and again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.relax.backend import cpu_generic
+from tvm.s_tir import dlight
+from tvm.target import Target
+
+from tvm_scatter.schedules.guarded import GuardedDefaultSchedule
+
+from .inner import InnerReduction
+from .product import Product
+from .spatial import Spatial
+
+#: TVM's number for a function that is not fused with others.
+_OPAQUE = 8
+
+
+def cpu_schedules() -> tvm.transform.Pass:
+    """The pass that schedules what is not scheduled yet. TVM's own rule takes softmax and norms."""
+    return GuardedDefaultSchedule(Product(), InnerReduction(), dlight.cpu.Reduction(), Spatial())
+
+
+def scheduled_for_cpu(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:
+    """The module legalized, fused and scheduled, where the target is one that LLVM compiles for."""
+    if target is None or target.kind.name != "llvm":
+        return mod
+    passes = [
+        *cpu_generic.library_dispatch_passes(target),
+        *cpu_generic.legalize_passes(target),
+        # A reshape is a view only as long as it is not scheduled.
+        relax.transform.RewriteDataflowReshape(),
+        cpu_schedules(),
+        _opaque(),
+    ]
+    with target:
+        return tvm.transform.Sequential(passes)(mod)
+
+
+def _opaque() -> tvm.transform.Pass:
+    """Keeps TVM's pipelines from fusing what is scheduled."""
+
+    def mark(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
+        return function.with_attr("op_pattern", _OPAQUE)
+
+    return tirx.transform.prim_func_pass(mark, opt_level=0, name="MarkOpaque")
+
+
+__all__ = ["cpu_schedules", "scheduled_for_cpu"]

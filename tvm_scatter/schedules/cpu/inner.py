@@ -1,0 +1,77 @@
+"""Reductions along what stands side by side in memory: sums of rows, inner products.
+
+Each thread adds up vectors, and at the end the numbers of the last vector. So the order of a sum is
+not the one in which it is written. It depends on the sizes alone: each run gives the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
+from tvm.target import Target
+
+from .blocks import Reduced, reduced, uses
+from .machine import is_worth_threads, registers
+
+
+class InnerReduction(CPUScheduleRule):
+    """Sums of vectors, added up at the end."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
+        """The scheduled function, or ``None`` if it is no reduction along the last axis."""
+        if not self.is_target_available(target):
+            return None
+        found = reduced(func)
+        if found is None or not found.spatial or not _along_last(found):
+            return None
+        lanes = _lanes(found, registers(target).lanes(found.bits()))
+        return None if lanes is None else _scheduled(found, lanes)
+
+
+def _along_last(found: Reduced) -> bool:
+    """Whether every operand is read along the last variable of the reduction, or not at all."""
+    last = found.reduced[-1]
+    read = [indices for indices in found.reads() if any(uses(each, last) for each in indices)]
+    return bool(read) and all(
+        indices[-1].same_as(last) and not any(uses(each, last) for each in indices[:-1])
+        for indices in read
+    )
+
+
+def _lanes(found: Reduced, lanes: int) -> int | None:
+    """The numbers of a vector of sums; ``None`` if no vector divides the row."""
+    count = found.sizes()[found.reduced[-1]]
+    if not isinstance(count, int) or count == 0:
+        return None
+    sizes = (lanes, lanes // 2, lanes // 4)
+    return next((size for size in sizes if size > 1 and count % size == 0), None)
+
+
+def _scheduled(found: Reduced, lanes: int) -> s_tir.Schedule:
+    schedule, block = found.schedule, found.block.block_rv
+    _, lane = schedule.split(schedule.get_loops(block)[-1], [None, lanes])
+    vectors = schedule.rfactor(lane, len(found.spatial))
+    result = found.epilogue.block_rv if found.epilogue else block
+    outer = schedule.get_loops(result)[: len(found.spatial)]
+    each = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
+    if found.epilogue:
+        schedule.compute_at(block, each, preserve_unit_loops=True)
+    schedule.compute_at(vectors, each, preserve_unit_loops=True)
+    if is_worth_threads(found.sizes().values()):
+        schedule.parallel(each)
+    _add_vectors(schedule, vectors)
+    return schedule
+
+
+def _add_vectors(schedule: s_tir.Schedule, vectors: Any) -> None:
+    variables = schedule.get(vectors).iter_vars
+    loops = schedule.get_loops(vectors)[-len(variables) :]
+    pairs = list(zip(loops, variables, strict=True))
+    sums = [loop for loop, each in pairs if each.iter_type == tirx.IterVar.CommReduce]
+    lane = loops[0]
+    schedule.reorder(*sums, lane)
+    schedule.vectorize(lane)
+    start = schedule.decompose_reduction(vectors, sums[0])
+    schedule.vectorize(schedule.get_loops(start)[-1])

@@ -1,0 +1,173 @@
+"""Products, and other reductions whose results stand side by side in memory.
+
+Each thread computes tiles of the result that fit in registers: some rows of some vectors. What
+follows the product, such as a bias, is computed on the tile. The sum of each result is in the
+order in which it is written, so that it has the same bits as without a schedule, except where the
+CPU multiplies and adds in one instruction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
+from tvm.target import Target
+
+from .blocks import Reduced, reduced, uses
+from .machine import is_worth_threads, registers
+
+#: Rows that a thread computes for the same columns of the second operand.
+_BLOCK = 64
+#: TVM's annotation of a loop whose last turns may be compiled apart.
+_APART = "pragma_loop_partition_hint"
+
+
+class Product(CPUScheduleRule):
+    """Tiles of rows and vectors of columns."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
+        """The scheduled function, or ``None`` if it is no product."""
+        if not self.is_target_available(target):
+            return None
+        found = reduced(func)
+        if found is None or not found.spatial:
+            return None
+        column = found.spatial[-1]
+        if not _side_by_side(found, column):
+            return None
+        tile = _tile(found, column, target)
+        return _scheduled(found, tile) if tile.even or _same_kind(found) else None
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """How many results are computed together.
+
+    Attributes
+    ----------
+    row : int or None
+        Which of the data-parallel variables counts rows; all rows have the same second operand.
+    rows, block : int
+        The rows of a tile, and of all tiles that use the same columns in turn.
+    columns : int
+        The columns of a tile.
+    even : bool
+        Whether the columns of all tiles are as many.
+    """
+
+    row: int | None
+    rows: int
+    block: int
+    columns: int
+    even: bool
+
+
+def _side_by_side(found: Reduced, column: Any) -> bool:
+    """Whether operands with columns are read column by column, and at least one is."""
+    read = [indices for indices in found.reads() if any(uses(each, column) for each in indices)]
+    return bool(read) and all(
+        indices[-1].same_as(column) and not any(uses(each, column) for each in indices[:-1])
+        for indices in read
+    )
+
+
+def _same_kind(found: Reduced) -> bool:
+    """Whether all sizes are numbers, or the columns are symbolic.
+
+    TVM cannot compile the last of a known number of columns apart if other sizes are symbolic.
+    """
+    known = [isinstance(size, int) for size in found.sizes().values()]
+    return all(known) or not isinstance(found.sizes()[found.spatial[-1]], int)
+
+
+def _tile(found: Reduced, column: Any, target: Target) -> _Tile:
+    sizes, vectors = found.sizes(), registers(target)
+    lanes = vectors.lanes(found.bits())
+    columns, even = _columns(sizes[column], lanes, 2)
+    row = _row(found, column)
+    count: Any = None if row is None else sizes[found.spatial[row]]
+    known = isinstance(count, int)
+    if row is None or not (even or known):
+        return _Tile(None, 1, 1, *_columns(sizes[column], lanes, vectors.rows))
+    rows = max(min(vectors.rows, count), 1) if known else vectors.rows
+    return _Tile(row, rows, _BLOCK, columns, even)
+
+
+def _columns(count: Any, lanes: int, most: int) -> tuple[int, bool]:
+    """The columns of a tile of at most so many vectors, and whether they divide all columns."""
+    if not isinstance(count, int):
+        return lanes, False
+    if count <= lanes:
+        return max(count, 1), True
+    wide = [lanes * vectors for vectors in (8, 4, 2, 1) if vectors <= most]
+    # Half a vector and more is better than last columns that are computed apart.
+    sizes = [*wide, *range(lanes - 1, lanes // 2 - 1, -1)]
+    dividing = [size for size in sizes if size > 1 and count % size == 0]
+    return (dividing[0], True) if dividing else (lanes, False)
+
+
+def _row(found: Reduced, column: Any) -> int | None:
+    """The last data-parallel variable on which no operand with columns depends."""
+    with_columns = [
+        indices for indices in found.reads() if any(uses(each, column) for each in indices)
+    ]
+    for at in reversed(range(len(found.spatial) - 1)):
+        variable = found.spatial[at]
+        if not any(uses(each, variable) for indices in with_columns for each in indices):
+            return at
+    return None
+
+
+def _scheduled(found: Reduced, tile: _Tile) -> s_tir.Schedule:
+    schedule, product = found.schedule, found.block.block_rv
+    result = (
+        found.epilogue.block_rv if found.epilogue else schedule.cache_write(product, 0, "local")
+    )
+    loops = schedule.get_loops(result)
+    columns, column = schedule.split(loops[-1], [None, tile.columns])
+    together = [loop for at, loop in enumerate(loops[:-1]) if at != tile.row]
+    row = None
+    each = columns
+    if tile.row is not None:
+        counts = [None, tile.block // tile.rows, tile.rows]
+        blocks, each, row = schedule.split(loops[tile.row], counts)
+        # The last rows and columns are computed apart, so that the others need no check.
+        schedule.annotate(each, _APART, 1)
+        schedule.reorder(*together, blocks, columns, each, row, column)
+        together.append(blocks)
+    if tile.even:
+        together.append(columns)
+    else:
+        schedule.annotate(columns, _APART, 1)
+    schedule.compute_at(product, each, preserve_unit_loops=True)
+    if together and is_worth_threads(found.sizes().values()):
+        schedule.parallel(schedule.fuse(*together) if len(together) > 1 else together[0])
+    _in_registers(schedule, row, column)
+    _accumulate(found, tile)
+    return schedule
+
+
+def _accumulate(found: Reduced, tile: _Tile) -> None:
+    """Read each element of the second operand once for all rows of the tile."""
+    schedule, product = found.schedule, found.block.block_rv
+    sums, spatial = _inner_loops(found, "R"), _inner_loops(found, "S")
+    row = None if tile.row is None else spatial[tile.row]
+    schedule.reorder(*sums, *([] if row is None else [row]), spatial[-1])
+    _in_registers(schedule, row, spatial[-1])
+    start = schedule.get_loops(schedule.decompose_reduction(product, sums[0]))
+    _in_registers(schedule, None if row is None else start[-2], start[-1])
+
+
+def _inner_loops(found: Reduced, kind: str) -> list[Any]:
+    """The product's own loops over the variables of a kind, in the order of these."""
+    loops = found.schedule.get_loops(found.block.block_rv)[-len(found.block.iters) :]
+    kinds = found.block.dom_kind()
+    return [loop for loop, each in zip(loops, kinds, strict=True) if each == kind]
+
+
+def _in_registers(schedule: s_tir.Schedule, row: Any, column: Any) -> None:
+    schedule.vectorize(column)
+    if row is not None:
+        schedule.unroll(row)

@@ -1,0 +1,50 @@
+"""Whatever has results that are computed apart from each other: shared among the threads."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func, try_inline_contiguous_spatial
+from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
+from tvm.target import Target
+
+from .machine import is_worth_threads
+
+
+class Spatial(CPUScheduleRule):
+    """The outer loops in parallel. LLVM makes vectors of the innermost one."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
+        """The scheduled function, or ``None`` if its loops are not known to be independent."""
+        if not self.is_target_available(target):
+            return None
+        schedule = s_tir.Schedule(func)
+        blocks = try_inline_contiguous_spatial(schedule, normalize_prim_func(schedule))
+        if not blocks:
+            return None
+        for block in blocks:
+            _share(schedule, block)
+        return schedule
+
+
+def _share(schedule: s_tir.Schedule, block: SBlockInfo) -> None:
+    kinds = block.dom_kind()
+    if "S" not in kinds or "O" in kinds or not is_worth_threads(block.dom()):
+        return
+    loops = schedule.get_loops(block.block_rv)
+    if len(loops) != len(kinds):
+        return
+    outer = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
+    inner = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    sizes = [each.dom for each in block.iters if each.kind == "S"]
+    if not inner and len(outer) > 1 and _fill_threads(sizes[:-1]):
+        outer, inner = outer[:-1], outer[-1:]
+    schedule.reorder(*outer, *inner)
+    schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _fill_threads(sizes: list[Any]) -> bool:
+    """Whether so many turns are shared evenly among the threads of most CPUs."""
+    return not all(isinstance(size, int) for size in sizes) or prod(sizes) >= 64
