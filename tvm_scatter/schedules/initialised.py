@@ -31,6 +31,11 @@ def InitialiseReductions() -> tvm.transform.Pass:
     return tirx.transform.prim_func_pass(initialise, opt_level=0, name="InitialiseReductions")
 
 
+def may_reduce_nothing(function: tirx.PrimFunc) -> bool:
+    """Whether a function has a reduction over a number of elements that may be zero."""
+    return any(map(_may_be_of_none, _blocks(function)))
+
+
 def _initialised(function: tirx.PrimFunc) -> tirx.PrimFunc:
     names = [block.name_hint for block in _blocks(function) if _may_be_of_none(block)]
     if not names:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import relax, s_tir, tirx
 from tvm.relax.backend import cpu_generic
 from tvm.s_tir import dlight
 from tvm.target import Target
 
 from tvm_scatter.schedules.guarded import GuardedDefaultSchedule
+from tvm_scatter.schedules.initialised import may_reduce_nothing
 
 from .inner import InnerReduction
 from .product import Product
@@ -24,9 +25,17 @@ from .spatial import Spatial
 _OPAQUE = 8
 
 
+class _OfKnownSize(dlight.cpu.Reduction):
+    """TVM's rule for softmax and norms. It does not set the result of a reduction of nothing."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, tunable: bool) -> s_tir.Schedule | None:
+        schedule = super().apply(func, target, tunable)
+        return None if schedule is None or may_reduce_nothing(func) else schedule
+
+
 def cpu_schedules() -> tvm.transform.Pass:
     """The pass that schedules what is not scheduled yet. TVM's own rule takes softmax and norms."""
-    return GuardedDefaultSchedule(Product(), InnerReduction(), dlight.cpu.Reduction(), Spatial())
+    return GuardedDefaultSchedule(Product(), InnerReduction(), _OfKnownSize(), Spatial())
 
 
 def scheduled_for_cpu(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:

@@ -31,18 +31,23 @@ class Spatial(CPUScheduleRule):
 
 def _share(schedule: s_tir.Schedule, block: SBlockInfo) -> None:
     kinds = block.dom_kind()
-    if "S" not in kinds or "O" in kinds or not is_worth_threads(block.dom()):
-        return
     loops = schedule.get_loops(block.block_rv)
-    if len(loops) != len(kinds):
+    if "O" in kinds or len(loops) != len(kinds):
         return
     outer = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
     inner = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
+    sums = inner
     sizes = [each.dom for each in block.iters if each.kind == "S"]
     if not inner and len(outer) > 1 and _fill_threads(sizes[:-1]):
         outer, inner = outer[:-1], outer[-1:]
-    schedule.reorder(*outer, *inner)
-    schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    if outer and is_worth_threads(block.dom()):
+        schedule.reorder(*outer, *inner)
+        schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
+    elif outer and sums:
+        schedule.reorder(*outer, *sums)
+    if sums:
+        # The loop may have no turns; the result is set all the same.
+        schedule.decompose_reduction(block.block_rv, sums[0])
 
 
 def _fill_threads(sizes: list[Any]) -> bool:
