@@ -70,7 +70,7 @@ def test_all_off_is_plain_tvm(kind):
 @pytest.mark.parametrize("kind", TARGETS)
 @pytest.mark.parametrize("switch", SWITCHES)
 def test_each_pass_has_its_switch(kind, switch):
-    usual, without = passes(Options()), passes(Options(**{switch: False}))
+    usual, without = passes(Options(**{switch: True})), passes(Options(**{switch: False}))
     # Without the first, which brings scatters into one form, no other runs.
     assert len(without) == (0 if switch == "enabled" else len(usual) - 1)
     with TARGETS[kind], options(**{switch: False}):

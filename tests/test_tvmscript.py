@@ -64,6 +64,10 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
         ),
         [INDEX],
     ),
+    "expect_indices": (
+        lambda d, i: expectations.expect_indices(read_ops.index(d, [i], [0])),
+        [DATA, INDEX],
+    ),
     "on_host": (on_host, [INDEX]),
     "true_positions": (true_positions, [DATA > 0]),
     "grouped_product": (

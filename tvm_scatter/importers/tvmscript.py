@@ -18,7 +18,7 @@ from tvm.ir import Op
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.arguments import checked_axes, checked_axis, checked_ranges, rank_of
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
-from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_SIZES
+from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_INDICES, EXPECT_SIZES
 from tvm_scatter.ops.grouped_product import GROUPED_PRODUCT
 from tvm_scatter.ops.host_numbers import ON_HOST
 from tvm_scatter.ops.names import (
@@ -77,6 +77,7 @@ _SIGNATURES = {
     GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),
     EXPECT_COUNT: _signature("total entries", "rule what operator"),
+    EXPECT_INDICES: _signature("data indices", "read attrs"),
 }
 
 
@@ -111,6 +112,9 @@ def _call(name: str, *operands: Any, **attributes: Any) -> relax.Call:
     if "reduction" in given:
         given["operator"] = given["operator"] or short
         given["reduction"] = canonical_reduction(given["reduction"], given["operator"])
+    if isinstance(given.get("attrs"), dict):
+        # Of the read whose indices are checked.
+        given["attrs"] = tvm.ir.make_node("ir.DictAttrs", **given["attrs"])
     tensors = [relax.utils.convert_to_expr(each) for each in operands]
     if name != BATCH:
         _check_places(str(given.get("operator", short)), tensors, given)
