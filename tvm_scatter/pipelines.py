@@ -21,7 +21,7 @@ from tvm_scatter.selection.targets import to_target
 
 from .errors import ScatterError
 from .options import checked, current_options, options
-from .passes import BranchFunctions, DeferBoundsCheck, HostConstants, passes
+from .passes import BranchFunctions, DeferBoundsCheck, HostConstants, RowProducts, passes
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
 from .schedules.cpu import scheduled_for_cpu
@@ -115,7 +115,11 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     if wanted.enabled:
         stock = tvm.transform.Sequential([stock, InitialiseReductions()])
     target = Target.current(allow_none=True)
-    if schedules if wanted.schedule is None else wanted.schedule:
+    on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)
+    schedules = schedules if wanted.schedule is None else wanted.schedule
+    if wanted.enabled and (on_gpu or schedules):
+        mod = RowProducts()(mod)
+    if schedules:
         mod = scheduled_for_cpu(mod, target)
     if called_functions(mod):
         # With CUDA graphs, TVM would give a function and those that it calls the same memory.

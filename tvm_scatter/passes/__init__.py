@@ -17,6 +17,7 @@ from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
+from .row_products import RowProducts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
 #: They run behind :func:`Canonicalize`, which nobody need leave out.
@@ -48,5 +49,6 @@ __all__ = [
     "HostConstants",
     "MergeScatterChains",
     "ReuseBuffers",
+    "RowProducts",
     "passes",
 ]
