@@ -10,6 +10,7 @@ pytest.importorskip("torch")
 import torch
 import tvm
 from harness import device_of, target_of
+from torch_harness import check
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
@@ -124,6 +125,20 @@ def test_state_that_is_no_buffer_is_refused() -> None:
 
     with pytest.raises(RuntimeError, match="register it as buffer"):
         imported(Unregistered())
+
+
+def test_literals_may_be_written_to() -> None:
+    def model(x: torch.Tensor, at: torch.Tensor) -> list[torch.Tensor]:
+        sums, last, factor = (torch.tensor([1.0, 2.0, 3.0]) for _ in range(3))
+        sums.scatter_add_(0, at, x)
+        last[at] = x
+        last[0] = 7.0
+        factor += x
+        return [sums, last, factor.mul_(2)]
+
+    x, at = torch.randn(3), torch.tensor([1, 2, 2])
+    x[2] = x[1]
+    check(model, x, at)
 
 
 def test_on_cuda(device) -> None:

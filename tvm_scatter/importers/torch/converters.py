@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -59,6 +59,7 @@ from .call import TorchCall
 from .complex_numbers import knowing_complex_numbers
 from .decompose import decompose_unknown
 from .mended import MENDED
+from .random_numbers import refuse_random_numbers
 from .state import explicit_buffers, remember_buffers
 from .symbols import SYMBOLS, Symbolic
 
@@ -249,8 +250,9 @@ def _extend(module: ModuleType) -> None:
         if current_options().enabled:
             if _writes_through_views(exported_program):
                 exported_program = exported_program.run_decompositions({})
-            known = {*self.convert_map, *_of_the_caller(*rest, **named)}
-            exported_program = decompose_unknown(exported_program, known)
+            callers = _of_the_caller(*rest, **named)
+            exported_program = decompose_unknown(exported_program, {*self.convert_map, *callers})
+            refuse_random_numbers(exported_program, callers)
         buffers: dict[str, Any] = {}
         if current_options().enabled:
             exported_program, buffers = explicit_buffers(exported_program, _writes)
@@ -273,7 +275,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     return stock(exported_program, *rest, **named)
 
 
-def _of_the_caller(*rest: Any, **named: Any) -> Iterable[str]:
+def _of_the_caller(*rest: Any, **named: Any) -> Collection[str]:
     """The names of the converters that the caller gave to ``from_exported_program``."""
     given = named.get("custom_convert_map", rest[-1] if rest else None)
     return given if isinstance(given, dict) else ()

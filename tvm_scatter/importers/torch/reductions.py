@@ -8,6 +8,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_scatter.importers.shapes import number_of, shape_of
+from tvm_scatter.ops.shapes import is_empty, no_elements
 
 from .call import TorchCall
 
@@ -16,6 +17,9 @@ def running(operator: Callable[..., Any], call: TorchCall) -> Any:
     """``cumsum`` and ``cumprod``. TVM keeps small integers small, and cannot sum booleans."""
     data = call["self"]
     dtype = _total_type(call)
+    if is_empty(data):
+        # TVM divides by the size of the dimension.
+        return call.emit(no_elements(relax.TensorType(shape_of(data), dtype)))
     if str(data.ty.dtype) == dtype:
         return None
     axis = call.axis(call["dim"], data.ty.ndim)

@@ -45,7 +45,9 @@ def repeat_interleave(call: TorchCall) -> Any:
         return call.emit(relax.op.zeros((0,), "int64"))
     ends = call.emit(relax.op.cumsum(call.cast(repeats, "int64"), axis=0))
     if size is None:
-        size = read_size(call, call.reshape(call.emit(relax.op.max(ends)), (1,)))
+        # The greatest one of no ends is the least integer.
+        total = relax.op.maximum(relax.op.max(ends), relax.const(0, "int64"))
+        size = read_size(call, call.reshape(call.emit(total), (1,)))
     count = shape_of(repeats)[0]
 
     def place(size: Any) -> te.Tensor:
