@@ -10,7 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
-from torch_harness import check, check_all  # noqa: E402
+from torch_harness import assert_same, check, check_all, compile_for, export, run  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -96,6 +97,38 @@ def test_values_of_any_type(function: Any, sizes: str) -> None:
     inputs = (INTEGERS, DIVISORS, FLOATS, BOOLEANS, SMALL, HALVES)
     every = [{0: torch.export.Dim("n", min=3)}] * len(inputs)
     check(function, *inputs, dynamic=every if sizes == "dynamic" else None)
+
+
+def test_sequences_of_any_step() -> None:
+    def model(x: Any) -> Sequence[Any]:
+        return (
+            *((torch.arange(4, -4, -1)[:, None] + 4).expand(8, 2), torch.arange(5, 0, -2) + x),
+            *(torch.arange(5, 5, -1) + x, torch.arange(9, -1, -3, dtype=torch.float32) * x),
+            torch.arange(1.0, -1.0, -0.3) + x,
+            torch.arange(0.5, 5, 1.5, dtype=torch.int64) + x,
+            *(
+                torch.arange(5.5, dtype=torch.int32) + x,
+                torch.arange(5.5, 0, -2, dtype=torch.int32) * x,
+            ),
+            *(torch.arange(5.5, dtype=torch.int64) * x, torch.arange(0, 1, 0.3) + x),
+            *(torch.arange(8, 0, -2.0, dtype=torch.int64) + x, torch.arange(1, 11, 3) + x),
+        )
+
+    check(model, torch.tensor(2.0))
+
+
+def test_a_sequence_down_from_a_dynamic_size() -> None:
+    def model(x: Any) -> Sequence[Any]:
+        size = x.shape[0]
+        return x[torch.arange(size - 1, -1, -1)] + x, torch.arange(size, -1, -2) * x.sum()
+
+    machine = compile_for(
+        from_exported_program(export(model, [FLOATS], [{0: torch.export.Dim("size")}]))
+    )
+    for size in (6, 5, 1):
+        results = run(machine, [FLOATS[:size]])
+        for result, expected in zip(results, model(FLOATS[:size]), strict=True):
+            assert_same(result, expected, f"size {size}")
 
 
 def test_grid_sample_of_another_size() -> None:

@@ -1,4 +1,4 @@
-"""Tensors made from numbers alone: filled with infinity, or the positions of a triangle."""
+"""Tensors made from numbers alone: of one value, a sequence, or the positions of a triangle."""
 
 from __future__ import annotations
 
@@ -55,12 +55,36 @@ def triangle(call: TorchCall) -> Any:
     return call.emit(relax.const(positions.numpy(), str(dtype).removeprefix("torch.")))
 
 
+def arange(call: TorchCall) -> Any:
+    """``arange`` with a negative step or of integers between floats: TVM gets the sizes wrong."""
+    start, end, step = limits = call.get("start", 0), call["end"], call.get("step", 1)
+    known = all(isinstance(each, bool | int | float) for each in limits)
+    real = any(isinstance(each, float) for each in limits)
+    dtype = _asked_type(call, common_type(0.5) if real else "int64")
+    integral = "int" in dtype
+    down = isinstance(step, int | float) and step < 0 and (known or not real)
+    if not down and not (real and integral and known):
+        return None
+    if dtype == "int64" and known:
+        # PyTorch counts after it has rounded, for this type only.
+        start, end, step = (int(each) for each in limits)
+    count = math.ceil((end - start) / step) if known else (start - end - step - 1) // -step
+    wide = dtype if integral else "float64"
+    places = call.emit(relax.op.arange(0, count, 1, wide))
+    first, step = (call.scalar(int(x) if known and integral else x, wide) for x in (start, step))
+    values = relax.op.add(call.emit(relax.op.multiply(places, step)), first)
+    return call.cast(call.emit(values), dtype)
+
+
 def _is_special(value: Any) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
 
 
 def _filled(call: TorchCall, value: float, shape: Any, otherwise: str) -> Any:
     """A tensor of one value, in the type that the call asks for."""
+    return call.full(shape, value, _asked_type(call, otherwise))
+
+
+def _asked_type(call: TorchCall, otherwise: str) -> str:
     asked = call["dtype"]
-    dtype = otherwise if asked is None else str(asked).removeprefix("torch.")
-    return call.full(shape, value, dtype)
+    return otherwise if asked is None else str(asked).removeprefix("torch.")
