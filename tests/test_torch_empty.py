@@ -43,3 +43,9 @@ def test_rows_repeated_of_nothing() -> None:
     for count in (5, 0, 1, 2):
         given = inputs(count)
         assert_same(run(machine, given)[0], model(*given), f"{count} rows")
+
+
+def test_the_median_of_nothing() -> None:
+    check(lambda x: (x.median(), x.nanmedian()), torch.zeros(3, 0))
+    with pytest.raises(Exception, match="median: there is no median of no integers"):
+        check(lambda x: x.median(), torch.zeros(0, dtype=torch.int64))

@@ -6,6 +6,7 @@ that have PyTorch's order. Each sort is stable.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -55,6 +56,10 @@ def median(call: TorchCall) -> Any:
         data, dim, shape = _line(call)
         return _picked(call, data, _middle(call, data, dim), dim, shape)
     data = call["self"]
+    if is_empty(data) and is_float(str(data.ty.dtype)):
+        return call.full((), math.nan, str(data.ty.dtype))
+    if is_empty(data):
+        raise call.error("there is no median of no integers; it takes at least one element.")
     data = call.reshape(data, (number_of(shape_of(data)),))
     values = taken(call, data, _middle(call, data, 0), 0)
     return call.reshape(values, ())
