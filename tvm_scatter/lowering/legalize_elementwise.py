@@ -14,6 +14,7 @@ from typing import Any
 
 import tvm
 from tvm import relax, te, tirx, topi
+from tvm.relax.backend.utils import BackendDispatcher
 
 from .legalizations import put_in_front, stock
 from .target import target_of
@@ -78,7 +79,7 @@ def _chosen(shape: Any, parts: Callable[..., Sequence[Any]], name: str) -> te.Te
 def _on_gpu(call: relax.Call) -> bool:
     """Whether a call of known rank is compiled for a GPU."""
     known = isinstance(call.ty.shape, relax.ShapeExpr)
-    return known and "gpu" in target_of(call.args[0]).keys
+    return known and BackendDispatcher.is_gpu_target(target_of(call.args[0]))
 
 
 def _whole_number(exponent: relax.Expr) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import relax, te, tirx
+from tvm.relax.backend.utils import BackendDispatcher
 
 from tvm_scatter.ops.grouped_product import GROUPED_PRODUCT
 from tvm_scatter.ops.shapes import is_empty, known_shape, no_elements
@@ -23,7 +24,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     problem = _problem(call)
     if problem is None or not {"llvm", "gpu"} & {target.kind.name, *target.keys}:
         return bb.call_te(_plain, *call.args, primfunc_name_hint="grouped_product")
-    build = gpu.build if "gpu" in target.keys else cpu.build
+    build = gpu.build if BackendDispatcher.is_gpu_target(target) else cpu.build
     func = bb.add_func(build(problem, target.kind.name), "grouped_product")
     return relax.op.call_tir(func, list(call.args), call.ty)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tvm_ffi
 from tvm import s_tir, tirx
+from tvm.relax.backend.utils import BackendDispatcher
 from tvm.target import Target
 
 _THREAD = "threadIdx.x"
@@ -14,7 +15,7 @@ def serial(function: tirx.PrimFunc, target: Target) -> tirx.PrimFunc | None:
 
     That is slow, and right for whatever the loops do: they run in the order they are written in.
     """
-    if "gpu" not in target.keys or _launches(function):
+    if not BackendDispatcher.is_gpu_target(target) or _launches(function):
         return None
     root = function.body
     if not isinstance(root, s_tir.SBlockRealize):
