@@ -70,6 +70,7 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
     ),
     "on_host": (on_host, [INDEX]),
     "true_positions": (true_positions, [DATA > 0]),
+    "order": (lambda i: tvm_scatter.order(i, 8, wrap_negative=False, operator=TEXT), [INDEX]),
     "grouped_product": (
         grouped_product,
         [np.ones((5, 3), "float32"), np.ones((2, 3, 4), "float32"), np.array([2, 5])],

@@ -20,6 +20,7 @@ interrupt.expect()
 
 from tvm_scatter.importers.torch.converters import torch_converters  # noqa: E402
 from tvm_scatter.ops.mutable_buffers import buffers  # noqa: E402
+from tvm_scatter.ops.ordering import order  # noqa: E402
 from tvm_scatter.problem import reductions  # noqa: E402
 from tvm_scatter.problem.scatter_problem import ScatterProblem  # noqa: E402
 from tvm_scatter.runtime.cuda_graphs import Graphed, graphed  # noqa: E402
@@ -51,6 +52,7 @@ __all__ = [
     "install",
     "is_installed",
     "options",
+    "order",
     "pipeline",
     "reductions",
     "strategy_for",

@@ -16,9 +16,10 @@ from .lowering import (
     legalize_expectations,
     legalize_grouped_product,
     legalize_host_numbers,
+    legalize_order,
     legalize_reads,
 )
-from .ops import compaction, expectations, grouped_product, host_numbers, read_ops
+from .ops import compaction, expectations, grouped_product, host_numbers, ordering, read_ops
 from .ops import operators as ops
 from .runtime import cuda_toolkit, kernel_cache
 from .schedules import guarded
@@ -36,6 +37,7 @@ def install() -> None:
     read_ops.register()
     expectations.register()
     compaction.register()
+    ordering.register()
     host_numbers.register()
     grouped_product.register()
     batch.register()
@@ -44,6 +46,7 @@ def install() -> None:
     legalize_expectations.install_legalizations()
     legalize_compaction.install_legalizations()
     legalize_host_numbers.install_legalizations()
+    legalize_order.install_legalizations()
     legalize_grouped_product.install_legalizations()
     legalize_elementwise.install_legalizations()
     pipelines.install_pipelines()

@@ -12,6 +12,7 @@ from tvm_scatter.selection.backend import Backend
 
 from .check import CHECK
 from .compaction import COMPACTION
+from .ordering import ORDERING
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
 _LIMITS = {
@@ -46,6 +47,7 @@ CUDA = Backend(
     bounds="drop",
     device_check=CHECK,
     compaction=COMPACTION,
+    ordering=ORDERING,
     captures_graphs=True,
     launches_together=True,
     fuses=tuple(DATA_DTYPES),

@@ -6,8 +6,9 @@ from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import Backend
 
 from .compaction import COMPACTION
+from .ordering import ORDERING
 
 #: TVM computes bfloat16 in float32, so the bits of a computed one are not accessible.
 _FUSES = tuple(dtype for dtype in DATA_DTYPES if dtype != "bfloat16")
 
-LLVM = Backend("llvm", device="cpu", compaction=COMPACTION, fuses=_FUSES)
+LLVM = Backend("llvm", device="cpu", compaction=COMPACTION, ordering=ORDERING, fuses=_FUSES)

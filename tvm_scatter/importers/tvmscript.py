@@ -29,6 +29,7 @@ from tvm_scatter.ops.names import (
     SCATTER_ND,
     SELECT_ROWS,
 )
+from tvm_scatter.ops.ordering import ORDER
 from tvm_scatter.ops.ranges import check_ranges
 from tvm_scatter.ops.read_ops import GATHER_ELEMENTS, GATHER_ND, INDEX
 from tvm_scatter.ops.scatter_call import REQUESTS
@@ -73,6 +74,7 @@ _SIGNATURES = {
     GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator"),
     GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator"),
     ON_HOST: _signature("numbers", ""),
+    ORDER: _signature("index extent", "wrap_negative operator"),
     TRUE_POSITIONS: _signature("mask", ""),
     GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),

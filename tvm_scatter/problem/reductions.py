@@ -249,14 +249,25 @@ def check_dtypes(operator: str, reduction: str, data: str, index: str, updates: 
             f"{operator}: reduction {reduction!r} of data of type {data} is not supported; it must "
             f"be one of {', '.join(dtypes)}."
         )
+    check_index_dtype(operator, index)
+    if updates != data:
+        raise ScatterError(
+            f"{operator}: updates of type {updates} do not match data of type {data}; cast one of "
+            "them."
+        )
+
+
+def check_index_dtype(operator: str, index: str) -> None:
+    """Raise if the operator does not take indices of a data type.
+
+    Raises
+    ------
+    ScatterError
+        If it is no type of integers.
+    """
     taken = (*INDEX_DTYPES, "uint64")
     if index not in taken:
         raise ScatterError(
             f"{operator}: an index of type {index} is not supported; it must be one of "
             f"{', '.join(taken)}."
-        )
-    if updates != data:
-        raise ScatterError(
-            f"{operator}: updates of type {updates} do not match data of type {data}; cast one of "
-            "them."
         )

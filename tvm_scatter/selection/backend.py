@@ -9,6 +9,7 @@ from tvm.target import Target
 
 from tvm_scatter.emit.compaction import Compaction
 from tvm_scatter.emit.index_check import DeviceCheck
+from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 
@@ -31,6 +32,8 @@ class Backend:
         How to check indices on the device; ``None`` if the host can read them.
     compaction : Compaction, optional
         How to list the true positions of a mask; ``None`` if TVM's function of the host does.
+    ordering : Ordering, optional
+        How to order updates by destination; ``None`` if nothing does.
     captures_graphs : bool
         Whether CUDA graphs can capture its launches.
     launches_together : bool
@@ -59,6 +62,7 @@ class Backend:
     bounds: str = "raise"
     device_check: DeviceCheck | None = None
     compaction: Compaction | None = None
+    ordering: Ordering | None = None
     captures_graphs: bool = False
     launches_together: bool = False
     gathers_known_writes: bool = False

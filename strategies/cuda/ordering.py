@@ -1,0 +1,39 @@
+"""The order of updates by destination on the GPU: a radix sort, and a search for each offset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.ordering import Ordering
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
+
+from .steps import sorting, stages
+
+
+def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
+    layout = sorting.Layout()
+    sorting.add_regions(layout, problem, sizes)
+    return layout
+
+
+def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
+    return _layout(problem, sizes).total
+
+
+def _emit(operands: Operands, offsets: Any) -> None:
+    layout, sizes = _layout(operands.problem, operands.sizes), operands.sizes
+    sorting.sort(operands, layout)
+    text, arguments = sorting.sorted_lists(operands, layout)
+    stages.stride_launch(
+        operands,
+        text + "  write_order(out, static_cast<Data*>(offsets), keys, items, sizes.items(), "
+        "sizes.destinations());",
+        sizes.items + sizes.destinations + 1,
+        ("ordering",),
+        {**arguments, "offsets": ("void*", offsets.data)},
+    )
+
+
+ORDERING = Ordering(_workspace, _emit)

@@ -1,0 +1,29 @@
+"""Describes how a kind of target orders updates by destination."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
+
+from .operands import Operands
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """A stable sort of updates by destination.
+
+    Attributes
+    ----------
+    workspace : callable
+        Bytes of scratch memory for a problem and its sizes.
+    emit : callable
+        Emits the sort. Its arguments are operands, whose output is the permutation, and the buffer
+        of the offsets. See :func:`tvm_scatter.order`.
+    """
+
+    workspace: Callable[[ScatterProblem, Sizes], Any]
+    emit: Callable[[Operands, Any], None]

@@ -1,0 +1,109 @@
+"""The Relax operator that orders updates by their destinations.
+
+The order depends on the index alone. So it can be made once and given to every scatter by that
+index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.ir import Op
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.problem.reductions import check_index_dtype
+
+from .arguments import need_tensor
+from .shapes import static_shape
+
+ORDER = "relax.tvm_scatter.order"
+#: The type of both results.
+DTYPE = "int32"
+#: The most updates and destinations, because they are numbered in that type.
+LIMIT = (1 << 31) - 1
+
+
+def order(
+    index: relax.Expr, extent: Any, *, wrap_negative: bool = True, operator: str = "order"
+) -> relax.Expr:
+    """Order updates by their destinations, once for all scatters by one index.
+
+    ``index_put(data, [index], values, ordering=order(index, extent))`` then makes no order itself.
+
+    Parameters
+    ----------
+    index : relax.Expr
+        Integers of any shape, of K elements in all: the destination of each update.
+    extent : int or tvm.tirx.Expr
+        The number of destinations.
+    wrap_negative : bool
+        Whether negative indices count from the end.
+    operator : str
+        The name of the operator in errors.
+
+    Returns
+    -------
+    ordering : relax.Expr
+        A tuple of two tensors, equal on every run. The permutation: int32 of shape (K,), the
+        numbers of the updates, by destination and among those of one destination in their own
+        order. The offsets: int32 of shape (extent + 1,), where each destination's updates begin in
+        the permutation, and last where those of the last one end. Updates with a bad index stand
+        behind that, unless the policy is to raise an error.
+
+    Raises
+    ------
+    ScatterError
+        If the index is no tensor of integers, the extent is negative, or there are 2**31 - 1
+        updates or destinations or more.
+    """
+    need_tensor(operator, "index", index)
+    typed = isinstance(index.ty, relax.TensorType)
+    if typed:
+        check_index_dtype(operator, str(index.ty.dtype))
+    if isinstance(extent, bool) or not isinstance(extent, int | tvm.ir.Expr):
+        raise ScatterError(f"{operator}: extent={extent!r} must be a number or a symbolic size.")
+    if isinstance(extent, int | tirx.IntImm):
+        check_number(operator, "destinations", int(extent))
+    sizes = static_shape(index) if typed else None
+    if sizes is not None and all(isinstance(size, int | tirx.IntImm) for size in sizes):
+        check_number(operator, "updates", _product(sizes))
+    attrs = tvm.ir.make_node("ir.DictAttrs", wrap_negative=wrap_negative, operator=operator)
+    return relax.Call(Op.get(ORDER), [index, relax.ShapeExpr([extent])], attrs=attrs)
+
+
+def check_number(operator: str, what: str, number: int) -> None:
+    """Raise if there are too many updates or destinations.
+
+    Raises
+    ------
+    ScatterError
+        If the number is negative or too large.
+    """
+    if not 0 <= number < LIMIT:
+        raise ScatterError(f"{operator}: {number} {what} must be at least 0 and less than {LIMIT}.")
+
+
+def register() -> None:
+    """Register the operator with TVM. Calling it again changes nothing."""
+    if ORDER not in Op.list_op_names():
+        tvm.ir.register_op_attr(ORDER, "FPurity", True)
+        tvm.ir.register_op_attr(ORDER, "FInferType", _infer)
+
+
+def _infer(call: relax.Call, _context: Any) -> Any:
+    index, (extent,) = call.args[0], call.args[1].values
+    sizes, vdevice = static_shape(index), index.ty.vdevice
+    if sizes is None:
+        permutation = relax.TensorType(None, DTYPE, vdevice, 1)
+    else:
+        permutation = relax.TensorType([_product(sizes)], DTYPE, vdevice)
+    return relax.TupleType([permutation, relax.TensorType([extent + 1], DTYPE, vdevice)])
+
+
+def _product(sizes: Any) -> Any:
+    result: Any = 1
+    for size in sizes:
+        result = result * (int(size) if isinstance(size, tirx.IntImm) else size)
+    return result
