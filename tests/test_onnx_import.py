@@ -98,6 +98,13 @@ def test_every_node_test_that_onnx_generates(on: str, tally: Tally) -> None:
     tally("of ONNX's own node tests", len(tests))
 
 
+def test_a_size_that_is_read_on_a_gpu() -> None:
+    case = node_tests()["test_maxunpool_export_with_output_shape"]
+    target = tvm.target.Target("nvidia/nvidia-h100")
+    with target:
+        relax.get_default_pipeline(target)(from_onnx(case.model))
+
+
 @pytest.mark.parametrize("opset", (9, 10, 11, 13, 16, 18))
 @pytest.mark.parametrize("axis", (0, 1, -1))
 def test_elements(opset: int, axis: int) -> None:

@@ -21,6 +21,7 @@ from .lowering import (
 )
 from .ops import compaction, expectations, grouped_product, host_numbers, ordering, read_ops
 from .ops import operators as ops
+from .passes import ordered_fusion
 from .runtime import cuda_toolkit, kernel_cache
 from .schedules import guarded
 
@@ -50,6 +51,7 @@ def install() -> None:
     legalize_grouped_product.install_legalizations()
     legalize_elementwise.install_legalizations()
     pipelines.install_pipelines()
+    ordered_fusion.install_fusion()
     guarded.install_guard()
     tvm_tuner.install_tuner()
     torch_importer.install_torch()
@@ -68,6 +70,7 @@ def uninstall() -> None:
     legalizations.give_back()
     legalize_compaction.uninstall_legalizations()
     pipelines.uninstall_pipelines()
+    ordered_fusion.uninstall_fusion()
     guarded.uninstall_guard()
     tvm_tuner.uninstall_tuner()
     torch_importer.uninstall_torch()

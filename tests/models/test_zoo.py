@@ -9,7 +9,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
+import tvm
 from harness import device_of, target_of
+from tvm import relax
 
 from .preparing import prepare
 from .trial import Prepared, load
@@ -40,6 +42,15 @@ def prepared(name: str) -> Prepared:
 def test_agrees_with_pytorch(name, where):
     difference = prepared(name).difference(target_of(where), device_of(where))
     assert difference <= ENTRIES[name].tolerance
+
+
+@pytest.mark.parametrize(
+    "name", ["FiLMConv", pytest.param("GPSConv", marks=pytest.mark.exhaustive)]
+)
+def test_sizes_of_masks_are_known_on_a_gpu(name):
+    target = tvm.target.Target("nvidia/nvidia-h100")
+    with target:
+        relax.get_default_pipeline(target)(prepared(name).module)
 
 
 def test_a_saved_model_is_the_same(tmp_path):
