@@ -105,6 +105,23 @@ FORMS = {
     "elements": Form(
         ("mk", "k"), lambda a, b: relax.op.multiply(relax.op.add(a, b), a), lambda a, b: (a + b) * a
     ),
+    "rows scaled": Form(
+        ("bmk", "bm"),
+        lambda a, b: relax.op.multiply(a, relax.op.expand_dims(b, 2)),
+        lambda a, b: a * b[:, :, None],
+    ),
+    "compared": Form(
+        ("bmk", "k"), lambda a, b: relax.op.greater(a, b), lambda a, b: (a > b).astype("int64")
+    ),
+    "one of two": Form(
+        ("bmk", "bm"),
+        lambda a, b: relax.op.where(
+            relax.op.expand_dims(relax.op.greater(b, relax.op.multiply(b, b)), 2),
+            relax.op.multiply(a, a),
+            a,
+        ),
+        lambda a, b: np.where((b > b * b)[:, :, None], a * a, a),
+    ),
     "transposed": Form(("mk",), relax.op.permute_dims, np.transpose),
     "beside each other": Form(
         ("mk", "mn"),
@@ -206,24 +223,54 @@ def test_types(dtype):
     check(names, {"b": 3, "m": 19, "k": 32, "n": 64}, dtype, TARGETS["host"])
 
 
-@pytest.mark.parametrize("symbolic", ["", "m"])
-def test_a_product_is_computed_in_tiles(symbolic):
-    """Vectors of columns, several rows at once, and threads."""
+def scheduled(build, *shapes):
+    """The text of the one function that computes an expression, scheduled for vectors of 16."""
     builder = relax.BlockBuilder()
-    rows = tirx.Var("m", "int64") if symbolic else 512
-    a = relax.Var("a", relax.TensorType((rows, 512), "float32"))
-    b = relax.Var("b", relax.TensorType((512, 512), "float32"))
-    with builder.function("main", [a, b]):
+    parameters = [
+        relax.Var(f"p{at}", relax.TensorType(shape, "float32")) for at, shape in enumerate(shapes)
+    ]
+    with builder.function("main", parameters):
         with builder.dataflow():
-            result = builder.emit_output(builder.normalize(relax.op.matmul(a, b)))
+            result = builder.emit_output(builder.normalize(build(*parameters)))
         builder.emit_func_output(result)
     target = tvm.target.Target({"kind": "llvm", "mcpu": "skylake-avx512"})
     with target:
         mod = scheduled_for_cpu(builder.get(), target)
-    text = mod["matmul"].script()
+    (function,) = (each for each in mod.functions.values() if isinstance(each, tirx.PrimFunc))
+    return function.script()
+
+
+@pytest.mark.parametrize("symbolic", ["", "m"])
+def test_a_product_is_computed_in_tiles(symbolic):
+    """Vectors of columns, several rows at once, and threads."""
+    rows = tirx.Var("m", "int64") if symbolic else 512
+    text = scheduled(relax.op.matmul, (rows, 512), (512, 512))
     assert "T.vectorized(T.int64(32))" in text
     assert "T.unroll(T.int64(8))" in text
     assert "T.parallel" in text
+
+
+@pytest.mark.parametrize(("width", "lanes"), [(20, 20), (32, 32), (64, 16), (72, 8)])
+def test_short_rows_are_computed_in_vectors(width, lanes):
+    """LLVM would unroll them and make vectors of elements of different rows."""
+    text = scheduled(FORMS["rows scaled"].build, (1000, 4, width), (1000, 4))
+    assert f"T.vectorized(T.int64({lanes}))" in text
+    assert "T.parallel(T.int64(4000))" in text
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda a: relax.op.full((1000, 256), relax.const(0.0, "float32")),
+        lambda a: relax.op.multiply(a, relax.op.add(a, relax.const(1.0, "float32"))),
+    ],
+    ids=["zeros", "elements"],
+)
+def test_what_needs_no_rows_is_one_loop(build):
+    """LLVM would unroll the rows, and write each of them backwards."""
+    text = scheduled(build, (1000, 256))
+    assert "T.parallel(T.int64(256000))" in text
+    assert text.count("for ") == 1
 
 
 def test_a_scheduled_product_is_several_times_as_fast():

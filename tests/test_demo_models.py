@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 pytest.importorskip("torch")
@@ -17,6 +19,7 @@ from tvm_scatter.demo.compare import Comparison, compare, compare_imported
 from tvm_scatter.demo.stock import stock_says
 from tvm_scatter.explain import STOCK
 from tvm_scatter.passes import passes
+from tvm_scatter.selection.targets import host_target
 
 #: Models in which TVM's own kernels reduce across a warp whose threads they take to run in step.
 IN_STEP = ("GAT", "KV cache update", "Top-2 experts")
@@ -87,3 +90,17 @@ def test_what_stock_tvm_says():
 def test_what_stock_tvm_says_to_a_model_it_takes():
     pillars = MODELS["PointPillars scatter"]
     assert stock_says(exported("PointPillars scatter"), pillars, "small", LLVM) == "runs"
+
+
+def test_stock_tvm_is_compiled_for_the_same_cpu(monkeypatch):
+    """Its time stands beside ours, which has all instructions of this machine."""
+    asked = []
+
+    def look(command, **_):
+        asked.append(tvm.target.Target(command[-1]))
+        return subprocess.CompletedProcess(command, 0, stdout='"runs"')
+
+    monkeypatch.setattr(subprocess, "run", look)
+    pillars = MODELS["PointPillars scatter"]
+    stock_says(exported("PointPillars scatter"), pillars, "full", host_target())
+    assert [dict(each.attrs) for each in asked] == [dict(host_target().attrs)]

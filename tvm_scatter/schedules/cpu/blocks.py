@@ -43,8 +43,7 @@ class Reduced:
 
     def reads(self) -> list[list[Any]]:
         """The index expressions of each tensor that is read."""
-        regions = self.schedule.get(self.block.block_rv).reads
-        return [[each.min for each in region.region] for region in regions]
+        return indices_read(self.schedule.get(self.block.block_rv))
 
     def bits(self) -> int:
         """The size of a number of the result."""
@@ -81,9 +80,28 @@ def _is_plain(found: Reduced) -> bool:
     return True
 
 
+def indices_read(block: s_tir.SBlock) -> list[list[Any]]:
+    """The index expressions of each tensor that a block reads."""
+    return [[each.min for each in region.region] for region in block.reads]
+
+
 def uses(expression: Any, variable: Any) -> bool:
     """Whether an index expression depends on a variable."""
     return any(each.same_as(variable) for each in tirx.analysis.undefined_vars(expression))
+
+
+def is_read_along(reads: list[list[Any]], variable: Any) -> bool:
+    """Whether any index expression of what is read depends on a variable."""
+    return any(uses(each, variable) for indices in reads for each in indices)
+
+
+def lie_side_by_side(reads: list[list[Any]], variable: Any) -> bool:
+    """Whether what is read along a variable, if anything, is neighbours in memory."""
+    return all(
+        indices[-1].same_as(variable) and not any(uses(each, variable) for each in indices[:-1])
+        for indices in reads
+        if any(uses(each, variable) for each in indices)
+    )
 
 
 def _are(region: Any, variables: list[Any]) -> bool:

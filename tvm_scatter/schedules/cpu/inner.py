@@ -12,7 +12,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
 from tvm.target import Target
 
-from .blocks import Reduced, reduced, uses
+from .blocks import Reduced, is_read_along, lie_side_by_side, reduced
 from .machine import is_worth_threads, registers
 
 
@@ -24,20 +24,13 @@ class InnerReduction(CPUScheduleRule):
         if not self.is_target_available(target):
             return None
         found = reduced(func)
-        if found is None or not found.spatial or not _along_last(found):
+        if found is None or not found.spatial:
+            return None
+        reads, last = found.reads(), found.reduced[-1]
+        if not is_read_along(reads, last) or not lie_side_by_side(reads, last):
             return None
         lanes = _lanes(found, registers(target).lanes(found.bits()))
         return None if lanes is None else _scheduled(found, lanes)
-
-
-def _along_last(found: Reduced) -> bool:
-    """Whether every operand is read along the last variable of the reduction, or not at all."""
-    last = found.reduced[-1]
-    read = [indices for indices in found.reads() if any(uses(each, last) for each in indices)]
-    return bool(read) and all(
-        indices[-1].same_as(last) and not any(uses(each, last) for each in indices[:-1])
-        for indices in read
-    )
 
 
 def _lanes(found: Reduced, lanes: int) -> int | None:

@@ -15,7 +15,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
 from tvm.target import Target
 
-from .blocks import Reduced, reduced, uses
+from .blocks import Reduced, is_read_along, lie_side_by_side, reduced, uses
 from .machine import is_worth_threads, registers
 
 #: Rows that a thread computes for the same columns of the second operand.
@@ -34,8 +34,8 @@ class Product(CPUScheduleRule):
         found = reduced(func)
         if found is None or not found.spatial:
             return None
-        column = found.spatial[-1]
-        if not _side_by_side(found, column):
+        reads, column = found.reads(), found.spatial[-1]
+        if not is_read_along(reads, column) or not lie_side_by_side(reads, column):
             return None
         tile = _tile(found, column, target)
         return _scheduled(found, tile) if tile.even or _same_kind(found) else None
@@ -62,15 +62,6 @@ class _Tile:
     block: int
     columns: int
     even: bool
-
-
-def _side_by_side(found: Reduced, column: Any) -> bool:
-    """Whether operands with columns are read column by column, and at least one is."""
-    read = [indices for indices in found.reads() if any(uses(each, column) for each in indices)]
-    return bool(read) and all(
-        indices[-1].same_as(column) and not any(uses(each, column) for each in indices[:-1])
-        for indices in read
-    )
 
 
 def _same_kind(found: Reduced) -> bool:

@@ -1,20 +1,29 @@
-"""Whatever has results that are computed apart from each other: shared among the threads."""
+"""Whatever has results that are computed apart from each other: shared among the threads.
+
+LLVM unrolls short inner loops. Then it may make vectors of the loop around them, whose elements are
+far apart in memory, or write backwards. So no inner loop that LLVM could unroll is left to it.
+"""
 
 from __future__ import annotations
 
 from math import prod
 from typing import Any
 
+import tvm
+import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func, try_inline_contiguous_spatial
 from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
 from tvm.target import Target
 
-from .machine import is_worth_threads
+from .blocks import indices_read, lie_side_by_side, uses
+from .machine import is_worth_threads, registers
+
+_BRANCH = tvm.ir.Op.get("prim.if_then_else")
 
 
 class Spatial(CPUScheduleRule):
-    """The outer loops in parallel. LLVM makes vectors of the innermost one."""
+    """The outer loops in parallel, the innermost one in vectors."""
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if its loops are not known to be independent."""
@@ -25,11 +34,11 @@ class Spatial(CPUScheduleRule):
         if not blocks:
             return None
         for block in blocks:
-            _share(schedule, block)
+            _share(schedule, block, target)
         return schedule
 
 
-def _share(schedule: s_tir.Schedule, block: SBlockInfo) -> None:
+def _share(schedule: s_tir.Schedule, block: SBlockInfo, target: Target) -> None:
     kinds = block.dom_kind()
     loops = schedule.get_loops(block.block_rv)
     if "O" in kinds or len(loops) != len(kinds):
@@ -38,8 +47,10 @@ def _share(schedule: s_tir.Schedule, block: SBlockInfo) -> None:
     inner = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
     sums = inner
     sizes = [each.dom for each in block.iters if each.kind == "S"]
-    if not inner and len(outer) > 1 and _fill_threads(sizes[:-1]):
-        outer, inner = outer[:-1], outer[-1:]
+    in_rows = len(outer) > 1 and _fill_threads(sizes[:-1])
+    if not inner and in_rows and not _is_one_row(schedule, block):
+        outer, row = outer[:-1], outer[-1]
+        inner = _in_vectors(schedule, block, row, target)
     if outer and is_worth_threads(block.dom()):
         schedule.reorder(*outer, *inner)
         schedule.parallel(schedule.fuse(*outer) if len(outer) > 1 else outer[0])
@@ -48,6 +59,62 @@ def _share(schedule: s_tir.Schedule, block: SBlockInfo) -> None:
     if sums:
         # The loop may have no turns; the result is set all the same.
         schedule.decompose_reduction(block.block_rv, sums[0])
+
+
+def _is_one_row(schedule: s_tir.Schedule, block: SBlockInfo) -> bool:
+    """Whether each element is computed from the elements at its own place, and from scalars."""
+    variables = [each.var for each in block.iters]
+    found = schedule.get(block.block_rv)
+    written = [[each.min for each in region.region] for region in found.writes]
+    return all(
+        _are(indices, variables) or not any(uses(i, v) for i in indices for v in variables)
+        for indices in indices_read(found)
+    ) and all(_are(indices, variables) for indices in written)
+
+
+def _are(indices: list[Any], variables: list[Any]) -> bool:
+    return len(indices) == len(variables) and all(
+        index.same_as(variable) for index, variable in zip(indices, variables, strict=True)
+    )
+
+
+def _in_vectors(schedule: s_tir.Schedule, block: SBlockInfo, row: Any, target: Target) -> list[Any]:
+    """Make vectors of a row, if that is possible; returns its loops."""
+    last = block.iters[-1]
+    found = schedule.get(block.block_rv)
+    if not lie_side_by_side(indices_read(found), last.var) or not _has_vectors(found):
+        return [row]
+    bits = max(region.source.dtype.bits for region in [*found.reads, *found.writes])
+    lanes = _lanes(last.dom, registers(target).lanes(int(bits)))
+    if lanes is None:
+        return [row]
+    vectors, lane = schedule.split(row, [None, lanes])
+    schedule.vectorize(lane)
+    return [vectors, lane]
+
+
+def _lanes(count: Any, lanes: int) -> int | None:
+    """The numbers of a vector; ``None`` where LLVM finds a better one."""
+    if not isinstance(count, int) or count < 2:
+        return None
+    if count <= 2 * lanes:
+        return count
+    sizes = [size for size in (lanes, lanes // 2) if size > 1 and count % size == 0]
+    return sizes[0] if sizes else None
+
+
+def _has_vectors(block: s_tir.SBlock) -> bool:
+    """Whether TVM can compute a block in vectors: it has none of booleans or of branches."""
+    if any(region.source.dtype == "bool" for region in [*block.reads, *block.writes]):
+        return False
+    branches: list[Any] = []
+
+    def visit(call: Any) -> None:
+        if call.op.same_as(_BRANCH):
+            branches.append(call)
+
+    tvm_ffi.structural_walk(block.body, [(tvm.ir.Call, visit)], order="post")
+    return not branches
 
 
 def _fill_threads(sizes: list[Any]) -> bool:
