@@ -13,7 +13,8 @@ ROOT = Path(__file__).resolve().parent.parent
 #: Each room may import those in front of it, and what stands in it itself.
 CORE = (
     *("errors", "problem", "options", "emit", "selection", "ops", "bounds", "lowering", "passes"),
-    *("schedules", "explain", "tasks", "pipelines", "runtime", "tvm_tuner", "importers", "install"),
+    *("fusion", "schedules", "explain", "tasks", "pipelines", "runtime", "tvm_tuner", "importers"),
+    "install",
 )
 TUNING = ("operands", "space", "measure", "store", "search", "bench", "fit", "experiments")
 #: Faces that a user meets, and rooms; nothing else stands at the top level.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm_scatter.importers.torch import converters as torch_importer
 
 from . import pipelines, tvm_tuner
+from .fusion import guarded as guarded_fusion
 from .importers import onnx as onnx_importer
 from .importers import tvmscript
 from .lowering import batched as batch
@@ -53,6 +54,7 @@ def install() -> None:
     pipelines.install_pipelines()
     ordered_fusion.install_fusion()
     guarded.install_guard()
+    guarded_fusion.install_guard()
     tvm_tuner.install_tuner()
     torch_importer.install_torch()
     onnx_importer.install_onnx()
@@ -72,6 +74,7 @@ def uninstall() -> None:
     pipelines.uninstall_pipelines()
     ordered_fusion.uninstall_fusion()
     guarded.uninstall_guard()
+    guarded_fusion.uninstall_guard()
     tvm_tuner.uninstall_tuner()
     torch_importer.uninstall_torch()
     onnx_importer.uninstall_onnx()

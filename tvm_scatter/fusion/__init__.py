@@ -1,0 +1,1 @@
+"""Fusion by TVM of the functions that stand beside the scatters."""

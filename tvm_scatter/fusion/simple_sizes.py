@@ -1,0 +1,47 @@
+"""Sizes of parameters in their simplest form, in which equal ones look the same.
+
+TVM infers the shape of a concatenation as ``1 + n`` and computes a tensor of ``n + 1`` elements.
+What was made for the one reads the other, and FuseTIR takes them for different tensors.
+"""
+
+from __future__ import annotations
+
+import tvm_ffi
+from tvm import tirx
+from tvm.ir import Expr, Var
+from tvm.sym import Analyzer
+from tvm.tirx.buffer import is_buffer_var
+
+
+def with_simple_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function itself if the sizes of its parameters have their simplest form already."""
+    simple = {each: _simplified(each) for each in function.params if _is_plain_tensor(each)}
+    simple = {old: new for old, new in simple.items() if new is not old}
+    if not simple:
+        return function
+    return tvm_ffi.structural_map(function, (Var, lambda variable: simple.get(variable, variable)))
+
+
+def _is_plain_tensor(parameter: Var) -> bool:
+    """Whether a parameter is a tensor of which only the shape says how it lies in memory."""
+    return is_buffer_var(parameter) and not parameter.ty.strides and parameter.ty.layout is None
+
+
+def _simplified(tensor: Var) -> Var:
+    shape = [_simple(size) for size in tensor.ty.shape]
+    if tvm_ffi.structural_equal(shape, tensor.ty.shape):
+        return tensor
+    return tirx.decl_buffer(
+        shape,
+        tensor.ty.dtype,
+        tensor.name,
+        elem_offset=tensor.ty.elem_offset,
+        scope=tensor.ty.storage_scope,
+        data_alignment=tensor.ty.data_alignment,
+        offset_factor=tensor.ty.offset_factor,
+        layout=None,
+    )
+
+
+def _simple(size: Expr) -> Expr:
+    return Analyzer().simplify(size)
