@@ -276,6 +276,28 @@ def test_results_on_cuda(device) -> None:
     check(compiled(mod, device, donate=["x"]), expected, ["x"], device)
 
 
+def test_a_result_that_is_read_before_the_write() -> None:
+    """Fusion takes the write along to the first operand of the sum that reads it."""
+    builder = relax.BlockBuilder()
+    f = Function(builder)
+    with builder.function("main", list(f.parameters.values())):
+        with builder.dataflow():
+            d = f.add(f["x"], f["y"])
+            square = f.emit(relax.op.multiply(f["x"], f["x"]))
+            negated = f.emit(relax.op.negative(d))
+            before = builder.emit_output(relax.op.sum(negated))
+            written = f.put(d)
+            after = builder.emit_output(relax.op.add(square, written))
+        builder.emit_func_output(relax.Tuple([before, after]))
+    values = f.values
+    right = values["x"] + values["y"]
+    expected = {"main": [-right.sum(), values["x"] ** 2 + f.put_array(right)]}
+    executable = tvm.compile(builder.get(), _LLVM, relax_pipeline=fusing_pipeline())
+    check(relax.VirtualMachine(executable, tvm.cpu()), expected)
+    with _LLVM:
+        assert in_place(ReuseBuffers()(builder.get())) == {"main": True}
+
+
 def test_a_donated_tensor_is_the_result() -> None:
     mod, expected = module([parameter])
     machine = compiled(mod, donate=["x"])

@@ -173,7 +173,11 @@ NEUTRAL = {
 NEW = {
     "x + x": lambda f, x: relax.op.add(x, x),
     "x + y": lambda f, x: relax.op.add(x, f["y"]),
+    "x + 1": lambda f, x: relax.op.add(x, relax.const(1, "float32")),
+    "x + 1, a number": lambda f, x: relax.op.add(x, tirx.FloatImm("float32", 1)),
+    "x - 1": lambda f, x: relax.op.subtract(x, relax.const(1, "float32")),
     "x * 2": lambda f, x: relax.op.multiply(x, relax.const(2, "float32")),
+    "x * 0": lambda f, x: relax.op.multiply(x, relax.const(0, "float32")),
     "-x": lambda f, x: relax.op.negative(x),
 }
 

@@ -11,6 +11,8 @@ torch = pytest.importorskip("torch")
 from torch_harness import Case, assert_same, check, check_all, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
+import tvm_scatter  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 CUBE = torch.arange(60.0).reshape(3, 4, 5)
@@ -126,3 +128,14 @@ def test_a_graph_without_its_own_loops(device: str) -> None:
     nn = pytest.importorskip("torch_geometric.nn")
     edges = torch.tensor([[0, 1, 2, 2, 3], [0, 3, 2, 1, 3]])
     check(nn.GCNConv(5, 2), CUBE[0], edges, device=device)
+
+
+def test_a_scatter_by_a_mask_copies_nothing() -> None:
+    def moved(x: Any, m: Any) -> Any:
+        y, rows = x + 1, m.nonzero().squeeze(1)
+        y[rows] = x[rows]
+        return y.index_add(0, rows, x[m])
+
+    imported = from_exported_program(export(moved, [torch.randn(400, 4), torch.rand(400) > 0.5]))
+    plan = str(tvm_scatter.explain(imported, "llvm"))
+    assert (plan.count("in_place=True"), plan.count("in_place=False")) == (2, 0)

@@ -129,7 +129,7 @@ def _prove(
 def delayable(
     binding: Binding, bindings: Bindings, shared: frozenset[Any]
 ) -> tuple[Any, ...] | None:
-    """Results of reads of ``shared`` memory that fusion might move behind the binding.
+    """Results of reads of ``shared`` memory that fusion might compute behind the binding.
 
     The binding must take them as arguments. ``None`` if one of them is not a tensor and cannot be
     an argument.
@@ -140,28 +140,27 @@ def delayable(
     for reader in bindings.all[: binding.at]:
         if reader.fused != binding.fused or not reader.reads & shared or reader.var in shared:
             continue
-        # Fusion can move a computation down to a reader of its result.
-        if not _outlives(reader, binding, bindings):
-            continue
-        if not isinstance(reader.var.ty, relax.TensorType):
-            return None
-        found.append(reader.var)
-    return tuple(found)
+        found += _not_waited_for(reader, binding, bindings)
+    if not all(isinstance(var.ty, relax.TensorType) for var in found):
+        return None
+    return tuple(dict.fromkeys(found))
 
 
-def _outlives(reader: Binding, binding: Binding, bindings: Bindings) -> bool:
-    """Whether a later binding uses the result, and ``binding`` itself does not."""
-    reached = {reader.var}
+def _not_waited_for(reader: Binding, binding: Binding, bindings: Bindings) -> list[Any]:
+    """What ``binding`` must wait for so that it runs behind ``reader``."""
+    reached = {reader.var: None}
     for other in bindings.all[reader.at + 1 :]:
-        if not other.reads & reached:
+        if not other.reads & reached.keys():
             continue
         if other.at == binding.at:
             # It is an operand of the binding, and so computed before.
-            return False
+            return []
         if other.at > binding.at:
-            return True
-        reached.add(other.var)
-    return False
+            # Fusion can move a computation down to a reader of its result.
+            return [reader.var]
+        reached[other.var] = None
+    # Fusion can move the binding up in front of results that nothing in the block reads.
+    return [var for var in reached if not isinstance(var, relax.DataflowVar)]
 
 
 def _variables(operands: Sequence[Any]) -> frozenset[Any]:

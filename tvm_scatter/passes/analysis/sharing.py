@@ -43,8 +43,10 @@ _FRESH = (
     )
 )
 _CHOICES = _relax("maximum minimum where")
+#: The number that leaves the other operand as it is.
+_NEUTRAL = {"relax.add": 0, "relax.subtract": 0, "relax.multiply": 1, "relax.divide": 1}
 #: Operators that write a new tensor, unless an operand is neutral, as in ``x + 0``.
-_ARITHMETIC = _CHOICES | _relax("add divide multiply subtract")
+_ARITHMETIC = _CHOICES | _NEUTRAL.keys()
 #: Operators that write a new tensor, unless TVM simplifies one to a view of an operand: a
 #: permutation of axes of size 1, a slice of everything.
 _COMPUTING = _ARITHMETIC | _relax(
@@ -160,11 +162,12 @@ def _changes(call: relax.Call, constants: Collection[Any]) -> bool:
     *_, left, right = call.args
     if call.op.name in _CHOICES and left.same_as(right):
         return False
-    return not any(_may_be_neutral(operand, constants) for operand in call.args)
+    neutral = _NEUTRAL.get(call.op.name)
+    return not any(_may_be_neutral(operand, neutral, constants) for operand in call.args)
 
 
-def _may_be_neutral(operand: Any, constants: Collection[Any]) -> bool:
-    """Whether an operand may be neutral, such as 0 in a sum or 1 in a product."""
+def _may_be_neutral(operand: Any, neutral: int | None, constants: Collection[Any]) -> bool:
+    """Whether an operand may be the neutral number; without one, a truth or an extreme."""
     if isinstance(operand, relax.Var):
         return operand in constants
     if isinstance(operand, tvm.ir.GenericConst):
@@ -176,6 +179,8 @@ def _may_be_neutral(operand: Any, constants: Collection[Any]) -> bool:
     if value.size != 1:
         return False
     number = value.item()
+    if neutral is not None:
+        return bool(number == neutral)
     limits = np.iinfo(value.dtype) if value.dtype.kind in "iu" else None
     extreme = limits is not None and number in (limits.min, limits.max)
     return extreme or number in (0, 1) or not np.isfinite(number)
