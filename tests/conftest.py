@@ -9,6 +9,8 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import quick_export
+import quick_stack
 import worker_threads
 from cuda_on_cpu import enable, real_gpu, status
 from tally import summary, tally  # noqa: F401
@@ -16,6 +18,7 @@ from tally import summary, tally  # noqa: F401
 # Before anything imports TVM: afterwards the real driver could be loaded already.
 enable()
 worker_threads.enable()
+quick_stack.enable()
 
 from tvm_scatter import strategy_for  # noqa: E402
 from tvm_scatter.bounds import device_check  # noqa: E402
@@ -38,6 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What TVM, PyTorch and the tests are made of stays: a collector need not look at it again."""
+    quick_export.enable()
     gc.collect()
     gc.freeze()
 
