@@ -140,27 +140,29 @@ def delayable(
     for reader in bindings.all[: binding.at]:
         if reader.fused != binding.fused or not reader.reads & shared or reader.var in shared:
             continue
-        found += _not_waited_for(reader, binding, bindings)
-    if not all(isinstance(var.ty, relax.TensorType) for var in found):
-        return None
-    return tuple(dict.fromkeys(found))
+        if not _may_be_delayed(reader, binding, bindings):
+            continue
+        if not isinstance(reader.var.ty, relax.TensorType):
+            return None
+        found.append(reader.var)
+    return tuple(found)
 
 
-def _not_waited_for(reader: Binding, binding: Binding, bindings: Bindings) -> list[Any]:
-    """What ``binding`` must wait for so that it runs behind ``reader``."""
-    reached = {reader.var: None}
+def _may_be_delayed(reader: Binding, binding: Binding, bindings: Bindings) -> bool:
+    """Whether a later binding or the caller uses the result, and ``binding`` itself does not."""
+    reached = {reader.var}
     for other in bindings.all[reader.at + 1 :]:
-        if not other.reads & reached.keys():
+        if not other.reads & reached:
             continue
         if other.at == binding.at:
             # It is an operand of the binding, and so computed before.
-            return []
+            return False
         if other.at > binding.at:
             # Fusion can move a computation down to a reader of its result.
-            return [reader.var]
-        reached[other.var] = None
-    # Fusion can move the binding up in front of results that nothing in the block reads.
-    return [var for var in reached if not isinstance(var, relax.DataflowVar)]
+            return True
+        reached.add(other.var)
+    # Fusion can move the binding up, together with something that comes first and needs it.
+    return not all(isinstance(var, relax.DataflowVar) for var in reached)
 
 
 def _variables(operands: Sequence[Any]) -> frozenset[Any]:
