@@ -29,6 +29,8 @@ CASES = {
     "one row": (1, 40, 66, [0, 1, 1]),
     "no row": (0, 4, 17, [0, 0]),
     "nothing to add up": (3, 0, 17, [1, 2]),
+    "many columns": (11, 5, 266, [3, 3, 8]),
+    "odd columns": (7, 5, 330, [6]),
     "ends outside": (6, 4, 3, [2, 99]),
 }
 TOLERANCE = {"float64": 1e-12, "float32": 1e-5, "float16": 5e-3}
