@@ -15,6 +15,7 @@ def register_strategies() -> None:
 
 def _register_llvm() -> None:
     from tvm_scatter.strategies.llvm.backend import LLVM
+    from tvm_scatter.strategies.llvm.ordered import Ordered
     from tvm_scatter.strategies.llvm.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.llvm.partitioned import Partitioned
     from tvm_scatter.strategies.llvm.private_bins import PrivateBins
@@ -23,6 +24,7 @@ def _register_llvm() -> None:
 
     llvm = register_strategy(OpStrategy(LLVM))
     llvm.add_implementation(PrivateBins(), plevel=30)
+    llvm.add_implementation(Ordered(), plevel=27)
     llvm.add_implementation(Partitioned(), plevel=25)
     llvm.add_implementation(ParallelInjective(), plevel=20)
     llvm.add_implementation(SortBased(), plevel=15)
@@ -35,6 +37,7 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
     from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
+    from tvm_scatter.strategies.cuda.ordered import Ordered
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.cuda.partitioned import Partitioned
     from tvm_scatter.strategies.cuda.row_resident import RowResident
@@ -49,6 +52,7 @@ def _register_cuda() -> None:
     cuda.add_implementation(RowResident(), plevel=45)
     cuda.add_implementation(GatherForm(), plevel=40)
     cuda.add_implementation(Partitioned(), plevel=35)
+    cuda.add_implementation(Ordered(), plevel=34)
     cuda.add_implementation(Bucketed(), plevel=33)
     cuda.add_implementation(Grouped(), plevel=32)
     cuda.add_implementation(Segmented(), plevel=30)

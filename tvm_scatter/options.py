@@ -50,6 +50,8 @@ class Options:
     fuse : bool
         Whether a scatter computes its updates itself, instead of reading them from a tensor that
         other operators compute.
+    share_order : bool
+        Whether scatters by one index share one order of their updates, where it pays.
     donate : tuple of str
         Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
@@ -71,6 +73,7 @@ class Options:
     in_place: bool = True
     batch: bool | None = None
     fuse: bool = False
+    share_order: bool = False
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
     schedule: bool | None = None

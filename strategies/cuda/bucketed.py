@@ -68,6 +68,7 @@ class Bucketed(Implementation):
     list_bytes = 16
     accumulates_wide = True
     fuses = True
+    orders = True
     summary = "many rows into fewer places, whether destinations are skewed or not"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

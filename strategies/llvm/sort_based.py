@@ -25,6 +25,7 @@ class SortBased(Implementation):
     accumulates_wide = True
     deterministic = True
     fuses = True
+    orders = True
     summary = "plain updates of wide rows, several for each destination: only the last is read"
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:

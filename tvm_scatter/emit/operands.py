@@ -38,6 +38,9 @@ class Operands:
         Numbers, or int64 expressions for symbolic sizes.
     drop_signal : DropSignal or None
         The signal for dropped updates, or ``None`` if the host need not know of them.
+    ordering : tuple of buffer
+        The permutation and the offsets, ``int32``, of :func:`tvm_scatter.order`; empty if the
+        problem is not ordered.
     others : tuple of Operands
         The operands of further scatters of the same problem, computed by the same launches.
     """
@@ -52,4 +55,5 @@ class Operands:
     workspace: Any
     sizes: Sizes
     drop_signal: DropSignal | None = None
+    ordering: Sequence[Any] = ()
     others: tuple[Operands, ...] = ()

@@ -61,10 +61,12 @@ def _signature(operands: str, attributes: str, **optional: Any) -> Signature:
 
 
 _SCATTER = {"earlier": _ABSENT, **REQUESTS}
+#: Where updates may be ordered, their ordering stands in front of what must be computed earlier.
+_ORDERED = {"ordering": _ABSENT, "has_ordering": _ABSENT, **_SCATTER}
 _SIGNATURES = {
-    SCATTER_ELEMENTS: _signature("data index updates earlier", "axis", **_SCATTER),
-    INDEX_PUT: _signature("data indices updates earlier", "axes", **_SCATTER),
-    SCATTER_ND: _signature("data indices updates earlier", "", **_SCATTER),
+    SCATTER_ELEMENTS: _signature("data index updates ordering earlier", "axis", **_ORDERED),
+    INDEX_PUT: _signature("data indices updates ordering earlier", "axes", **_ORDERED),
+    SCATTER_ND: _signature("data indices updates ordering earlier", "", **_ORDERED),
     COPY_RANGES: _signature("data sources earlier", "axis ranges", **_SCATTER),
     BATCH: _signature(
         "operands earlier", "scatter scatters", axis=_ABSENT, axes=_ABSENT, **REQUESTS

@@ -14,9 +14,11 @@ from tvm import relax
 from tvm_scatter.bounds.size_check import SizeCheck
 from tvm_scatter.emit.computed_updates import Producer
 from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.fused_updates import FusedUpdates
+from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import SymbolTable, expressions
+from tvm_scatter.ops.shapes import SymbolTable, expressions, same_size, static_shape
 from tvm_scatter.options import Options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature
@@ -48,6 +50,10 @@ class Lowered:
         The expression for each symbolic size.
     temporary : bool
         Whether the data is an intermediate value, which no caller sees if the call fails.
+    orderable : bool
+        Whether an ordering of the only index of the call is one of its updates.
+    ordering : tuple of Operand
+        The permutation and the offsets of the updates, if they are given; else empty.
     producer : Producer or None
         How the updates are computed where they are read; ``None`` if they are read from a tensor.
     """
@@ -61,7 +67,15 @@ class Lowered:
     check: IndexCheck
     symbols: dict[str, Any]
     temporary: bool = False
+    orderable: bool = False
+    ordering: tuple[Operand, ...] = ()
     producer: Producer | None = None
+
+    def without_ordering(self, bounds: str) -> Lowered:
+        """The same call, which makes its own order, and checks its indices under a policy."""
+        return replace(
+            self, problem=replace(self.problem, ordered=False, bounds=bounds), ordering=()
+        )
 
     def with_stored_updates(self) -> Lowered:
         """The same call, with updates that are computed into a tensor first."""
@@ -219,8 +233,15 @@ class Draft:
         indices: Sequence[Operand],
         updates: Operand,
         check: IndexCheck,
+        is_index: bool = True,
     ) -> Lowered:
-        """The result of lowering."""
+        """The result of lowering.
+
+        Parameters
+        ----------
+        is_index : bool
+            Whether the indices are those of the call, so that an ordering of the call is of them.
+        """
         signature = Signature(
             operator=self.operator,
             data=self.shape(data),
@@ -228,8 +249,15 @@ class Draft:
             updates=self.shape(updates),
         )
         producer = self._producer(updates) if isinstance(updates, Fused) else None
+        orderable = is_index and _can_be_ordered(problem)
+        ordering = self.call.ordering if orderable else ()
+        problem = replace(problem, fused=producer is not None)
+        if ordering:
+            # Whoever made the ordering has checked the indices. Behind it stand the bad ones.
+            problem = replace(problem, ordered=True, bounds="drop")
+            self._check_ordering(problem, ordering)
         return Lowered(
-            problem=replace(problem, fused=producer is not None),
+            problem=problem,
             signature=signature,
             data=data,
             indices=tuple(indices),
@@ -238,8 +266,24 @@ class Draft:
             check=check,
             symbols=self.symbols.values,
             temporary=self.call.temporary,
+            orderable=orderable,
+            ordering=tuple(map(self.operand, ordering)),
             producer=producer,
         )
+
+    def _check_ordering(self, problem: ScatterProblem, ordering: Sequence[Any]) -> None:
+        """Raise if an ordering is certainly not one of the updates."""
+        sizes = (("permutation", problem.count, 0), ("offsets", problem.extent, 1))
+        for (name, size, more), tensor in zip(sizes, ordering, strict=True):
+            found = static_shape(tensor)
+            wanted = size.constant + more if size.is_static else None
+            wrong = found is None or len(found) != 1 or str(tensor.ty.dtype) != ORDERING_DTYPE
+            if wrong or (wanted is not None and not same_size(found[0], wanted)):
+                shape = f"({'K' if wanted is None else wanted},)"
+                raise ScatterError(
+                    f"{self.operator}: the {name} of ordering is {tensor.ty}; it must be "
+                    f"{ORDERING_DTYPE} of shape {shape}."
+                )
 
     def _producer(self, updates: Fused) -> Producer:
         leaves = tuple(self.symbols.shape(self.operator, leaf) for leaf in updates.updates.leaves)
@@ -264,7 +308,13 @@ class Draft:
             update_slice=varies,
             wrap_negative=False,
         )
-        return self.lowered(problem, data, [places], updates, check)
+        return self.lowered(problem, data, [places], updates, check, is_index=False)
+
+
+def _can_be_ordered(problem: ScatterProblem) -> bool:
+    """Whether an ordering of the index is one of the updates: one index names each whole row."""
+    once = problem.batch.is_one and not (problem.index_batch or problem.index_slice)
+    return once and len(problem.extents) == 1 and not problem.reduces.is_store
 
 
 def dtype_of(tensor: Any) -> str:

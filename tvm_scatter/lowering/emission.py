@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,8 +16,9 @@ from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.signature import Signature
+from tvm_scatter.problem.signature import Dim, Signature
 from tvm_scatter.problem.sizes import Sizes, at_least
 from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.default_rules import compare
@@ -68,6 +69,8 @@ def build_prim_func(
                 parameters.add(f"data{suffix}", signature.data, problem.data_dtype)
                 for i, shape in enumerate(signature.indices):
                     parameters.add(f"index{i}{suffix}", shape, problem.index_dtype)
+                for name, shape in _ordering(problem).items():
+                    parameters.add(f"{name}{suffix}", shape, ORDERING_DTYPE)
                 if producer is None:
                     parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
                 else:
@@ -85,26 +88,28 @@ def build_prim_func(
             with target, parameters.in_body() as buffers:
                 left = iter(buffers)
                 read = 1 if producer is None else len(producer.leaves)
-                inputs = [
-                    [next(left) for _ in range(1 + len(signature.indices) + read)] for _ in suffixes
-                ]
+                indexed = 1 + len(signature.indices)
+                first = indexed + len(_ordering(problem))
+                inputs = [[next(left) for _ in range(first + read)] for _ in suffixes]
                 outs = [next(left) for _ in suffixes if not problem.in_place]
                 workspaces = [next(left) for _ in suffixes if has_workspace]
                 sizes = Sizes.of(problem, parameters.symbols)
-                first = 1 + len(signature.indices)
+                if problem.ordered and not problem.is_static:
+                    _expect_ordering(signature.operator, sizes, parameters.symbols)
                 operands = [
                     Operands(
                         problem=problem,
                         signature=signature,
                         target=target,
                         data=None if problem.in_place else each[0],
-                        indices=each[1:first],
+                        indices=each[1:indexed],
                         updates=each[first]
                         if producer is None
                         else ComputedUpdates(producer, each[first:], parameters.symbols),
                         out=each[0] if problem.in_place else outs[at],
                         workspace=workspaces[at] if has_workspace else None,
                         sizes=sizes,
+                        ordering=each[indexed:first],
                     )
                     for at, each in enumerate(inputs)
                 ]
@@ -115,6 +120,27 @@ def build_prim_func(
                 if signal is not None:
                     signal.close()
     return builder.get()
+
+
+def _ordering(problem: ScatterProblem) -> dict[str, tuple[Dim, ...]]:
+    """The shapes of the permutation and the offsets, if the problem is ordered."""
+    if not problem.ordered:
+        return {}
+    if not problem.is_static:
+        return {name: (f"{name}_size",) for name in ("permutation", "offsets")}
+    return {
+        "permutation": (problem.count.constant,),
+        "offsets": (problem.extent.constant + 1,),
+    }
+
+
+def _expect_ordering(operator: str, sizes: Sizes, symbols: Mapping[str, Any]) -> None:
+    """Check the sizes of an ordering at run time."""
+    wanted = {"permutation": sizes.items, "offsets": sizes.destinations + 1}
+    for name, size in wanted.items():
+        message = f"{operator}: the {name} of ordering must be those of the index and the extent"
+        with T.Assert(symbols[f"{name}_size"] == size, message):
+            pass
 
 
 def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:

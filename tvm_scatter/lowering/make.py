@@ -126,7 +126,8 @@ def _call(
     problem, selection, count = plan.built, plan.selection, len(plan.lowered)
     assert selection is not None, "what scatters has a selection"
     inputs = [
-        [made.of(operand) for operand in (each.data, *each.indices)] + _updates(each, made)
+        [made.of(operand) for operand in (each.data, *each.indices, *each.ordering)]
+        + _updates(each, made)
         for each in plan.lowered
     ]
     arguments = [operand for operands in inputs for operand in operands] + list(tokens)

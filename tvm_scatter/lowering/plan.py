@@ -157,6 +157,7 @@ def _own(
 ) -> Plan:
     """The plan for a call that this package computes."""
     lowered = tuple(lower(scatter, options, target.kind.name) for scatter in scatters)
+    lowered = tuple(_orderable(each, options, strategy) for each in lowered)
     problem = lowered[0].problem
     check = _check_kind(lowered[0], strategy)
     selection = None
@@ -179,6 +180,15 @@ def _fusable(lowered: Lowered, options: Options, strategy: OpStrategy) -> Lowere
     if forced is None or forced.fuses:
         return lowered
     return lowered.with_stored_updates()
+
+
+def _orderable(lowered: Lowered, options: Options, strategy: OpStrategy) -> Lowered:
+    """The call, without its ordering if no implementation takes it that the caller allows."""
+    names = [options.implementation] if options.implementation else list(strategy.implementations)
+    known = [strategy.implementations[name] for name in names if name in strategy.implementations]
+    if not lowered.ordering or any(each.takes_ordering for each in known):
+        return lowered
+    return lowered.without_ordering(strategy.backend.bounds_under(options))
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:

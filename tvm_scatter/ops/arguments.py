@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tvm
@@ -131,6 +131,38 @@ def checked_axes(operator: str, axes: Any, rank: int, count: int) -> list[int]:
     if sorted(set(found)) != found:
         raise ScatterError(f"{operator}: axes {found} must be distinct, ascending.")
     return found
+
+
+def checked_ordering(
+    operator: str, ordering: Any, indices: Sequence[Any], axes: Sequence[int]
+) -> tuple[Any, ...]:
+    """The permutation and the offsets of an ordering; empty if there is none.
+
+    Raises
+    ------
+    ScatterError
+        If it is no pair of tensors, or the call has another index than one along the first axis.
+    """
+    if ordering is None:
+        return ()
+    if len(indices) != 1 or list(axes) != [0]:
+        raise ScatterError(
+            f"{operator}: ordering is of one index along axis 0, but there are {len(indices)} "
+            f"index tensors along axes {list(axes)}."
+        )
+    fields: Sequence[Any] = ()
+    if isinstance(ordering, tuple | list | relax.Tuple):
+        fields = list(ordering)
+    elif isinstance(ordering, relax.Var) and isinstance(ordering.ty, relax.TupleType):
+        fields = [relax.TupleGetItem(ordering, at) for at in range(len(ordering.ty.fields))]
+    if len(fields) != 2:
+        raise ScatterError(
+            f"{operator}: ordering is {_short(ordering)}; it must be a pair of tensors, such as "
+            "what BlockBuilder.emit returns for tvm_scatter.order."
+        )
+    for name, field in zip(("permutation", "offsets"), fields, strict=True):
+        need_tensor(operator, f"the {name} of ordering", field)
+    return tuple(fields)
 
 
 def integer(operator: str, name: str, value: Any) -> int:

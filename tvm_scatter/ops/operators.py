@@ -14,6 +14,7 @@ from tvm_scatter.problem.reductions import canonical_reduction
 from .arguments import (
     checked_axes,
     checked_axis,
+    checked_ordering,
     checked_ranges,
     need_indices,
     need_tensor,
@@ -110,6 +111,7 @@ def index_put(
     unique: bool = False,
     ordered: bool = False,
     in_place: bool = False,
+    ordering: Any = None,
     operator: str = "index_put",
 ) -> relax.Expr:
     """Write at indices along some axes, an index tensor for each: NumPy's ``x[i, :, j] = v``.
@@ -127,6 +129,10 @@ def index_put(
         The axis of ``data`` that each index tensor addresses; by default the leading ones.
     reduction, include_self, wrap_negative, unique, ordered, in_place
         As in :func:`scatter_elements`.
+    ordering : relax.Expr, optional
+        What :func:`tvm_scatter.order` returns for the only index tensor and the extent of its axis,
+        which is the first. Indices are then not read, nor checked again. It must be of that index:
+        the result is undefined if it is not.
     operator : str
         The name of the operator in errors and in :func:`tvm_scatter.explain`.
 
@@ -157,6 +163,7 @@ def index_put(
         unique=unique,
         ordered=ordered,
         in_place=in_place,
+        ordering=checked_ordering(operator, ordering, tensors, axes),
         operator=operator,
     ).to_call()
 

@@ -30,7 +30,8 @@ def order(
 ) -> relax.Expr:
     """Order updates by their destinations, once for all scatters by one index.
 
-    ``index_put(data, [index], values, ordering=order(index, extent))`` then makes no order itself.
+    With ``ordering = builder.emit(order(index, extent))``, ``index_put(data, [index], values,
+    ordering=ordering)`` makes none itself.
 
     Parameters
     ----------

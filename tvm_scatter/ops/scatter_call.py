@@ -24,6 +24,8 @@ from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, 
 
 #: The attribute that holds the function of fused updates. Their leaves are then the operand.
 _PRODUCER = "producer"
+#: The attribute that says that an operand behind the updates is an ordering of them.
+_ORDERED = "has_ordering"
 
 
 class CopiedRange(NamedTuple):
@@ -70,6 +72,9 @@ class ScatterCall:
     temporary : bool
         Whether the data that an in-place scatter overwrites is an intermediate value. No caller
         sees it if the call fails.
+    ordering : tuple of relax.Expr
+        The permutation and the offsets of :func:`tvm_scatter.order`, for the index and the extent
+        of the call; empty if there are none.
     earlier : tuple of relax.Expr
         Tensors that must be computed before the call, because they read data that it overwrites.
     """
@@ -89,6 +94,7 @@ class ScatterCall:
     in_place: bool = False
     temporary: bool = False
     operator: str = ""
+    ordering: tuple[Any, ...] = ()
     earlier: tuple[Any, ...] = ()
 
     @staticmethod
@@ -118,6 +124,8 @@ class ScatterCall:
             if _PRODUCER in attrs:
                 updates = FusedUpdates(attrs[_PRODUCER], tuple(updates.fields))
             operands = {"indices": _fields(indices), "updates": updates}
+            if _ORDERED in attrs:
+                operands["ordering"] = _fields(earlier.pop(0))
         axes = attrs["axes"] if "axes" in attrs else [attrs["axis"]] if "axis" in attrs else []
         return ScatterCall(
             form=name,
@@ -153,6 +161,9 @@ class ScatterCall:
             attrs["axes"] = list(self.axes)
         elif self.form != SCATTER_ND:
             attrs["axis"] = self.axes[0]
+        if self.ordering:
+            operands.append(relax.Tuple(list(self.ordering)))
+            attrs[_ORDERED] = True
         if self.earlier:
             operands.append(relax.Tuple(list(self.earlier)))
         made = tvm.ir.make_node("ir.DictAttrs", **attrs)

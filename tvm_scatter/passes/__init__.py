@@ -18,6 +18,7 @@ from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
+from .share_orders import ShareOrders
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
 #: They run behind :func:`Canonicalize`, which nobody need leave out.
@@ -25,6 +26,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("fuse", lambda options: FuseProducers(options.donate)),
+    ("share_order", lambda options: ShareOrders()),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
     ("batch", lambda options: HorizontalFusion(always=options.batch is True)),
 )
@@ -50,5 +52,6 @@ __all__ = [
     "MergeScatterChains",
     "ReuseBuffers",
     "RowProducts",
+    "ShareOrders",
     "passes",
 ]

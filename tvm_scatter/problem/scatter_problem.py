@@ -75,6 +75,8 @@ class ScatterProblem:
         Whether the output overwrites the data's buffer.
     fused : bool
         Whether updates are computed where they are read, and not read from memory.
+    ordered : bool
+        Whether the order of the updates by destination is given.
     """
 
     batch: SymbolicSize
@@ -97,6 +99,7 @@ class ScatterProblem:
     bounds: str = "drop"
     in_place: bool = False
     fused: bool = False
+    ordered: bool = False
 
     def __post_init__(self) -> None:
         if self.reduction not in REDUCTIONS:
@@ -230,8 +233,8 @@ class ScatterProblem:
                 value = str(value)
             elif field.name == "extents":
                 value = [str(extent) for extent in value]
-            if field.name == "fused" and not value:
-                # Records that are older than this field stay valid.
+            if field.name in ("fused", "ordered") and not value:
+                # Records that are older than these fields stay valid.
                 continue
             plain[field.name] = value
         return json.dumps(plain, sort_keys=True, separators=(",", ":"))
@@ -270,7 +273,7 @@ class ScatterProblem:
         if len(self.extents) > 1:
             parts.append(f"{len(self.extents)} components")
         defaults = {field.name: field.default for field in fields(self)}
-        flags = ("include_self", "unique", "deterministic", "in_place", "fused")
+        flags = ("include_self", "unique", "deterministic", "in_place", "fused", "ordered")
         parts += [
             f"{name}={value}"
             for name, value in asdict(self).items()

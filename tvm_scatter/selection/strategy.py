@@ -43,6 +43,10 @@ class Implementation(ABC):
         Whether it reads and writes the whole output, even if the problem is in place.
     fuses : bool
         Whether it can compute updates where it reads them. Each update should be read once.
+    orders : bool
+        Whether it orders updates by destination, by the index alone, before it reads any of them.
+    takes_ordering : bool
+        Whether it computes problems whose updates are ordered already, and no others.
     list_bytes : int
         Extra memory traffic, in bytes for each destination, beyond what any implementation needs.
         An estimate.
@@ -56,6 +60,8 @@ class Implementation(ABC):
     capturable: bool = True
     rewrites_output: bool = False
     fuses: bool = False
+    orders: bool = False
+    takes_ordering: bool = False
     list_bytes: int = 0
     summary: str = ""
 
@@ -193,6 +199,10 @@ class OpStrategy:
         """Why ``implementation`` must not compute ``problem``, or ``None``; options count."""
         if problem.fused and not implementation.fuses:
             return "it reads updates from memory, and these are computed where they are read"
+        if problem.ordered and not implementation.takes_ordering:
+            return "it makes an order of its own, and one is given"
+        if implementation.takes_ordering and not problem.ordered:
+            return "no order of the updates is given"
         captures = self.backend.captures_graphs and (options or current_options()).captures
         if problem.needs_order and not implementation.deterministic:
             return "it is not deterministic and a deterministic result is asked for"

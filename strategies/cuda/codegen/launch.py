@@ -198,6 +198,7 @@ def _launch(
 def _tensors(operands: Operands) -> dict[str, Any]:
     """The buffer parameters of a kernel, by name."""
     tensors = {"out": operands.out, **read_updates(operands).tensors}
+    tensors |= zip(("permutation", "offsets"), operands.ordering, strict=False)
     if operands.data is not None:
         tensors["data"] = operands.data
     if operands.workspace is not None:

@@ -26,11 +26,27 @@ __device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key*
   }
 }
 
+// The keys of updates whose order is given: the place of each, or one past the last if it has none.
+template <class P>
+struct OrderedKeys {
+  const Indices<P>& indices;
+  const int* permutation;
+  const Sizes<P>& sizes;
+
+  __device__ __forceinline__ int operator[](int64 at) const {
+    using Offset = typename P::Offset;
+    const Item<P> item(sizes, static_cast<Offset>(permutation[at]));
+    Offset destination;
+    const bool has_place = find_destination(sizes, indices, item.index, destination);
+    return static_cast<int>(has_place ? destination : sizes.destinations());
+  }
+};
+
 // The sums of aligned chunks that lie inside one segment: of updates (`from` is null) or of chunks.
-template <class P, class Key, int lanes, int vector>
+template <class P, class Key, int lanes, int vector, class Keys>
 __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
                                            const Accumulate<typename P::Data>* from,
-                                           const typename P::Updates& updates, const Key* keys,
+                                           const typename P::Updates& updates, const Keys& keys,
                                            const Key* items, const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
   using Wide = Accumulate<typename P::Data>;

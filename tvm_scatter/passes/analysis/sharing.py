@@ -18,6 +18,7 @@ from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
 from tvm_scatter.ops.host_numbers import ON_HOST
 from tvm_scatter.ops.names import COPY_RANGES, SELECT_ROWS
+from tvm_scatter.ops.ordering import ORDER
 from tvm_scatter.ops.read_ops import NAMES as READS
 from tvm_scatter.ops.scatter_call import is_scatter
 from tvm_scatter.ops.shapes import static_shape
@@ -34,7 +35,7 @@ def _relax(names: str) -> frozenset[str]:
 #: Operators that always write a new tensor.
 _FRESH = (
     CREATION
-    | {TRUE_POSITIONS}
+    | {ORDER, TRUE_POSITIONS}
     | _relax(
         """
     cos erf exp log matmul negative nonzero rsqrt sigmoid sin sqrt square tanh

@@ -1,0 +1,51 @@
+"""Ordered: given the updates in the order of their destinations, writes every output row once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_least
+from tvm_scatter.selection.strategy import Config, Implementation
+
+from .steps import segments, sorting
+
+_LISTS = """  using Key = int;
+  const Key* const items = static_cast<const Key*>(permutation_pointer);
+  const Key* const begins = static_cast<const Key*>(offsets_pointer);
+  const Key* const ends = begins + 1;
+  const OrderedKeys<P> keys{indices, items, sizes};
+  (void)keys;
+"""
+
+
+class Ordered(Implementation):
+    """The reduction of ``segmented`` alone, over an order that was made once for several scatters.
+
+    Its sums are those of ``segmented``, bit for bit.
+    """
+
+    name = "ordered"
+    accumulates_wide = True
+    deterministic = True
+    fuses = True
+    takes_ordering = True
+    summary = "several scatters by one index, which share the order of the updates"
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        return {"threads": (128, 256)}
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        # Whether there is a workspace must not depend on what the sizes are at run time.
+        return at_least(_layout(problem, sizes).total, 16)
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        layout = _layout(operands.problem, operands.sizes)
+        segments.reduce_rows(operands, layout, _LISTS, {}, config["threads"])
+
+
+def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
+    layout = sorting.Layout()
+    segments.add_regions(layout, problem, sizes)
+    return layout

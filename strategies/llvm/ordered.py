@@ -1,0 +1,58 @@
+"""Ordered: given the updates in the order of their destinations, reduces each one's segment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, round_up
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.llvm.steps.segments import Segments
+
+from .steps import loops
+
+
+class Ordered(Implementation):
+    """The reduction of ``sort_based`` alone, over an order that is made once for many scatters."""
+
+    name = "ordered"
+    accumulates_wide = True
+    deterministic = True
+    fuses = True
+    takes_ordering = True
+    summary = "several scatters by one index, which share the order of the updates"
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return _keys_bytes(sizes) + Segments(problem, sizes).workspace_bytes
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        problem, sizes = operands.problem, operands.sizes
+        loops.copy_data(operands)
+        permutation, offsets = operands.ordering
+        keys = loops.workspace_view(operands, 0, sizes.items, "int32")
+        _write_keys(keys, offsets, sizes)
+        segments = Segments(problem, sizes)
+        segments.emit(operands, keys, permutation, offset=_keys_bytes(sizes))
+
+
+def _keys_bytes(sizes: Sizes) -> Any:
+    return round_up(sizes.items * 4, 64)
+
+
+def _write_keys(keys: Any, offsets: Any, sizes: Sizes) -> None:
+    """Write the destination of each update; those without one have one past the last."""
+    places = loops.int64(loops.settle(sizes.destinations))
+
+    def write(place: Any) -> None:
+        begin = T.bind(loops.int64(offsets[place]))
+        end = tirx.if_then_else(
+            place < places, loops.int64(offsets[tirx.min(place + 1, places)]), sizes.items
+        )
+        with loops.serial(T.bind(end) - begin) as i:
+            T.buffer_store(keys, tirx.Cast("int32", place), [begin + i])
+
+    loops.for_each(sizes.destinations + 1, sizes.items, write)

@@ -1,0 +1,245 @@
+"""Scatters to which the order of their updates is given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from harness import device_of, orders, target_of
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.ops.operators import index_put, scatter_elements
+from tvm_scatter.ops.scatter_call import ScatterCall
+
+REDUCTIONS = ("add", "mean", "max", "min", "mul")
+
+
+def build(
+    arrays, extent, reductions, ordered=True, symbolic=False, include_self=True, gather=False
+):
+    """A module of scatters by one index, which share an order: ``data[index] op= updates``.
+
+    Where ``gather``, the updates are the rows ``updates[source]``.
+    """
+    sizes = {}
+
+    def dim(size):
+        return sizes.setdefault(size, tvm.tirx.Var(f"d{size}", "int64")) if symbolic else size
+
+    builder = relax.BlockBuilder()
+    parameters = [
+        relax.Var(name, relax.TensorType([dim(size) for size in array.shape], str(array.dtype)))
+        for name, array in arrays.items()
+    ]
+    known = dict(zip(arrays, parameters, strict=True))
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            updates = known["updates"]
+            if gather:
+                updates = builder.emit(relax.op.take(updates, known["source"], axis=0))
+            ordering = None
+            if ordered:
+                ordering = builder.emit(tvm_scatter.order(known["index"], dim(extent)))
+            results = [
+                builder.emit(
+                    index_put(
+                        known["data"],
+                        [known["index"]],
+                        updates,
+                        [0],
+                        reduction,
+                        include_self=include_self,
+                        ordering=ordering,
+                    )
+                )
+                for reduction in reductions
+            ]
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def run(module, arrays, device, **options):
+    with tvm_scatter.options(**options):
+        executable = tvm.compile(module, target_of(device))
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    tensors = [tvm.runtime.tensor(array, on) for array in arrays.values()]
+    results = []
+    for _ in orders(device):
+        results.append([each.numpy() for each in machine["main"](*tensors)])
+    for each in results[1:]:
+        for left, right in zip(each, results[0], strict=True):
+            np.testing.assert_array_equal(left, right)
+    return results[0]
+
+
+def drawn(count, extent, width, seed=0, dtype="float32", skew=1.0):
+    generator = np.random.default_rng(seed)
+    shape = (width,) if width else ()
+    return {
+        "data": generator.integers(-3, 4, (extent, *shape)).astype(dtype),
+        "index": (generator.random(count) ** skew * (2 * extent + 2)).astype("int64") - extent - 1,
+        "updates": generator.integers(-2, 3, (count, *shape)).astype(dtype),
+    }
+
+
+def expected(arrays, reduction, include_self=True):
+    """The scatter by NumPy, one destination after the other; bad indices are dropped."""
+    data, updates = arrays["data"].copy(), arrays["updates"]
+    if "source" in arrays:
+        updates = updates[arrays["source"]]
+    extent = len(data)
+    index = np.where(arrays["index"] < 0, arrays["index"] + extent, arrays["index"])
+    combine = {"add": np.sum, "mean": np.mean, "max": np.max, "min": np.min, "mul": np.prod}
+    for place in range(extent):
+        rows = updates[index == place]
+        if len(rows):
+            rows = np.concatenate([data[place : place + 1], rows]) if include_self else rows
+            data[place] = combine[reduction](rows.astype("float64"), axis=0)
+    return data
+
+
+def test_by_eye(device):
+    arrays = {
+        "data": np.array([10, 20, 30, 40], "float32"),
+        "index": np.array([2, 0, 2, -4, 9]),
+        "updates": np.array([1, 2, 3, 4, 5], "float32"),
+    }
+    sums, most, means = run(build(arrays, 4, ["add", "max", "mean"]), arrays, device, bounds="drop")
+    # 0 gets 2 and, by -4, another 4; 2 gets 1 and 3; nothing gets the 5, whose index is 9 of 4.
+    assert sums.tolist() == [16, 20, 34, 40]
+    assert most.tolist() == [10, 20, 30, 40]
+    assert means.tolist() == [np.float32(16 / 3), 20, np.float32(34 / 3), 40]
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize(
+    ("count", "extent", "width"), [(0, 3, 2), (1, 1, 1), (2, 5, 3), (90, 7, 8), (70, 130, 36)]
+)
+def test_sizes(device, count, extent, width, symbolic):
+    arrays = drawn(count, extent, width)
+    for include_self in (True, False):
+        reductions = [each for each in REDUCTIONS if each != "mul" or count < 10]
+        module = build(arrays, extent, reductions, True, symbolic, include_self)
+        results = run(module, arrays, device, bounds="drop")
+        for reduction, result in zip(reductions, results, strict=True):
+            wanted = expected(arrays, reduction, include_self)
+            np.testing.assert_allclose(result, wanted, rtol=1e-6, err_msg=reduction)
+
+
+def test_skewed_destinations(device):
+    """Long segments, and one of more than a chunk of chunks."""
+    arrays = drawn(9000, 40, 4, skew=1.0)
+    arrays["index"][np.random.default_rng(1).permutation(9000)[:6000]] = 17
+    [result] = run(build(arrays, 40, ["add"]), arrays, device, bounds="drop")
+    np.testing.assert_array_equal(result, expected(arrays, "add"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int32", "float64"])
+def test_types(device, dtype):
+    arrays = drawn(60, 20, 8, dtype=dtype)
+    results = run(build(arrays, 20, ["add", "max"]), arrays, device, bounds="drop")
+    np.testing.assert_array_equal(results[0], expected(arrays, "add"))
+    np.testing.assert_array_equal(results[1], expected(arrays, "max"))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_with_computed_updates(device, symbolic):
+    arrays = drawn(300, 50, 8)
+    arrays["source"] = np.random.default_rng(3).integers(0, 300, 300)
+    module = build(arrays, 50, ["add", "max"], symbolic=symbolic, gather=True)
+    with tvm_scatter.options(fuse=True, bounds="drop"):
+        found = tvm_scatter.explain(module, target_of(device))
+    assert all(each.problem.fused and each.problem.ordered for each in found)
+    results = run(module, arrays, device, fuse=True, bounds="drop")
+    for reduction, result in zip(["add", "max"], results, strict=True):
+        np.testing.assert_array_equal(result, expected(arrays, reduction))
+
+
+def test_its_implementation_is_the_one_that_takes_an_order(device):
+    arrays = drawn(60, 20, 8)
+    given, own = (
+        tvm_scatter.explain(build(arrays, 20, ["add"], ordered), target_of(device))[0]
+        for ordered in (True, False)
+    )
+    assert given.implementation == "ordered" and given.problem.bounds == "drop"
+    assert given.alternatives["sequential"] == "it makes an order of its own, and one is given"
+    assert own.alternatives["ordered"] == "no order of the updates is given"
+
+
+def test_another_implementation_makes_its_own(device):
+    arrays = drawn(60, 20, 8)
+    module = build(arrays, 20, ["add"])
+    with tvm_scatter.options(implementation="sort_based", bounds="drop"):
+        [found] = tvm_scatter.explain(module, target_of(device))
+    assert found.implementation == "sort_based" and not found.problem.ordered
+    [result] = run(module, arrays, device, implementation="sort_based", bounds="drop")
+    np.testing.assert_array_equal(result, expected(arrays, "add"))
+
+
+def test_a_bad_index_is_an_error_under_raise(device):
+    arrays = drawn(60, 20, 8)
+    module = build(arrays, 20, ["add", "max"])
+    with pytest.raises(Exception, match=r"order: index .* out of bounds for an axis of extent 20"):
+        run(module, arrays, device, bounds="raise")
+
+
+def test_an_order_of_other_sizes_is_refused(device):
+    builder, types = relax.BlockBuilder(), relax.TensorType
+    data, index = relax.Var("d", types([4, 2], "float32")), relax.Var("i", types([3], "int64"))
+    updates = relax.Var("u", types([3, 2], "float32"))
+    with builder.function("main", [data, index, updates]):
+        with builder.dataflow():
+            ordering = builder.emit(tvm_scatter.order(index, 5))
+            call = index_put(data, [index], updates, [0], "add", ordering=ordering)
+            output = builder.emit_output(builder.emit(call))
+        builder.emit_func_output(output)
+    with pytest.raises(tvm_scatter.ScatterError, match=r"index_put: the offsets .* shape \(5,\)"):
+        tvm.compile(builder.get(), target_of(device))
+
+
+def test_an_order_of_other_symbolic_sizes_is_an_error_at_run_time(device):
+    arrays = drawn(6, 5, 2)
+    builder = relax.BlockBuilder()
+    sizes = {name: tvm.tirx.Var(name, "int64") for name in ("n", "k", "other")}
+    shapes = {
+        "data": ([sizes["n"], 2], "float32"),
+        "index": ([sizes["k"]], "int64"),
+        "updates": ([sizes["k"], 2], "float32"),
+        "room": ([sizes["other"]], "int8"),
+    }
+    parameters = {name: relax.Var(name, relax.TensorType(*of)) for name, of in shapes.items()}
+    with builder.function("main", list(parameters.values())):
+        with builder.dataflow():
+            ordering = builder.emit(tvm_scatter.order(parameters["index"], sizes["other"]))
+            call = index_put(
+                parameters["data"],
+                [parameters["index"]],
+                parameters["updates"],
+                [0],
+                "add",
+                ordering=ordering,
+            )
+            output = builder.emit_output(builder.emit(relax.Tuple([builder.emit(call)])))
+        builder.emit_func_output(output)
+    arrays["index"] = np.arange(6) % 3
+    fitting = {**arrays, "room": np.zeros(5, "int8")}
+    [result] = run(builder.get(), fitting, device, bounds="drop")
+    np.testing.assert_array_equal(result, expected(arrays, "add"))
+    with pytest.raises(Exception, match="index_put: the offsets of ordering"):
+        run(builder.get(), {**arrays, "room": np.zeros(3, "int8")}, device, bounds="drop")
+
+
+def test_wrong_arguments():
+    types = relax.TensorType
+    data, index = relax.Var("d", types([4, 2], "float32")), relax.Var("i", types([3], "int64"))
+    updates = relax.Var("u", types([3, 2], "float32"))
+    with pytest.raises(
+        tvm_scatter.ScatterError, match=r"ordering is .*; it must be a pair of tens"
+    ):
+        index_put(data, [index], updates, [0], ordering=index)
+    with pytest.raises(tvm_scatter.ScatterError, match=r"one index along axis 0, but .* \[1\]"):
+        index_put(data, [index], updates, [1], ordering=(index, index))
+    call = ScatterCall.from_call(scatter_elements(data, index, updates))
+    assert call.ordering == ()

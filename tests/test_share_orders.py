@@ -1,0 +1,142 @@
+"""Scatters by one index share one order of their updates."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from harness import device_of, target_of
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.ops.ordering import ORDER
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.passes import passes
+from tvm_scatter.passes.analysis.bindings import Bindings
+
+NODES, EDGES, WIDTH = 40, 600, 8
+
+
+def layers(count=2, symbolic=False, extents=(NODES, NODES), rows=(1, 1)):
+    """A module of graph layers: ``x = zeros.index_add(0, edges[1], x[edges[0]]) + x``.
+
+    Each layer takes the edges apart by itself. ``rows`` says which row it scatters by.
+    """
+    builder = relax.BlockBuilder()
+    nodes, edges = (
+        (tvm.tirx.Var("nodes", "int64"), tvm.tirx.Var("edges", "int64"))
+        if symbolic
+        else (NODES, EDGES)
+    )
+    x = relax.Var("x", relax.TensorType([nodes, WIDTH], "float32"))
+    pairs = relax.Var("pairs", relax.TensorType([2, edges], "int64"))
+    emit = builder.emit
+
+    def row(at):
+        return emit(relax.op.take(pairs, relax.const(at, "int64"), axis=0))
+
+    with builder.function("main", [x, pairs]):
+        with builder.dataflow():
+            state = x
+            for at in range(count):
+                messages = emit(relax.op.take(state, row(0), axis=0))
+                extent = nodes if symbolic else extents[at % 2]
+                zeros = emit(relax.op.zeros([extent, WIDTH], "float32"))
+                summed = emit(index_put(zeros, [row(rows[at % 2])], messages, [0], "add"))
+                if extents == (NODES, NODES):
+                    state = emit(relax.op.add(summed, state))
+            output = builder.emit_output(relax.Tuple([state, summed]))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def arguments(bad=False):
+    generator = np.random.default_rng(0)
+    x = generator.integers(-3, 4, (NODES, WIDTH)).astype("float32")
+    pairs = generator.integers(0, NODES, (2, EDGES))
+    if bad:
+        pairs[1, 5] = NODES
+    return x, pairs
+
+
+def expected(x, pairs, count=2):
+    for _ in range(count):
+        summed = np.zeros_like(x)
+        good = pairs[1] < NODES
+        np.add.at(summed, pairs[1][good], x[pairs[0]][good])
+        x = summed + x
+    return x, summed
+
+
+def rewritten(module, device, **options):
+    """The function after the passes."""
+    wanted = {"share_order": True, "deterministic": True, "bounds": "drop", **options}
+    with tvm_scatter.options(**wanted) as current, target_of(device):
+        return tvm.transform.Sequential(passes(current))(module)["main"]
+
+
+def counts(function):
+    """How many orders are made, and how many scatters take one."""
+    values = [binding.value for binding in Bindings(function)]
+    calls = [each for each in values if isinstance(each, relax.Call)]
+    made = sum(getattr(each.op, "name", "") == ORDER for each in calls)
+    given = sum(bool(ScatterCall.from_call(each).ordering) for each in calls if is_scatter(each))
+    return made, given
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("fuse", [False, True])
+def test_layers_share_one_order(device, symbolic, fuse):
+    module = layers(3, symbolic)
+    if device != "llvm":
+        assert counts(rewritten(module, device, fuse=fuse)) == (1, 3)
+    options = {"share_order": True, "deterministic": True, "fuse": fuse, "bounds": "drop"}
+    with tvm_scatter.options(**options):
+        executable = tvm.compile(module, target_of(device))
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    results = machine["main"](*[tvm.runtime.tensor(each, on) for each in arguments()])
+    for result, wanted in zip(results, expected(*arguments(), 3), strict=True):
+        np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+def test_a_bad_index_is_an_error_under_raise(device):
+    options = {"share_order": True, "deterministic": True, "bounds": "raise"}
+    with tvm_scatter.options(**options):
+        executable = tvm.compile(layers(), target_of(device))
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    with pytest.raises(Exception, match=r"index_put: index 40 at .*5.* of extent 40"):
+        machine["main"](*[tvm.runtime.tensor(each, on) for each in arguments(bad=True)])
+
+
+def test_one_scatter_makes_its_own():
+    assert counts(rewritten(layers(1), "cuda")) == (0, 0)
+
+
+def test_off_by_default():
+    module = layers()
+    with tvm_scatter.options(deterministic=True) as current, target_of("cuda"):
+        without = tvm.transform.Sequential(passes(current))(module)
+    assert counts(without["main"]) == (0, 0)
+
+
+def test_other_indices_and_extents_share_none():
+    assert counts(rewritten(layers(2, rows=(0, 1)), "cuda")) == (0, 0)
+    assert counts(rewritten(layers(2, extents=(NODES, NODES + 1)), "cuda")) == (0, 0)
+
+
+def test_pairs_of_indices_have_an_order_each():
+    assert counts(rewritten(layers(4, rows=(0, 1)), "cuda")) == (2, 4)
+
+
+def test_a_forced_implementation_is_used():
+    assert counts(rewritten(layers(), "cuda", implementation="segmented")) == (0, 0)
+
+
+def test_what_explain_says():
+    with tvm_scatter.options(share_order=True, deterministic=True):
+        found = tvm_scatter.explain(layers(3), target_of("cuda"))
+    [said] = [str(each) for each in found.notes if each.switch == "share_order"]
+    assert said.startswith("share_order: main.lv") and "shares one order with lv" in said
+    assert [each.implementation for each in found] == ["ordered"] * 3
+    assert all("ordered=True" in str(each) for each in found)

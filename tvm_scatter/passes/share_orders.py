@@ -1,0 +1,172 @@
+"""Lets scatters by one index share one order of their updates.
+
+Implementations that write every row once make lists of the updates of each destination. These
+depend on the index alone, and all layers of a graph network, or the steps of a softmax over edges,
+scatter by one index. The order is made in front of the first of them, and the index is checked
+there once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.lowering.plan import Plan, Way, plan
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.ordering import LIMIT, order
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.bindings import Binding, Bindings
+from tvm_scatter.passes.analysis.definitions import Definitions
+from tvm_scatter.passes.analysis.effects import may_write
+from tvm_scatter.passes.analysis.same_value import SameValue
+
+from .functions import with_changes
+from .report import note
+
+#: The fewest scatters for which an order is made.
+_FEWEST = 2
+
+
+def ShareOrders() -> tvm.transform.Pass:
+    """The pass."""
+
+    def share(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        if current_options().implementation is not None:
+            # Of the implementations, only the caller's may be used.
+            return mod
+        return with_changes(mod, lambda name, function: _shared(mod, name.name_hint, function))
+
+    return tvm.transform.module_pass(share, opt_level=0, name="ShareOrders")
+
+
+@dataclass
+class _Group:
+    """Scatters by one index.
+
+    Attributes
+    ----------
+    era : tuple of int
+        The dataflow block, and how many bindings before have written.
+    call : ScatterCall
+        The first of them.
+    extent : int or expression
+        The number of destinations.
+    scatters : list of Binding
+        All of them.
+    ordering : int
+        How many of them would order their updates themselves.
+    """
+
+    era: tuple[int, int]
+    call: ScatterCall
+    extent: Any
+    scatters: list[Binding]
+    ordering: int = 0
+
+    @property
+    def pays(self) -> bool:
+        """Whether one order for all costs less than what they do without it.
+
+        An order costs what one implementation pays that makes its own. So it pays as soon as two
+        share it, if one of them would have made its own.
+        """
+        return len(self.scatters) >= _FEWEST and self.ordering > 0
+
+
+def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
+    """The function with shared orders, or ``None`` if none is worth making."""
+    groups = [group for group in _groups(function) if group.pays]
+    if not groups:
+        return None
+    for group in groups:
+        first, *others = (each.var.name for each in group.scatters)
+        note("share_order", f"{name}.{first}", f"shares one order with {', '.join(others)}")
+    of = {scatter.var: group for group in groups for scatter in group.scatters}
+    return relax.analysis.remove_all_unused(_Sharer(mod, of).visit_expr(function))
+
+
+def _groups(function: relax.Function) -> list[_Group]:
+    groups: list[_Group] = []
+    same = SameValue(Definitions.of(function).values)
+    for era, binding, planned in _candidates(function):
+        [call] = planned.scatters
+        extent = static_shape(call.data)[call.axes[0] if call.axes else 0]  # type: ignore[index]
+        for group in groups:
+            if (
+                group.era == era
+                and group.call.wrap_negative == call.wrap_negative
+                and same_size(group.extent, extent)
+                and same(group.call.indices[0], call.indices[0])
+            ):
+                break
+        else:
+            group = _Group(era, call, extent, [])
+            groups.append(group)
+        group.scatters.append(binding)
+        assert planned.selection is not None, "what scatters has a selection"
+        group.ordering += any(each.implementation.orders for each in planned.selection.branches)
+    return groups
+
+
+def _candidates(function: relax.Function) -> Iterator[tuple[tuple[int, int], Binding, Plan]]:
+    """The scatters of dataflow blocks that can take an order."""
+    writes = 0
+    for binding in Bindings(function):
+        if binding.fused and is_scatter(binding.value):
+            planned = _plan(binding.value)
+            if planned is not None:
+                yield (binding.fused, writes), binding, planned
+        writes += may_write(binding.value)
+
+
+def _plan(value: relax.Call) -> Plan | None:
+    """The plan for a scatter; ``None`` if it cannot take an order."""
+    call = ScatterCall.from_call(value)
+    target, strategy = strategy_of(call.data)
+    if call.form == COPY_RANGES or call.ordering or strategy is None:
+        return None
+    if strategy.backend.ordering is None or not isinstance(call.indices[0], relax.Var):
+        return None
+    planned = plan(value, target, current_options())
+    if planned.way is not Way.SCATTER or not planned.lowered[0].orderable:
+        return None
+    sizes = planned.lowered[0].problem.items, planned.lowered[0].problem.destinations
+    small = all(size.constant < LIMIT for size in sizes)
+    return planned if small else None
+
+
+@mutator
+class _Sharer(PyExprMutator):
+    """Makes the order of each group in front of its first scatter, and gives it to all."""
+
+    def __init__(self, mod: tvm.IRModule, of: Mapping[Any, _Group]) -> None:
+        super().__init__(mod)
+        self.of = of
+        self.made: dict[int, tuple[Any, Any]] = {}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        group = self.of.get(binding.var)
+        if group is not None:
+            call = ScatterCall.from_call(binding.value)
+            call = call.replace(indices=group.call.indices, ordering=self._ordering(group))
+            binding = relax.VarBinding(binding.var, call.to_call())
+        super().visit_var_binding_(binding)
+
+    def _ordering(self, group: _Group) -> tuple[Any, Any]:
+        if id(group) not in self.made:
+            call = group.call
+            index = self.visit_expr(call.indices[0])
+            made = self.builder_.emit(
+                order(index, group.extent, wrap_negative=call.wrap_negative, operator=call.operator)
+            )
+            fields = (self.builder_.emit(relax.TupleGetItem(made, at)) for at in range(2))
+            self.made[id(group)] = next(fields), next(fields)
+        return self.made[id(group)]
