@@ -26,7 +26,12 @@ from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
 pytestmark = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
 
-IMPLEMENTATIONS = tuple(tvm_scatter.strategy_for("cuda").implementations)
+#: What takes an order has a test in test_ordered.py.
+IMPLEMENTATIONS = tuple(
+    name
+    for name, each in tvm_scatter.strategy_for("cuda").implementations.items()
+    if not each.takes_ordering
+)
 
 
 def compiled(source, arch, form):

@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
+from cuda_cases import cuda_target, in_one_source
 from harness import device_of, orders, target_of
 from tvm import relax
+from tvm.support import nvcc
 
 import tvm_scatter
 from tvm_scatter.ops.operators import index_put, scatter_elements
 from tvm_scatter.ops.scatter_call import ScatterCall
+from tvm_scatter.passes import passes
+from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
 REDUCTIONS = ("add", "mean", "max", "min", "mul")
 
@@ -166,6 +170,30 @@ def test_its_implementation_is_the_one_that_takes_an_order(device):
     assert given.implementation == "ordered" and given.problem.bounds == "drop"
     assert given.alternatives["sequential"] == "it makes an order of its own, and one is given"
     assert own.alternatives["ordered"] == "no order of the updates is given"
+
+
+@pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+@pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_it_compiles(arch, symbolic):
+    arrays = drawn(5000, 300, 36, dtype="float16")
+    arrays["source"] = np.zeros(5000, "int64")
+    module, target = (
+        build(arrays, 300, REDUCTIONS, symbolic=symbolic, gather=True),
+        cuda_target(arch),
+    )
+    with tvm_scatter.options(fuse=True), target:
+        module = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(module)
+        module = relax.transform.LegalizeOps()(module)
+    functions = {
+        name.name_hint: function
+        for name, function in module.functions.items()
+        if isinstance(function, tvm.tirx.PrimFunc) and name.name_hint != "zeros"
+    }
+    source = in_one_source(functions, target).source
+    with target:
+        cubin = nvcc.compile_cuda(source, target_format="cubin", compiler="nvrtc", arch=arch)
+    assert bytes(cubin).startswith(b"\x7fELF")
 
 
 def test_another_implementation_makes_its_own(device):
