@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -88,6 +90,14 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     least = 0 if request.param == "on_drop" else 1 << 60
     monkeypatch.setattr(device_check, "_ON_DROP_BYTES", least)
     return str(request.param)
+
+
+@pytest.fixture
+def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New processes find no PyTorch, which TVM loads where it can; it takes longer than TVM."""
+    folder = str(Path(__file__).parent / "without_torch")
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", folder, prepend=os.pathsep)
 
 
 @pytest.fixture

@@ -216,9 +216,15 @@ def _type(array: Any, sizes: dict[int, Any] | None) -> relax.TensorType:
 @cache
 def expected(arrangement: Compute, name: str, condition: bool) -> Any:
     """What an arrangement of a form gives where no branches are left."""
-    executable = tvm.compile(module(arrangement, [condition], forms=[name]), target_of("llvm"))
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    return machine[f"{name}_{condition}"](*map(tvm.runtime.tensor, FORMS[name][1])).numpy()
+    arguments = map(tvm.runtime.tensor, FORMS[name][1])
+    return without_branches(arrangement, name)[f"{name}_{condition}"](*arguments).numpy()
+
+
+@cache
+def without_branches(arrangement: Compute, name: str) -> relax.VirtualMachine:
+    """A form where each of the two conditions is known."""
+    mod = module(arrangement, [True, False], forms=[name])
+    return relax.VirtualMachine(tvm.compile(mod, target_of("llvm")), tvm.cpu())
 
 
 def compare(executable: Any, device: str, arrangement: Compute, forms: Sequence[str]) -> None:

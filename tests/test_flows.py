@@ -262,6 +262,7 @@ numpy.save(sys.argv[3], found)
 """
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_a_library_needs_tvm_only(tmp_path):
     """What is exported runs where this package is not imported."""
     library, arrays, found = (str(tmp_path / name) for name in ("a.so", "b.npz", "c.npy"))

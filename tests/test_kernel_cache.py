@@ -378,6 +378,7 @@ def test_what_another_process_compiles_meanwhile_is_taken(monkeypatch):
 
 
 @needs_nvrtc
+@pytest.mark.usefixtures("quick_processes")
 def test_a_process_killed_while_it_compiles_holds_nobody_up():
     text = f"""
     import time

@@ -32,6 +32,8 @@ from tvm_scatter.tuning.store.results import Result
 LLVM = Target("llvm")
 SMALL = Settings(distributions=("uniform",))
 
+pytestmark = pytest.mark.usefixtures("quick_processes")
+
 
 def space(posed: ScatterProblem) -> int:
     return len(list(candidates(posed, LLVM)))
