@@ -24,3 +24,12 @@ def test_examples_run(example: str) -> None:
     names: dict[str, object] = {"__name__": "example"}
     exec(compile(FIRST, "exporting.md", "exec"), names)
     exec(compile(example, "exporting.md", "exec"), names)
+
+
+def test_the_example_of_sparse_tensors_runs() -> None:
+    torch.manual_seed(0)
+    section = PAGE.split("\n## Sparse tensors\n")[1].split("\n## ")[0]
+    names: dict[str, object] = {"__name__": "example"}
+    (example,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    exec(compile(FIRST, "exporting.md", "exec"), names)
+    exec(compile(example, "exporting.md", "exec"), names)

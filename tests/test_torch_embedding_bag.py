@@ -8,10 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import Case, check, check_all, export  # noqa: E402
-from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
-
-from tvm_scatter import ScatterError  # noqa: E402
+from torch_harness import Case, check, check_all  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -96,12 +93,47 @@ def test_dynamic_bags_and_a_gpu() -> None:
     check(bags("max"), table, WORDS, OFFSETS, device="cuda")
 
 
-def test_what_is_refused() -> None:
-    def backward(g: Any, words: Any, bag_of: Any, sizes: Any) -> Any:
+@pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
+def test_other_results(mode: int) -> None:
+    """The bag of each word, the sizes of bags, and where maxima are; of sums PyTorch has none."""
+    # In the last case a bag has padding only.
+    cases: list[Case] = []
+    for offsets, last in ((OFFSETS, False), (torch.tensor([0, 2, 2, 7]), True)):
+        for operator in (aten._embedding_bag, aten._embedding_bag_forward_only):
+            for padding in (-1, 1):
+
+                def bags_of(
+                    table: Any, words: Any, offsets: Any, how: Any = (operator, last, padding)
+                ) -> Any:
+                    operator, last, padding = how
+                    results = operator(
+                        table, words, offsets, False, mode, False, None, last, padding
+                    )
+                    return results[: 2 if mode == 0 else 4]
+
+                given = torch.randn(5, 3), WORDS, offsets
+                cases.append((f"{operator} {last} {padding}", bags_of, given))
+    check_all(cases)
+    check(bags_of, torch.randn(5, 3), torch.tensor([0, 1, 1]), torch.tensor([0, 1, 3]))
+
+
+def test_gradients_of_maxima() -> None:
+    def gradient(table: Any, g: Any, words: Any, offsets: Any) -> Any:
+        results = aten._embedding_bag(table, words, offsets, False, 2, False, None, False, 1)
         return aten._embedding_bag_dense_backward(
-            g, words, bag_of, sizes, g.long(), 5, False, 2, None
+            g, words, *results[1:], 5, False, 2, None, padding_idx=1
         )
 
-    program = export(backward, [torch.zeros(1, 3), WORDS[:1], WORDS[:1], WORDS[:1]])
-    with pytest.raises(ScatterError, match="the gradient of mode 'max' is not supported"):
-        from_exported_program(program)
+    table, g = torch.randn(5, 4), torch.randn(3, 4)
+    check_all(
+        [
+            ("words", gradient, (table, g, WORDS, OFFSETS)),
+            ("ties", gradient, (table * 0, g, WORDS, OFFSETS)),
+            ("double, int32", gradient, (table.double(), g.double(), WORDS.int(), OFFSETS.int())),
+            ("padding only", gradient, (table, g, WORDS[1:2], OFFSETS * 0)),
+            ("no words", gradient, (table, g, WORDS[:0], OFFSETS * 0)),
+        ]
+    )
+    entries = torch.export.Dim("entries", max=1000)
+    check(gradient, table, g, WORDS, OFFSETS, dynamic=({}, {}, {0: entries}, {}))
+    check(gradient, table, g, WORDS, OFFSETS, device="cuda")

@@ -49,3 +49,49 @@ def test_the_median_of_nothing() -> None:
     check(lambda x: (x.median(), x.nanmedian()), torch.zeros(3, 0))
     with pytest.raises(Exception, match="median: there is no median of no integers"):
         check(lambda x: x.median(), torch.zeros(0, dtype=torch.int64))
+
+
+def reduced(x: Any) -> Sequence[Any]:
+    """Means, variances and norms of all, and along each dimension that is or is not empty."""
+    results = [
+        x.mean(),
+        x.var(),
+        x.std(),
+        *torch.var_mean(x),
+        x.norm(0),
+        x.mean(dtype=torch.double),
+    ]
+    for dim in range(x.ndim):
+        results += [x.mean(dim), x.mean(dim - x.ndim, keepdim=True), x.std(dim)]
+        results += [x.var(dim, correction=0, keepdim=True), *torch.var_mean(x, dim), x.norm(0, dim)]
+    return results
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0,), (2, 0, 3)], ids=str)
+def test_means_of_nothing(shape: tuple[int, ...]) -> None:
+    check(reduced, torch.zeros(shape))
+
+
+def test_means_of_half_of_nothing() -> None:
+    half = torch.zeros(2, 0, dtype=torch.float16)
+    check(lambda x, y: (x.mean(1), x.var(1), y.mean(), y.std()), half, half.bfloat16())
+
+
+def test_means_of_a_dynamic_number() -> None:
+    def model(x: Any) -> Any:
+        return x.mean(), x.mean(0), x.mean(1), x.var(0)
+
+    program = export(model, [torch.randn(4, 3)], [{0: Dim("rows")}])
+    machine = compile_for(from_exported_program(program))
+    for count in (4, 0, 1, 2):
+        x = torch.randn(count, 3)
+        for actual, expected in zip(run(machine, [x]), model(x), strict=True):
+            assert_same(actual, expected, f"{count} rows")
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0), (2, 0, 3)], ids=str)
+def test_triangles_of_nothing(shape: tuple[int, ...]) -> None:
+    def triangles(x: Any, i: Any) -> Any:
+        return (*(x.tril(k) for k in (-1, 0, 1)), *(x.triu(k) for k in (-2, 0, 2)), i.tril())
+
+    check(triangles, torch.zeros(shape), torch.zeros(shape, dtype=torch.bool))

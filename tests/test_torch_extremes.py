@@ -30,6 +30,8 @@ def of_two(f: Any, i: Any, b: Any) -> Sequence[Any]:
         *(torch.maximum(f[:, :4], i), torch.maximum(f.half(), other.half()), torch.max(f, other)),
         *(f.clamp(0, 1), f.clamp(min=0.5), f.clamp(max=1), f.clamp(NAN, 1), f.clamp(other, 2 + f)),
         *(torch.clamp_min(f, 0.5), torch.clamp_max(i, 5), i.clamp(0.5, 5.5), i.clamp(1, 5)),
+        *(f.bfloat16().clamp(0, 1), torch.fmax(f.bfloat16(), other.bfloat16())),
+        *(f.bfloat16() != f.bfloat16(), f.bfloat16().median()),
         *(torch.relu(f), functional.relu6(f), functional.hardtanh(f), functional.leaky_relu(f)),
         *(functional.hardswish(f), functional.hardsigmoid(f), torch.relu(i), f.half().relu()),
     )

@@ -152,6 +152,11 @@ LINEAR = (
     ("upsample_linear1d_backward", (1,), (1, 2, 5), (None,)),
     ("upsample_linear1d_backward", (3,), (1, 1, 1), (None,)),
     ("upsample_trilinear3d_backward", (4, 1, 3), (1, 1, 2, 1, 2), (None, None, None)),
+    ("upsample_bicubic2d_backward", (7, 2), (2, 1, 4, 5), (None, None)),
+    ("upsample_bicubic2d_backward", (6, 1), (1, 2, 4, 1), (1.7, 1.3)),
+    ("_upsample_bilinear2d_aa_backward", (7, 2), (2, 1, 4, 5), (None, None)),
+    ("_upsample_bilinear2d_aa_backward", (1, 3), (1, 1, 6, 7), (0.3, 0.4)),
+    ("_upsample_bicubic2d_aa_backward", (3, 2), (1, 2, 9, 1), (None, None)),
 )
 
 

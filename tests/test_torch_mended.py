@@ -152,6 +152,33 @@ def test_grid_sample_of_another_size() -> None:
     )
 
 
+def test_smoothed_images() -> None:
+    def resize(mode: str, size: Any, **options: Any) -> Any:
+        return lambda x: functional.interpolate(x, size, mode=mode, antialias=True, **options)
+
+    image = torch.randn(2, 3, 9, 6)
+    check_all(
+        [
+            (f"{mode} {size} {options} {x.dtype}", resize(mode, size, **options), (x,))
+            for mode in ("bilinear", "bicubic")
+            for size, x, options in [
+                ((4, 2), image, {}),
+                ((12, 2), image, {"align_corners": True}),
+                (None, image.double(), {"scale_factor": 0.4}),
+                ((3, 3), image[:, :, :1], {}),
+            ]
+        ]
+    )
+
+
+def test_rrelu_outside_of_training() -> None:
+    def model(x: Any) -> Sequence[Any]:
+        return functional.rrelu(x), functional.rrelu(x, 0.5, 1), functional.rrelu(x[:0])
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        check(model, torch.tensor([-2.0, 0, 3, float("nan"), -INFINITY], dtype=dtype))
+
+
 def test_positions_of_max_pool() -> None:
     image = torch.randint(-3, 3, (2, 3, 7, 6)).float()
 

@@ -183,7 +183,11 @@ def test_distances() -> None:
         def distances(x: Any, y: Any, p: float = p) -> Any:
             return torch.cdist(x, y, p)
 
+        def of_pairs(x: Any, p: float = p) -> Any:
+            return functional.pdist(x[0], p)
+
         cases += [(f"p={p}", distances, (x, y)), gradients(distances, x.clone(), y.clone())]
+        cases += [gradients(of_pairs, x.clone()), gradients(of_pairs, x[:, :1].clone())]
     check_all(cases)
 
 

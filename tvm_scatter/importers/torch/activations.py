@@ -1,4 +1,4 @@
-"""Gradients of activations that PyTorch can decompose, but does not when a program is exported."""
+"""Activations, and gradients of them, that PyTorch decomposes nowhere when it exports."""
 
 from __future__ import annotations
 
@@ -25,6 +25,18 @@ def mish_backward(call: TorchCall) -> Any:
     sigmoid = call.emit(relax.op.sigmoid(data))
     slope = _product(call, data, sigmoid, _one_minus(call, _product(call, tanh, tanh)))
     return _product(call, gradient, call.emit(relax.op.add(tanh, slope)))
+
+
+def rrelu(call: TorchCall) -> Any:
+    """``rrelu`` outside of training, where the slope of negative numbers is the middle one."""
+    data = call["self"]
+    dtype = str(data.ty.dtype)
+    slope = constant((call["lower"] + call["upper"]) / 2, dtype)
+    positive = call.emit(relax.op.greater(data, constant(0, dtype)))
+    result = call.emit(relax.op.where(positive, data, _product(call, data, slope)))
+    if "functional" in call.name:
+        return call.emit(relax.Tuple([result, call["noise"]]))
+    return result
 
 
 def _product(call: TorchCall, first: Any, *others: Any) -> Any:

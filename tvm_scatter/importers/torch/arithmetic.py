@@ -13,6 +13,7 @@ from typing import Any
 from tvm import relax
 
 from .call import TorchCall
+from .ordering import unknown
 
 Operator = Callable[[Any, Any], Any]
 
@@ -62,8 +63,8 @@ def differ(call: TorchCall) -> Any:
     if is_integral(dtype):
         return compare(relax.op.not_equal, call)
     left, right = _cast(call, operands, dtype)
-    unknown = relax.op.logical_or(relax.op.isnan(left), relax.op.isnan(right))
-    return call.emit(relax.op.logical_or(call.emit(unknown), relax.op.not_equal(left, right)))
+    either = call.emit(relax.op.logical_or(unknown(call, left), unknown(call, right)))
+    return call.emit(relax.op.logical_or(either, relax.op.not_equal(left, right)))
 
 
 def divide(call: TorchCall) -> Any:

@@ -60,6 +60,7 @@ from .complex_numbers import knowing_complex_numbers
 from .decompose import decompose_unknown
 from .mended import MENDED
 from .random_numbers import refuse_random_numbers
+from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_operators
 from .state import explicit_buffers, remember_buffers
 from .symbols import SYMBOLS, Symbolic
 
@@ -120,6 +121,9 @@ WRITERS: dict[str, Converter] = {
     "upsample_linear1d_backward.default": torch_resizing.upsample_linear_backward,
     "upsample_bilinear2d_backward.default": torch_resizing.upsample_linear_backward,
     "upsample_trilinear3d_backward.default": torch_resizing.upsample_linear_backward,
+    "upsample_bicubic2d_backward.default": torch_resizing.upsample_cubic_backward,
+    "_upsample_bilinear2d_aa_backward.default": torch_resizing.upsample_smooth_backward,
+    "_upsample_bicubic2d_aa_backward.default": torch_resizing.upsample_smooth_backward,
 }
 
 #: The scatter operators with an in-place form.
@@ -244,7 +248,7 @@ def _extend(module: ModuleType) -> None:
             ours[name] = partial(_convert_view, self, view, table[name])
         for name, part in PARTS.items():
             ours[name] = partial(_convert_part, self, part, table[name])
-        return knowing_complex_numbers(self, table | ours)
+        return knowing_sparse_tensors(self, knowing_complex_numbers(self, table | ours))
 
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
         if current_options().enabled:
@@ -253,6 +257,7 @@ def _extend(module: ModuleType) -> None:
             callers = _of_the_caller(*rest, **named)
             exported_program = decompose_unknown(exported_program, {*self.convert_map, *callers})
             refuse_random_numbers(exported_program, callers)
+            refuse_sparse_operators(exported_program)
         buffers: dict[str, Any] = {}
         if current_options().enabled:
             exported_program, buffers = explicit_buffers(exported_program, _writes)
@@ -270,6 +275,7 @@ def _extend(module: ModuleType) -> None:
 def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
     """Import a program whose form PyTorch can decompose, which TVM asks it for at first."""
     if current_options().enabled:
+        refuse_sparse_ends(exported_program)
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)
     return stock(exported_program, *rest, **named)

@@ -26,5 +26,21 @@ def cdist_backward(gradient: Any, left: Any, right: Any, p: float, distances: An
     return (gradient * slopes).sum(-2)
 
 
+def pdist_backward(gradient: Any, points: Any, p: float, distances: Any) -> Any:
+    """``_pdist_backward``: each pair of points counts once, and for both of them."""
+    import torch
+
+    count = points.shape[0]
+    if count < 2:
+        return torch.zeros_like(points)
+    pairs = torch.triu_indices(count, count, 1, device=points.device).unbind()
+
+    def of_all_pairs(values: Any) -> Any:
+        half = values.new_zeros(count, count).index_put(pairs, values)
+        return half + half.t()
+
+    return cdist_backward(of_all_pairs(gradient), points, points, p, of_all_pairs(distances))
+
+
 def _differences(left: Any, right: Any) -> Any:
     return left.unsqueeze(-2) - right.unsqueeze(-3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import operators as ops
@@ -16,13 +16,15 @@ from .scatter import add_rows_of_words
 from .segments import segment_of_each
 
 _SUM, _MEAN, _MAX = range(3)
+#: Behind every word.
+_NOWHERE = tirx.max_value("int64")
 
 
 def embedding_bag(call: TorchCall) -> Any:
     """``_embedding_bag`` and ``_embedding_bag_forward_only``.
 
-    PyTorch leaves the bag of each word, or the sizes of bags, empty where its own gradient does not
-    need them. Here they are always computed, but not the words that each maximum comes from.
+    PyTorch leaves the sizes of bags undefined where its own gradient does not need them. Here they
+    are always computed.
     """
     weight, words, mode = call["weight"], call["indices"], call["mode"]
     if words.ty.ndim != 1 or call["offsets"].ty.ndim != 1 or weight.ty.ndim != 2:
@@ -30,8 +32,6 @@ def embedding_bag(call: TorchCall) -> Any:
             f"weight of shape {text(shape_of(weight))} must be a matrix, and indices of shape "
             f"{text(shape_of(words))} a vector, with a vector of offsets."
         )
-    if mode == _MAX and _is_used(call, 3):
-        raise call.error("the gradient of mode 'max' is not supported; use 'sum' or 'mean'.")
     dtype, entries = str(weight.ty.dtype), shape_of(words)[0]
     bags = shape_of(call["offsets"])[0] - bool(call["include_last_offset"])
     bag_of = _bag_of_each(call, entries)
@@ -39,7 +39,11 @@ def embedding_bag(call: TorchCall) -> Any:
     ones = call.cast(kept, "int64")
     none = call.emit(relax.op.zeros((bags,), "int64"))
     sizes = none if is_empty(words) else _added(call, none, bag_of, ones, "add")
-    result = _reduced(call, bag_of, bags, kept)
+    rows = _rows_of_words(call, kept)
+    result = _reduced(call, bag_of, bags, rows)
+    greatest = sizes
+    if mode == _MAX and _is_used(call, 3):
+        greatest = _words_of_maxima(call, result, bag_of, rows)
     column = call.reshape(sizes, (bags, 1))
     if mode == _MEAN:
         least = call.emit(relax.op.maximum(column, relax.const(1, "int64")))
@@ -48,9 +52,10 @@ def embedding_bag(call: TorchCall) -> Any:
         empty = call.emit(relax.op.equal(column, relax.const(0, "int64")))
         result = call.emit(relax.op.where(empty, relax.const(0, dtype), result))
     index_dtype = str(words.ty.dtype)
-    sizes = call.cast(sizes, index_dtype)
-    bag_of = call.cast(bag_of, index_dtype)
-    return call.emit(relax.Tuple([result, bag_of, sizes, sizes]))
+    more = [call.cast(each, index_dtype) for each in (bag_of, sizes, greatest)]
+    if _is_left_out(call, 1):
+        more[0] = call.emit(relax.op.zeros((0,), index_dtype))
+    return call.emit(relax.Tuple([result, *more]))
 
 
 def embedding_bag_dense_backward(call: TorchCall) -> Any:
@@ -59,11 +64,11 @@ def embedding_bag_dense_backward(call: TorchCall) -> Any:
     dtype, entries = str(gradient.ty.dtype), shape_of(words)[0]
     if call.get("sparse", False):
         raise call.error("sparse gradients are not supported; use sparse=False.")
-    if mode == _MAX:
-        raise call.error("the gradient of mode 'max' is not supported; use 'sum' or 'mean'.")
     width = shape_of(gradient)[1]
     if is_empty(words) or is_empty(gradient):
         return call.emit(relax.op.zeros((call["num_weights"], width), dtype))
+    if mode == _MAX:
+        return _of_maxima(call, gradient)
     bag_of = _bag_of_each(call, entries) if "offsets" in call else call["offset2bag"]
     rows = _rows(call, gradient, bag_of)
     if mode == _MEAN:
@@ -75,18 +80,70 @@ def embedding_bag_dense_backward(call: TorchCall) -> Any:
     )
 
 
-def _reduced(call: TorchCall, bag_of: Any, bags: Any, kept: Any) -> Any:
-    weight, words, mode = call["weight"], call["indices"], call["mode"]
-    dtype, width = str(weight.ty.dtype), shape_of(weight)[1]
-    nothing = float("-inf") if mode == _MAX else 0.0
-    initial = call.full((bags, width), nothing, dtype)
+def _rows_of_words(call: TorchCall, kept: Any) -> Any:
+    """A row of the table for each word; padding has what changes no sum, or no maximum."""
+    weight, words = call["weight"], call["indices"]
     if is_empty(words):
-        return initial
+        return None
     rows = _weighted(call, _rows(call, weight, words))
     if call["padding_idx"] >= 0:
         column = call.reshape(kept, (shape_of(words)[0], 1))
-        rows = call.emit(relax.op.where(column, rows, relax.const(nothing, dtype)))
+        nothing = relax.const(_initial(call), str(weight.ty.dtype))
+        rows = call.emit(relax.op.where(column, rows, nothing))
+    return rows
+
+
+def _reduced(call: TorchCall, bag_of: Any, bags: Any, rows: Any) -> Any:
+    weight, mode = call["weight"], call["mode"]
+    initial = call.full((bags, shape_of(weight)[1]), _initial(call), str(weight.ty.dtype))
+    if rows is None:
+        return initial
     return _added(call, initial, bag_of, rows, "max" if mode == _MAX else "add")
+
+
+def _initial(call: TorchCall) -> float:
+    return float("-inf") if call["mode"] == _MAX else 0.0
+
+
+def _words_of_maxima(call: TorchCall, maxima: Any, bag_of: Any, rows: Any) -> Any:
+    """The first word of each bag that has the maximum, for each column; 0 if there is none."""
+    words = call["indices"]
+    none = call.emit(relax.op.zeros(shape_of(maxima), "int64"))
+    if rows is None:
+        return none
+    entries = shape_of(words)[0]
+
+    def place(rows: te.Tensor, maxima: te.Tensor) -> te.Tensor:
+        def first(i: Any, j: Any) -> Any:
+            of_word = rows(i, j) != tirx.const(_initial(call), rows.dtype)
+            chosen = tirx.all(of_word, rows(i, j) == maxima(i, j))
+            return tirx.Select(chosen, i.astype("int64"), _NOWHERE)
+
+        return te.compute(rows.shape, first, name="place")
+
+    places = call.compute(place, rows, _rows(call, maxima, bag_of), name="place")
+    nowhere = call.full(shape_of(maxima), int(_NOWHERE), "int64")
+    first = _added(call, nowhere, bag_of, places, "min")
+    found = call.emit(relax.op.less(first, call.scalar(entries, "int64")))
+    words = _rows(call, words, call.emit(relax.op.where(found, first, none)))
+    return call.emit(relax.op.where(found, call.cast(words, "int64"), none))
+
+
+def _of_maxima(call: TorchCall, gradient: Any) -> Any:
+    """The gradient of maxima: each is added to the word that it comes from, if there is any."""
+    shape, dtype = shape_of(gradient), str(gradient.ty.dtype)
+    sizes = call.reshape(call["bag_size"], (shape[0], 1))
+    empty = call.emit(relax.op.equal(sizes, relax.const(0, str(sizes.ty.dtype))))
+    added = ops.scatter_elements(
+        call.emit(relax.op.zeros((call["num_weights"], shape[1]), dtype)),
+        call.expect_shape("maximum_indices", call["maximum_indices"], shape),
+        call.emit(relax.op.where(empty, relax.const(0, dtype), gradient)),
+        0,
+        "add",
+        wrap_negative=False,
+        operator=call.origin,
+    )
+    return call.emit(added)
 
 
 def _bag_of_each(call: TorchCall, entries: Any) -> Any:
@@ -117,6 +174,12 @@ def _added(call: TorchCall, initial: Any, at: Any, rows: Any, reduction: str) ->
             initial, [at], rows, [0], reduction, wrap_negative=False, operator=call.origin
         )
     )
+
+
+def _is_left_out(call: TorchCall, result: int) -> bool:
+    """Whether PyTorch leaves a result empty that has elements here."""
+    values = call.node.meta.get("val")
+    return values is not None and tuple(values[result].shape) == (0,)
 
 
 def _is_used(call: TorchCall, result: int) -> bool:

@@ -14,7 +14,7 @@ from tvm_scatter.importers.shapes import number_of, shape_of
 
 from .arithmetic import common_type, is_tensor
 from .call import TorchCall
-from .ordering import is_float, keys, values_of
+from .ordering import is_float, keys, unknown, values_of
 
 #: By whether the greatest is wanted.
 _REDUCED = {True: relax.op.max, False: relax.op.min}
@@ -30,10 +30,10 @@ def larger_number(greatest: bool, call: TorchCall) -> Any:
     left, right = _operands(call, call["self"], call["other"])
     if not is_float(str(left.ty.dtype)):
         return _of_two(call, greatest, left, right)
-    unknown = [call.emit(relax.op.isnan(each)) for each in (left, right)]
+    unknowns = [unknown(call, each) for each in (left, right)]
     found = _of_two(call, greatest, left, right)
-    found = call.emit(relax.op.where(unknown[1], left, found))
-    return call.emit(relax.op.where(unknown[0], right, found))
+    found = call.emit(relax.op.where(unknowns[1], left, found))
+    return call.emit(relax.op.where(unknowns[0], right, found))
 
 
 def clamp(call: TorchCall) -> Any:
@@ -132,5 +132,5 @@ def _of_two(call: TorchCall, greatest: bool, left: Any, right: Any) -> Any:
         return call.emit((relax.op.maximum if greatest else relax.op.minimum)(left, right))
     compare = relax.op.greater if greatest else relax.op.less
     # If the right one is not a number, the comparison is false, and it is chosen.
-    first = call.emit(relax.op.logical_or(relax.op.isnan(left), compare(left, right)))
+    first = call.emit(relax.op.logical_or(unknown(call, left), compare(left, right)))
     return call.emit(relax.op.where(first, left, right))

@@ -6,8 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from .attention import attention_backward
-from .distance_gradients import cdist_backward
+from .distance_gradients import cdist_backward, pdist_backward
 from .grid_sample import grid_sample, grid_sample_backward
+from .histograms import (
+    edges_of_bins,
+    histogram,
+    histogram_between,
+    histogramdd,
+    histogramdd_between,
+)
 from .segment_gradients import segment_reduce_backward
 
 
@@ -22,6 +29,12 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten.grid_sampler_3d.default: grid_sample,
         aten._scaled_dot_product_flash_attention_for_cpu_backward.default: attention_backward,
         aten._cdist_backward.default: cdist_backward,
+        aten._pdist_backward.default: pdist_backward,
+        aten.histogram.bin_ct: histogram,
+        aten.histogram.bins_tensor: histogram_between,
+        aten._histogramdd_bin_edges.default: edges_of_bins,
+        aten._histogramdd_from_bin_cts.default: histogramdd,
+        aten._histogramdd_from_bin_tensors.default: histogramdd_between,
         aten._segment_reduce_backward.default: segment_reduce_backward,
         aten._embedding_bag_per_sample_weights_backward.default: _of_weights_of_words,
     }

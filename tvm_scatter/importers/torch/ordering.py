@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm import te, tirx
+from tvm import relax, te, tirx
 
 from .call import TorchCall
 
@@ -14,6 +14,13 @@ _INTEGERS = {"float32": "int32", "float64": "int64"}
 def is_float(dtype: str) -> bool:
     """Whether values of the type may be "not a number"."""
     return dtype.startswith(("float", "bfloat"))
+
+
+def unknown(call: TorchCall, data: Any) -> Any:
+    """Which elements of a tensor of floats are "not a number". TVM cannot tell of bfloat16."""
+    if str(data.ty.dtype) == "bfloat16":
+        data = call.cast(data, "float32")
+    return call.emit(relax.op.isnan(data))
 
 
 def keys(call: TorchCall, data: Any, *, descending: bool = False, last: bool = True) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import nan
 from typing import Any
 
 from tvm import relax
@@ -34,10 +35,44 @@ def prod(call: TorchCall) -> Any:
     return _reduced(call, relax.op.prod, data, axes, call.get("keepdim", False))
 
 
+def mean(call: TorchCall) -> Any:
+    """``mean``. That of nothing is not a number; TVM divides by zero when it compiles."""
+    dtype = _total_type(call)
+    return _of_nothing(call, call.get("dim", None), call.get("keepdim", False), dtype)
+
+
+def variance(call: TorchCall) -> Any:
+    """``var``. That of nothing is not a number; TVM must know how many elements there are."""
+    shape, axes = shape_of(call["self"]), _axes(call, call["dim"])
+    nothing = _of_nothing(call, axes, call["keepdim"], str(call["self"].ty.dtype))
+    if nothing is not None or all(isinstance(shape[axis], int) for axis in axes):
+        return nothing
+    return _moments(call, axes)[0]
+
+
+def vector_norm(call: TorchCall) -> Any:
+    """``linalg_vector_norm`` of order 0: how many elements are not zero."""
+    data, dtype = call["self"], call["dtype"]
+    if call["ord"] != 0:
+        return None
+    dtype = str(data.ty.dtype) if dtype is None else str(dtype).removeprefix("torch.")
+    zero = call.emit(relax.op.equal(data, relax.const(0, str(data.ty.dtype))))
+    counted = call.cast(call.emit(relax.op.logical_not(zero)), dtype)
+    axes = _axes(call, call["dim"])
+    return _reduced(call, relax.op.sum, counted, axes, call["keepdim"])
+
+
 def variance_and_mean(call: TorchCall) -> Any:
     """``var_mean``. PyTorch decomposes norms of layers, groups and batches into it."""
+    axes = _axes(call, call["dim"])
+    nothing = _of_nothing(call, axes, call["keepdim"], str(call["self"].ty.dtype))
+    both = _moments(call, axes) if nothing is None else (nothing, nothing)
+    return call.emit(relax.Tuple(both))
+
+
+def _moments(call: TorchCall, axes: list[int]) -> tuple[Any, Any]:
+    """The variance and the mean of some elements."""
     data = call["self"]
-    axes = [call.axis(dim, data.ty.ndim) for dim in call["dim"] or range(data.ty.ndim)]
     correction = 1 if call["correction"] is None else call["correction"]
     mean = _reduced(call, relax.op.mean, data, axes, True)
     centred = call.emit(relax.op.subtract(data, mean))
@@ -46,10 +81,31 @@ def variance_and_mean(call: TorchCall) -> Any:
     count = call.scalar(number_of([shape_of(data)[axis] for axis in axes]), str(data.ty.dtype))
     if correction:
         count = call.emit(relax.op.subtract(count, call.scalar(correction, str(data.ty.dtype))))
+        count = call.emit(relax.op.maximum(count, call.scalar(0, str(data.ty.dtype))))
     variance = call.emit(relax.op.divide(total, count))
     if not call["keepdim"] and axes:
-        mean = call.emit(relax.op.squeeze(mean, axes))
-    return call.emit(relax.Tuple([variance, mean]))
+        mean = call.reshape(mean, shape_of(variance))
+    return variance, mean
+
+
+def _axes(call: TorchCall, dims: Any) -> list[int]:
+    """The axes of dimensions, which are all if none are named."""
+    rank = call["self"].ty.ndim
+    dims = [dims] if isinstance(dims, int) else dims
+    return [call.axis(dim, rank) for dim in dims or range(rank)]
+
+
+def _of_nothing(call: TorchCall, dims: Any, keepdim: bool, dtype: str) -> Any:
+    """The reduction of no elements, which is not a number; ``None`` if there are any."""
+    shape, axes = shape_of(call["self"]), _axes(call, dims)
+    if not axes or number_of([shape[axis] for axis in axes]) != 0:
+        return None
+    kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
+    if not keepdim:
+        kept = [size for axis, size in enumerate(shape) if axis not in axes]
+    if 0 in kept:
+        return call.emit(no_elements(relax.TensorType(kept, dtype)))
+    return call.full(kept, nan, dtype)
 
 
 def _reduced(

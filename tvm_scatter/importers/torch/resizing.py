@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,12 @@ from tvm_scatter.ops.shapes import is_empty
 from .along import add_along, known_sizes
 from .call import TorchCall
 
+#: PyTorch's parameters of bicubic interpolation, without and with smoothing.
+_CUBIC, _SMOOTH_CUBIC = -0.75, -0.5
+#: Of each pixel of the output, the positions in the input of several pixels, and their weights.
 _Spread = tuple[np.ndarray, np.ndarray | None]
+#: From the sizes of the input and the output along an axis, the scale, and the type to compute in.
+_Spreading = Callable[[int, int, float | None, Any], _Spread]
 
 
 def upsample_nearest(call: TorchCall) -> Any:
@@ -31,16 +37,51 @@ def upsample_nearest(call: TorchCall) -> Any:
 
 def upsample_nearest_backward(call: TorchCall) -> Any:
     """``upsample_nearest1d_backward`` and so on, and ``_upsample_nearest_exact1d_backward``."""
-    return _upsample_backward(call, 0.5 if "exact" in call.name else 0.0)
+    offset = 0.5 if "exact" in call.name else 0.0
+    return _upsample_backward(call, lambda n, m, scale, _: (_nearest(n, m, scale, offset), None))
 
 
 def upsample_linear_backward(call: TorchCall) -> Any:
     """``upsample_linear1d_backward``, ``upsample_bilinear2d_backward`` and the trilinear one."""
-    return _upsample_backward(call, None)
+
+    def spread(size: int, entries: int, scale: float | None, number: Any) -> _Spread:
+        return _between(size, entries, scale, call["align_corners"], number)
+
+    return _upsample_backward(call, spread)
 
 
-def _upsample_backward(call: TorchCall, offset: float | None) -> Any:
-    """The gradient of each pixel goes to the nearest one, or to two if there is no offset."""
+def upsample_cubic_backward(call: TorchCall) -> Any:
+    """``upsample_bicubic2d_backward``."""
+
+    def spread(size: int, entries: int, scale: float | None, number: Any) -> _Spread:
+        return _around(size, entries, scale, call["align_corners"], number)
+
+    return _upsample_backward(call, spread)
+
+
+def upsample_smooth(call: TorchCall) -> Any:
+    """``_upsample_bilinear2d_aa`` and ``_upsample_bicubic2d_aa``. TVM leaves the smoothing out."""
+    image = call["self"] if "self" in call else call["input"]
+    shape, dtype = shape_of(image), str(image.ty.dtype)
+    wanted = known_sizes(call, "the output", call["output_size"])
+    sizes = known_sizes(call, "the input", tuple(shape)[2:])
+    for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
+        places, weights = _window(call, size, entries, _scale(call, i, len(wanted)))
+        matrix = np.zeros((entries, size))
+        np.add.at(matrix, (np.arange(entries)[:, None], places), weights)
+        factor = call.cast(relax.const(matrix if i == 0 else matrix.T, "float64"), dtype)
+        pair = (factor, image) if i == 0 else (image, factor)
+        image = call.emit(relax.op.matmul(*pair))
+    return image
+
+
+def upsample_smooth_backward(call: TorchCall) -> Any:
+    """``_upsample_bilinear2d_aa_backward`` and ``_upsample_bicubic2d_aa_backward``."""
+    return _upsample_backward(call, lambda n, m, scale, _: _window(call, n, m, scale))
+
+
+def _upsample_backward(call: TorchCall, spread: _Spreading) -> Any:
+    """The gradient of each pixel goes to those that it was made of, one axis at a time."""
     gradient = call["grad_output"]
     spatial = len(call["output_size"])
     wanted = known_sizes(call, "the output", call["output_size"])
@@ -53,12 +94,8 @@ def _upsample_backward(call: TorchCall, offset: float | None) -> Any:
     # PyTorch computes positions of halves in single precision.
     number: Any = np.float64 if dtype == "float64" else np.float32
     for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
-        scale = _scale(call, i, spatial)
-        if offset is None:
-            spread = _between(size, entries, scale, call["align_corners"], number)
-        else:
-            spread = _nearest(size, entries, scale, offset), None
-        gradient = add_along(call, gradient, 2 + i, size, *spread)
+        found = spread(size, entries, _scale(call, i, spatial), number)
+        gradient = add_along(call, gradient, 2 + i, size, *found)
     return gradient
 
 
@@ -74,13 +111,58 @@ def _nearest(size: int, entries: int, scale: float | None, offset: float) -> np.
 
 def _between(size: int, entries: int, scale: float | None, corners: bool, number: Any) -> _Spread:
     """The two pixels beside each position, and their weights."""
-    positions = np.arange(entries, dtype=number)
-    if corners:
-        positions *= number((size - 1) / (entries - 1)) if entries > 1 else number(0)
-    else:
-        step = number(1 / scale if scale else size / entries)
-        positions = np.maximum((positions + number(0.5)) * step - number(0.5), number(0))
+    positions = np.maximum(_positions(size, entries, scale, corners, number), number(0))
     left = np.minimum(positions.astype("int64"), size - 1)
     right = np.minimum(left + 1, size - 1)
     weight = np.minimum(positions - left.astype(number), number(1))
     return np.stack([left, right], 1), np.stack([1 - weight, weight], 1)
+
+
+def _around(size: int, entries: int, scale: float | None, corners: bool, number: Any) -> _Spread:
+    """The four pixels around each position, and their weights. Those outside are the border."""
+    positions = _positions(size, entries, scale, corners, number)
+    first = np.floor(positions)
+    places = first.astype("int64")[:, None] + np.arange(-1, 3)
+    weights = _cubic(np.abs(positions[:, None] - places.astype(number)), _CUBIC)
+    return np.clip(places, 0, size - 1), weights
+
+
+def _window(
+    call: TorchCall, size: int, entries: int, scale: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pixels that a smoothed one is made of: the more, the more the image shrinks."""
+    corners = call["align_corners"]
+    cubic = "bicubic" in call.name
+    step = _step(size, entries, scale, corners)
+    stretch, radius = max(step, 1.0), 2.0 if cubic else 1.0
+    centers = step * (np.arange(entries) + 0.5)
+    first = np.maximum((centers - radius * stretch + 0.5).astype("int64"), 0)
+    last = np.minimum((centers + radius * stretch + 0.5).astype("int64"), size)
+    places = first[:, None] + np.arange((last - first).max())
+    distances = np.abs((places - centers[:, None] + 0.5) / stretch)
+    weights = _cubic(distances, _SMOOTH_CUBIC) if cubic else np.maximum(1 - distances, 0)
+    weights = np.where(places < last[:, None], weights, 0)
+    return np.minimum(places, size - 1), weights / weights.sum(1, keepdims=True)
+
+
+def _positions(
+    size: int, entries: int, scale: float | None, corners: bool, number: Any
+) -> np.ndarray:
+    """Where in the input each pixel of the output is."""
+    step = number(_step(size, entries, scale, corners))
+    positions = np.arange(entries, dtype=number)
+    return positions * step if corners else (positions + number(0.5)) * step - number(0.5)
+
+
+def _step(size: int, entries: int, scale: float | None, corners: bool) -> float:
+    """How many pixels of the input a pixel of the output goes on."""
+    if corners:
+        return (size - 1) / (entries - 1) if entries > 1 else 0.0
+    return 1 / scale if scale else size / entries
+
+
+def _cubic(distances: np.ndarray, a: float) -> np.ndarray:
+    """The weights of pixels at distances from a position."""
+    near = ((a + 2) * distances - (a + 3)) * distances * distances + 1
+    far = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
+    return np.where(distances <= 1, near, np.where(distances < 2, far, 0))

@@ -1,12 +1,13 @@
-"""Slices whose size PyTorch knows better. TVM gives them a shape that it cannot compile."""
+"""Slices whose size PyTorch knows better, and views of nothing: TVM cannot compile the shapes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tvm import te, tirx
+from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import same_shape, shape_of
+from tvm_scatter.ops.shapes import is_empty, no_elements
 
 from .call import TorchCall
 from .sizes import known_size
@@ -39,3 +40,13 @@ def slice_tensor(call: TorchCall) -> Any:
 
     start = tirx.IntImm("int64", start) if isinstance(start, int) else start
     return call.compute(part, data, start, size, name="part")
+
+
+def unsqueeze(call: TorchCall) -> Any:
+    """``unsqueeze`` of no elements, whose shape TVM cannot divide."""
+    data = call["self"]
+    if not is_empty(data):
+        return None
+    shape = list(shape_of(data))
+    shape.insert(call.axis(call["dim"], len(shape) + 1), 1)
+    return call.emit(no_elements(relax.TensorType(shape, data.ty.dtype)))

@@ -16,7 +16,7 @@ from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall, constant
 from .extremes import first_of
-from .ordering import is_float, keys
+from .ordering import is_float, keys, unknown
 from .searching import bounds
 
 
@@ -72,8 +72,8 @@ def _middle(call: TorchCall, data: Any, dim: int) -> Any:
     shape = shape_of(data)
     if not is_float(str(data.ty.dtype)):
         return _part(call, order, dim, (shape[dim] - 1) // 2, 1)
-    unknown = call.cast(call.emit(relax.op.isnan(data)), "int64")
-    count = call.emit(relax.op.sum(unknown, dim, keepdims=True))
+    unknowns = call.cast(unknown(call, data), "int64")
+    count = call.emit(relax.op.sum(unknowns, dim, keepdims=True))
 
     def middle(order: te.Tensor, count: te.Tensor) -> te.Tensor:
         extent = order.shape[dim].astype("int64")

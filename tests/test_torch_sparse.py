@@ -1,0 +1,134 @@
+"""PyTorch's sparse tensors of coordinates, made within a model, against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_harness import assert_same, check, check_all, compile_for, export, run  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+from tvm_scatter import ScatterError  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+#: Two entries of one place, and a row without entries.
+PLACES = torch.tensor([[0, 1, 1, 0, 1], [1, 0, 0, 3, 2]])
+SIZE = (3, 4)
+
+
+@pytest.fixture(autouse=True)
+def seed() -> None:
+    torch.manual_seed(0)
+
+
+def sparse(places: Any, values: Any, size: Sequence[int] = SIZE) -> Any:
+    return torch.sparse_coo_tensor(places, values, size)
+
+
+def of_size(*size: int) -> Any:
+    return lambda i, v: sparse(i, v, size).to_dense()
+
+
+def test_dense() -> None:
+    values = torch.randn(5)
+    types = (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.bool)
+    check_all(
+        [
+            *((str(t), of_size(*SIZE), (PLACES, (values * 3).to(t))) for t in types),
+            ("int32 places", of_size(*SIZE), (PLACES.int(), values)),
+            ("one axis", of_size(4), (PLACES[1:], values)),
+            ("three axes", of_size(2, 3, 4), (torch.cat([PLACES[:1], PLACES]), values)),
+            ("dense axes", of_size(3, 4, 2), (PLACES, torch.randn(5, 2))),
+            ("rows", of_size(3, 2, 2), (PLACES[:1], torch.randn(5, 2, 2))),
+            ("one entry", of_size(2, 2), (PLACES[:, :1], values[:1])),
+            ("no entries", of_size(*SIZE), (PLACES[:, :0], values[:0])),
+            ("no rows", of_size(0, 4), (PLACES[:, :0], values[:0])),
+        ]
+    )
+
+
+def products(i: Any, v: Any, x: Any, y: Any) -> Sequence[Any]:
+    """Products with dense matrices, of shapes (4, 2) and (3, 2)."""
+    a = sparse(i, v)
+    return (
+        *(a @ x, torch.sparse.mm(a, x), a.coalesce().mm(x), a.t() @ y, y.t() @ a),
+        *(a.transpose(0, 1) @ y, torch.sparse.mm(a.coalesce().t(), y), a @ x[:, :1], a @ x[:, :0]),
+        *(torch.sparse.addmm(y, a, x), torch.addmm(y, a, x, beta=0.5, alpha=2)),
+        torch.sparse.addmm(y, a, x, beta=0),
+    )
+
+
+def test_products() -> None:
+    x, y, v = torch.randn(4, 2), torch.randn(3, 2), torch.randn(5)
+    check_all(
+        [
+            ("float", products, (PLACES, v, x, y)),
+            ("double", products, (PLACES, v.double(), x.double(), y.double())),
+            ("no entries", products, (PLACES[:, :0], v[:0], x, y)),
+        ]
+    )
+    for dtype in (torch.float16, torch.int64):
+        given = ((each * 4).to(dtype) for each in (v, x))
+        check(lambda i, v, x: sparse(i, v) @ x, PLACES, *given)
+
+
+def test_sums_and_factors() -> None:
+    def model(i: Any, v: Any, x: Any, row: Any) -> Sequence[Any]:
+        a = sparse(i, v)
+        scaled = (a * x).to_dense(), (a * row).t() @ torch.ones(3, 2)
+        scaled = *scaled, a @ row, a.t().mv(x[:, 0])
+        return *scaled, *(torch.sparse.sum(a, k).to_dense() for k in (0, -1))
+
+    check(model, PLACES, torch.randn(5), torch.randn(SIZE), torch.randn(4))
+
+
+def test_a_dynamic_number_of_entries() -> None:
+    def model(i: Any, v: Any, x: Any) -> Any:
+        return sparse(i, v) @ x, sparse(i, v).to_dense()
+
+    entries = torch.export.Dim("entries", max=1000)
+    x = torch.randn(4, 2)
+    program = export(model, [PLACES, torch.randn(5), x], [{1: entries}, {0: entries}, {}])
+    machine = compile_for(from_exported_program(program))
+    for count in (5, 0, 1, 2):
+        given = PLACES[:, :count], torch.randn(count), x
+        for actual, expected in zip(run(machine, given), model(*given), strict=True):
+            assert_same(actual, expected, f"{count} entries")
+
+
+def test_a_product_on_a_gpu() -> None:
+    check(
+        lambda i, v, x: sparse(i, v) @ x, PLACES, torch.randn(5), torch.randn(4, 2), device="cuda"
+    )
+
+
+@pytest.mark.parametrize(("model", "message"), [
+    (lambda i, v, x: sparse(i, v).coalesce().values(), "values: sparse tensors are not supported"),
+    (lambda i, v, x: torch.sparse.softmax(sparse(i, v), 1).to_dense(), "_sparse_softmax: sparse"),
+    (lambda i, v, x: (sparse(i, v) @ sparse(i, v).t()).to_dense(), "two sparse matrices"),
+    (lambda i, v, x: sparse(i, v), "a result of the model is a sparse tensor"),
+    (lambda i, v, x: x.t().to_sparse().to_dense(), "_to_sparse: sparse tensors"),
+])  # fmt: skip
+def test_what_is_refused(model: Any, message: str) -> None:
+    program = export(model, [PLACES, torch.randn(5), torch.randn(4, 2)])
+    with pytest.raises(ScatterError, match=message):
+        from_exported_program(program)
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_sparse_inputs_are_refused(layout: str) -> None:
+    a = sparse(PLACES, torch.randn(5))
+    a = a.to_sparse_csr() if layout == "csr" else a
+    program = export(lambda a, x: a @ x, [a, torch.randn(4, 2)])
+    with pytest.raises(ScatterError, match="is a sparse tensor; pass its indices and values"):
+        from_exported_program(program)
+    if layout == "csr":
+        return
+    program = export(lambda x: a @ x, [torch.randn(4, 2)])
+    with pytest.raises(ScatterError, match="is a sparse tensor; pass its indices and values"):
+        from_exported_program(program)
