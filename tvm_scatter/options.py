@@ -52,6 +52,9 @@ class Options:
         other operators compute.
     share_order : bool
         Whether scatters by one index share one order of their updates, where it pays.
+    fill : bool
+        Whether a scatter into zeros, or another number everywhere, fills the tensor itself where it
+        writes all of it.
     donate : tuple of str
         Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
@@ -74,6 +77,7 @@ class Options:
     batch: bool | None = None
     fuse: bool = False
     share_order: bool = False
+    fill: bool = False
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
     schedule: bool | None = None

@@ -68,6 +68,7 @@ class Bucketed(Implementation):
     list_bytes = 16
     accumulates_wide = True
     fuses = True
+    fills = True
     orders = True
     summary = "many rows into fewer places, whether destinations are skewed or not"
 

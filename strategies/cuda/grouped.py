@@ -51,6 +51,7 @@ class Grouped(Implementation):
     list_bytes = 16
     accumulates_wide = True
     fuses = True
+    fills = True
     orders = True
     summary = "rows into as many places as there are updates or more; sizes known at run time only"
 

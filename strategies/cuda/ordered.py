@@ -30,6 +30,7 @@ class Ordered(Implementation):
     accumulates_wide = True
     deterministic = True
     fuses = True
+    fills = True
     takes_ordering = True
     summary = "several scatters by one index, which share the order of the updates"
 

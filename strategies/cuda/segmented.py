@@ -20,6 +20,7 @@ class Segmented(Implementation):
     accumulates_wide = True
     deterministic = True
     fuses = True
+    fills = True
     orders = True
     summary = "rows with repeated or skewed destinations, where sums must be reproducible"
 

@@ -4,7 +4,8 @@
 
 The features and edges are those of the experiment ``messages``. Each program is run with an order
 that the caller made before (``given``), with one that is made once (``shared``), with one in each
-scatter (``own``), and by PyTorch; cuSPARSE gets a CSR that was made before.
+scatter (``own``), and by PyTorch; cuSPARSE gets a CSR that was made before. The zeros that they
+begin with are in memory, or written by the scatter (``filled``).
 """
 
 from __future__ import annotations
@@ -36,8 +37,11 @@ _LAYERS = 3
 #: The options of each form; ``given`` takes the order as an argument.
 _FORMS: dict[str, dict[str, Any]] = {
     "given": {"fuse": True},
+    "given, filled": {"fuse": True, "fill": True},
     "shared": {"fuse": True, "share_order": True},
+    "shared, filled": {"fuse": True, "share_order": True, "fill": True},
     "own": {"fuse": True},
+    "own, filled": {"fuse": True, "fill": True},
 }
 #: How far a result may be off, as a part of its norm.
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
@@ -187,7 +191,7 @@ def module(form: str, tensors: Sequence[Any]) -> tvm.IRModule:
         "offsets": relax.TensorType([nodes + 1], "int32"),
     }
     for name, each in PROGRAMS.items():
-        known = types | given if form == "given" else types
+        known = types | given if _is_given(form) else types
         parameters = [relax.Var(key, type_) for key, type_ in known.items()]
         with builder.function(function_name(name), parameters):
             with builder.dataflow():
@@ -201,6 +205,11 @@ def module(form: str, tensors: Sequence[Any]) -> tvm.IRModule:
             output = builder.emit_output(builder.emit(tvm_scatter.order(index, nodes)))
         builder.emit_func_output(output)
     return builder.get()
+
+
+def _is_given(form: str) -> bool:
+    """Whether the order is an argument."""
+    return form.startswith("given")
 
 
 def function_name(name: str) -> str:
@@ -258,7 +267,7 @@ def measured(
     figures: dict[str, float | None] = {}
     for form, machine in machines.items():
         call = partial(
-            machine[function_name(name)], *inputs, *(ordering if form == "given" else [])
+            machine[function_name(name)], *inputs, *(ordering if _is_given(form) else [])
         )
         check(f"{name}, {form}", _tensor(call()), wanted, dtype)
         figures[form] = call_times.on_gpu(call, _BUDGET).device

@@ -201,6 +201,7 @@ class Draft:
             unique=self.call.unique,
             deterministic=self.options.deterministic or self.call.ordered,
             in_place=self.call.in_place,
+            fill=self.call.fill,
             bounds=self.bounds,
             **fields,
         )

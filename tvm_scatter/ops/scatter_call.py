@@ -69,6 +69,9 @@ class ScatterCall:
         How an update is combined with the value at its destination.
     include_self, wrap_negative, unique, ordered, in_place, operator
         As in :func:`~tvm_scatter.ops.operators.scatter_elements`.
+    fill : str
+        The number that every element of the data is. The data are then not read, and the tensor
+        need not hold them. Empty if it does.
     temporary : bool
         Whether the data that an in-place scatter overwrites is an intermediate value. No caller
         sees it if the call fails.
@@ -93,6 +96,7 @@ class ScatterCall:
     ordered: bool = False
     in_place: bool = False
     temporary: bool = False
+    fill: str = ""
     operator: str = ""
     ordering: tuple[Any, ...] = ()
     earlier: tuple[Any, ...] = ()

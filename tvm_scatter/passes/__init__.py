@@ -11,6 +11,7 @@ from tvm_scatter.options import Options
 from .branch_functions import BranchFunctions
 from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
+from .fill_data import FillData
 from .fold_broadcast_index import FoldBroadcastIndex
 from .fuse_producers import FuseProducers
 from .horizontal_fusion import HorizontalFusion
@@ -27,6 +28,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("fuse", lambda options: FuseProducers(options.donate)),
     ("share_order", lambda options: ShareOrders()),
+    ("fill", lambda options: FillData()),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
     ("batch", lambda options: HorizontalFusion(always=options.batch is True)),
 )
@@ -45,6 +47,7 @@ __all__ = [
     "BranchFunctions",
     "Canonicalize",
     "DeferBoundsCheck",
+    "FillData",
     "FoldBroadcastIndex",
     "FuseProducers",
     "HorizontalFusion",

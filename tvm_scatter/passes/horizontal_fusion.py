@@ -106,7 +106,9 @@ def _kind(binding: Binding, always: bool) -> Hashable | None:
     if not binding.fused or not is_scatter(binding.value):
         return None
     call = ScatterCall.from_call(binding.value)
-    if call.form == COPY_RANGES or isinstance(call.updates, FusedUpdates) or call.ordering:
+    if call.form == COPY_RANGES or isinstance(call.updates, FusedUpdates):
+        return None
+    if call.ordering or call.fill:
         return None
     _, strategy = strategy_of(call.data)
     # Under ``raise`` the host waits for each check, and launches are not what takes time.

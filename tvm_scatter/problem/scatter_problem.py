@@ -77,6 +77,9 @@ class ScatterProblem:
         Whether updates are computed where they are read, and not read from memory.
     ordered : bool
         Whether the order of the updates by destination is given.
+    fill : str
+        The number that every element of the data is, which are then not in memory; empty if they
+        are read.
     """
 
     batch: SymbolicSize
@@ -100,6 +103,7 @@ class ScatterProblem:
     in_place: bool = False
     fused: bool = False
     ordered: bool = False
+    fill: str = ""
 
     def __post_init__(self) -> None:
         if self.reduction not in REDUCTIONS:
@@ -233,7 +237,7 @@ class ScatterProblem:
                 value = str(value)
             elif field.name == "extents":
                 value = [str(extent) for extent in value]
-            if field.name in ("fused", "ordered") and not value:
+            if field.name in ("fused", "ordered", "fill") and not value:
                 # Records that are older than these fields stay valid.
                 continue
             plain[field.name] = value
@@ -273,7 +277,7 @@ class ScatterProblem:
         if len(self.extents) > 1:
             parts.append(f"{len(self.extents)} components")
         defaults = {field.name: field.default for field in fields(self)}
-        flags = ("include_self", "unique", "deterministic", "in_place", "fused", "ordered")
+        flags = ("include_self", "unique", "deterministic", "in_place", "fused", "ordered", "fill")
         parts += [
             f"{name}={value}"
             for name, value in asdict(self).items()
@@ -294,6 +298,8 @@ def _checked(problem: ScatterProblem) -> ScatterProblem:
         value = getattr(problem, field.name)
         if isinstance(field.default, bool) and not isinstance(value, bool):
             raise TypeError(f"{field.name} is {value!r}, neither true nor false")
+    if problem.fill:
+        float(problem.fill)
     if problem.data_dtype not in problem.reduces.dtypes or problem.index_dtype not in INDEX_DTYPES:
         raise TypeError(f"no scatter has types {problem.data_dtype!r} and {problem.index_dtype!r}")
     for extent in (problem.batch, problem.slice, problem.count, *problem.extents):

@@ -45,6 +45,8 @@ class Implementation(ABC):
         Whether it can compute updates where it reads them. Each update should be read once.
     orders : bool
         Whether it orders updates by destination, by the index alone, before it reads any of them.
+    fills : bool
+        Whether it writes every row of the output, and so can begin with a number in place of data.
     takes_ordering : bool
         Whether it computes problems whose updates are ordered already, and no others.
     list_bytes : int
@@ -61,6 +63,7 @@ class Implementation(ABC):
     rewrites_output: bool = False
     fuses: bool = False
     orders: bool = False
+    fills: bool = False
     takes_ordering: bool = False
     list_bytes: int = 0
     summary: str = ""
@@ -199,6 +202,8 @@ class OpStrategy:
         """Why ``implementation`` must not compute ``problem``, or ``None``; options count."""
         if problem.fused and not implementation.fuses:
             return "it reads updates from memory, and these are computed where they are read"
+        if problem.fill and not implementation.fills:
+            return "it reads the data, which are not in memory"
         if problem.ordered and not implementation.takes_ordering:
             return "it makes an order of its own, and one is given"
         if implementation.takes_ordering and not problem.ordered:
@@ -236,11 +241,12 @@ class OpStrategy:
         if options.implementation is not None:
             return self._forced(problem, target, options)
         # What is best for stored updates is the best guess for computed ones.
-        spellings = [replace(problem, fused=False)]
+        stored = replace(problem, fused=False, fill="")
+        spellings = [stored]
         if problem.in_place:
             # Without a measurement in place, the winner of the same problem with a copy is the best
             # guess.
-            spellings.append(replace(problem, in_place=False, fused=False))
+            spellings.append(replace(stored, in_place=False))
         logs: dict[str, Iterator[TunedRecord]] = {
             "tuned records": chain.from_iterable(tuned_records(each, target) for each in spellings)
         }

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -95,13 +96,10 @@ def problem_struct(
         The C++ type of the updates.
     """
     data = data_type(problem)
-    if problem.reduces.is_store:
-        start = "0"
-    else:
-        value = np.asarray(problem.reduces.identity(problem.data_dtype))
-        bits = value.astype(numpy_dtype(problem.data_dtype)).tobytes()
-        literal = f"static_cast<tvm_scatter::Bits<Data>>({int.from_bytes(bits, 'little')}ull)"
-        start = f"tvm_scatter::bit_cast<Data>({literal})"
+    start = "0"
+    if not problem.reduces.is_store:
+        start = _literal(problem.reduces.identity(problem.data_dtype), problem.data_dtype)
+    fill = _literal(_number(problem), problem.data_dtype) if problem.fill else start
 
     def flag(value: bool) -> str:
         return "true" if value else "false"
@@ -124,13 +122,28 @@ def problem_struct(
   static constexpr bool counts_completion = {flag(counts_completion)};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};
+  static constexpr bool filled = {flag(bool(problem.fill))};
   static __device__ __forceinline__ Data start() {{ return {start}; }}
+  static __device__ __forceinline__ Data fill() {{ return {fill}; }}
 """
     name = "ScatterProblem_" + hashlib.sha256(body.encode()).hexdigest()[:12]
     guarded = (
         f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
     )
     return name, guarded
+
+
+def _number(problem: ScatterProblem) -> int | float:
+    """The number that every element of the data is."""
+    exact = np.issubdtype(numpy_dtype(problem.data_dtype), np.integer)
+    return int(problem.fill) if exact else float(problem.fill)
+
+
+def _literal(value: Any, dtype: str) -> str:
+    """A number as an expression of type ``Data``, bit by bit."""
+    bits = np.asarray(value).astype(numpy_dtype(dtype)).tobytes()
+    literal = f"static_cast<tvm_scatter::Bits<Data>>({int.from_bytes(bits, 'little')}ull)"
+    return f"tvm_scatter::bit_cast<Data>({literal})"
 
 
 def routine(

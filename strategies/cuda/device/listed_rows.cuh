@@ -104,10 +104,11 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
     const int64 at = share.row * width + column;
     Vector<Data, vector> result;
     // Before anything depends on the count, unless the data may not be needed at all.
-    if constexpr (!in_place) result = load<Data, vector>(data + at);
+    constexpr bool keeps = in_place && !P::filled;
+    if constexpr (!keeps) result = data_at<P, vector>(data, at);
     const Listed listed = lists.find(share.row);
-    if (in_place && listed.count == 0) return;
-    if (in_place && P::include_self) result = load<Data, vector>(data + at);
+    if (keeps && listed.count == 0) return;
+    if (keeps && P::include_self) result = data_at<P, vector>(data, at);
     if (listed.count) {
       auto sum = splat<Wide, vector>(widen(P::start()));
       if (listed.summed) {

@@ -11,7 +11,8 @@
 //   signals_drops                  and the host is told of them
 //   counts_completion              and blocks tell it that they have resolved their indices
 //   include_self, unique
-//   start()                        the identity of the reduction
+//   filled                         the data are fill() everywhere, and not in memory
+//   start(), fill()                the identity of the reduction; a number
 #ifndef TVM_SCATTER_PROBLEM
 #define TVM_SCATTER_PROBLEM
 #include "common.cuh"

@@ -133,11 +133,11 @@ __device__ __forceinline__ void write_segments(typename P::Data* out, const type
   for (Offset column = share.first; column < width; column += share.step) {
     const int64 at = share.row * width + column;
     if (begin == end) {
-      if (out != data) store<Data, vector>(out + at, load<Data, vector>(data + at));
+      if (P::filled || out != data) store<Data, vector>(out + at, data_at<P, vector>(data, at));
       continue;
     }
     Vector<Data, vector> old;
-    if constexpr (P::include_self) old = load<Data, vector>(data + at);
+    if constexpr (P::include_self) old = data_at<P, vector>(data, at);
     const auto sum = sum_segment<P, Key, vector>(segments, sizes, begin, end, column);
     const uint32 count = static_cast<uint32>(end - begin);
     store<Data, vector>(out + at, result_of<P, vector, mean>(old, sum, count));

@@ -10,6 +10,8 @@ CREATION = frozenset(
     f"relax.{name}"
     for name in ("arange", "eye", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
 )
+#: Creates a tensor that holds nothing yet.
+ALLOCATION = "relax.builtin.alloc_tensor"
 
 
 def is_created(value: Any) -> bool:

@@ -23,7 +23,7 @@ from tvm_scatter.ops.read_ops import NAMES as READS
 from tvm_scatter.ops.scatter_call import is_scatter
 from tvm_scatter.ops.shapes import static_shape
 
-from .created import CREATION
+from .created import ALLOCATION, CREATION
 from .effects import CALL_TIR_INPLACE, may_write
 from .known_values import numbers
 
@@ -35,7 +35,7 @@ def _relax(names: str) -> frozenset[str]:
 #: Operators that always write a new tensor.
 _FRESH = (
     CREATION
-    | {ORDER, TRUE_POSITIONS}
+    | {ALLOCATION, ORDER, TRUE_POSITIONS}
     | _relax(
         """
     cos erf exp log matmul negative nonzero rsqrt sigmoid sin sqrt square tanh

@@ -1,0 +1,152 @@
+"""Scatters into zeros, or another number everywhere, that fill the tensor themselves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from harness import device_of, target_of
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.passes import passes
+
+FILLING = ("bucketed", "grouped", "segmented")
+
+
+def module(extent, count, width, number, reduction="add", symbolic=False, dtype="float32", **more):
+    """The module ``full(number)[index] op= updates``."""
+    builder = relax.BlockBuilder()
+    rows, many = (tvm.tirx.Var(name, "int64") for name in ("rows", "many"))
+    extent, count = (rows, many) if symbolic else (extent, count)
+    parameters = [
+        relax.Var("like", relax.TensorType([extent, width], dtype)),
+        relax.Var("index", relax.TensorType([count], "int64")),
+        relax.Var("updates", relax.TensorType([count, width], dtype)),
+    ]
+    _, index, updates = parameters
+    with builder.function("main", parameters):
+        with builder.dataflow():
+            full = relax.op.full([extent, width], relax.const(number, dtype), dtype)
+            data = builder.emit(relax.op.zeros([extent, width], dtype) if number == 0 else full)
+            result = builder.emit(index_put(data, [index], updates, [0], reduction, **more))
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def check(mod, device, extent, count, width, number, combine=np.add, dtype="float32", **options):
+    with tvm_scatter.options(fill=True, bounds="drop", **options):
+        executable = tvm.compile(mod, target_of(device))
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    generator = np.random.default_rng(extent)
+    # Twice, so that memory holds other results before.
+    for _ in range(2):
+        like = np.zeros((extent, width), dtype)
+        index = generator.integers(0, extent, count)
+        updates = generator.integers(1, 5, (count, width)).astype(dtype)
+        result = machine["main"](*[tvm.runtime.tensor(each, on) for each in (like, index, updates)])
+        wanted = np.full((extent, width), number, dtype)
+        combine.at(wanted, index, updates)
+        np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+def filled(mod, device, **options):
+    """What the pass says, and the function."""
+    with tvm_scatter.options(fill=True, **options) as current, target_of(device):
+        notes = [str(each) for each in tvm_scatter.explain(mod).notes]
+        function = tvm.transform.Sequential(passes(current))(mod)["main"]
+    return [each for each in notes if each.startswith("fill: ")], function.script()
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("chosen", FILLING)
+def test_each_that_fills(device, chosen, in_place):
+    if device == "llvm":
+        pytest.skip("none fills on a CPU")
+    mod = module(90, 300, 8, 0)
+    options = {"implementation": chosen, "in_place": in_place}
+    said, text = filled(mod, device, **options)
+    assert said == ["fill: main.lv1 fills its output with 0.0 itself"]
+    assert "zeros" not in text
+    check(mod, device, 90, 300, 8, 0, **options)
+
+
+@pytest.mark.parametrize(
+    ("number", "reduction", "combine", "dtype"),
+    [
+        (-2.5, "add", np.add, "float32"),
+        (3, "max", np.maximum, "int32"),
+        (-np.inf, "max", np.maximum, "float32"),
+        (1.5, "min", np.minimum, "float16"),
+    ],
+)
+def test_other_numbers(device, number, reduction, combine, dtype):
+    if device == "llvm":
+        pytest.skip("none fills on a CPU")
+    mod = module(40, 100, 8, number, reduction, dtype=dtype)
+    assert filled(mod, device, implementation="segmented")[0]
+    check(mod, device, 40, 100, 8, number, combine, dtype, implementation="segmented")
+
+
+@pytest.mark.parametrize("chosen", ["grouped", "segmented"])
+def test_symbolic_sizes(device, chosen):
+    if device == "llvm":
+        pytest.skip("none fills on a CPU")
+    mod = module(0, 0, 8, 0, symbolic=True)
+    assert filled(mod, device, implementation=chosen)[0]
+    check(mod, device, 50, 200, 8, 0, implementation=chosen)
+    check(mod, device, 50, 0, 8, 0, implementation=chosen)
+
+
+def test_with_an_order(device):
+    if device == "llvm":
+        pytest.skip("none fills on a CPU")
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([200], "int64"))
+    updates = relax.Var("updates", relax.TensorType([200, 8], "float32"))
+    with builder.function("main", [index, updates]):
+        with builder.dataflow():
+            results = []
+            for reduction in ("add", "mean"):
+                data = builder.emit(relax.op.zeros([60, 8], "float32"))
+                call = index_put(data, [index], updates, [0], reduction, include_self=False)
+                results.append(builder.emit(call))
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    options = {"fill": True, "share_order": True, "deterministic": True, "bounds": "drop"}
+    with tvm_scatter.options(**options):
+        found = tvm_scatter.explain(builder.get(), target_of(device))
+        executable = tvm.compile(builder.get(), target_of(device))
+    assert [(each.implementation, each.problem.fill) for each in found] == [("ordered", "0.0")] * 2
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    places = np.arange(200) % 59
+    rows = np.arange(1600, dtype="float32").reshape(200, 8)
+    sums, means = machine["main"](*[tvm.runtime.tensor(each, on) for each in (places, rows)])
+    wanted = np.zeros((60, 8), "float32")
+    np.add.at(wanted, places, rows)
+    np.testing.assert_array_equal(sums.numpy(), wanted)
+    counts = np.maximum(np.bincount(places, minlength=60), 1)[:, None].astype("float32")
+    np.testing.assert_array_equal(means.numpy(), wanted / counts)
+
+
+def test_what_is_not_filled(device):
+    if device == "llvm":
+        pytest.skip("none fills on a CPU")
+    atomic = {"implementation": "parallel_injective"}
+    assert not filled(module(90, 300, 8, 0), device, **atomic)[0]
+    assert not filled(module(90, 0, 8, 0), device, implementation="segmented")[0]
+    with tvm_scatter.options(implementation="segmented"):
+        assert not tvm_scatter.explain(module(90, 300, 8, 0), target_of(device))[0].problem.fill
+
+
+def test_a_bad_index_is_an_error_under_raise(device):
+    mod = module(5, 3, 2, 0)
+    options = {} if device == "llvm" else {"implementation": "grouped"}
+    with tvm_scatter.options(fill=True, bounds="raise", **options):
+        executable = tvm.compile(mod, target_of(device))
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    arrays = np.zeros((5, 2), "float32"), np.array([0, 7, 1]), np.ones((3, 2), "float32")
+    with pytest.raises(Exception, match="index_put: index 7"):
+        machine["main"](*[tvm.runtime.tensor(each, on) for each in arrays])

@@ -1,0 +1,110 @@
+"""Lets a scatter fill the tensor that it scatters into.
+
+Models scatter into zeros. An implementation that writes every row of the output writes the zeros of
+rows without updates, too. So they need not be in memory before, nor be read.
+
+It runs before :func:`ReuseBuffers`, which lets the scatter write to the tensor that is allocated
+here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.plan import Way, plan
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.bindings import Bindings
+from tvm_scatter.passes.analysis.created import fill_value
+from tvm_scatter.passes.analysis.definitions import Definitions
+
+from .functions import with_changes
+from .report import note
+
+
+def FillData() -> tvm.transform.Pass:
+    """The pass."""
+
+    def fill(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        return with_changes(mod, lambda name, function: _filling(mod, name.name_hint, function))
+
+    return tvm.transform.module_pass(fill, opt_level=0, name="FillData")
+
+
+def _filling(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
+    """The function whose scatters fill their data, or ``None`` if none can."""
+    values = Definitions.of(function).values
+    found: dict[Any, str] = {}
+    for binding in Bindings(function):
+        if not binding.fused or not is_scatter(binding.value):
+            continue
+        fill = _fill(ScatterCall.from_call(binding.value), values)
+        if fill:
+            found[binding.var] = fill
+            note("fill", f"{name}.{binding.var.name}", f"fills its output with {fill} itself")
+    if not found:
+        return None
+    return relax.analysis.remove_all_unused(_Filler(mod, found).visit_expr(function))
+
+
+def _fill(call: ScatterCall, values: Mapping[Any, Any]) -> str:
+    """The number that fills the data of a scatter; empty if it must be in memory."""
+    if call.form == COPY_RANGES or call.in_place or call.data.ty.vdevice is not None:
+        return ""
+    target, strategy = strategy_of(call.data)
+    if strategy is None:
+        return ""
+    number = _number(values.get(call.data))
+    if not number:
+        return ""
+    try:
+        filling = call.replace(fill=number).to_call()
+        planned = plan(filling, target, current_options())
+        wanted = plan(call.to_call(), target, current_options())
+    except ScatterError:
+        return ""
+    if planned.way is not Way.SCATTER or planned.selection is None or wanted.selection is None:
+        return ""
+    # What fills is not to be chosen because it fills.
+    same = [each.implementation for each in wanted.selection.branches]
+    return number if [each.implementation for each in planned.selection.branches] == same else ""
+
+
+def _number(value: Any) -> str:
+    """The number that every element of a created tensor is; empty if it is not known."""
+    if not isinstance(value, relax.Call):
+        return ""
+    fill = fill_value(value)
+    if not isinstance(fill, tvm.ir.GenericConst):
+        return ""
+    array = np.asarray(fill.value.numpy())
+    if array.size != 1 or array.dtype == bool or bool(np.isnan(array.astype("float64")).any()):
+        return ""
+    integer = np.issubdtype(array.dtype, np.integer)
+    return repr(int(array.item()) if integer else float(array.item()))
+
+
+@mutator
+class _Filler(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, found: Mapping[Any, str]) -> None:
+        super().__init__(mod)
+        self.found = found
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        fill = self.found.get(binding.var)
+        if fill is not None:
+            call = ScatterCall.from_call(binding.value)
+            type_ = call.data.ty
+            room = relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)
+            call = call.replace(data=self.builder_.emit(room), fill=fill)
+            binding = relax.VarBinding(binding.var, call.to_call())
+        super().visit_var_binding_(binding)
