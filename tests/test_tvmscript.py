@@ -149,6 +149,13 @@ def test_imported_models_are_read_again(name: str) -> None:
     check_round_trip(imported(name))
 
 
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan")])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_constants_that_are_no_numbers_are_read_again(number: float, dtype: str) -> None:
+    added = DATA.astype(dtype)
+    check_round_trip(module(lambda x: relax.op.add(x, relax.const(number, dtype)), [added], False))
+
+
 HEAD = """
 @I.ir_module
 class Module:

@@ -42,6 +42,8 @@ _MODULES = ("tvm.relax.script.parser", "tvm.relax.script")
 _NAMESPACE = "tvm_scatter"
 _PREFIX = f"relax.{_NAMESPACE}."
 _ABSENT = object()
+#: What TVM prints of numbers that Python has no literal for.
+_SPECIAL = ("inf", "-inf", "nan")
 
 
 def _signature(operands: str, attributes: str, **optional: Any) -> Signature:
@@ -97,11 +99,20 @@ def uninstall_tvmscript() -> None:
         forget(name)
         if name in sys.modules:
             vars(sys.modules[name]).pop(_NAMESPACE, None)
+            vars(sys.modules[name]).update(const=relax.const)
 
 
 def _extend(module: ModuleType) -> None:
     operators = {name.removeprefix(_PREFIX): partial(_call, name) for name in _SIGNATURES}
     setattr(module, _NAMESPACE, SimpleNamespace(**operators))
+    vars(module).update(const=_constant)
+
+
+def _constant(value: Any, dtype: str | None = None) -> relax.Expr:
+    """``R.const``, which TVM prints of infinity as ``R.const("inf", ...)`` and cannot read."""
+    return relax.const(
+        float(value) if isinstance(value, str) and value in _SPECIAL else value, dtype
+    )
 
 
 def _call(name: str, *operands: Any, **attributes: Any) -> relax.Call:
