@@ -214,6 +214,12 @@ def test_nothing(empty):
         check(names, {**drawn(0), empty: 0}, "float32", TARGETS["host"], symbolic)
 
 
+def test_one_element():
+    """TVM's analysis takes a sum of one for a function of single elements."""
+    names = ["product", "product with bias and relu", "product with rows added", "centred"]
+    check(names, {"b": 2, "m": 67, "k": 1, "n": 64}, "float32", TARGETS["host"])
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "int64"])
 def test_types(dtype):
     floats = dtype.startswith(("float", "bfloat"))
