@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm.s_tir import analysis, dlight
 from tvm.target import Target
 
+from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
 from .serial import serial
 
@@ -39,13 +40,16 @@ class GuardedDefaultSchedule:
     def transform_module(self, mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         """Schedule the functions of a module."""
         for name, function in mod.functions_items():
-            if isinstance(function, tirx.PrimFunc) and not _is_scheduled(function):
+            if isinstance(function, tirx.PrimFunc):
                 scheduled = self._scheduled(name.name_hint, function)
                 if scheduled is not None:
+                    scheduled = without_empty_launches(scheduled)
                     mod[name] = scheduled.with_attr(_SCHEDULED, True)
         return mod
 
     def _scheduled(self, name: str, function: tirx.PrimFunc) -> tirx.PrimFunc | None:
+        if _is_scheduled(function):
+            return function
         target = function.attrs.get("target") or Target.current(allow_none=False)
         failures: list[str] = []
         for rule in self.rules:

@@ -7,6 +7,8 @@ from tvm import s_tir, tirx
 from tvm.relax.backend.utils import BackendDispatcher
 from tvm.target import Target
 
+from .empty_launches import with_body
+
 _THREAD = "threadIdx.x"
 
 
@@ -23,24 +25,7 @@ def serial(function: tirx.PrimFunc, target: Target) -> tirx.PrimFunc | None:
     nests = root.block.body
     each = list(nests.seq) if isinstance(nests, tirx.SeqStmt) else [nests]
     body = tirx.SeqStmt([_launched(nest) for nest in each]) if len(each) > 1 else _launched(each[0])
-    block = root.block
-    return function.with_body(
-        s_tir.SBlockRealize(
-            root.iter_values,
-            root.predicate,
-            s_tir.SBlock(
-                block.iter_vars,
-                block.reads,
-                block.writes,
-                block.name_hint,
-                body,
-                block.init,
-                block.alloc_buffers,
-                block.match_buffers,
-                block.annotations,
-            ),
-        )
-    )
+    return function.with_body(with_body(root, body))
 
 
 def _launched(nest: tirx.Stmt) -> tirx.Stmt:

@@ -1,0 +1,81 @@
+"""Launches of no blocks, which are left out.
+
+TVM's runtime launches one block where a schedule asks for none, because a size is zero at run time.
+The block reads and writes tensors that have no elements, unless the kernel checks its bounds: a
+schedule leaves that check out where the blocks cover the elements exactly.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import tvm_ffi
+from tvm import s_tir, tirx
+
+
+def without_empty_launches(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The scheduled function, in which the host launches a kernel only where it has blocks."""
+    root = function.body
+    if not isinstance(root, s_tir.SBlockRealize):
+        return function
+    body = root.block.body
+    guarded = _guarded(body)
+    return function if guarded.same_as(body) else function.with_body(with_body(root, guarded))
+
+
+def with_body(root: s_tir.SBlockRealize, body: tirx.Stmt) -> s_tir.SBlockRealize:
+    """A block with another body."""
+    block = root.block
+    return s_tir.SBlockRealize(
+        root.iter_values,
+        root.predicate,
+        s_tir.SBlock(
+            block.iter_vars,
+            block.reads,
+            block.writes,
+            block.name_hint,
+            body,
+            block.init,
+            block.alloc_buffers,
+            block.match_buffers,
+            block.annotations,
+        ),
+    )
+
+
+def _guarded(body: tirx.Stmt) -> tirx.Stmt:
+    """The nests of loops, each run as often as it launches a block at all: once or never.
+
+    A condition would say the same, but TVM takes it for one in the kernel, where threads may not
+    wait for each other.
+    """
+    if isinstance(body, tirx.SeqStmt):
+        nests = [_guarded(nest) for nest in body.seq]
+        changed = any(not new.same_as(old) for new, old in zip(nests, body.seq, strict=True))
+        return tirx.SeqStmt(nests) if changed else body
+    counts = _symbolic_counts(body)
+    if not counts:
+        return body
+    times = reduce(tirx.min, counts, tirx.IntImm(counts[0].ty.dtype, 1))
+    variable = tirx.Var("launch", times.ty.dtype)
+    return tirx.For(variable, tirx.IntImm(times.ty.dtype, 0), times, tirx.ForKind.SERIAL, body)
+
+
+def _symbolic_counts(nest: tirx.Stmt) -> list[Any]:
+    """The numbers of blocks along each axis that are known at run time only."""
+    found: list[Any] = []
+
+    def loop(node: tirx.For) -> None:
+        if _is_over(node, "blockIdx"):
+            found.append(node.extent)
+
+    if _is_over(nest, ""):
+        tvm_ffi.structural_walk(nest, [(tirx.For, loop)], order="post")
+    return [extent for extent in found if not isinstance(extent, tirx.IntImm)]
+
+
+def _is_over(statement: tirx.Stmt, threads: str) -> bool:
+    """Whether a statement is a loop over threads or blocks whose tag begins like this."""
+    binding = statement.thread_binding if isinstance(statement, tirx.For) else None
+    return binding is not None and binding.thread_tag.startswith(threads)
