@@ -39,8 +39,8 @@ def may_reduce_nothing(function: tirx.PrimFunc) -> bool:
 def reduces_one(function: tirx.PrimFunc) -> bool:
     """Whether a function has a reduction of one element only.
 
-    TVM drops the loop, takes the rest for a function of single elements, and forgets the first
-    value when it inlines it: a product of one column and one row comes out doubled.
+    TVM drops the loop and takes the rest for a function of single elements. When it inlines that,
+    what follows is computed for the first value and again: a bias is added twice.
     """
     return any(map(_is_of_one, _blocks(function)))
 
