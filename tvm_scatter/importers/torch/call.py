@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of, text
@@ -157,6 +157,16 @@ class TorchCall:
             return tensor
         return self.emit(
             expect_sizes(tensor, shape, expected, shape=known, what=what, operator=self.origin)
+        )
+
+    def expect_at_least(self, least: int, tensor: Any, axes: Iterable[int]) -> Any:
+        """``tensor``, after a check at run time of its symbolic sizes along some axes."""
+        found, wanted = list(shape_of(tensor)), list(shape_of(tensor))
+        for axis in axes:
+            if not isinstance(found[axis], int):
+                found[axis], wanted[axis] = tirx.min(found[axis], least), least
+        return self.expect_sizes(
+            f"self, of which {least} or more are needed,", found, wanted, tensor
         )
 
     def broadcast_to(self, what: str, tensor: Any, shape: Sequence[Any]) -> Any:

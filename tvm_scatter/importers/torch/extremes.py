@@ -62,6 +62,7 @@ def reduced(greatest: bool, call: TorchCall) -> Any:
     axes = [call.axis(dim, data.ty.ndim) for dim in call.get("dim", ())]
     if data.ty.ndim == 0:
         return data
+    data = call.expect_at_least(1, data, axes or range(data.ty.ndim))
     order = keys(call, data, last=greatest)
     best = _REDUCED[greatest](order, axes or None, call.get("keepdim", False))
     return values_of(call, call.emit(best), str(data.ty.dtype))
@@ -72,10 +73,12 @@ def position(greatest: bool, call: TorchCall) -> Any:
     data, dim = call["self"], call["dim"]
     shape = shape_of(data)
     if dim is None:
+        data = call.expect_at_least(1, data, range(len(shape)))
         kept = [1] * len(shape)
         data, dim = call.reshape(data, (number_of(shape),)), 0
     else:
         data, dim = call.reshape(data, shape or (1,)), call.axis(dim, len(shape))
+        data = call.expect_at_least(1, data, [dim])
         kept = [1 if axis == dim else size for axis, size in enumerate(shape)]
     _, positions = first_of(call, keys(call, data, last=greatest), dim, greatest)
     dropped = () if call["dim"] is None else [*shape[:dim], *shape[dim + 1 :]]
@@ -87,6 +90,7 @@ def along(greatest: bool, call: TorchCall) -> Any:
     data, shape = call["self"], shape_of(call["self"])
     data = call.reshape(data, shape or (1,))
     dim = call.axis(call["dim"], len(shape))
+    data = call.expect_at_least(1, data, [dim])
     best, positions = first_of(call, keys(call, data, last=greatest), dim, greatest)
     wanted = [*shape[:dim], *([1] if call["keepdim"] and shape else []), *shape[dim + 1 :]]
     both = (values_of(call, best, str(data.ty.dtype)), positions)

@@ -37,6 +37,7 @@ def topk(call: TorchCall) -> Any:
     """``topk``, sorted also where that is not asked for."""
     data, dim, shape = _line(call)
     count = call["k"]
+    data = call.expect_at_least(count, data, [dim])
     positions = _sorted(call, data, dim, descending=call["largest"])
     positions = _part(call, positions, dim, 0, count)
     return _pair(call, data, positions, dim, shape_of(positions) if shape else shape)
@@ -46,6 +47,7 @@ def kthvalue(call: TorchCall) -> Any:
     """``kthvalue``: the k-th smallest value, and its position."""
     data, dim, shape = _line(call)
     count = call["k"]
+    data = call.expect_at_least(count, data, [dim])
     positions = _part(call, _sorted(call, data, dim), dim, count - 1, 1)
     return _picked(call, data, positions, dim, shape)
 
@@ -54,6 +56,7 @@ def median(call: TorchCall) -> Any:
     """``median`` and ``nanmedian``: the lower one of two middle values, of all or along ``dim``."""
     if "dim" in call:
         data, dim, shape = _line(call)
+        data = call.expect_at_least(1, data, [dim])
         return _picked(call, data, _middle(call, data, dim), dim, shape)
     data = call["self"]
     if is_empty(data) and is_float(str(data.ty.dtype)):
@@ -61,8 +64,24 @@ def median(call: TorchCall) -> Any:
     if is_empty(data):
         raise call.error("there is no median of no integers; it takes at least one element.")
     data = call.reshape(data, (number_of(shape_of(data)),))
-    values = taken(call, data, _middle(call, data, 0), 0)
-    return call.reshape(values, ())
+    if is_float(str(data.ty.dtype)):
+        return call.reshape(_first_or_nan(call, data, _middle(call, data, 0)), ())
+    data = call.expect_at_least(1, data, [0])
+    return call.reshape(taken(call, data, _middle(call, data, 0), 0), ())
+
+
+def _first_or_nan(call: TorchCall, data: Any, position: Any) -> Any:
+    """The element at a position; there is none if the run time finds no elements."""
+
+    def read(data: te.Tensor, position: te.Tensor) -> te.Tensor:
+        unknown = tirx.const(math.nan, str(data.dtype))
+
+        def at(place: Any) -> Any:
+            return tirx.if_then_else(data.shape[0] > 0, data(position(place)), unknown)
+
+        return te.compute((1,), at, name="first_or_nan")
+
+    return call.compute(read, data, position, name="first_or_nan")
 
 
 def _middle(call: TorchCall, data: Any, dim: int) -> Any:
@@ -84,7 +103,9 @@ def _middle(call: TorchCall, data: Any, dim: int) -> Any:
             middle = tirx.floordiv(tirx.max(known - 1, 0), 2)
             if not ignored:
                 middle = tirx.Select(known < extent, known, tirx.floordiv(extent - 1, 2))
-            return order(*place[:dim], middle, *place[dim + 1 :])
+            # Without elements, there is no order to read.
+            found = order(*place[:dim], middle, *place[dim + 1 :])
+            return tirx.if_then_else(extent > 0, found, tirx.const(0, order.dtype))
 
         return te.compute(_with(order.shape, dim, 1), at, name="middle")
 
@@ -94,6 +115,7 @@ def _middle(call: TorchCall, data: Any, dim: int) -> Any:
 def mode(call: TorchCall) -> Any:
     """``mode``: the smallest of the most frequent values, and the last of its positions."""
     data, dim, shape = _line(call)
+    data = call.expect_at_least(1, data, [dim])
     order = _sorted(call, data, dim)
     ordered = _flat(call, taken(call, keys(call, data), order, dim), dim)
     begin, end = (bounds(call, ordered, ordered, right=right) for right in (False, True))
