@@ -789,6 +789,7 @@ PASSES = (
         "before[binding.at] |= {other.at for other in earlier if other.reads & written}",
         "pass",
         ("tests/test_batch_scatters.py::test_in_place",),
+        "equivalent: ReuseBuffers makes what reads the data before an operand of the scatter",
     ),
     Mutant(
         "a caller's tensor written before its indices are known to be good",
