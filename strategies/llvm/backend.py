@@ -11,4 +11,11 @@ from .ordering import ORDERING
 #: TVM computes bfloat16 in float32, so the bits of a computed one are not accessible.
 _FUSES = tuple(dtype for dtype in DATA_DTYPES if dtype != "bfloat16")
 
-LLVM = Backend("llvm", device="cpu", compaction=COMPACTION, ordering=ORDERING, fuses=_FUSES)
+LLVM = Backend(
+    "llvm",
+    device="cpu",
+    compaction=COMPACTION,
+    ordering=ORDERING,
+    fuses=_FUSES,
+    fuses_vectors_only=True,
+)

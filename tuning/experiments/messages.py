@@ -3,7 +3,8 @@
 ``python -m tvm_scatter.tuning.experiments.messages --json FILE --markdown FILE``
 
 Each row gathers features of nodes, computes a message for each edge and reduces the messages of
-each node: with the messages in memory, computed by the scatter, and by PyTorch.
+each node: with the messages in memory, computed by the scatter, and by PyTorch. The last columns
+are the implementations that can compute the messages, each forced.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _NODES, _EDGES, _FEATURES = 100_000, 1_000_000, 128
 _DTYPES = ("float32", "bfloat16")
 _DISTRIBUTIONS = ("uniform", "zipf(1.2)")
 _BUDGET = Budget(fewest=3, most=9, seconds=0.05, patience=0.25)
+#: Those that compute rows of features and serve more than special cases.
+_IMPLEMENTATIONS = ("bucketed", "grouped", "segmented", "parallel_injective", "sort_based")
 _TENSORS = ("x", "weight", "src", "dst")
 #: How far a sum may be off: the messages are rounded alike, their sums in different orders.
 _TOLERANCE = {"float32": 1e-3, "bfloat16": 2e-2}
@@ -74,12 +77,24 @@ def _difference(emit: Callable[[Any], Any], x: Any, _weight: Any, src: Any, dst:
     return emit(relax.op.nn.relu(difference))
 
 
+def _exponential(emit: Callable[[Any], Any], x: Any, weight: Any, src: Any, _dst: Any) -> Any:
+    factor = emit(relax.op.expand_dims(emit(relax.op.exp(weight)), 1))
+    return emit(relax.op.multiply(_take(emit, x, src), factor))
+
+
+def _gated(emit: Callable[[Any], Any], x: Any, _weight: Any, src: Any, dst: Any) -> Any:
+    gate = emit(relax.op.sigmoid(_take(emit, x, dst)))
+    return emit(relax.op.multiply(_take(emit, x, src), gate))
+
+
 MESSAGES = {
     "weighted sum": Message("add", _weighted, lambda x, w, s, d: x[s] * w[:, None]),
     "sum": Message("add", _plain, lambda x, w, s, d: x[s]),
     "mean": Message("mean", _plain, lambda x, w, s, d: x[s]),
     "max": Message("max", _plain, lambda x, w, s, d: x[s]),
     "EdgeConv, max": Message("max", _difference, lambda x, w, s, d: (x[d] - x[s]).relu()),
+    "exponential weights": Message("add", _exponential, lambda x, w, s, d: x[s] * w.exp()[:, None]),
+    "gated sum": Message("add", _gated, lambda x, w, s, d: x[s] * x[d].sigmoid()),
 }
 
 
@@ -90,7 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-torch-compile", action="store_true")
     parsed = parser.parse_args(arguments)
     program.need_gpu("messages")
-    machines = {fuse: compiled(fuse) for fuse in (False, True)}
+    machines = {"unfused": compiled(fuse=False), "fused": compiled()}
+    machines |= {each: compiled(implementation=each) for each in _IMPLEMENTATIONS}
     rows = []
     for dtype in _DTYPES:
         for name, message in MESSAGES.items():
@@ -110,17 +126,32 @@ def function_name(message: str, dtype: str) -> str:
     return "".join(part for part in f"{message} {dtype}" if part.isalnum())
 
 
-def compiled(fuse: bool) -> Any:
-    """All messages of all data types, one function each, compiled at once for this GPU."""
+def compiled(fuse: bool = True, implementation: str | None = None) -> Any:
+    """The messages that an implementation takes, one function each, compiled for this GPU."""
     builder = relax.BlockBuilder()
     for dtype in _DTYPES:
         for name, message in MESSAGES.items():
             add_function(builder, function_name(name, dtype), message, dtype)
-    target = gpu_target()
-    pipeline = tvm_scatter.pipeline(target, fuse=fuse)
+    module, target = builder.get(), gpu_target()
+    if implementation is not None:
+        module = taken_by(implementation, module, target)
+    pipeline = tvm_scatter.pipeline(target, fuse=fuse, implementation=implementation)
     with quiet():
-        executable = tvm.compile(builder.get(), target=target, relax_pipeline=pipeline)
+        executable = tvm.compile(module, target=target, relax_pipeline=pipeline)
     return relax.VirtualMachine(executable, tvm.cuda(0))
+
+
+def taken_by(implementation: str, module: tvm.IRModule, target: Any) -> tvm.IRModule:
+    """The functions of a module whose fused scatter an implementation can compute."""
+    with tvm_scatter.options(fuse=True):
+        explanations = tvm_scatter.explain(module, target)
+    names = [
+        each.where.split(".")[0]
+        for each in explanations
+        if implementation == each.implementation
+        or each.alternatives.get(implementation, "it is no alternative") is None
+    ]
+    return tvm.IRModule({name: module[name] for name in names})
 
 
 def add_function(builder: relax.BlockBuilder, name: str, message: Message, dtype: str) -> None:
@@ -192,20 +223,27 @@ def peers_of(message: Message, with_compile: bool) -> dict[str, Callable[..., An
 def measured(
     name: str,
     message: Message,
-    machines: Mapping[bool, Any],
+    machines: Mapping[str, Any],
     peers: Mapping[str, Callable[..., Any]],
     tensors: Sequence[Any],
 ) -> dict[str, float]:
-    """Microseconds of each form on the device, and the memory of ours in MiB."""
+    """Microseconds of each form on the device, and the memory of ours in MiB.
+
+    An implementation that does not take the message has none.
+    """
     inputs = [tvm.runtime.from_dlpack(each) for each in tensors]
     wanted = expected(message, tensors)
-    figures = {}
-    for fuse, machine in machines.items():
-        form = "fused" if fuse else "unfused"
+    figures: dict[str, float] = {}
+    for form, machine in machines.items():
+        try:
+            function = machine[name]
+        except AttributeError:
+            continue
         before = used_bytes()
-        check(f"{name}, {form}", machine[name](*inputs), wanted, str(inputs[0].dtype))
-        figures[f"{form}, MiB"] = max(used_bytes() - before, 0) / (1 << 20)
-        figures[form] = call_times.on_gpu(partial(machine[name], *inputs), _BUDGET).device
+        check(f"{name}, {form}", function(*inputs), wanted, str(inputs[0].dtype))
+        if form in ("unfused", "fused"):
+            figures[f"{form}, MiB"] = max(used_bytes() - before, 0) / (1 << 20)
+        figures[form] = call_times.on_gpu(partial(function, *inputs), _BUDGET).device
     del wanted
     for form, peer in peers.items():
         peer(*tensors)
@@ -235,7 +273,8 @@ def check(name: str, result: Any, wanted: Any, dtype: str) -> None:
 def markdown(figures: Mapping[str, Any]) -> str:
     """The figures as a table."""
     machine = ", ".join(f"{name} {value}" for name, value in figures["machine"].items())
-    forms = [form for form in figures["rows"][0] if form not in ("message", "dtype", "indices")]
+    known = {form: None for row in figures["rows"] for form in row}
+    forms = [form for form in known if form not in ("message", "dtype", "indices")]
     lines = [
         f"Measured on: {machine}.",
         "",
@@ -245,7 +284,7 @@ def markdown(figures: Mapping[str, Any]) -> str:
         f"|---|---|---|{'--:|' * len(forms)}",
     ]
     for row in figures["rows"]:
-        numbers = " | ".join(f"{row[form]:,.0f}" for form in forms)
+        numbers = " | ".join(f"{row[form]:,.0f}" if form in row else "" for form in forms)
         lines.append(f"| {row['message']} | {row['dtype']} | {row['indices']} | {numbers} |")
     return "\n".join(lines)
 

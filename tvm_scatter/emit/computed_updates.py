@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.problem.signature import Dim
@@ -97,24 +100,44 @@ class ComputedUpdates:
 
     def __getitem__(self, at: Any) -> Any:
         """The element at a flat position, bound to a variable. Emits statements."""
-        return self.in_row(at, 0)
+        return self.in_row(at, 0, 1)
 
-    def in_row(self, at: Any, column: Any) -> Any:
-        """The element some columns after a flat position, on the same line along the last axis.
+    def in_row(self, at: Any, column: Any, axes: int) -> Any:
+        """As :meth:`expression`, bound to a variable. Emits statements."""
+        return T.bind(self.expression(at, column, axes))
 
-        What depends on the position alone is then the same for the whole line.
+    def expression(self, at: Any, column: Any, axes: int) -> Any:
+        """The element some columns after a flat position, in the same row along the last axes.
+
+        What depends on the position alone is then the same for the whole row.
         """
+        rows, row = self.shape[:-axes], self.shape[-axes:]
         coordinates: list[Any] = []
-        for size in reversed(self.shape):
-            last = not coordinates
-            coordinate = tirx.truncmod(at, size) if len(coordinates) < len(self.shape) - 1 else at
-            coordinates.append(coordinate + column if last else coordinate)
-            at = tirx.truncdiv(at, size)
+        if rows:
+            width = _product(row)
+            column = tirx.truncmod(at, width) + column
+            at = tirx.truncdiv(at, width)
+            for size in reversed(rows[1:]):
+                coordinates.insert(0, tirx.truncmod(at, size))
+                at = tirx.truncdiv(at, size)
+            coordinates.insert(0, at)
+        else:
+            column = at + column
         known = {
             axis: tirx.Cast(str(axis.ty.dtype), coordinate)
-            for axis, coordinate in zip(self.axes, reversed(coordinates), strict=True)
+            for axis, coordinate in zip(
+                self.axes, [*coordinates, *_unravelled(column, row)], strict=True
+            )
         }
-        return T.bind(substitute(self.value, known))
+        value = substitute(self.value, known)
+        return _with_simple_positions(value) if axes > 1 else value
+
+    def axes_of(self, line: Any) -> int | None:
+        """How many of the last axes make up a row of ``line`` elements; ``None`` if none do."""
+        for axes in range(1, len(self.shape) + 1):
+            if _same(_product(self.shape[-axes:]), line):
+                return axes
+        return None
 
 
 def element(updates: Any, at: Any, column: Any, line: Any) -> Any:
@@ -127,8 +150,39 @@ def element(updates: Any, at: Any, column: Any, line: Any) -> Any:
     """
     if not isinstance(updates, ComputedUpdates):
         return updates[at + column]
-    whole = isinstance(line, int) and bool(updates.shape) and line == updates.shape[-1]
-    return updates.in_row(at, column) if whole else updates[at + column]
+    axes = updates.axes_of(line)
+    return updates[at + column] if axes is None else updates.in_row(at, column, axes)
+
+
+def _product(sizes: Sequence[Any]) -> Any:
+    return reduce(mul, sizes)
+
+
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, int) or isinstance(right, int):
+        return isinstance(left, int) and isinstance(right, int) and left == right
+    return bool(Analyzer().can_prove_equal(left, right))
+
+
+def _unravelled(position: Any, sizes: Sequence[Any]) -> list[Any]:
+    """The coordinates of a position in a row of several axes."""
+    coordinates: list[Any] = []
+    for size in reversed(sizes[1:]):
+        coordinates.insert(0, tirx.floormod(position, size))
+        position = tirx.floordiv(position, size)
+    return [position, *coordinates][: len(sizes)]
+
+
+def _with_simple_positions(expression: Any) -> Any:
+    """The expression, whose loads are at the positions that coordinates of a row cancel out to.
+
+    A compiler then sees that they are neighbours.
+    """
+
+    def simple(load: Any) -> Any:
+        return tirx.BufferLoad(load.source, [Analyzer().simplify(at) for at in load.indices])
+
+    return tvm_ffi.structural_map(expression, (tvm.ir.TensorLoad, simple))
 
 
 def substitute(expression: Any, values: Mapping[Any, Any]) -> Any:

@@ -24,7 +24,10 @@ from .target import target_of
 
 #: The most nodes of an expression. In it, a value that is used twice is written twice.
 _MOST_NODES = 4000
-_INTEGERS_ONLY = (tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
+_INTEGERS_ONLY = (
+    *(tirx.Mod, tirx.FloorDiv, tirx.FloorMod),
+    *(tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
+)
 _SIMPLE = (
     *(tirx.Add, tirx.Sub, tirx.Mul, tirx.Div, tirx.Min, tirx.Max),
     *(tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.And, tirx.Or, tirx.Not),
@@ -64,6 +67,17 @@ PRODUCERS = frozenset(
         ),
         *("where", "astype", "nn.relu", "nn.leakyrelu", "nn.silu", "nn.gelu", "nn.gelu_tanh"),
         *("broadcast_to", "expand_dims", "flatten", "permute_dims", "reshape", "squeeze"),
+    )
+)
+
+#: Those of them that CPUs call a function for, or divide integers. While a scatter waits for it,
+#: no rows of other edges are on their way.
+CALLS = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("cos", "erf", "exp", "log", "power", "sigmoid", "sin", "tanh"),
+        *("nn.gelu", "nn.gelu_tanh", "nn.silu", "ceil", "floor", "round", "trunc"),
+        *("floor_divide", "floor_mod", "mod"),
     )
 )
 
@@ -204,51 +218,56 @@ def _inlined(tensor: te.Tensor, at: Sequence[Any]) -> Any:
     known = {axis.var: place for axis, place in zip(tensor.op.axis, at, strict=True)}
     body = substitute(tensor.op.body[tensor.value_index], known)
 
+    # TVM would not let this exception through.
+    refusals: list[NotInlined] = []
+
     def load(call: Any) -> Any:
         if function_name(call) != "tensor_load":
             return call
         source, *place = call.args
-        return _inlined(source, place)
+        try:
+            return _inlined(source, place)
+        except NotInlined as refusal:
+            refusals.append(refusal)
+            return call
 
     value = tvm_ffi.structural_map(body, (tvm.ir.Call, load))
+    for refusal in refusals:
+        raise refusal
     if _nodes(value) > _MOST_NODES:
         raise NotInlined("the expression of an element is too long")
     return value
 
 
 def _nodes(expression: Any) -> int:
-    count = [0]
+    return len(_all(expression, tvm.ir.Expr))
 
-    def add(_node: Any) -> None:
-        count[0] += 1
 
-    tvm_ffi.structural_walk(expression, (tvm.ir.Expr, add))
-    return count[0]
+def _all(expression: Any, kind: Any) -> list[Any]:
+    """The nodes of some kind in an expression."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (kind, found.append))
+    return found
 
 
 def _check(value: Any) -> None:
     """Raise if an expression has a part that not every backend can write."""
-
-    def check(node: Any) -> None:
-        if isinstance(node, te.Tensor):
-            return
-        if not tvm.ir.is_prim_expr(node):
-            return
+    for node in _all(value, tvm.ir.Expr):
+        if isinstance(node, te.Tensor) or not tvm.ir.is_prim_expr(node):
+            continue
         floating = str(node.ty.dtype).startswith(("float", "bfloat"))
         if isinstance(node, tvm.ir.Call):
             name = function_name(node)
             if name in (BRANCH, "tensor_load") or (
                 name in FUNCTIONS and (floating or name == "isnan")
             ):
-                return
+                continue
             raise NotInlined(f"{name} is not known to be computable anywhere")
         if isinstance(node, _SIMPLE) or (isinstance(node, _INTEGERS_ONLY) and not floating):
-            return
+            continue
         raise NotInlined(
             f"{type(node).__name__} of {node.ty} is not known to be computable anywhere"
         )
-
-    tvm_ffi.structural_walk(value, (tvm.ir.Expr, check))
 
 
 def _check_sizes(
@@ -256,11 +275,7 @@ def _check_sizes(
 ) -> None:
     """Raise if a symbolic size is not the size of a leaf."""
     known = {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, tvm.ir.Var)} | {*at}
-
-    def check(var: Any) -> None:
-        if tvm.ir.is_prim_expr(var) and var not in known:
-            raise NotInlined(f"{var} is the size of no tensor that is read")
-
     for expression in (value, *shape):
-        if not isinstance(expression, int):
-            tvm_ffi.structural_walk(expression, (tvm.ir.Var, check))
+        for var in [] if isinstance(expression, int) else _all(expression, tvm.ir.Var):
+            if tvm.ir.is_prim_expr(var) and var not in known:
+                raise NotInlined(f"{var} is the size of no tensor that is read")

@@ -19,8 +19,11 @@ import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.inlined import Inliner, NotInlined, operands_of, scalar_of
-from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.lowering.lower import lower
+from tvm_scatter.lowering.neighbours import reads_neighbours
+from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.expectations import expect_indices, first_index
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import COPY_RANGES
@@ -33,6 +36,7 @@ from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
 from tvm_scatter.passes.analysis.taken_producers import operator_of, taken_producers
 from tvm_scatter.problem.reductions import DATA_DTYPES
+from tvm_scatter.selection.backend import backend_of
 
 from .functions import with_changes
 from .report import note
@@ -80,6 +84,7 @@ def _fused(
             if not producers:
                 raise NotInlined(taken.refused.get(var, "nothing computes them"))
             updates = _updates(scatter, producers)
+            _check_neighbours(scatter, updates)
             if var in reusing:
                 _check_copy(scatter, updates, storage)
         except NotInlined as reason:
@@ -111,6 +116,20 @@ def _check_backend(scatter: Binding) -> None:
     dtype = str(call.updates.ty.dtype)
     if strategy is None or dtype not in strategy.backend.fuses:
         raise NotInlined(f"{dtype} is not computed by a scatter on {target.kind.name}")
+
+
+def _check_neighbours(scatter: Binding, updates: FusedUpdates) -> None:
+    """Raise if a CPU would have to compute the updates one by one."""
+    call = ScatterCall.from_call(scatter.value).replace(updates=updates)
+    target = target_of(call.data)
+    if not backend_of(target).fuses_vectors_only:
+        return
+    try:
+        lowered = lower(call, current_options(), target.kind.name)
+    except ScatterError as error:
+        raise NotInlined("it is not valid") from error
+    if not reads_neighbours(lowered):
+        raise NotInlined("neighbours in a row are computed from what are no neighbours")
 
 
 def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:

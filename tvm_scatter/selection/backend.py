@@ -44,6 +44,9 @@ class Backend:
         element, the value that ends there. Else writes stay scatters.
     fuses : tuple of str
         Data types of updates that implementations can compute where they read them.
+    fuses_vectors_only : bool
+        Whether only such updates are computed that a compiler makes vectors of: functions like
+        ``exp`` stay apart, and so does what reads elements that are no neighbours.
     architecture_attribute : str
         The attribute of a target that names its architecture, such as ``arch``. Tuned records then
         apply to that architecture only. Empty if they apply to all targets of the kind.
@@ -67,6 +70,7 @@ class Backend:
     launches_together: bool = False
     gathers_known_writes: bool = False
     fuses: tuple[str, ...] = ()
+    fuses_vectors_only: bool = False
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None
     of_architecture: Callable[[str], Target | None] | None = None

@@ -42,6 +42,9 @@ _INFIX = {
     tirx.GE: ">=",
     tirx.And: "&&",
     tirx.Or: "||",
+    tirx.BitwiseAnd: "&",
+    tirx.BitwiseOr: "|",
+    tirx.BitwiseXor: "^",
 }
 _PREFIX = {
     tirx.Mul: "product",

@@ -10,15 +10,16 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.inlined import PRODUCERS, operands_of
+from tvm_scatter.lowering.inlined import CALLS, PRODUCERS, operands_of
 from tvm_scatter.lowering.operands import Given
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
-from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.expectations import first_index
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
+from tvm_scatter.selection.backend import backend_of
 
 from .bindings import Binding, Bindings
 from .effects import may_write
@@ -118,6 +119,8 @@ def _refusal(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str
         return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
     if static_shape(binding.var) is None:
         return f"the shape of {binding.var.name} is unknown"
+    if operator_of(value) in CALLS and backend_of(target_of(binding.var)).fuses_vectors_only:
+        return f"{operator_of(value)} is computed faster apart"
     for scatter in takers:
         if scatter.fused != binding.fused:
             return f"{binding.var.name} is computed in another block"
