@@ -42,7 +42,9 @@ class Segmented(Implementation):
         text, arguments = sorting.sorted_lists(operands, layout)
         text += _segments(layout)
         arguments |= layout.arguments("begins", "ends")
-        segments.reduce_rows(operands, layout, text, arguments, config["threads"])
+        rows = segments.Segments(operands, "segmented", layout, text, arguments, config["threads"])
+        rows.sum_chunks()
+        rows.write()
 
 
 def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
