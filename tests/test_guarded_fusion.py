@@ -52,6 +52,62 @@ class TwoKindsOfSizes:
         return w
 
 
+@I.ir_module
+class TwoKindsOfSizesAndRows:
+    """The same, for any number of rows."""
+
+    @T.prim_func(private=True, s_tir=True)
+    def doubled(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, 4), "float32")
+        B = T.match_buffer(b, (n, 4), "float32")
+        for i, j in T.grid(n, 4):
+            with T.sblock("double"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = A[v_i, v_j] * T.float32(2)
+
+    @T.prim_func(private=True, s_tir=True)
+    def increased(a: T.handle, b: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (n, T.int64(4)), "float32")
+        B = T.match_buffer(b, (n, T.int64(4)), "float32")
+        for i, j in T.grid(n, T.int64(4)):
+            with T.sblock("increase"):
+                v_i, v_j = T.axis.remap("SS", [i, j])
+                B[v_i, v_j] = A[v_i, v_j] + T.float32(1)
+
+    @R.function
+    def main(x: R.Tensor(("n", 4), "float32")) -> R.Tensor(("n", 4), "float32"):
+        n = T.int64()
+        cls = TwoKindsOfSizesAndRows
+        with R.dataflow():
+            y = R.call_tir(cls.doubled, (x,), out_ty=R.Tensor((n, 4), "float32"))
+            z = R.call_tir(cls.increased, (y,), out_ty=R.Tensor((n, 4), "float32"))
+            u = R.add(z, z)
+            w = R.exp(u)
+            R.output(w)
+        return w
+
+
+@I.ir_module
+class ProductWithBias:
+    """A product of as many rows as two sentences of any length have words, and a bias."""
+
+    @R.function
+    def main(
+        x: R.Tensor((2, "n", 3), "float32"),
+        weight: R.Tensor((3, 4), "float32"),
+        bias: R.Tensor((4,), "float32"),
+    ) -> R.Tensor((2, "n", 4), "float32"):
+        n = T.int64()
+        with R.dataflow():
+            rows = R.reshape(x, R.shape([2 * n, 3]))
+            product = R.matmul(rows, weight)
+            result = R.reshape(R.add(product, bias), R.shape([2, n, 4]))
+            R.output(result)
+        return result
+
+
 LINE = "TVM cannot fuse fused_doubled_increased_add_tir_exp; its functions stay apart: Internal"
 
 
@@ -70,20 +126,42 @@ def fused_for(mod, device):
     return relax.get_pipeline("zero")(mod) if device == "llvm" else mod
 
 
+def compiled(mod, device):
+    return relax.VirtualMachine(tvm.compile(mod, target_of(device)), device_of(device))
+
+
 def imported(function, *inputs, dynamic):
     return from_exported_program(torch_harness.export(function, inputs, dynamic))
 
 
-def test_a_group_that_cannot_be_fused_is_right(device, caplog):
+@pytest.mark.parametrize(
+    "mod, shape", [(TwoKindsOfSizes, (4,)), (TwoKindsOfSizesAndRows, (3, 4))], ids=["4", "n"]
+)
+def test_a_group_that_cannot_be_fused_is_right(mod, shape, device, caplog):
     with caplog.at_level(logging.WARNING, "tvm_scatter"):
-        executable = tvm.compile(fused_for(TwoKindsOfSizes, device), target_of(device))
-    given = np.array([0.5, -1, 0, 2], "float32")
-    machine = relax.VirtualMachine(executable, device_of(device))
+        machine = compiled(fused_for(mod, device), device)
+    given = np.linspace(-1, 1, np.prod(shape), dtype="float32").reshape(shape)
     found = machine["main"](tvm.runtime.tensor(given, device_of(device)))
     np.testing.assert_allclose(found.numpy(), np.exp(2 * (2 * given + 1)), rtol=1e-5)
     [line] = said(caplog)
     assert line.startswith(LINE)
     assert "\n" not in line
+
+
+def test_a_product_and_a_bias_of_a_multiple_of_a_size_are_fused(caplog):
+    with caplog.at_level(logging.WARNING, "tvm_scatter"):
+        mod = relax.get_pipeline("zero")(ProductWithBias)
+    assert not said(caplog)
+    names = [name.name_hint for name, each in mod.functions_items() if not is_relax(each)]
+    assert "fused_matmul_add" in names
+
+
+def test_a_product_and_a_bias_of_a_multiple_of_a_size_are_right(device):
+    machine = compiled(fused_for(ProductWithBias, device), device)
+    random = np.random.default_rng(0)
+    x, weight, bias = (random.random(size, "float32") for size in ((2, 5, 3), (3, 4), (4,)))
+    inputs = [tvm.runtime.tensor(each, device_of(device)) for each in (x, weight, bias)]
+    np.testing.assert_allclose(machine["main"](*inputs).numpy(), x @ weight + bias, rtol=1e-5)
 
 
 def test_sizes_in_another_form_are_fused(caplog):

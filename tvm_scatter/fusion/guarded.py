@@ -13,7 +13,8 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from .simple_sizes import with_simple_sizes
+from .inlining import inlined
+from .simple_sizes import with_simple_sizes, with_simple_types
 
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
 _STOCK = relax.transform.transform.FuseTIR
@@ -47,9 +48,12 @@ def uninstall_guard() -> None:
 
 
 def _with_simple_sizes(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module with sizes in one form in all functions that are to be fused."""
+    """The module with sizes in one form in all groups, and in the functions that they call."""
     result = mod.clone()
-    for name in {each for group in _groups(mod).values() for each in _called(group)}:
+    groups = _groups(mod)
+    for name, group in groups.items():
+        result.update_func(name, with_simple_types(group))
+    for name in {each for group in groups.values() for each in _called(group)}:
         if isinstance(mod[name], tirx.PrimFunc):
             result.update_func(name, with_simple_sizes(mod[name]))
     return result
@@ -70,7 +74,7 @@ def _without_failing_groups(mod: tvm.IRModule) -> tvm.IRModule:
     kept = {name: each for name, each in mod.functions_items() if name not in failing}
     for name, function in kept.items():
         if isinstance(function, relax.Function):
-            kept[name] = function.inline_functions(failing)
+            kept[name] = inlined(function, failing)
     return tvm.IRModule(kept, attrs=mod.attrs)
 
 
