@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
+from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
@@ -50,6 +51,7 @@ class GuardedDefaultSchedule:
     def _scheduled(self, name: str, function: tirx.PrimFunc) -> tirx.PrimFunc | None:
         if _is_scheduled(function):
             return function
+        function = without_reductions_of_one(function)
         target = function.attrs.get("target") or Target.current(allow_none=False)
         failures: list[str] = []
         for rule in self.rules:

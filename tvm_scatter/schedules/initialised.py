@@ -36,24 +36,6 @@ def may_reduce_nothing(function: tirx.PrimFunc) -> bool:
     return any(map(_may_be_of_none, _blocks(function)))
 
 
-def reduces_one(function: tirx.PrimFunc) -> bool:
-    """Whether a function has a reduction of one element only.
-
-    TVM drops the loop and takes the rest for a function of single elements. When it inlines that,
-    what follows is computed for the first value and again: a bias is added twice.
-    """
-    return any(map(_is_of_one, _blocks(function)))
-
-
-def _is_of_one(block: SBlock) -> bool:
-    extents = [
-        each.dom.extent for each in block.iter_vars if each.iter_type == tirx.IterVar.CommReduce
-    ]
-    return block.init is not None and all(
-        isinstance(extent, tirx.IntImm) and int(extent) == 1 for extent in extents
-    )
-
-
 def _initialised(function: tirx.PrimFunc) -> tirx.PrimFunc:
     names = [block.name_hint for block in _blocks(function) if _may_be_of_none(block)]
     if not names:

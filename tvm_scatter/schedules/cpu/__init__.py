@@ -12,11 +12,10 @@ import tvm
 from tvm import relax, s_tir, tirx
 from tvm.relax.backend import cpu_generic
 from tvm.s_tir import dlight
-from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
 from tvm.target import Target
 
 from tvm_scatter.schedules.guarded import GuardedDefaultSchedule
-from tvm_scatter.schedules.initialised import may_reduce_nothing, reduces_one
+from tvm_scatter.schedules.initialised import may_reduce_nothing
 
 from .inner import InnerReduction
 from .product import Product
@@ -24,13 +23,6 @@ from .spatial import Spatial
 
 #: TVM's number for a function that is not fused with others.
 _OPAQUE = 8
-
-
-class _AsWritten(CPUScheduleRule):
-    """Functions that TVM's analysis for schedules gets wrong: they keep their loops."""
-
-    def apply(self, func: tirx.PrimFunc, _target: Target, _tunable: bool) -> s_tir.Schedule | None:
-        return s_tir.Schedule(func) if reduces_one(func) else None
 
 
 class _OfKnownSize(dlight.cpu.Reduction):
@@ -43,9 +35,7 @@ class _OfKnownSize(dlight.cpu.Reduction):
 
 def cpu_schedules() -> tvm.transform.Pass:
     """The pass that schedules what is not scheduled yet. TVM's own rule takes softmax and norms."""
-    return GuardedDefaultSchedule(
-        _AsWritten(), Product(), InnerReduction(), _OfKnownSize(), Spatial()
-    )
+    return GuardedDefaultSchedule(Product(), InnerReduction(), _OfKnownSize(), Spatial())
 
 
 def scheduled_for_cpu(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:
