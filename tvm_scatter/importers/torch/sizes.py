@@ -56,7 +56,9 @@ def known_size(call: TorchCall, axis: int) -> Any:
     expected = _expected(call, axis)
     if isinstance(expected, int):
         return expected
-    formula, known = _formula(expected), dict(_known_sizes(call.importer))
+    formula = _formula(expected)
+    # The first value of a size wins: where a size is new, it is a variable.
+    known = dict(reversed(list(_known_sizes(call.importer))))
     equal = [formula, *_equal_to(formula, call.node.graph)]
     sizes = (_in_variables(each, known) for each in equal)
     return next((size for size in sizes if size is not None), None)
@@ -117,9 +119,7 @@ def _known_sizes(importer: Any) -> Iterator[tuple[str, Any]]:
 
 def _pairs(meta: Any, value: Any) -> Sequence[tuple[Any, Any]]:
     """The sizes in PyTorch's description of a value, each with what Relax has for it."""
-    if isinstance(value, tirx.Var):
-        return [(meta, value)]
+    if not hasattr(meta, "shape"):
+        return [(meta, value)] if isinstance(value, tirx.Var) else []
     shape: Any = getattr(getattr(value, "ty", None), "shape", None)
-    if not hasattr(meta, "shape") or not hasattr(shape, "values"):
-        return []
-    return list(zip(meta.shape, shape.values, strict=False))
+    return list(zip(meta.shape, shape.values, strict=False)) if hasattr(shape, "values") else []

@@ -14,15 +14,13 @@ from .sizes import known_size
 
 
 def slice_tensor(call: TorchCall) -> Any:
-    """``slice`` with a symbolic start or end, or a constant size of what has a symbolic one."""
+    """``slice`` with a symbolic start or end, or of a symbolic size."""
     data, start, end = call["self"], call["start"], call["end"]
     shape = shape_of(data)
     axis = call.axis(call["dim"], len(shape))
+    if all(bound is None or isinstance(bound, int) for bound in (start, end, shape[axis])):
+        return None
     size, step = known_size(call, axis), call["step"]
-    if all(bound is None or isinstance(bound, int) for bound in (start, end)):
-        of_a_part = isinstance(size, int) and not isinstance(shape[axis], int)
-        if not of_a_part:
-            return None
     if size is None or not isinstance(step, int):
         return None
     wanted = [*shape[:axis], size, *shape[axis + 1 :]]
@@ -31,7 +29,8 @@ def slice_tensor(call: TorchCall) -> Any:
         return data
 
     def part(data: te.Tensor, start: Any, size: Any) -> te.Tensor:
-        first = start + tirx.Select(start < 0, data.shape[axis], tirx.IntImm("int64", 0))
+        from_end = tirx.max(start + data.shape[axis], tirx.IntImm("int64", 0))
+        first = tirx.Select(start < 0, from_end, start)
 
         def at(*place: Any) -> Any:
             return data(*place[:axis], first + place[axis] * step, *place[axis + 1 :])
