@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -12,13 +14,14 @@ torch = pytest.importorskip("torch")
 import tvm  # noqa: E402
 from cuda_cases import cuda_target  # noqa: E402
 from cuda_on_cpu import real_gpu, record  # noqa: E402
+from harness import device_of, target_of  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch_harness import assert_same, compile_for, export, run  # noqa: E402
+from tvm import relax, tirx  # noqa: E402
+from tvm.relax.backend import gpu_generic  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
-from tvm.script import tirx as T  # noqa: E402
 
-from tvm_scatter.schedules.empty_launches import without_empty_launches  # noqa: E402
-from tvm_scatter.schedules.guarded import GuardedDefaultSchedule  # noqa: E402
+from tvm_scatter import graphed, options  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -75,17 +78,79 @@ def test_nothing_is_launched(device: str) -> None:
     assert not log.launches
 
 
-@T.prim_func(s_tir=True)
-def doubled(A: T.Buffer((64, 1024), "float32"), B: T.Buffer((64, 1024), "float32")):
-    for i, j in T.grid(64, 1024):
-        with T.sblock("double"):
-            v_i, v_j = T.axis.remap("SS", [i, j])
-            B[v_i, v_j] = A[v_i, v_j] * T.float32(2)
+def scheduled(functions: dict[str, Function], sizes: Any) -> str:
+    """What TVM's default pipeline for GPUs makes of functions, up to their schedules."""
+
+    def every(x: Any) -> tuple[Any, ...]:
+        return tuple(function(x) for function in functions.values())
+
+    module = from_exported_program(export(every, [torch.ones(5, 1024)], sizes))
+    with cuda_target("sm_90") as target:
+        return str(tvm.transform.Sequential(gpu_generic.legalize_passes(target))(module).script())
 
 
 def test_launches_of_a_known_number_of_blocks_are_as_they_were() -> None:
-    with cuda_target("sm_90"):
-        function = GuardedDefaultSchedule(tvm.s_tir.dlight.gpu.Fallback())(
-            tvm.IRModule({"main": doubled})
-        )["main"]
-    assert without_empty_launches(function) is function
+    functions = PLAIN | REDUCTIONS
+    assert "for launch in" in scheduled(functions, [{0: Dim("rows", max=90)}])
+    assert "for launch in" not in scheduled(functions, None)
+
+
+def chains(capture_symbols: bool = False, **switches: Any) -> relax.VirtualMachine:
+    """A chain of products of a tensor of known sizes, and of one with a symbolic number of rows."""
+    count = tirx.Var("rows", "int64")
+    fixed = relax.Var("fixed", relax.TensorType([40, 16], "float32"))
+    x = relax.Var("x", relax.TensorType([count, 16], "float32"))
+    attributes: dict[str, Any] = {"tir_var_upper_bound": {"rows": 90}}
+    if capture_symbols:
+        attributes["relax.rewrite_cuda_graph.capture_symbolic_vars"] = ["rows"]
+    builder = relax.BlockBuilder()
+    with builder.function("main", [fixed, x], attrs=attributes):
+        with builder.dataflow():
+            results = [chain(builder, fixed), chain(builder, x)]
+            output = builder.emit_output(relax.Tuple(results))
+        builder.emit_func_output(output)
+    with options(**switches):
+        built = tvm.compile(builder.get(), target_of("cuda"))
+    return relax.VirtualMachine(built, device_of("cuda"))
+
+
+def chain(builder: relax.BlockBuilder, x: Any) -> Any:
+    """Products with a diagonal matrix, which TVM does not fuse with each other."""
+    for _ in range(4):
+        diagonal = relax.const(2 * np.eye(16, dtype="float32"))
+        x = builder.emit(relax.op.abs(builder.emit(relax.op.matmul(x, diagonal))))
+    return x
+
+
+def drawn(count: int) -> list[Any]:
+    return [torch.randn(rows, 16).numpy() for rows in (40, count)]
+
+
+def check_chains(found: Any, arrays: list[Any]) -> None:
+    for result, array in zip(found, arrays, strict=True):
+        assert_same(torch.from_numpy(result.numpy()), torch.from_numpy(array).abs() * 16)
+
+
+@pytest.mark.parametrize("capture_symbols", [False, True], ids=["sizes known", "all"])
+def test_of_no_rows_with_graphs(capture_symbols: bool, device: str) -> None:
+    if device == "llvm":
+        pytest.skip("CPUs have no graphs")
+    machine = chains(capture_symbols, cuda_graph=True)
+    for call, count in enumerate((3, 0, 5, 0, 3)):
+        arrays = drawn(count)
+        given = [tvm.runtime.tensor(array, device_of(device)) for array in arrays]
+        with nullcontext() if real_gpu() else record() as log:
+            found = machine["main"](*given)
+        assert log is None or call == 0 or log.count("graph_launch") >= 1
+        check_chains(found, arrays)
+
+
+def test_of_no_rows_in_one_graph(device: str) -> None:
+    if device == "llvm":
+        pytest.skip("CPUs have no graphs")
+    machine = chains()
+    for count in (0, 3):
+        call = graphed(machine, "main", drawn(count))
+        for _ in range(2):
+            arrays = drawn(count)
+            check_chains(call(*arrays), arrays)
