@@ -88,6 +88,24 @@ def joined(i: Any, j: Any, f: Any, b: Any, s: Any, h: Any) -> Sequence[Any]:
     )
 
 
+def wrapped(x: Any, y: Any, b: Any) -> Sequence[Any]:
+    """Numbers that the type of a tensor cannot hold, which PyTorch wraps."""
+    return (
+        *(-x, x.sign(), x + -1, x - 300, x * -1, -1 - x, x % -3, torch.fmod(x, -3), x // -3),
+        *(x & -2, x | -2, x ^ -1, x == -1, x < -1, x > -1, x > 300, x != 300, x.clamp(max=-1)),
+        *(torch.where(b, x, -1), torch.full_like(x, -1), x.masked_fill(b, -1), x - y * 2 + -3),
+        *(torch.full((5,), -1, dtype=x.dtype) + x, torch.addcmul(x, x, y, value=-1)),
+        *(functional.threshold(x, 5, -1), x.index_fill(0, torch.tensor([1]), -1)),
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8])
+def test_numbers_that_wrap(dtype: torch.dtype) -> None:
+    x = torch.tensor([200, 100, 7, 255, 3], dtype=torch.uint8).to(dtype)
+    y = torch.tensor([100, 3, 2, 255, 5], dtype=torch.uint8).to(dtype)
+    check(wrapped, x, y, BOOLEANS[:5])
+
+
 EXHAUSTIVE = pytest.mark.exhaustive
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+import numpy as np
 from tvm import relax
 
 from .call import TorchCall
@@ -100,6 +101,22 @@ def power(call: TorchCall) -> Any:
     return _apply(call, relax.op.power, operands, dtype)
 
 
+def negative(call: TorchCall) -> Any:
+    """``neg`` of unsigned integers, which wraps."""
+    data = call["self"]
+    dtype = str(data.ty.dtype)
+    return _apply(call, relax.op.subtract, (0, data), dtype) if _is_unsigned(dtype) else None
+
+
+def sign(call: TorchCall) -> Any:
+    """``sign`` of unsigned integers: 1 of all but zero."""
+    data = call["self"]
+    dtype = str(data.ty.dtype)
+    if not _is_unsigned(dtype):
+        return None
+    return call.cast(call.emit(relax.op.greater(data, call.scalar(0, dtype))), dtype)
+
+
 def shift(operator: Operator, call: TorchCall) -> Any:
     """``<<`` and ``>>`` of integers."""
     operands = call["self"], call["other"]
@@ -182,10 +199,24 @@ def is_integral(dtype: str) -> bool:
     return dtype.startswith(("int", "uint", "bool"))
 
 
+def _is_unsigned(dtype: str) -> bool:
+    return dtype.startswith("uint")
+
+
+def is_representable(value: Any, dtype: str) -> bool:
+    """Whether a value is a number that a type can hold. PyTorch wraps others; TVM refuses them."""
+    if not isinstance(value, bool | int | float):
+        return False
+    if dtype == "bool" or not is_integral(dtype):
+        return True
+    limits = np.iinfo(dtype)
+    return bool(limits.min <= value <= limits.max)
+
+
 def _uniform(operands: Any, dtype: str) -> bool:
-    """Whether the tensors have this type, and the rest are numbers."""
+    """Whether the tensors have this type, and the rest are numbers of it."""
     return all(
-        str(each.ty.dtype) == dtype if is_tensor(each) else isinstance(each, bool | int | float)
+        str(each.ty.dtype) == dtype if is_tensor(each) else is_representable(each, dtype)
         for each in operands
     )
 

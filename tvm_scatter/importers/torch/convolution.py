@@ -1,4 +1,4 @@
-"""The gradients of a convolution, and of a transposed one."""
+"""Convolutions and transposed ones that TVM answers in another type, and the gradients of all."""
 
 from __future__ import annotations
 
@@ -12,6 +12,36 @@ from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
 from .convolution_windows import Windows
+from .elementwise import sum_type
+
+_FORWARD = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
+_TRANSPOSED = {
+    1: relax.op.nn.conv1d_transpose,
+    2: relax.op.nn.conv2d_transpose,
+    3: relax.op.nn.conv3d_transpose,
+}
+
+
+def convolution(call: TorchCall) -> Any:
+    """Convolutions in other types than single precision, in which TVM answers all."""
+    data, weight, bias = call["input"], call["weight"], call["bias"]
+    dtype = str(data.ty.dtype)
+    axes = weight.ty.ndim - 2
+    transposed = call.get("transposed", "transpose" in call.name)
+    lacks = transposed and axes == 3
+    if (dtype == "float32" and not lacks) or data.ty.ndim != weight.ty.ndim:
+        return None
+    how = {name: _of_each_axis(call[name], axes) for name in ("stride", "padding", "dilation")}
+    how["strides"] = how.pop("stride")
+    if transposed:
+        how["output_padding"] = _of_each_axis(call["output_padding"], axes)
+    wide = sum_type(dtype)
+    operator = (_TRANSPOSED if transposed else _FORWARD)[axes]
+    result = call.emit(operator(data, weight, groups=call["groups"], out_dtype=wide, **how))
+    if bias is not None:
+        of_channels = call.reshape(call.cast(bias, wide), (1, -1, *[1] * axes))
+        result = call.emit(relax.op.add(result, of_channels))
+    return call.cast(result, dtype)
 
 
 def convolution_backward(call: TorchCall) -> Any:

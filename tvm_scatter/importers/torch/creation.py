@@ -9,24 +9,25 @@ from tvm import relax
 
 from tvm_scatter.importers.shapes import shape_of
 
-from .arithmetic import common_type
+from .arithmetic import common_type, is_representable
 from .call import TorchCall
 
 
 def full(call: TorchCall) -> Any:
-    """``full`` of infinity or "not a number", which TVM cannot compile."""
+    """``full`` of infinity, "not a number" or a number that wraps, which TVM cannot compile."""
     value = call["fill_value"]
-    if not _is_special(value):
-        return None
-    return _filled(call, value, call["size"], common_type(value))
+    return _of_special(call, call["size"], common_type(value), value)
 
 
 def full_like(call: TorchCall) -> Any:
-    """``full_like`` of infinity or "not a number"."""
-    value, data = call["fill_value"], call["self"]
-    if not _is_special(value):
-        return None
-    return _filled(call, value, shape_of(data), str(data.ty.dtype))
+    """``full_like`` of such a value."""
+    data = call["self"]
+    return _of_special(call, shape_of(data), str(data.ty.dtype), call["fill_value"])
+
+
+def scalar_tensor(call: TorchCall) -> Any:
+    """``scalar_tensor`` of such a value."""
+    return _of_special(call, (), common_type(0.5), call["s"])
 
 
 def empty(call: TorchCall) -> Any:
@@ -76,8 +77,11 @@ def arange(call: TorchCall) -> Any:
     return call.cast(call.emit(values), dtype)
 
 
-def _is_special(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+def _of_special(call: TorchCall, shape: Any, otherwise: str, value: Any) -> Any:
+    """A tensor of a value that TVM cannot fill it with; ``None`` for another one."""
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    wraps = isinstance(value, int) and not is_representable(value, _asked_type(call, otherwise))
+    return _filled(call, value, shape, otherwise) if infinite or wraps else None
 
 
 def _filled(call: TorchCall, value: float, shape: Any, otherwise: str) -> Any:

@@ -84,7 +84,7 @@ def product(call: TorchCall) -> Any:
     dtype = str(left.ty.dtype)
     if dtype == "float32":
         return None
-    return call.cast(call.emit(relax.op.matmul(left, right, out_dtype=_sum_type(dtype))), dtype)
+    return call.cast(call.emit(relax.op.matmul(left, right, out_dtype=sum_type(dtype))), dtype)
 
 
 def added_product(call: TorchCall) -> Any:
@@ -94,7 +94,7 @@ def added_product(call: TorchCall) -> Any:
     dtype = str(data.ty.dtype)
     if dtype == "float32":
         return None
-    wide = _sum_type(dtype)
+    wide = sum_type(dtype)
     result = call.emit(relax.op.matmul(left, right, out_dtype=wide))
     result = _scaled(call, result, call["alpha"])
     if call["beta"] != 0:
@@ -103,7 +103,7 @@ def added_product(call: TorchCall) -> Any:
     return call.cast(result, dtype)
 
 
-def _sum_type(dtype: str) -> str:
+def sum_type(dtype: str) -> str:
     """The type in which products are added up."""
     return "float32" if dtype in ("float16", "bfloat16") else dtype
 

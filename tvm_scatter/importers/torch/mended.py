@@ -44,6 +44,10 @@ _ARITHMETIC: dict[str, Mended] = {
     "div": arithmetic.divide,
     "remainder": partial(arithmetic.binary, relax.op.floor_mod, None),
     "fmod": partial(arithmetic.binary, relax.op.mod, None),
+    **{
+        f"bitwise_{name}": partial(arithmetic.binary, getattr(relax.op, f"bitwise_{name}"), None)
+        for name in ("and", "or", "xor")
+    },
     **{name: partial(arithmetic.compare, op) for name, op in _COMPARISONS.items()},
     "ne": arithmetic.differ,
 }
@@ -73,6 +77,11 @@ _UPSAMPLING: dict[str, Mended] = {
     for axes in (1, 2, 3)
 }
 
+_CONVOLUTIONS = (
+    *("convolution.default", "conv1d.default", "conv2d.default", "conv3d.default"),
+    *("conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input"),
+)
+
 #: These converters are used in every graph.
 MENDED: dict[str, Mended] = {
     **{
@@ -90,10 +99,13 @@ MENDED: dict[str, Mended] = {
     "pow.Scalar": arithmetic.power,
     "pow.Tensor_Scalar": arithmetic.power,
     "pow.Tensor_Tensor": arithmetic.power,
+    "neg.default": arithmetic.negative,
+    "sign.default": arithmetic.sign,
     "where.self": arithmetic.where,
     "reciprocal.default": arithmetic.reciprocal,
     "full.default": creation.full,
     "full_like.default": creation.full_like,
+    "scalar_tensor.default": creation.scalar_tensor,
     "empty.memory_format": creation.empty,
     "empty_like.default": creation.empty_like,
     "empty_permuted.default": creation.empty,
@@ -117,6 +129,7 @@ MENDED: dict[str, Mended] = {
     "cat.default": joining.cat,
     "grouped_mm_fallback.default": grouped_product.grouped_mm_fallback,
     "_grouped_mm.default": grouped_product.grouped_mm,
+    **dict.fromkeys(_CONVOLUTIONS, convolution.convolution),
     "convolution_backward.default": convolution.convolution_backward,
     "silu_backward.default": activations.silu_backward,
     "mish_backward.default": activations.mish_backward,
