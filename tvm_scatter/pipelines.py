@@ -22,6 +22,7 @@ from tvm_scatter.selection.targets import to_target
 from .errors import ScatterError
 from .options import checked, current_options, options
 from .passes import BranchFunctions, DeferBoundsCheck, HostConstants, RowProducts, passes
+from .passes.check_extents import CheckExtents
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
 from .schedules.cpu import scheduled_for_cpu
@@ -113,7 +114,7 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     wanted = current_options()
     mod = _rewrite(mod)
     if wanted.enabled:
-        stock = tvm.transform.Sequential([stock, InitialiseReductions()])
+        stock = tvm.transform.Sequential([stock, InitialiseReductions(), CheckExtents()])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)
     schedules = schedules if wanted.schedule is None else wanted.schedule

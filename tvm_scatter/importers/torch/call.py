@@ -14,6 +14,8 @@ from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import is_empty, is_one, no_elements
 
+from .divisors import without_zero_divisors
+
 
 class TorchCall:
     """An ATen call as a converter sees it.
@@ -116,7 +118,7 @@ class TorchCall:
             return constant(value, dtype)
 
         def number(value: Any) -> te.Tensor:
-            return te.compute((), lambda: value.astype(dtype), name="number")
+            return te.compute((), lambda: without_zero_divisors(value).astype(dtype), name="number")
 
         return self.compute(number, value, name="number")
 

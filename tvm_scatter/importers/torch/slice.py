@@ -76,11 +76,11 @@ def slice_scatter(call: TorchCall) -> Any:
         raise call.error("data must have at least one dimension.")
     axis = call.axis(call["dim"], len(shape))
     extent = shape[axis]
-    start = _bound(call["start"], 0, extent)
-    end = _bound(call["end"], extent, extent)
+    start = bound(call["start"], 0, extent)
+    end = bound(call["end"], extent, extent)
     if isinstance(step, int) and step <= 0:
         raise call.error(f"step {step} must be positive.")
-    wanted = _length(start, end, step)
+    wanted = length_of(start, end, step)
     expected = (*shape[:axis], wanted, *shape[axis + 1 :])
     if is_empty(source):
         return call.expect_sizes("src", shape_of(source), expected, data)
@@ -101,7 +101,7 @@ def diagonal_scatter(call: TorchCall) -> Any:
     if rows == columns:
         raise call.error(f"dim1 and dim2 must differ, but both are {rows}.")
     starts = {rows: max(-offset, 0), columns: max(offset, 0)}
-    ends = [_length(start, shape[axis], 1) for axis, start in starts.items()]
+    ends = [length_of(start, shape[axis], 1) for axis, start in starts.items()]
     wanted = min(ends) if all(isinstance(end, int) for end in ends) else tirx.min(*ends)
     rest = [dim for axis, dim in enumerate(shape) if axis not in starts]
     if is_empty(source):
@@ -247,14 +247,14 @@ def _counting(call: TorchCall, count: Any, start: Any, step: Any) -> Any:
     return call.compute(counting, count, start, step, name="counting")
 
 
-def _length(start: Any, end: Any, step: Any) -> Any:
+def length_of(start: Any, end: Any, step: Any) -> Any:
     """The number of positions in a range."""
     if all(isinstance(number, int) for number in (start, end, step)):
         return max(0, -(-(end - start) // step))
     return tirx.max(tirx.floordiv(end - start + (step - 1), step), tirx.IntImm("int64", 0))
 
 
-def _bound(bound: Any, default: Any, extent: Any) -> Any:
+def bound(bound: Any, default: Any, extent: Any) -> Any:
     """A bound of a slice, counted from the front and clamped to the axis."""
     if bound is None:
         return default

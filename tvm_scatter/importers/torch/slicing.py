@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import tvm
 from tvm import relax, te, tirx
+from tvm.sym import Analyzer
 
 from tvm_scatter.importers.shapes import same_shape, shape_of
 from tvm_scatter.ops.shapes import is_empty, no_elements
 
 from .call import TorchCall
 from .sizes import known_size
+from .slice import bound, length_of
 
 
 def slice_tensor(call: TorchCall) -> Any:
@@ -37,8 +40,8 @@ def slice_tensor(call: TorchCall) -> Any:
 
         return te.compute([*data.shape[:axis], size, *data.shape[axis + 1 :]], at, name="part")
 
-    start = tirx.IntImm("int64", start) if isinstance(start, int) else start
-    return call.compute(part, data, start, size, name="part")
+    data = _long_enough(call, data, axis, size)
+    return call.compute(part, data, _constant(start), size, name="part")
 
 
 def unsqueeze(call: TorchCall) -> Any:
@@ -49,3 +52,35 @@ def unsqueeze(call: TorchCall) -> Any:
     shape = list(shape_of(data))
     shape.insert(call.axis(call["dim"], len(shape) + 1), 1)
     return call.emit(no_elements(relax.TensorType(shape, data.ty.dtype)))
+
+
+def _long_enough(call: TorchCall, data: Any, axis: int, size: Any) -> Any:
+    """The data, after a check that the slice has the size that PyTorch knows.
+
+    PyTorch knows it only for the sizes of inputs that the program was exported for.
+    """
+    shape = list(shape_of(data))
+    extent, step = shape[axis], call["step"]
+    start = 0 if call["start"] is None else call["start"]
+    if _is_inside(start, size, step, extent):
+        return data
+    end = bound(call["end"], extent, extent)
+    length = length_of(bound(start, 0, extent), end, step)
+    rest = shape[axis + 1 :]
+    return call.expect_sizes(
+        "the slice", [*shape[:axis], length, *rest], [*shape[:axis], size, *rest], data, shape
+    )
+
+
+def _is_inside(start: Any, size: Any, step: int, extent: Any) -> bool:
+    """Whether a slice that is not empty certainly ends before its axis does."""
+    first, last = _constant(start), start + (_constant(size) - 1) * step
+    analyzer = Analyzer()
+    for variable in tirx.analysis.undefined_vars(tirx.Evaluate(first + last + extent)):
+        analyzer.bind(variable, tvm.ir.Range(0, 2**40))
+    with analyzer.constraint_scope(_constant(size) > 0):
+        return bool(analyzer.can_prove(tirx.all(first >= 0, last < extent)))
+
+
+def _constant(size: Any) -> Any:
+    return tirx.IntImm("int64", size) if isinstance(size, int) else size
