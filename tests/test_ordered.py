@@ -140,6 +140,30 @@ def test_skewed_destinations(device):
     np.testing.assert_array_equal(result, expected(arrays, "add"))
 
 
+@pytest.mark.parametrize(
+    ("width", "knobs"),
+    [
+        (33, {"rows": 8, "ahead": 8}),
+        (64, {"rows": 2, "ahead": 4}),
+        (200, {"rows": 4, "ahead": 8, "threads": 256}),
+    ],
+)
+def test_walks(device, width, knobs):
+    """Rows without updates, short ones, one of a chunk and long ones, in groups of any size."""
+    if device == "llvm":
+        pytest.skip("it has no knobs there")
+    arrays = drawn(1, 61, width)
+    counts = np.random.default_rng(5).choice([0, 0, 1, 3, 63, 64, 65, 130, 300], 61)
+    arrays["index"] = np.random.default_rng(6).permutation(np.repeat(np.arange(61), counts))
+    many = len(arrays["index"])
+    arrays["updates"] = np.random.default_rng(7).integers(-2, 3, (many, width)).astype("float32")
+    for include_self in (True, False):
+        module = build(arrays, 61, ["add", "max"], include_self=include_self)
+        results = run(module, arrays, device, implementation="ordered", knobs=knobs, bounds="drop")
+        for reduction, result in zip(["add", "max"], results, strict=True):
+            np.testing.assert_array_equal(result, expected(arrays, reduction, include_self))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "int32", "float64"])
 def test_types(device, dtype):
     arrays = drawn(60, 20, 8, dtype=dtype)
