@@ -143,13 +143,13 @@ def test_skewed_destinations(device):
 @pytest.mark.parametrize(
     ("width", "knobs"),
     [
-        (33, {"rows": 8, "ahead": 8}),
-        (64, {"rows": 2, "ahead": 4}),
-        (200, {"rows": 4, "ahead": 8, "threads": 256}),
+        (33, {"threads": 128}),
+        (64, {"threads": 256}),
+        (200, {"threads": 256}),
     ],
 )
-def test_walks(device, width, knobs):
-    """Rows without updates, short ones, one of a chunk and long ones, in groups of any size."""
+def test_rows_of_all_lengths(device, width, knobs):
+    """Rows without updates, short ones, some of about a chunk, and long ones."""
     if device == "llvm":
         pytest.skip("it has no knobs there")
     arrays = drawn(1, 61, width)

@@ -18,18 +18,17 @@ from tvm_scatter.passes.analysis.bindings import Bindings
 NODES, EDGES, WIDTH = 40, 600, 8
 
 
-def layers(count=2, symbolic=False, extents=(NODES, NODES), rows=(1, 1)):
+def layers(count=2, symbolic=False, extents=None, rows=(1, 1), sizes=(NODES, EDGES, WIDTH)):
     """A module of graph layers: ``x = zeros.index_add(0, edges[1], x[edges[0]]) + x``.
 
     Each layer takes the edges apart by itself. ``rows`` says which row it scatters by.
     """
     builder = relax.BlockBuilder()
     nodes, edges = (
-        (tvm.tirx.Var("nodes", "int64"), tvm.tirx.Var("edges", "int64"))
-        if symbolic
-        else (NODES, EDGES)
+        (tvm.tirx.Var("nodes", "int64"), tvm.tirx.Var("edges", "int64")) if symbolic else sizes[:2]
     )
-    x = relax.Var("x", relax.TensorType([nodes, WIDTH], "float32"))
+    width, extents = sizes[2], extents or (nodes, nodes)
+    x = relax.Var("x", relax.TensorType([nodes, width], "float32"))
     pairs = relax.Var("pairs", relax.TensorType([2, edges], "int64"))
     emit = builder.emit
 
@@ -41,10 +40,9 @@ def layers(count=2, symbolic=False, extents=(NODES, NODES), rows=(1, 1)):
             state = x
             for at in range(count):
                 messages = emit(relax.op.take(state, row(0), axis=0))
-                extent = nodes if symbolic else extents[at % 2]
-                zeros = emit(relax.op.zeros([extent, WIDTH], "float32"))
+                zeros = emit(relax.op.zeros([extents[at % 2], width], "float32"))
                 summed = emit(index_put(zeros, [row(rows[at % 2])], messages, [0], "add"))
-                if extents == (NODES, NODES):
+                if extents[0] is extents[1]:
                     state = emit(relax.op.add(summed, state))
             output = builder.emit_output(relax.Tuple([state, summed]))
         builder.emit_func_output(output)
@@ -111,6 +109,23 @@ def test_a_bad_index_is_an_error_under_raise(device):
 
 def test_one_scatter_makes_its_own():
     assert counts(rewritten(layers(1), "cuda")) == (0, 0)
+
+
+def test_as_many_as_pay_for_the_order():
+    """Lists of ``bucketed`` cost a quarter of an order, so five scatters pay for it."""
+    large = 100_000, 1_000_000, 128
+    four, five = (layers(count, sizes=large) for count in (4, 5))
+    with target_of("cuda"):
+        assert tvm_scatter.explain(four)[0].implementation == "bucketed"
+    assert counts(rewritten(four, "cuda", deterministic=False)) == (0, 0)
+    assert counts(rewritten(five, "cuda", deterministic=False)) == (1, 5)
+
+
+def test_what_orders_nothing_takes_no_order():
+    few = layers(6, sizes=(50_000, 100, 128))
+    with target_of("cuda"):
+        assert tvm_scatter.explain(few)[0].implementation == "parallel_injective"
+    assert counts(rewritten(few, "cuda", deterministic=False)) == (0, 0)
 
 
 def test_off_by_default():

@@ -52,7 +52,8 @@ class Grouped(Implementation):
     accumulates_wide = True
     fuses = True
     fills = True
-    orders = True
+    # As for bucketed; not measured.
+    order_cost = 0.25
     summary = "rows into as many places as there are updates or more; sizes known at run time only"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

@@ -21,7 +21,7 @@ class Segmented(Implementation):
     deterministic = True
     fuses = True
     fills = True
-    orders = True
+    order_cost = 1.0
     summary = "rows with repeated or skewed destinations, where sums must be reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -42,9 +42,7 @@ class Segmented(Implementation):
         text, arguments = sorting.sorted_lists(operands, layout)
         text += _segments(layout)
         arguments |= layout.arguments("begins", "ends")
-        rows = segments.Segments(operands, "segmented", layout, text, arguments, config["threads"])
-        rows.sum_chunks()
-        rows.write()
+        segments.reduce_rows(operands, layout, text, arguments, config["threads"])
 
 
 def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:

@@ -33,7 +33,7 @@ class SortBased(Implementation):
     accumulates_wide = True
     deterministic = True
     fuses = True
-    orders = True
+    order_cost = 1.0
     summary = "very many plain updates of a few rows; any reduction, reproducibly"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

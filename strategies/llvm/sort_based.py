@@ -25,7 +25,7 @@ class SortBased(Implementation):
     accumulates_wide = True
     deterministic = True
     fuses = True
-    orders = True
+    order_cost = 1.0
     summary = "plain updates of wide rows, several for each destination: only the last is read"
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:

@@ -1,9 +1,8 @@
 """Lets scatters by one index share one order of their updates.
 
-Implementations that write every row once make lists of the updates of each destination. These
-depend on the index alone, and all layers of a graph network, or the steps of a softmax over edges,
-scatter by one index. The order is made in front of the first of them, and the index is checked
-there once.
+Implementations that write every row once order the updates by destination. The order depends on
+the index alone, and all layers of a graph network, or the steps of a softmax over edges, scatter by
+one index. It is made in front of the first of them, and the index is checked there once.
 """
 
 from __future__ import annotations
@@ -30,9 +29,6 @@ from tvm_scatter.passes.analysis.same_value import SameValue
 
 from .functions import with_changes
 from .report import note
-
-#: The fewest scatters for which an order is made.
-_FEWEST = 2
 
 
 def ShareOrders() -> tvm.transform.Pass:
@@ -61,24 +57,20 @@ class _Group:
         The number of destinations.
     scatters : list of Binding
         All of them.
-    ordering : int
-        How many of them would order their updates themselves.
+    saved : float
+        What they save if the order is given, as a part of what it costs.
     """
 
     era: tuple[int, int]
     call: ScatterCall
     extent: Any
     scatters: list[Binding]
-    ordering: int = 0
+    saved: float = 0.0
 
     @property
     def pays(self) -> bool:
-        """Whether one order for all costs less than what they do without it.
-
-        An order costs what one implementation pays that makes its own. So it pays as soon as two
-        share it, if one of them would have made its own.
-        """
-        return len(self.scatters) >= _FEWEST and self.ordering > 0
+        """Whether one order for all costs less than what they save by it."""
+        return self.saved > 1
 
 
 def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
@@ -111,9 +103,14 @@ def _groups(function: relax.Function) -> list[_Group]:
             group = _Group(era, call, extent, [])
             groups.append(group)
         group.scatters.append(binding)
-        assert planned.selection is not None, "what scatters has a selection"
-        group.ordering += any(each.implementation.orders for each in planned.selection.branches)
+        group.saved += _order_cost(planned)
     return groups
+
+
+def _order_cost(planned: Plan) -> float:
+    """What a scatter saves where its order is given; a symbolic size is taken to be large."""
+    assert planned.selection is not None, "what scatters has a selection"
+    return max(branch.implementation.order_cost for branch in planned.selection.branches)
 
 
 def _candidates(function: relax.Function) -> Iterator[tuple[tuple[int, int], Binding, Plan]]:
@@ -122,7 +119,7 @@ def _candidates(function: relax.Function) -> Iterator[tuple[tuple[int, int], Bin
     for binding in Bindings(function):
         if binding.fused and is_scatter(binding.value):
             planned = _plan(binding.value)
-            if planned is not None:
+            if planned is not None and _order_cost(planned) > 0:
                 yield (binding.fused, writes), binding, planned
         writes += may_write(binding.value)
 

@@ -43,8 +43,9 @@ class Implementation(ABC):
         Whether it reads and writes the whole output, even if the problem is in place.
     fuses : bool
         Whether it can compute updates where it reads them. Each update should be read once.
-    orders : bool
-        Whether it orders updates by destination, by the index alone, before it reads any of them.
+    order_cost : float
+        What it saves where the order of the updates is given, as a part of what
+        :func:`tvm_scatter.order` costs. 0 if it makes no order of its own.
     fills : bool
         Whether it writes every row of the output, and so can begin with a number in place of data.
     takes_ordering : bool
@@ -62,7 +63,7 @@ class Implementation(ABC):
     capturable: bool = True
     rewrites_output: bool = False
     fuses: bool = False
-    orders: bool = False
+    order_cost: float = 0.0
     fills: bool = False
     takes_ordering: bool = False
     list_bytes: int = 0

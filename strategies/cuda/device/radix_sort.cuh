@@ -13,6 +13,8 @@ namespace tvm_scatter {
 
 constexpr int kSortThreads = 256;
 constexpr int kSortWarps = kSortThreads / kWarp;
+constexpr int kSortItems = 16;  // pairs of one thread
+constexpr int kSortTile = kSortThreads * kSortItems;
 
 // The place of every item, or one past the last for an update that is dropped: it sorts to the end.
 template <class P, class Key>
@@ -28,16 +30,15 @@ __device__ __forceinline__ uint32 digit_of(Key key, int shift) {
   return static_cast<uint32>(key >> shift) & ((1u << bits) - 1);
 }
 
-// counts[digit * tiles + tile]: pairs of a tile with that digit; each thread has `own` pairs of it.
-template <int bits, int own, class Key>
+// counts[digit * tiles + tile]: pairs of a tile with that digit.
+template <int bits, class Key>
 __device__ __forceinline__ void count_digits(uint32* counts, const Key* keys, int64 size,
                                              int shift) {
-  constexpr int kTile = kSortThreads * own;
   __shared__ uint32 histogram[1 << bits];
   for (int d = threadIdx.x; d < (1 << bits); d += kSortThreads) histogram[d] = 0;
   __syncthreads();
-  const int64 first = static_cast<int64>(blockIdx.x) * kTile;
-  for (int i = threadIdx.x; i < kTile; i += kSortThreads)
+  const int64 first = static_cast<int64>(blockIdx.x) * kSortTile;
+  for (int i = threadIdx.x; i < kSortTile; i += kSortThreads)
     if (first + i < size) atomicAdd(&histogram[digit_of<bits>(keys[first + i], shift)], 1u);
   __syncthreads();
   for (int d = threadIdx.x; d < (1 << bits); d += kSortThreads)
@@ -55,32 +56,32 @@ __device__ __forceinline__ void scan_counts(uint32* counts, uint32* totals, int6
 //
 // The tile is first ordered by digit in shared memory, so that neighbouring threads write to
 // neighbouring addresses.
-template <int bits, int own, class Key>
+template <int bits, class Key>
 __device__ __forceinline__ void move_to_rank(Key* keys_to, Key* items_to, const Key* keys,
                                              const Key* items, const uint32* counts,
                                              const uint32* totals, int64 size, int shift) {
-  constexpr int kDigits = 1 << bits, kTile = kSortThreads * own;
+  constexpr int kDigits = 1 << bits;
   // seen[warp][digit]: first how many a warp has met, then the rank of its first one in the tile.
   // Neither exceeds a tile, so 16 bits do.
   __shared__ unsigned short seen[kSortWarps][kDigits];
   __shared__ uint32 moved[kDigits];  // from a rank in the tile to one in the whole list
-  __shared__ Key staged[kTile];
+  __shared__ Key staged[kSortTile];
   const int warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
   for (int i = threadIdx.x; i < kSortWarps * kDigits; i += kSortThreads)
     seen[i / kDigits][i % kDigits] = 0;
   __syncthreads();
 
-  const int64 tile = static_cast<int64>(blockIdx.x) * kTile;
-  const int64 first = tile + warp * kWarp * own + lane;
-  Key held[own];
-  uint32 rank[own];
+  const int64 tile = static_cast<int64>(blockIdx.x) * kSortTile;
+  const int64 first = tile + warp * kWarp * kSortItems + lane;
+  Key held[kSortItems];
+  uint32 rank[kSortItems];
 #pragma unroll
-  for (int i = 0; i < own; ++i) {
+  for (int i = 0; i < kSortItems; ++i) {
     const int64 at = first + i * kWarp;
     held[i] = at < size ? keys[at] : 0;
   }
 #pragma unroll
-  for (int i = 0; i < own; ++i) {
+  for (int i = 0; i < kSortItems; ++i) {
     const bool inside = first + i * kWarp < size;
     // A digit of its own for the lanes past the end, so that the whole warp can match.
     const uint32 digit = inside ? digit_of<bits>(held[i], shift) : kDigits;
@@ -124,16 +125,16 @@ __device__ __forceinline__ void move_to_rank(Key* keys_to, Key* items_to, const 
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < own; ++i) {
+  for (int i = 0; i < kSortItems; ++i) {
     if (first + i * kWarp >= size) continue;
     rank[i] += seen[warp][digit_of<bits>(held[i], shift)];
     staged[rank[i]] = held[i];
   }
   __syncthreads();
-  const int owned = static_cast<int>(min(static_cast<int64>(kTile), size - tile));
-  uint32 to[own];
+  const int owned = static_cast<int>(min(static_cast<int64>(kSortTile), size - tile));
+  uint32 to[kSortItems];
 #pragma unroll
-  for (int i = 0; i < own; ++i) {
+  for (int i = 0; i < kSortItems; ++i) {
     const int at = i * kSortThreads + threadIdx.x;
     if (at >= owned) continue;
     const Key key = staged[at];
@@ -142,13 +143,13 @@ __device__ __forceinline__ void move_to_rank(Key* keys_to, Key* items_to, const 
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < own; ++i) {
+  for (int i = 0; i < kSortItems; ++i) {
     const int64 at = first + i * kWarp;
     if (at < size) staged[rank[i]] = items ? items[at] : static_cast<Key>(at);
   }
   __syncthreads();
 #pragma unroll
-  for (int i = 0; i < own; ++i) {
+  for (int i = 0; i < kSortItems; ++i) {
     const int at = i * kSortThreads + threadIdx.x;
     if (at < owned) items_to[to[i]] = staged[at];
   }

@@ -17,9 +17,8 @@ from tvm_scatter.strategies.cuda.parallel_injective import lanes_for
 from . import stages
 
 _SORT_THREADS = device_constant("radix_sort", "kSortThreads")
+_SORT_TILE = device_constant("radix_sort", "kSortTile")
 _MAX_DIGIT_BITS = 9
-#: Pairs of one thread: fewer if otherwise too few blocks would have work.
-_MOST_OWN, _LEAST_OWN, _FEW_ITEMS = 16, 8, 1 << 21
 #: The most items: ranks have 32 bits.
 MAX_ITEMS = 1 << 32
 KEY = "  using Key = If<sizeof(Offset) == 4, uint32, uint64>::type;\n"
@@ -59,9 +58,7 @@ def add_regions(layout: Layout, problem: ScatterProblem, sizes: Sizes) -> None:
     bytes_of_list = sizes.items * key_bytes(problem, sizes)
     for name in ("keys0", "keys1", "items0", "items1"):
         layout.add(name, bytes_of_list)
-    layout.add(
-        "digits", ceil_div(sizes.items, _SORT_THREADS * _own(sizes.items)) * (4 << _MAX_DIGIT_BITS)
-    )
+    layout.add("digits", ceil_div(sizes.items, _SORT_TILE) * (4 << _MAX_DIGIT_BITS))
     layout.add("totals", 4 << _MAX_DIGIT_BITS)
 
 
@@ -86,8 +83,7 @@ def sort(operands: Operands, layout: Layout) -> None:
             pass
     passes, bits = _passes(operands)
     items = operands.sizes.items
-    own = _own(items)
-    tiles = ceil_div(items, _SORT_THREADS * own)
+    tiles = ceil_div(items, _SORT_TILE)
     stages.stride_launch(
         operands,
         KEY + layout.pointer("keys0", "Key") + "  make_keys<P, Key>(keys0, indices, sizes);",
@@ -113,13 +109,10 @@ def sort(operands: Operands, layout: Layout) -> None:
         def step(body: str, blocks: Any) -> None:
             launch(operands, ("radix_sort",), prologue + body, blocks, _SORT_THREADS, arguments)
 
-        step(f"  count_digits<{bits}, {own}>(digits, odd ? keys1 : keys0, size, shift);", tiles)
+        step(f"  count_digits<{bits}>(digits, odd ? keys1 : keys0, size, shift);", tiles)
+        step(f"  scan_counts(digits, totals, ceil_div<int64>(size, {_SORT_TILE}));", 1 << bits)
         step(
-            f"  scan_counts(digits, totals, ceil_div<int64>(size, {_SORT_THREADS * own}));",
-            1 << bits,
-        )
-        step(
-            f"  move_to_rank<{bits}, {own}, Key>(odd ? keys0 : keys1, odd ? items0 : items1,\n"
+            f"  move_to_rank<{bits}, Key>(odd ? keys0 : keys1, odd ? items0 : items1,\n"
             "      odd ? keys1 : keys0, pass == 0 ? nullptr : (odd ? items1 : items0),\n"
             "      digits, totals, size, shift);",
             tiles,
@@ -140,11 +133,6 @@ def sorted_lists(operands: Operands, layout: Layout) -> tuple[str, Arguments]:
 def lanes_in_warp(problem: ScatterProblem, vector: int) -> int:
     """Threads of one warp that share a row: a power of two that covers it, or the whole warp."""
     return min(lanes_for(problem, vector), 32)
-
-
-def _own(items: Any) -> int:
-    """Pairs of one thread."""
-    return _LEAST_OWN if isinstance(items, int) and items < _FEW_ITEMS else _MOST_OWN
 
 
 def _turns(layout: Layout, *names: str) -> str:
