@@ -58,6 +58,7 @@ from .attention_layout import with_contiguous_attention
 from .call import TorchCall
 from .complex_numbers import knowing_complex_numbers
 from .decompose import decompose_unknown
+from .equal_sizes import knowing_equal_sizes
 from .mended import MENDED
 from .random_numbers import refuse_random_numbers
 from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_operators
@@ -248,7 +249,8 @@ def _extend(module: ModuleType) -> None:
             ours[name] = partial(_convert_view, self, view, table[name])
         for name, part in PARTS.items():
             ours[name] = partial(_convert_part, self, part, table[name])
-        return knowing_sparse_tensors(self, knowing_complex_numbers(self, table | ours))
+        table = knowing_complex_numbers(self, table | ours)
+        return knowing_equal_sizes(self, knowing_sparse_tensors(self, table))
 
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
         if current_options().enabled:
