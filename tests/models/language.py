@@ -97,6 +97,12 @@ def decoding(name: str, **sizes: Any) -> Program:
     return Program(_Step(step), (words(1, 1), torch.tensor([3])))
 
 
+def of_any_length(program: Program) -> Program:
+    """A model whose only input is sentences, for sentences of any length."""
+    module, inputs, *_ = program
+    return Program(module, inputs, [({1: Dim("length", max=60)},)], (words(length=11),))
+
+
 class _Step(torch.nn.Module):
     def __init__(self, step: Any) -> None:
         super().__init__()
@@ -149,8 +155,7 @@ def mixtral() -> Program:
 
 @model("Mixtral, sentences of any length", TRANSFORMERS)
 def mixtral_of_any_length() -> Program:
-    module, inputs, *_ = prefill("Mixtral", **LOCAL_EXPERTS)
-    return Program(module, inputs, [({1: Dim("length", max=60)},)], (words(length=11),))
+    return of_any_length(prefill("Mixtral", **LOCAL_EXPERTS))
 
 
 @model("Mixtral, experts by batched products", TRANSFORMERS)
@@ -216,8 +221,7 @@ def llama() -> Program:
 
 @model("Llama, sentences of any length", TRANSFORMERS)
 def llama_of_any_length() -> Program:
-    module, inputs, *_ = prefill("Llama")
-    return Program(module, inputs, [({1: Dim("length", max=60)},)], (words(length=11),))
+    return of_any_length(prefill("Llama"))
 
 
 @model("Gemma 3", TRANSFORMERS)
@@ -326,3 +330,23 @@ def detr() -> Program:
 def deformable_detr() -> Program:
     stages = ["stage2", "stage3", "stage4"]
     return detection("DeformableDetr", stages, decoder_layers=2, num_feature_levels=3)
+
+
+# Any length
+
+
+@model("Qwen2, sentences of any length", TRANSFORMERS)
+def qwen2_of_any_length() -> Program:
+    return of_any_length(prefill("Qwen2"))
+
+
+@model("GPT-2, sentences of any length", TRANSFORMERS)
+def gpt2_of_any_length() -> Program:
+    return of_any_length(gpt2())
+
+
+@model("T5, questions and answers of any length", TRANSFORMERS)
+def t5_of_any_length() -> Program:
+    module, inputs, *_ = t5()
+    lengths = tuple({1: Dim(name, max=60)} for name in ("question", "answer"))
+    return Program(module, inputs, [lengths], (words(length=11), words(length=5)))
