@@ -220,6 +220,37 @@ def test_one_element():
     check(names, {"b": 2, "m": 67, "k": 1, "n": 64}, "float32", TARGETS["host"])
 
 
+#: The shapes of a matrix that is large for one row: its runs of columns are of whole vectors, of
+#: others, or there are none; and its rows are not of a number that is read at once.
+LARGE = [(512, 512), (1024, 1000), (512, 521), (515, 512), (128, 2500)]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_one_row_of_a_large_matrix(target, caplog):
+    names = ["product", "product with bias and relu", "one row", "batched row", "product reshaped"]
+    with caplog.at_level(logging.WARNING, "tvm_scatter"):
+        for k, n in LARGE:
+            check(names, {"b": 2, "m": 1, "k": k, "n": n}, "float32", TARGETS[target])
+    assert not caplog.records
+
+
+def test_one_row_of_a_large_matrix_of_symbolic_size():
+    sizes = {"b": 2, "m": 1, "k": 512, "n": 512}
+    for symbolic in "mkn":
+        check(["product", "one row"], sizes, "float32", TARGETS["host"], symbolic)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int8", "int64"])
+def test_one_row_of_a_large_matrix_of_other_types(dtype):
+    sizes = {"b": 2, "m": 1, "k": 1024, "n": 1024}
+    check(["one row", "batched row"], sizes, dtype, TARGETS["host"])
+
+
+def test_sums_of_the_columns_of_a_large_matrix():
+    sizes = {"b": 2, "m": 512, "k": 1000, "n": 1}
+    check(["sum of columns", "sum of planes"], sizes, "float32", TARGETS["host"])
+
+
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "int64"])
 def test_types(dtype):
     floats = dtype.startswith(("float", "bfloat"))

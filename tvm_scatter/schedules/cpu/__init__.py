@@ -19,6 +19,7 @@ from tvm_scatter.schedules.initialised import may_reduce_nothing
 
 from .inner import InnerReduction
 from .product import Product
+from .row_product import RowProduct
 from .spatial import Spatial
 
 #: TVM's number for a function that is not fused with others.
@@ -35,7 +36,9 @@ class _OfKnownSize(dlight.cpu.Reduction):
 
 def cpu_schedules() -> tvm.transform.Pass:
     """The pass that schedules what is not scheduled yet. TVM's own rule takes softmax and norms."""
-    return GuardedDefaultSchedule(Product(), InnerReduction(), _OfKnownSize(), Spatial())
+    return GuardedDefaultSchedule(
+        RowProduct(), Product(), InnerReduction(), _OfKnownSize(), Spatial()
+    )
 
 
 def scheduled_for_cpu(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:

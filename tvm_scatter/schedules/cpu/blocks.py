@@ -104,6 +104,17 @@ def lie_side_by_side(reads: list[list[Any]], variable: Any) -> bool:
     )
 
 
+def shared_by_all(found: Reduced, column: Any) -> int | None:
+    """The last data-parallel variable on which nothing depends that is read along columns."""
+    with_columns = [
+        indices for indices in found.reads() if any(uses(each, column) for each in indices)
+    ]
+    for at in reversed(range(len(found.spatial) - 1)):
+        if not is_read_along(with_columns, found.spatial[at]):
+            return at
+    return None
+
+
 def _are(region: Any, variables: list[Any]) -> bool:
     """Whether the indices are the variables in their order, beside those of axes of one element."""
     indices = [each.min for each in region.region]

@@ -15,7 +15,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
 from tvm.target import Target
 
-from .blocks import Reduced, is_read_along, lie_side_by_side, reduced, uses
+from .blocks import Reduced, is_read_along, lie_side_by_side, reduced, shared_by_all
 from .machine import is_worth_threads, registers
 
 #: Rows that a thread computes for the same columns of the second operand.
@@ -77,7 +77,7 @@ def _tile(found: Reduced, column: Any, target: Target) -> _Tile:
     sizes, vectors = found.sizes(), registers(target)
     lanes = vectors.lanes(found.bits())
     columns, even = _columns(sizes[column], lanes, 2)
-    row = _row(found, column)
+    row = shared_by_all(found, column)
     count: Any = None if row is None else sizes[found.spatial[row]]
     known = isinstance(count, int)
     if row is None or not (even or known):
@@ -97,18 +97,6 @@ def _columns(count: Any, lanes: int, most: int) -> tuple[int, bool]:
     sizes = [*wide, *range(lanes - 1, lanes // 2 - 1, -1)]
     dividing = [size for size in sizes if size > 1 and count % size == 0]
     return (dividing[0], True) if dividing else (lanes, False)
-
-
-def _row(found: Reduced, column: Any) -> int | None:
-    """The last data-parallel variable on which no operand with columns depends."""
-    with_columns = [
-        indices for indices in found.reads() if any(uses(each, column) for each in indices)
-    ]
-    for at in reversed(range(len(found.spatial) - 1)):
-        variable = found.spatial[at]
-        if not any(uses(each, variable) for indices in with_columns for each in indices):
-            return at
-    return None
 
 
 def _scheduled(found: Reduced, tile: _Tile) -> s_tir.Schedule:
