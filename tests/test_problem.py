@@ -121,3 +121,10 @@ def test_text_names_what_matters() -> None:
     text = str(replace(ROWS, unique=True))
     for part in ("add float32", "(2, 30, 4)", "(2, 7, 4)", "int64 index per row", "unique=True"):
         assert part in text
+
+
+def test_a_fill_is_a_number_of_the_data() -> None:
+    assert replace(ROWS, fill="-inf").fill == "-inf"
+    for dtype, fill in (("float32", "zero"), ("int32", "0.5"), ("int32", "1;")):
+        with pytest.raises(ScatterError, match=r"fill .* must be a number of type"):
+            replace(ROWS, data_dtype=dtype, fill=fill)

@@ -155,3 +155,13 @@ def test_what_explain_says():
     assert said.startswith("share_order: main.lv") and "shares one order with lv" in said
     assert [each.implementation for each in found] == ["ordered"] * 3
     assert all("ordered=True" in str(each) for each in found)
+
+
+def test_tasks_are_what_a_tuner_can_measure():
+    asked = {"share_order": True, "fill": True, "fuse": True, "deterministic": True}
+    with tvm_scatter.options(**asked):
+        shared = tvm_scatter.extract_tasks(layers(3), target_of("cuda"))
+    with tvm_scatter.options(deterministic=True, in_place=False):
+        alone = tvm_scatter.extract_tasks(layers(3), target_of("cuda"))
+    assert [str(each) for each in shared] == [str(each) for each in alone]
+    assert shared[0].weight == 3

@@ -110,7 +110,7 @@ def extract_tasks(
     for where, plan in plans:
         if plan.way is not Way.SCATTER:
             continue
-        problem = replace(plan.lowered[0].problem, bounds="drop")
+        problem = replace(plan.lowered[0].problem.measured, bounds="drop")
         symbols = {symbol: str(size) for symbol, size in plan.symbols.items()}
         sizes |= set(symbols.values())
         known = {

@@ -197,7 +197,8 @@ def module(form: str, tensors: Sequence[Any]) -> tvm.IRModule:
         with builder.function(function_name(name), parameters):
             with builder.dataflow():
                 ordering = tuple(parameters[4:]) or None
-                result = each.emit(_Graph(builder.emit, *parameters[:4], ordering))
+                graph = _Graph(builder.emit, *parameters[:4], ordering=ordering)
+                result = each.emit(graph)
                 output = builder.emit_output(result)
             builder.emit_func_output(output)
     index = relax.Var("dst", types["dst"])

@@ -276,9 +276,9 @@ class Draft:
         """Raise if an ordering is certainly not one of the updates."""
         sizes = (("permutation", problem.count, 0), ("offsets", problem.extent, 1))
         for (name, size, more), tensor in zip(sizes, ordering, strict=True):
-            found = static_shape(tensor)
+            found = static_shape(tensor) or []
             wanted = size.constant + more if size.is_static else None
-            wrong = found is None or len(found) != 1 or str(tensor.ty.dtype) != ORDERING_DTYPE
+            wrong = len(found) != 1 or str(tensor.ty.dtype) != ORDERING_DTYPE
             if wrong or (wanted is not None and not same_size(found[0], wanted)):
                 shape = f"({'K' if wanted is None else wanted},)"
                 raise ScatterError(

@@ -116,6 +116,16 @@ class ScatterProblem:
             raise ScatterError(
                 f"ScatterProblem: bounds {self.bounds!r} must be one of {', '.join(BOUNDS)}."
             )
+        if self.fill:
+            self._check_fill()
+
+    def _check_fill(self) -> None:
+        try:
+            (float if "float" in self.data_dtype else int)(self.fill)
+        except ValueError:
+            raise ScatterError(
+                f"ScatterProblem: fill {self.fill!r} must be a number of type {self.data_dtype}."
+            ) from None
 
     @property
     def reduces(self) -> Reduction:
@@ -212,6 +222,11 @@ class ScatterProblem:
         """How many of batch, scatter axis and slice have more than one position: 1, 2 or 3."""
         return 1 + (not self.batch.is_one) + (not self.slice.is_one)
 
+    @property
+    def measured(self) -> ScatterProblem:
+        """The same problem as tuning measures it: data and updates in memory, and no order."""
+        return replace(self, fused=False, ordered=False, fill="")
+
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
         """The same problem with symbolic sizes replaced by numbers."""
 
@@ -298,8 +313,6 @@ def _checked(problem: ScatterProblem) -> ScatterProblem:
         value = getattr(problem, field.name)
         if isinstance(field.default, bool) and not isinstance(value, bool):
             raise TypeError(f"{field.name} is {value!r}, neither true nor false")
-    if problem.fill:
-        float(problem.fill)
     if problem.data_dtype not in problem.reduces.dtypes or problem.index_dtype not in INDEX_DTYPES:
         raise TypeError(f"no scatter has types {problem.data_dtype!r} and {problem.index_dtype!r}")
     for extent in (problem.batch, problem.slice, problem.count, *problem.extents):

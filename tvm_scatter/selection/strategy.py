@@ -242,12 +242,11 @@ class OpStrategy:
         if options.implementation is not None:
             return self._forced(problem, target, options)
         # What is best for stored updates is the best guess for computed ones.
-        stored = replace(problem, fused=False, fill="")
-        spellings = [stored]
+        spellings = [problem.measured]
         if problem.in_place:
             # Without a measurement in place, the winner of the same problem with a copy is the best
             # guess.
-            spellings.append(replace(stored, in_place=False))
+            spellings.append(replace(problem.measured, in_place=False))
         logs: dict[str, Iterator[TunedRecord]] = {
             "tuned records": chain.from_iterable(tuned_records(each, target) for each in spellings)
         }

@@ -135,8 +135,7 @@ def problem_struct(
 
 def _number(problem: ScatterProblem) -> int | float:
     """The number that every element of the data is."""
-    exact = np.issubdtype(numpy_dtype(problem.data_dtype), np.integer)
-    return int(problem.fill) if exact else float(problem.fill)
+    return (float if "float" in problem.data_dtype else int)(problem.fill)
 
 
 def _literal(value: Any, dtype: str) -> str:
