@@ -103,6 +103,14 @@ def test_updates_are_in_no_tensor(device):
     assert not any("200, 8" in each for each in types)
 
 
+def test_a_fused_module_is_printed_and_read_again(device):
+    with tvm_scatter.options(fuse=True, bounds="drop"), target_of(device):
+        module = tvm.transform.Sequential(passes(current_options()))(weighted_sum())
+    again = tvm.script.from_source(module.script(show_meta=True))
+    assert "producer" in module.script()
+    tvm.ir.assert_structural_equal(again, module)
+
+
 def test_off_leaves_the_module_alone(device):
     with tvm_scatter.options(fuse=False):
         explanations = tvm_scatter.explain(weighted_sum(), target_of(device))

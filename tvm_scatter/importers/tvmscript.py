@@ -64,7 +64,12 @@ def _signature(operands: str, attributes: str, **optional: Any) -> Signature:
 
 _SCATTER = {"earlier": _ABSENT, **REQUESTS}
 #: Where updates may be ordered, their ordering stands in front of what must be computed earlier.
-_ORDERED = {"ordering": _ABSENT, "has_ordering": _ABSENT, **_SCATTER}
+_ORDERED = {
+    **{"ordering": _ABSENT, "has_ordering": _ABSENT},
+    # The function of updates that the scatter computes.
+    **{"producer": _ABSENT},
+    **_SCATTER,
+}
 _SIGNATURES = {
     SCATTER_ELEMENTS: _signature("data index updates ordering earlier", "axis", **_ORDERED),
     INDEX_PUT: _signature("data indices updates ordering earlier", "axes", **_ORDERED),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import tvm
@@ -43,6 +44,20 @@ class FusedUpdates:
         ]
         return relax.TensorType(shape, str(updates.dtype), self.leaves[0].ty.vdevice)
 
+    @staticmethod
+    def from_json(function: str, leaves: Sequence[Any]) -> FusedUpdates:
+        """Updates whose function is what :meth:`to_json` returns."""
+        return FusedUpdates(_function(function), tuple(leaves))
+
+    def to_json(self) -> str:
+        """The function as text."""
+        return str(tvm.ir.save_json(self.function))
+
     def with_leaves(self, leaves: Sequence[Any]) -> FusedUpdates:
         """The same function of other tensors."""
         return FusedUpdates(self.function, tuple(leaves))
+
+
+@lru_cache(maxsize=64)
+def _function(text: str) -> Any:
+    return tvm.ir.load_json(text)

@@ -22,7 +22,8 @@ from tvm_scatter.problem.reductions import REDUCTIONS, Reduction, canonical_redu
 from .fused_updates import FusedUpdates
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, STOCK_OPERATORS
 
-#: The attribute that holds the function of fused updates. Their leaves are then the operand.
+#: The attribute that holds the function of fused updates, as text, because TVMScript cannot print a
+#: function there. Their leaves are then the operand.
 _PRODUCER = "producer"
 #: The attribute that says that an operand behind the updates is an ordering of them.
 _ORDERED = "has_ordering"
@@ -126,7 +127,7 @@ class ScatterCall:
         else:
             data, indices, updates, *earlier = call.args
             if _PRODUCER in attrs:
-                updates = FusedUpdates(attrs[_PRODUCER], tuple(updates.fields))
+                updates = FusedUpdates.from_json(attrs[_PRODUCER], tuple(updates.fields))
             operands = {"indices": _fields(indices), "updates": updates}
             if _ORDERED in attrs:
                 operands["ordering"] = _fields(earlier.pop(0))
@@ -158,7 +159,7 @@ class ScatterCall:
             operands += [relax.Tuple(list(self.indices)) if several else self.indices[0]]
             if isinstance(self.updates, FusedUpdates):
                 operands.append(relax.Tuple(list(self.updates.leaves)))
-                attrs[_PRODUCER] = self.updates.function
+                attrs[_PRODUCER] = self.updates.to_json()
             else:
                 operands.append(self.updates)
         if self.form == INDEX_PUT:

@@ -29,6 +29,8 @@ from tvm_scatter.problem.reductions import numpy_dtype
 from .source import c_type
 
 _HALVES = ("float16", "bfloat16")
+#: Of integers; floats have infix operators.
+_WRAPPING = {tirx.Add: "sum", tirx.Sub: "difference"}
 _INFIX = {
     tirx.Add: "+",
     tirx.Sub: "-",
@@ -189,10 +191,7 @@ class Writer:
             return self._elementwise("bool", "!{}", self.value(expression.a))
         if kind in _INFIX or kind in _PREFIX:
             operands = self.value(expression.a), self.value(expression.b)
-            form = (
-                f"({{}} {_INFIX[kind]} {{}})" if kind in _INFIX else f"{_PREFIX[kind]}({{}}, {{}})"
-            )
-            return self._elementwise(dtype, form, *operands)
+            return self._elementwise(dtype, _form(kind, dtype), *operands)
         if isinstance(expression, tvm.ir.Call):
             return self._call(expression, dtype)
         raise ScatterError(f"scatter: updates cannot be computed by {kind.__name__} on CUDA.")
@@ -339,6 +338,14 @@ class Writer:
     def _name(self) -> str:
         self._made += 1
         return f"{self._prefix}{self._made}"
+
+
+def _form(kind: type, dtype: str) -> str:
+    """How C++ writes an operator."""
+    function = _PREFIX.get(kind)
+    if dtype.startswith(("int", "uint")):
+        function = _WRAPPING.get(kind, function)
+    return f"({{}} {_INFIX[kind]} {{}})" if function is None else f"{function}({{}}, {{}})"
 
 
 def _can_be_moved(condition: Any, yes: Any, no: Any) -> bool:

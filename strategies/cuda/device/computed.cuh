@@ -24,9 +24,20 @@ __device__ __forceinline__ float rounded(float value) {
 // Products of their own: the compiler must not join them with a sum, which would round once less.
 __device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
+
+// Integers wrap around: an index that is out of bounds may be any number, and what is computed from
+// it before it is found to be bad must not be undefined.
 template <class T>
 __device__ __forceinline__ T product(T a, T b) {
-  return a * b;
+  return static_cast<T>(static_cast<uint64>(a) * static_cast<uint64>(b));
+}
+template <class T>
+__device__ __forceinline__ T sum(T a, T b) {
+  return static_cast<T>(static_cast<uint64>(a) + static_cast<uint64>(b));
+}
+template <class T>
+__device__ __forceinline__ T difference(T a, T b) {
+  return static_cast<T>(static_cast<uint64>(a) - static_cast<uint64>(b));
 }
 
 template <class T>
