@@ -193,11 +193,11 @@ def module(form: str, tensors: Sequence[Any]) -> tvm.IRModule:
     }
     for name, each in PROGRAMS.items():
         known = types | given if _is_given(form) else types
-        parameters = [relax.Var(key, type_) for key, type_ in known.items()]
-        with builder.function(function_name(name), parameters):
+        of = {key: relax.Var(key, type_) for key, type_ in known.items()}
+        with builder.function(function_name(name), list(of.values())):
             with builder.dataflow():
-                ordering = tuple(parameters[4:]) or None
-                graph = _Graph(builder.emit, *parameters[:4], ordering=ordering)
+                ordering = tuple(of[key] for key in given if key in of) or None
+                graph = _Graph(builder.emit, of["x"], of["weight"], of["src"], of["dst"], ordering)
                 result = each.emit(graph)
                 output = builder.emit_output(result)
             builder.emit_func_output(output)
