@@ -21,6 +21,7 @@ from . import (
     resizing,
     sampling,
     slicing,
+    views,
 )
 from .call import TorchCall
 from .elementwise import ELEMENTWISE
@@ -143,5 +144,7 @@ MENDED: dict[str, Mended] = {
     "_upsample_bilinear2d_aa.default": resizing.upsample_smooth,
     "_upsample_bicubic2d_aa.default": resizing.upsample_smooth,
     "slice.Tensor": slicing.slice_tensor,
+    "view.default": views.view,
+    "repeat.default": views.repeat,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }
