@@ -311,11 +311,11 @@ class MessageWriter:
 
     def _moved(self, axes: str, _first: Any) -> Any:
         """A tensor of other axes: transposed, reshaped, or with axes of one element."""
-        op, chosen = relax.op, self._random.randrange(4)
         if self._sizes["e"] == 0:
             # TVM 0.27 gives what it squeezes an element if it has none, and reads 0 in a new shape
-            # as the old size.
-            chosen = 0
+            # as the old size, where it transposes by reshaping, too.
+            return self._value(axes)
+        op, chosen = relax.op, self._random.randrange(4)
         order = list(range(len(axes)))
         self._random.shuffle(order)
         if chosen == 0:
