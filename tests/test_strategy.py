@@ -21,6 +21,7 @@ from tvm_scatter.options import Options
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, tuned_records, workload
 from tvm_scatter.selection.targets import parse_target
+from tvm_scatter.selection.work import Work
 
 LLVM = tvm.target.Target("llvm")
 PROBLEM = ScatterProblem(
@@ -59,7 +60,6 @@ class Fast(Plain):
 
 @pytest.fixture
 def strategy() -> OpStrategy:
-    # Of the kind of llvm, whose rules name other implementations: the last entry is the default.
     table = OpStrategy("llvm")
     table.add_implementation(Plain(), plevel=1)
     table.add_implementation(Fast(), plevel=20)
@@ -119,9 +119,76 @@ def test_what_cannot_be_forced(
         strategy.select(replace(PROBLEM, **change), LLVM, options)
 
 
-def test_default_is_the_entry_that_takes_everything(strategy: OpStrategy) -> None:
+def test_without_costs_the_highest_level_is_the_default(strategy: OpStrategy) -> None:
     selection = strategy.select(PROBLEM, LLVM)
-    assert (selection.source, selection.implementation.name) == ("default", "plain")
+    assert (selection.source, selection.implementation.name) == ("default", "fast")
+    only_plain = strategy.select(replace(PROBLEM, reduction="max"), LLVM)
+    assert only_plain.implementation.name == "plain"
+
+
+class Costly(Plain):
+    """Says what it costs: a microsecond for each update."""
+
+    name = "costly"
+
+    def cost(self, work: Work, config: Any) -> dict[str, Any]:
+        return {"updates": work.items}
+
+
+class Flat(Plain):
+    """Takes ten microseconds, whatever is asked for."""
+
+    name = "flat"
+
+    def cost(self, work: Work, config: Any) -> dict[str, Any]:
+        return {"launches": 10.0}
+
+
+@pytest.mark.parametrize(("count", "chosen"), [(3, "costly"), (50, "flat")])
+def test_the_least_cost_is_the_default(count: int, chosen: str) -> None:
+    table = OpStrategy("a kind that nobody measured")
+    table.add_implementation(Costly(), plevel=1)
+    table.add_implementation(Flat(), plevel=5)
+    selection = table.default(replace(PROBLEM, count=SymbolicSize(count)), LLVM)
+    assert selection.implementation.name == chosen
+    assert list(selection.predictions) == sorted(
+        selection.predictions, key=lambda name: selection.predictions[name].microseconds
+    )
+    assert selection.predictions["flat"].terms == {"launches": 10.0}
+
+
+def test_what_says_no_cost_wins_only_by_its_level(strategy: OpStrategy) -> None:
+    strategy.add_implementation(Costly(), plevel=10)
+    assert strategy.default(PROBLEM, LLVM).implementation.name == "fast"
+    strategy.add_implementation(Flat(), plevel=30)
+    assert strategy.default(PROBLEM, LLVM).implementation.name == "flat"
+
+
+def test_coefficients_count() -> None:
+    table = OpStrategy("llvm")
+    table.add_implementation(Costly(), plevel=1)
+    table.add_implementation(Flat(), plevel=5)
+    fitted = {"costly": {"updates": 0.1}}
+    assert table.default(PROBLEM, LLVM).implementation.name == "flat"
+    assert table.default(PROBLEM, LLVM, fitted=fitted).implementation.name == "costly"
+
+
+def test_symbolic_sizes_keep_what_some_of_them_need() -> None:
+    table = OpStrategy("llvm")
+    table.add_implementation(Costly(), plevel=1)
+    table.add_implementation(Flat(), plevel=5)
+    table.add_implementation(Dear(), plevel=9)
+    selection = table.default(replace(PROBLEM, count=SymbolicSize(1, ("n",))), LLVM)
+    assert {branch.implementation.name for branch in selection.branches} == {"costly", "flat"}
+
+
+class Dear(Plain):
+    """Takes more than any other."""
+
+    name = "dear"
+
+    def cost(self, work: Work, config: Any) -> dict[str, Any]:
+        return {"updates": 2 * work.items, "launches": 20.0}
 
 
 def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
@@ -198,15 +265,15 @@ DEFAULTS = {
     "cuda": {
         "lane_bins": single(256, 1_000_000, deterministic=True),
         "shared_bins": single(256, 1_000_000),
-        "row_resident": single(1000, 1),
+        "row_resident": single(2048, 4096, batch=SymbolicSize(256), index_batch=True),
         "gather_form": rows(1000, 12544, 250, reduction="update"),
         "partitioned": single(1 << 24, 1 << 24),
         "bucketed": rows(100_000, 128, 1 << 20),
-        "grouped": rows(1 << 20, 32, 1 << 20),
+        "grouped": rows(1 << 20, 32, 1 << 18),
         "ordered": rows(100_000, 128, 1 << 20, ordered=True),
         "segmented": rows(100_000, 128, 1 << 20, deterministic=True),
         "parallel_injective": rows(50257, 768, 8192),
-        "sort_based": single(256, 1 << 20, reduction="update"),
+        "sort_based": rows(16, 128, 1 << 18, reduction="update"),
         "sequential": rows(16, 1024, 1),
     },
     "llvm": {
@@ -222,7 +289,7 @@ DEFAULTS = {
 
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_every_implementation_is_the_default_for_some_problem(kind: str) -> None:
-    """What is never chosen should be dropped, or its rule be found."""
+    """What is never chosen should be dropped, or its cost be mended."""
     table = strategy_for(kind)
     assert table is not None
     assert set(DEFAULTS[kind]) == set(table.implementations)

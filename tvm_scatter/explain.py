@@ -20,7 +20,7 @@ from tvm_scatter.ops.scatter_call import is_scatter, operator_name
 from tvm_scatter.passes.functions import is_ours_to_change
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.selection.strategy import Branch
+from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import to_target
 
 from .options import current_options
@@ -28,6 +28,8 @@ from .passes import passes
 
 #: The name in :func:`summary` for scatters that this package does not compute.
 STOCK = "TVM's own"
+#: Implementations besides the chosen one whose predicted time is printed.
+_SHOWN = 2
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,14 @@ class Choice:
         Its name.
     knobs : dict of str to int
         The values of all its knobs.
-    conditions : tuple of str
-        The conditions on symbolic sizes under which it is used; empty if none are needed.
     """
 
     implementation: str
     knobs: Mapping[str, int]
-    conditions: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         knobs = ", ".join(f"{name}={value}" for name, value in self.knobs.items())
-        text = f"{self.implementation} ({knobs})" if knobs else self.implementation
-        return f"{text} if {' and '.join(self.conditions)}" if self.conditions else text
+        return f"{self.implementation} ({knobs})" if knobs else self.implementation
 
 
 @dataclass(frozen=True)
@@ -72,14 +70,17 @@ class Explanation:
     symbols : dict of str to str
         The expression in the module for each symbolic size of the problem.
     choices : tuple of Choice
-        The first whose conditions hold is used. There are several only if symbolic sizes decide at
-        run time, and none if TVM's own operator is used or nothing is written.
+        The one that is predicted to be the fastest is used. There are several only if symbolic
+        sizes decide at run time, and none if TVM's own operator is used or nothing is written.
     source : str
         Where the choice comes from: ``"forced"``, ``"tuned"``, ``"default"`` or ``"none"``.
     reason : str
         Why, in one clause.
     alternatives : dict of str to (str or None)
         For each other implementation, why it cannot be used; ``None`` if it can.
+    predictions : dict of str to str
+        What implementations are predicted to take, the fastest first, and what of. Empty if the
+        choice is not by prediction.
     """
 
     where: str
@@ -91,6 +92,7 @@ class Explanation:
     source: str
     reason: str
     alternatives: Mapping[str, str | None] = field(default_factory=dict)
+    predictions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def implementation(self) -> str | None:
@@ -109,13 +111,13 @@ class Explanation:
                 {
                     "implementation": choice.implementation,
                     "knobs": dict(choice.knobs),
-                    "conditions": list(choice.conditions),
                 }
                 for choice in self.choices
             ],
             "source": self.source,
             "reason": self.reason,
             "alternatives": dict(self.alternatives),
+            "predictions": dict(self.predictions),
         }
 
     @property
@@ -132,11 +134,13 @@ class Explanation:
 
     def lines(self) -> list[tuple[str, str]]:
         """The lines to print, each as a label and a text."""
-        chosen = ", else ".join(map(str, self.choices)) or "none of this package"
+        chosen = " or ".join(map(str, self.choices)) or "none of this package"
         lines = [("chosen", chosen), ("because", self.because)]
         if self.problem is not None:
             lines.insert(0, ("problem", self.problem_text))
         applicable = [name for name, refusal in self.alternatives.items() if refusal is None]
+        ranked = [name for name in self.predictions if name in applicable][:_SHOWN]
+        lines += [("next", f"{name}, predicted {self.predictions[name]}") for name in ranked]
         if applicable:
             lines.append(("possible", ", ".join(applicable)))
         for name, refusal in self.alternatives.items():
@@ -253,12 +257,16 @@ def _explanation(where: str, plan: Plan) -> Explanation:
         source=source if selection is None else selection.source,
         reason=plan.reason,
         alternatives={} if selection is None else dict(selection.alternatives),
+        predictions={} if selection is None else _predictions(selection),
     )
 
 
+def _predictions(selection: Selection) -> dict[str, str]:
+    return {name: str(found) for name, found in selection.predictions.items()}
+
+
 def _choice(branch: Branch) -> Choice:
-    conditions = tuple(f"{name} {sign} {value}" for name, sign, value in branch.conditions)
-    return Choice(branch.implementation.name, dict(branch.config), conditions)
+    return Choice(branch.implementation.name, dict(branch.config))
 
 
 def summary(explanations: Iterable[Explanation]) -> dict[str, int]:

@@ -12,6 +12,7 @@ from tvm_scatter.selection.backend import Backend
 
 from .check import CHECK
 from .compaction import COMPACTION
+from .machines import machine_of
 from .ordering import ORDERING
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
@@ -56,4 +57,5 @@ CUDA = Backend(
     of_this_machine=_of_this_machine,
     of_architecture=_of_architecture,
     example="sm_90",
+    machine=machine_of,
 )

@@ -8,10 +8,12 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+from tvm_scatter.strategies.cuda.steps import listed_rows
 from tvm_scatter.strategies.cuda.steps.listed_rows import (
     LEAST_CHUNK,
     LONG_LIST,
@@ -65,7 +67,6 @@ class Bucketed(Implementation):
     """
 
     name = "bucketed"
-    list_bytes = 16
     accumulates_wide = True
     fuses = True
     fills = True
@@ -106,6 +107,14 @@ class Bucketed(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _Plan(problem, sizes, config).layout.total
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        return {
+            "launches": work.launches(4),
+            **listed_rows.cost(work),
+            "items": work.streams(work.index_bytes + 20 * work.items),
+            "hot bucket": work.cycles(work.hottest),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         plan = _Plan(operands.problem, operands.sizes, config)

@@ -7,7 +7,9 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
+from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
 from .parallel_injective import lanes_for, widest_vector
@@ -42,6 +44,36 @@ class GatherForm(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return 0 if config["search"] or problem.in_place else sizes.destinations * 8
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        problem, moved = work.problem, work.streams(2 * work.data_bytes)
+        vectors = work.slice / (_THREADS * work.vector * config["unroll"])
+        spans = larger(vectors, 1.0)
+        if problem.in_place:
+            rows = work.batch * work.count
+            return {
+                "launches": work.launches(1),
+                "streams": work.streams(work.written_bytes),
+                "searches": work.sectors(rows * spans * work.count),
+            }
+        if config["search"]:
+            rows = work.batch * work.extent
+            return {
+                "launches": work.launches(1),
+                "streams": moved,
+                "searches": work.sectors(rows * spans * work.count),
+                "rows": work.sectors(rows * spans),
+            }
+        winners = 8 * work.destinations
+        return {
+            "launches": work.launches(3),
+            "streams": moved + work.streams(work.index_bytes),
+            "map": work.streams(2 * winners),
+            "sectors": work.sectors(work.items),
+            "misses": work.misses(work.items, winners),
+            "rows": work.sectors(work.destinations * work.row_sectors),
+            "hot atomics": work.cycles(work.hottest),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         if operands.problem.in_place:

@@ -11,9 +11,11 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.steps import listed_rows
 from tvm_scatter.strategies.cuda.steps.listed_rows import (
     CHUNK_THREADS,
     LEAST_CHUNK,
@@ -48,7 +50,6 @@ class Grouped(Implementation):
     """
 
     name = "grouped"
-    list_bytes = 16
     accumulates_wide = True
     fuses = True
     fills = True
@@ -69,6 +70,16 @@ class Grouped(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _layout(problem, sizes).total
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        counters = 4 * work.destinations
+        return {
+            "launches": work.launches(6),
+            **listed_rows.cost(work),
+            "items": work.streams(work.index_bytes + 16 * work.items) + work.sectors(work.items),
+            "misses": work.misses(work.items, counters),
+            "hot atomics": work.cycles(work.hottest),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         sizes = operands.sizes

@@ -8,6 +8,8 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .shared_bins import output_bytes, reduce_by_blocks
@@ -43,6 +45,16 @@ class LaneBins(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _BLOCKS * output_bytes(problem)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
+        return {
+            "launches": work.launches(2 + work.around_launches),
+            "streams": work.streams(work.operand_bytes) + work.around,
+            "updates": work.sectors(work.update_size),
+            "bins": work.streams(2 * _BLOCKS * bins),
+            "bins of lanes": work.cycles(10 * _LANES * bins / 32),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         reduce_by_blocks(

@@ -8,8 +8,9 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 
-from .steps import segments, sorting
+from .steps import listed_rows, segments, sorting
 
 _LISTS = """  using Key = int;
   const Key* const items = static_cast<const Key*>(permutation_pointer);
@@ -40,6 +41,9 @@ class Ordered(Implementation):
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         # Whether there is a workspace must not depend on what the sizes are at run time.
         return at_least(_layout(problem, sizes).total, 16)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        return {"launches": work.launches(3), **listed_rows.cost(work)}
 
     def emit(self, operands: Operands, config: Config) -> None:
         layout = _layout(operands.problem, operands.sizes)

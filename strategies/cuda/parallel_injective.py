@@ -8,7 +8,9 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
 from .steps import stages
@@ -51,6 +53,23 @@ class ParallelInjective(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return stages.count_bytes(problem, sizes)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        problem, vector = work.problem, config["vector"]
+        lanes = lanes_for(problem, work.vector)
+        together = vector if work.only_stores or work.adds_vectors else 1
+        touched = work.items * work.row_sectors
+        # Each thread of a long row has many columns, and a few rows do not fill the machine.
+        turns = larger(work.width / (lanes * work.vector), 1.0)
+        return {
+            "launches": work.launches(2 - problem.in_place + work.around_launches),
+            "streams": work.streams(work.copied_bytes + work.operand_bytes) + work.around,
+            "sectors": work.sectors(touched, work.data_bytes),
+            "misses": work.misses(touched, work.data_bytes),
+            "updates": work.sectors(work.writes * work.width / together * (3 if work.swaps else 1)),
+            "hot updates": work.cycles(work.contention(together)),
+            "turns": work.cycles(1000 * turns),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         stages.copy_data(operands)

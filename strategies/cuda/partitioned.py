@@ -8,7 +8,9 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import smaller
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -34,7 +36,6 @@ class Partitioned(Implementation):
     """One pass buckets the updates by the high bits of their destination, the next one reduces."""
 
     name = "partitioned"
-    rewrites_output = True
     fuses = True
     summary = "many scattered single-element reductions into an output larger than the L2 cache"
 
@@ -67,6 +68,21 @@ class Partitioned(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _layout(problem, sizes, config).total
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        moved = 2 * work.data_bytes + work.operand_bytes + work.index_bytes
+        moved = moved + 2 * work.items * (2 + work.element)
+        buckets = work.destinations / (1 << config["bucket_bits"])
+        # Blocks share a bucket if it has twice the mean of the updates.
+        blocks = smaller(1.5 * buckets + 1, float(work.machine.multiprocessors))
+        return {
+            "launches": work.launches(6),
+            "streams": work.streams(moved),
+            "updates": work.sectors(work.items),
+            "hot updates": work.cycles(work.hottest * work.contention_in_shared / 25),
+            "buckets": work.cycles(2000 * buckets / work.machine.multiprocessors),
+            "units": work.cycles(work.items / blocks * (3 if work.swaps_in_shared else 1)),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

@@ -7,7 +7,9 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
@@ -19,13 +21,14 @@ _MOST_TILES = 8
 _MANY_BLOCKS = 64
 _LIGHT_BYTES = 32 << 10
 _LIGHT_COUNT = 4096
+#: Updates of one place that a block works on at a time, about.
+_UNDER_WAY = 64.0
 
 
 class RowResident(Implementation):
     """One block for each batch, or for a tile of it, reduces in shared memory."""
 
     name = "row_resident"
-    rewrites_output = True
     accumulates_wide = True
     fuses = True
     summary = "many batches of short rows, with many updates each"
@@ -49,6 +52,29 @@ class RowResident(Implementation):
         # Small enough for several blocks on a multiprocessor, if there are that many.
         threads = (512, 256, 1024) if many and light else (1024, 512, 256)
         return {"threads": threads, "unroll": (4, 8, 2)}
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        tiles = larger(
+            work.extent * work.slice * _element_bytes(work.problem) / work.machine.shared_bytes, 1.0
+        )
+        blocks = work.batch * tiles
+        turns = work.turns(blocks)
+        moved = 2 * work.data_bytes + work.operand_bytes
+        updates = work.count * work.slice
+        entries = updates if work.problem.index_slice else work.count
+        extreme = work.problem.reduces.is_extreme
+        # Of a minimum those that are under way before the first is seen.
+        hottest = smaller(work.hottest, _UNDER_WAY) if extreme else work.hottest
+        share = work.machine.memory / work.machine.multiprocessors
+        return {
+            "launches": work.launches(1),
+            "streams": work.streams(moved),
+            "turns": turns * moved / larger(blocks, 1.0) / share,
+            "blocks": work.cycles(1000 * blocks / work.machine.multiprocessors),
+            "updates": work.cycles(turns * updates / tiles),
+            "hot updates": work.cycles(turns * hottest * work.contention_in_shared),
+            "tiles": turns * entries * work.item_index_bytes * (1 - 1 / tiles) / share,
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

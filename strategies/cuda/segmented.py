@@ -8,15 +8,15 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 
-from .steps import segments, sorting, stages
+from .steps import listed_rows, segments, sorting, stages
 
 
 class Segmented(Implementation):
     """A stable sort, then a balanced reduction of each row's segment, in a fixed order."""
 
     name = "segmented"
-    list_bytes = 16
     accumulates_wide = True
     deterministic = True
     fuses = True
@@ -34,6 +34,13 @@ class Segmented(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _layout(problem, sizes).total
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        return {
+            "launches": work.launches(5 + sorting.launches(work)),
+            "sort": sorting.time(work),
+            **listed_rows.cost(work),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         layout = _layout(operands.problem, operands.sizes)

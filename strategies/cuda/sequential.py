@@ -11,7 +11,9 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import at_most, choose, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
 from .steps import stages
@@ -19,6 +21,8 @@ from .steps import stages
 #: Up to this many bytes, the blocks that own the lines copy the data. Beyond, a separate launch
 #: that copies is faster.
 _FUSED_BYTES = 1 << 18
+#: Cycles from one update of a line to the next, and lines whose updates are under way together.
+_UPDATE_CYCLES, _IN_FLIGHT = 500.0, 4000.0
 
 
 class Sequential(Implementation):
@@ -34,6 +38,31 @@ class Sequential(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return stages.count_bytes(problem, sizes)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        problem, lines = work.problem, work.batch * work.slice
+        fusable = not problem.in_place and problem.reduces_into_data
+        fused = at_most(work.data_bytes, float(_FUSED_BYTES)) if fusable else False
+        lines_of_block = choose(fused, 32.0, float(config["threads"]))
+        blocks = larger(lines / lines_of_block, 1.0)
+        copying = smaller(blocks, float(work.machine.multiprocessors))
+        copied = work.streams(work.copied_bytes)
+        touched = work.batch * work.count * larger(work.slice * work.element / 32, 1.0)
+        return {
+            "launches": work.launches(
+                1 + work.around_launches + choose(fused, 0.0, float(not problem.in_place))
+            ),
+            "streams": choose(fused, 0.0, copied) + work.streams(work.operand_bytes) + work.around,
+            "copies in few blocks": choose(
+                fused, copied * work.machine.multiprocessors / copying, 0.0
+            ),
+            "updates of a line": work.cycles(_UPDATE_CYCLES * work.count),
+            "lines": work.cycles(
+                work.turns(blocks) * lines_of_block * work.count * _UPDATE_CYCLES / _IN_FLIGHT
+            ),
+            "sectors": work.sectors(touched, work.data_bytes),
+            "misses": work.misses(touched, work.data_bytes),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

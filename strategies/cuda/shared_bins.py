@@ -7,7 +7,9 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import smaller
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -16,6 +18,8 @@ from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from .steps import stages
 
 _MERGE_THREADS = 256
+#: Updates of one place that a block works on at a time, about.
+_UNDER_WAY = 64.0
 #: Bytes of shared memory of a block with several copies: at least two blocks fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
 _MANY_ITEMS = 1 << 20
@@ -58,6 +62,24 @@ class SharedBins(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return config["blocks"] * output_bytes(problem)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
+        blocks, copies = config["blocks"], config["copies"]
+        each = smaller(blocks, float(work.machine.multiprocessors))
+        meets = "swaps" if work.swaps_in_shared else "atomics"
+        extreme = work.problem.reduces.is_extreme
+        hottest = smaller(work.hottest, _UNDER_WAY * blocks) if extreme else work.hottest
+        return {
+            "launches": work.launches(2 + work.around_launches),
+            "streams": work.streams(work.operand_bytes) + work.around,
+            meets: work.cycles(work.update_size / each),
+            "bins": work.streams(2 * blocks * bins),
+            "copies of bins": work.cycles(10 * copies * bins / 32),
+            "hot updates": work.cycles(
+                hottest * work.batch / (blocks * copies) * work.contention_in_shared
+            ),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         copies = config["copies"]

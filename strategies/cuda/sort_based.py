@@ -5,6 +5,7 @@ Bitwise reproducible for every reduction, and as fast on skewed indices: see ``d
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,9 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import larger, logarithm
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -41,6 +44,27 @@ class SortBased(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _layout(problem, sizes).total
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        problem = work.problem
+        sums = 0.0 if problem.reduces.is_store else work.items
+        levels = larger(logarithm(larger(sums, 1.0)) / math.log(_CHUNK / 2), 1.0)
+        written = work.touched * work.row_sectors
+        threads = sums / _CHUNK * larger(work.width / work.vector, 1.0)
+        return {
+            "launches": work.launches(
+                1 + levels + sorting.launches(work) - problem.in_place + work.around_launches
+            ),
+            "sort": sorting.time(work),
+            "streams": work.streams(work.copied_bytes) + work.around,
+            "rows": work.streams(sums * larger(work.row_bytes, 32.0)),
+            "sums": work.streams(sums / 4 * work.width * accumulate_bytes(problem.data_dtype)),
+            "sectors": work.sectors(written, work.data_bytes),
+            "misses": work.misses(written, work.data_bytes),
+            "columns": work.cycles(
+                1000 * larger(work.width / (32 * work.vector), 1.0) * work.turns(threads / 4096)
+            ),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         layout = _layout(operands.problem, operands.sizes)

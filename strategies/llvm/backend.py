@@ -6,6 +6,7 @@ from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import Backend
 
 from .compaction import COMPACTION
+from .machines import machine_of
 from .ordering import ORDERING
 
 #: TVM computes bfloat16 in float32, so the bits of a computed one are not accessible.
@@ -18,4 +19,5 @@ LLVM = Backend(
     ordering=ORDERING,
     fuses=_FUSES,
     fuses_vectors_only=True,
+    machine=machine_of,
 )

@@ -11,9 +11,10 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, round_up
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.llvm.steps.segments import Segments
 
-from .steps import loops
+from .steps import costs, loops
 
 
 class Ordered(Implementation):
@@ -28,6 +29,15 @@ class Ordered(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _keys_bytes(sizes) + Segments(problem, sizes).workspace_bytes
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        workers = costs.cores(work)
+        return {
+            "launches": work.launches(4),
+            "streams": work.streams(work.copied_bytes + work.operand_bytes),
+            "updates": costs.combine(work, workers),
+            "misses": costs.misses(work, workers, work.update_bytes),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

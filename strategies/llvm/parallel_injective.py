@@ -8,10 +8,14 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 
-from .steps import loops, ordered
+from .steps import costs, loops, ordered
 
 _UNIQUE_TASKS = 256
+#: How much faster than to find a destination it is to see that it is another worker's: less than 1,
+#: because it can not be predicted.
+_IN_VAIN = 0.3
 
 
 class ParallelInjective(Implementation):
@@ -28,6 +32,19 @@ class ParallelInjective(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return ordered.counts_bytes(problem, sizes)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        workers = costs.cores(work)
+        # If destinations are divided, every worker looks at every index, and often in vain.
+        finders = workers if work.problem.unique else _IN_VAIN
+        return {
+            "launches": work.launches(2),
+            "streams": work.streams(work.copied_bytes + work.operand_bytes),
+            "finds": costs.find(work, finders),
+            "updates": costs.combine(work, workers),
+            "rows again": costs.again(work),
+            "misses": costs.misses(work, workers),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

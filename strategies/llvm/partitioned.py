@@ -13,8 +13,9 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 
-from .steps import combiners, loops
+from .steps import combiners, costs, loops
 
 #: Bytes of output of one bucket, which stay in the second-level cache meanwhile.
 _BUCKET_BYTES = 1 << 18
@@ -46,6 +47,21 @@ class Partitioned(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return _Partition(problem, sizes).workspace_bytes
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        workers = costs.cores(work)
+        moves_values = work.problem.width.is_one
+        listed = work.items * (4 + (work.element if moves_values else 0))
+        # Of rows it lists numbers, and comes to the updates in the order of destinations.
+        apart = 0.0 if moves_values else costs.misses(work, workers, work.update_bytes)
+        return {
+            "launches": work.launches(4),
+            "streams": work.streams(work.copied_bytes + work.operand_bytes + 2 * listed),
+            "finds": 3 * costs.find(work, workers),
+            "updates": costs.combine(work, workers),
+            "misses": apart,
+            "buckets": work.cycles(20 * _MOST_CHUNKS * work.data_bytes / _BUCKET_BYTES),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         partition = _Partition(operands.problem, operands.sizes)

@@ -13,8 +13,9 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 
-from .steps import combiners, loops, values
+from .steps import combiners, costs, loops, values
 
 #: The most bytes of one copy of the output, so that it stays in the first two levels of cache.
 _MOST_BYTES = 1 << 16
@@ -51,6 +52,16 @@ class PrivateBins(Implementation):
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         chunks = ceil_div(loops.item_count(problem, sizes), _chunk(problem, sizes))
         return chunks * sizes.data_size * _accumulator_bytes(problem)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        workers = costs.cores(work)
+        return {
+            "launches": work.launches(3),
+            "streams": work.streams(work.copied_bytes + work.operand_bytes),
+            "finds": costs.find(work, workers),
+            "updates": costs.combine(work, workers),
+            "bins": work.cycles(2 * _MOST_CHUNKS * work.data_size) / workers,
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

@@ -8,8 +8,9 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 
-from .steps import ordered
+from .steps import costs, ordered
 
 
 class Sequential(Implementation):
@@ -22,6 +23,17 @@ class Sequential(Implementation):
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         return ordered.counts_bytes(problem, sizes)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        workers = costs.lines(work)
+        return {
+            "launches": work.launches(1),
+            "streams": work.streams(work.copied_bytes + work.operand_bytes),
+            "finds": costs.find(work, workers),
+            "updates": costs.combine(work, workers),
+            "rows again": costs.again(work),
+            "misses": costs.misses(work, workers),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         ordered.scatter(operands, divide_places=False)

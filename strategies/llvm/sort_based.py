@@ -7,11 +7,13 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.llvm.steps.radix import RadixSort
 from tvm_scatter.strategies.llvm.steps.segments import Segments
 
-from .steps import loops
+from .steps import costs, loops
 
 
 class SortBased(Implementation):
@@ -31,6 +33,21 @@ class SortBased(Implementation):
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         return sort.workspace_bytes + segments.workspace_bytes
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        workers = costs.cores(work)
+        # Of plain updates of one place only the last is read.
+        rows = work.touched if work.problem.reduces.is_store else work.items
+        apart = costs.misses(work, workers, work.update_bytes)
+        return {
+            "launches": work.launches(8),
+            "streams": work.streams(work.copied_bytes + work.index_bytes),
+            "rows": work.streams(rows * larger(work.row_bytes, 64.0)),
+            "sort": 8 * costs.find(work, workers),
+            "rows again": costs.again(work),
+            "misses": apart * rows / larger(work.items, 1.0),
+            "updates": work.cycles(rows * larger(work.row_bytes / 16, 1.0)) / workers,
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes

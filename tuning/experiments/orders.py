@@ -21,6 +21,7 @@ from tvm import relax
 import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.operators import index_put
+from tvm_scatter.problem.reductions import REDUCTIONS
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import gpu_target
 from tvm_scatter.tuning.measure import call_times
@@ -89,7 +90,7 @@ class _Graph:
                 messages,
                 [0],
                 reduction,
-                include_self=reduction == "add",
+                include_self=not REDUCTIONS[reduction].is_extreme,
                 ordering=self.ordering,
             )
         )

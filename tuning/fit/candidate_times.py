@@ -1,17 +1,15 @@
-"""Times by problem and candidate: from a tuning log, from the benchmark, or predicted."""
+"""Times by problem and candidate, from a tuning log."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
+from statistics import geometric_mean
 
 from tvm.target import Target
 
-from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.selection.records import typical
 from tvm_scatter.tuning.space.candidates import Candidate, need_strategy
 from tvm_scatter.tuning.store.database import Database
 from tvm_scatter.tuning.store.results import candidate_of, results_in
@@ -19,62 +17,38 @@ from tvm_scatter.tuning.store.results import candidate_of, results_in
 
 @dataclass(frozen=True)
 class CandidateTimes:
-    """Times on one target.
+    """Times of the static problems of a log, in microseconds.
 
     Attributes
     ----------
     best : dict
-        For each static problem, the microseconds of its candidates, all distributions together.
-    weight : dict
-        How much a problem counts; 1 where it is not here.
+        For each problem the times of its candidates, all distributions together.
+    each : dict
+        For each problem and candidate the time by distribution of the indices.
+    weight : float
+        How much a problem counts in a fit.
     """
 
     target: Target
     best: dict[ScatterProblem, dict[Candidate, float]] = field(default_factory=dict)
-    weight: dict[ScatterProblem, float] = field(default_factory=dict)
+    each: dict[ScatterProblem, dict[Candidate, dict[str, float]]] = field(default_factory=dict)
+    weight: float = 1.0
 
-    def split(self, count: int, seed: int = 0) -> tuple[CandidateTimes, CandidateTimes]:
-        """Two parts: all but ``count`` problems drawn at random, and those.
+    def usual(self, problem: ScatterProblem) -> dict[str, Candidate]:
+        """For each implementation the candidate that stands for it.
 
-        Raises
-        ------
-        ScatterError
-            If there are not more problems than that.
+        It has the default knobs, or the best measured ones if these were not measured.
         """
-        if not 0 < count < len(self.best):
-            raise ScatterError(
-                f"fit_defaults: of {len(self.best)} problems {count} cannot be held out."
-            )
-        problems = sorted(self.best, key=str)
-        drawn = set(random.Random(seed).sample(problems, count))
-        return self._part([p for p in problems if p not in drawn]), self._part(
-            sorted(drawn, key=str)
-        )
-
-    def _part(self, problems: Sequence[ScatterProblem]) -> CandidateTimes:
-        return CandidateTimes(self.target, {p: self.best[p] for p in problems}, self.weight)
-
-    def with_more(self, other: CandidateTimes) -> CandidateTimes:
-        """The times of both. Where both hold a candidate, this one counts."""
-        weight = {**other.weight, **self.weight}
-        best = dict(other.best)
-        for problem, measured in self.best.items():
-            best[problem] = {**best.get(problem, {}), **measured}
-        return CandidateTimes(self.target, best, weight)
-
-    def plain(self, problem: ScatterProblem) -> dict[str, Candidate]:
-        """Each implementation that applies, with its default knobs."""
-        return _plain(problem, self.target)
-
-
-# A fit asks for every problem of a region again and again.
-@lru_cache(maxsize=8192)
-def _plain(problem: ScatterProblem, target: Target) -> dict[str, Candidate]:
-    applicable = need_strategy(target).applicable(problem, target)
-    return {
-        name: Candidate.of(name, implementation.config(problem, target))
-        for name, implementation in applicable.items()
-    }
+        strategy, measured = need_strategy(self.target), self.best[problem]
+        found: dict[str, Candidate] = {}
+        for name, implementation in strategy.applicable(problem, self.target).items():
+            default = Candidate.of(name, implementation.config(problem, self.target))
+            others = [each for each in measured if each.implementation == name]
+            if default in measured:
+                found[name] = default
+            elif others:
+                found[name] = min(others, key=measured.__getitem__)
+        return found
 
 
 def measured_in_log(database: Database) -> CandidateTimes:
@@ -84,7 +58,17 @@ def measured_in_log(database: Database) -> CandidateTimes:
         if result.task.problem.is_static:
             ranked = {candidate_of(record): record.microseconds for record in result.ranked}
             times.best[result.task.problem] = ranked
+    for problem, decision, seconds in database.records():
+        if problem in times.best:
+            candidate = Candidate.of(decision.implementation, decision.config)
+            by_candidate = times.each.setdefault(problem, {})
+            distribution = decision.circumstances["distribution"]
+            by_candidate.setdefault(candidate, {})[distribution] = typical(seconds)
     return times
+
+
+#: A workload of the benchmark stands for the real models that pose it.
+_BENCH_WEIGHT = 40.0
 
 
 def measured_in_bench(path: Path, target: Target) -> CandidateTimes:
@@ -92,19 +76,20 @@ def measured_in_bench(path: Path, target: Target) -> CandidateTimes:
     from tvm_scatter.tuning.bench.bench import Report
     from tvm_scatter.tuning.space.workloads import WORKLOADS
 
-    # Each stands for the real models that pose it, so each may have a rule of its own.
-    times = CandidateTimes(target, weight={workload.problem(): 3.0 for workload in WORKLOADS})
+    times = CandidateTimes(target, weight=_BENCH_WEIGHT)
     rows = {row.workload: row for row in Report.load(path).rows}
+    strategy = need_strategy(target)
     for workload in WORKLOADS:
         row, problem = rows.get(workload.name), workload.problem()
         if row is None:
             continue
-        for name, candidate in times.plain(problem).items():
+        for name, implementation in strategy.applicable(problem, target).items():
             timed = row.others.get(f"ours: {name}")
-            if timed is not None:
-                # Workloads that differ only in how indices repeat are one problem: the mean.
-                known = times.best.setdefault(problem, {})
-                before = known.get(candidate)
-                mean = timed.device if before is None else (before * timed.device) ** 0.5
-                known[candidate] = mean
+            if timed is None:
+                continue
+            candidate = Candidate.of(name, implementation.config(problem, target))
+            by_distribution = times.each.setdefault(problem, {}).setdefault(candidate, {})
+            by_distribution[workload.distribution] = timed.device
+            # Workloads that differ only in how indices repeat are one problem: the mean counts.
+            times.best.setdefault(problem, {})[candidate] = geometric_mean(by_distribution.values())
     return times

@@ -14,10 +14,10 @@ from tvm.target import Target
 
 from tvm_scatter.problem.reductions import FLOATS, REDUCTIONS, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.selection.default_rules import EXTENT_FEATURES, feature
-from tvm_scatter.selection.strategy import Implementation
 from tvm_scatter.tuning.operands.distributions import read_recorded
 from tvm_scatter.tuning.space.candidates import Candidate, need_strategy
+
+from .problem_features import EXTENT_FEATURES, feature
 
 _FLAGS = (
     "index_batch",
@@ -101,14 +101,6 @@ def moved_bytes(problem: ScatterProblem) -> int:
     copied = 0 if problem.in_place else 2 * problem.data_size.constant
     elements = copied + problem.update_size.constant
     return elements * item_bytes(problem.data_dtype) + problem.items.constant * _INDEX_BYTES
-
-
-def more_bytes(problem: ScatterProblem, implementation: Implementation) -> int:
-    """About how many bytes more than these an implementation moves for a static problem."""
-    lists = problem.destinations.constant * implementation.list_bytes
-    if not (implementation.rewrites_output and problem.in_place):
-        return lists
-    return lists + 2 * problem.data_size.constant * item_bytes(problem.data_dtype)
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -15,7 +15,7 @@ from tvm_scatter.lowering.emission import build_prim_func, workspace_size
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.sizes import Sizes
-from tvm_scatter.selection.default_rules import Rule
+from tvm_scatter.selection.cost import Coefficients
 from tvm_scatter.selection.strategy import Branch, OpStrategy, Selection, strategy_for
 from tvm_scatter.tuning.operands.inputs import index_sizes, update_size
 
@@ -60,10 +60,10 @@ def candidates(problem: ScatterProblem, target: Target) -> Iterator[Candidate]:
 
 
 def default_candidate(
-    problem: ScatterProblem, target: Target, rules: Sequence[Rule] | None = None
+    problem: ScatterProblem, target: Target, fitted: Coefficients | None = None
 ) -> Candidate:
-    """The choice for a static problem without a record, by the rules in force or by others."""
-    selection = need_strategy(target).default(problem, target, rules)
+    """The choice for a static problem without a record, by coefficients in force or by others."""
+    selection = need_strategy(target).default(problem, target, fitted=fitted)
     return Candidate.of(selection.implementation.name, selection.config)
 
 

@@ -13,6 +13,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.tasks import Task
 
+from .wide import wide_problems
 from .workloads import WORKLOADS
 
 _K = 1 << 10
@@ -23,6 +24,8 @@ _MOST = 1 << 26
 _HELD_OUT = {2026: 60, 2028: 60}
 #: And of any other seed.
 _DRAWN = 100
+#: And of any seed of a wide grid.
+_WIDE = 400
 #: Problems of no special sizes in the shipped grid: regular ones alone leave a rule without
 #: neighbours for most sizes.
 _DENSE = 320
@@ -56,11 +59,15 @@ def grid(name: str) -> list[Task]:
         "shipped": _shipped,
         "held-out": _held_out,
     }
+    wide = re.fullmatch(r"wide:(\d{1,18})", name)
     seed = re.fullmatch(r"random:(\d{1,18})(?::(\d\d?|100))?", name)
-    if seed is None and name not in grids:
-        there = ", ".join((*grids, "random:SEED", "random:SEED:PERCENT"))
+    if wide is None and seed is None and name not in grids:
+        there = ", ".join((*grids, "random:SEED", "random:SEED:PERCENT", "wide:SEED"))
         raise ScatterError(f"unknown grid {name!r}; there is: {there}.")
-    if seed is None:
+    found: Iterator[ScatterProblem]
+    if wide is not None:
+        found = islice(wide_problems(int(wide[1])), _WIDE)
+    elif seed is None:
         found = grids[name]()
     else:
         share = _IN_PLACE if seed[2] is None else int(seed[2]) / 100

@@ -21,7 +21,6 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature
 from tvm_scatter.problem.sizes import Sizes, at_least
 from tvm_scatter.selection.backend import backend_of
-from tvm_scatter.selection.default_rules import compare
 from tvm_scatter.selection.strategy import Branch, Selection
 
 
@@ -151,42 +150,33 @@ def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:
 
 
 def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:
-    """Emit a choice: the first branch whose conditions hold computes the problem.
-
-    Branches may share an arm, an implementation with its knobs. Each arm is emitted once.
-    """
-    arms = list(dict.fromkeys(map(_arm, branches)))
-    if len(arms) == 1:
-        _emit_branch(operands, branches[-1])
+    """Emit a choice: the branch that is predicted to take least computes the problem."""
+    if len(branches) == 1:
+        _emit_branch(operands, branches[0])
         return
-    last = tirx.IntImm("int32", arms.index(_arm(branches[-1])))
-    chosen: Any = last
-    for branch in reversed(branches[:-1]):
-        number = tirx.IntImm("int32", arms.index(_arm(branch)))
-        chosen = tirx.Select(_condition(operands, branch), number, chosen)
-    by_arm = {_arm(branch): branch for branch in branches}
-    # The arm of the last branch serves all remaining cases, so it is the final else.
-    order = [arm for arm in arms if arm != _arm(branches[-1])]
-    numbered = [(arms.index(arm), by_arm[arm]) for arm in order]
-    _emit_arms(operands, numbered, T.bind(chosen), branches[-1])
+    least: Any = None
+    chosen: Any = tirx.IntImm("int32", 0)
+    for number, branch in enumerate(branches):
+        assert branch.predict is not None
+        time = T.bind(branch.predict(operands.sizes).microseconds)
+        if least is not None:
+            is_less = time < least
+            chosen = T.bind(tirx.Select(is_less, tirx.IntImm("int32", number), chosen))
+            time = T.bind(tirx.Select(is_less, time, least))
+        least = time
+    _emit_arms(operands, list(enumerate(branches)), chosen)
 
 
-def _arm(branch: Branch) -> tuple[str, tuple[tuple[str, int], ...]]:
-    return branch.implementation.name, tuple(sorted(branch.config.items()))
-
-
-def _emit_arms(
-    operands: Operands, arms: Sequence[tuple[int, Branch]], chosen: Any, last: Branch
-) -> None:
-    if not arms:
-        _emit_branch(operands, last)
-        return
+def _emit_arms(operands: Operands, arms: Sequence[tuple[int, Branch]], chosen: Any) -> None:
     number, branch = arms[0]
+    if len(arms) == 1:
+        _emit_branch(operands, branch)
+        return
     with T.If(chosen == tirx.IntImm("int32", number)):
         with T.Then():
             _emit_branch(operands, branch)
         with T.Else():
-            _emit_arms(operands, arms[1:], chosen, last)
+            _emit_arms(operands, arms[1:], chosen)
 
 
 def _emit_branch(operands: Operands, branch: Branch) -> None:
@@ -200,14 +190,6 @@ def _emit_branch(operands: Operands, branch: Branch) -> None:
             "indices, so the host would not hear of a bad one; its kernels must be launched by "
             "`launch`."
         )
-
-
-def _condition(operands: Operands, branch: Branch) -> Any:
-    condition = tirx.const(True, "bool")
-    for name, comparison, value in branch.conditions:
-        size = getattr(operands.sizes, name)
-        condition = tirx.all(condition, compare(size, comparison, tirx.IntImm("int64", value)))
-    return condition
 
 
 def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[str, Any]) -> Any:

@@ -13,6 +13,8 @@ from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 
+from .machine import SOME_MACHINE, Machine
+
 
 @dataclass(frozen=True)
 class Backend:
@@ -57,6 +59,8 @@ class Backend:
         Returns the target for the name of an architecture, or ``None`` for any other text.
     example : str
         A name of an architecture, for error messages.
+    machine : callable
+        Returns what costs must know of a target's hardware.
     """
 
     kind: str
@@ -75,6 +79,7 @@ class Backend:
     of_this_machine: Callable[[], Target | None] | None = None
     of_architecture: Callable[[str], Target | None] | None = None
     example: str = ""
+    machine: Callable[[Target], Machine] = lambda _target: SOME_MACHINE
 
     def bounds_under(self, options: Options) -> str:
         """The policy for bad indices: that of the options, else the default of this kind.

@@ -16,9 +16,11 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
 from .backend import Backend, backend_for, register_backend
-from .default_rules import Rule, default_rules, holds
+from .cost import Coefficients, Costs, Predict, Prediction, coefficients
 from .records import TunedRecord, tuned_records
 from .shipped_log import shipped_records
+from .undominated import undominated
+from .work import Terms, Work
 
 Config = Mapping[str, int]
 
@@ -39,8 +41,6 @@ class Implementation(ABC):
         Whether it sums 16-bit floats in 32 bits and rounds once
         (:func:`~tvm_scatter.problem.reductions.sum_error_bound`). Otherwise it rounds after every
         addition.
-    rewrites_output : bool
-        Whether it reads and writes the whole output, even if the problem is in place.
     fuses : bool
         Whether it can compute updates where it reads them. Each update should be read once.
     order_cost : float
@@ -50,9 +50,6 @@ class Implementation(ABC):
         Whether it writes every row of the output, and so can begin with a number in place of data.
     takes_ordering : bool
         Whether it computes problems whose updates are ordered already, and no others.
-    list_bytes : int
-        Extra memory traffic, in bytes for each destination, beyond what any implementation needs.
-        An estimate.
     summary : str
         One line for readers: the problems that it is best for.
     """
@@ -61,12 +58,10 @@ class Implementation(ABC):
     deterministic: bool = False
     accumulates_wide: bool = False
     capturable: bool = True
-    rewrites_output: bool = False
     fuses: bool = False
     order_cost: float = 0.0
     fills: bool = False
     takes_ordering: bool = False
-    list_bytes: int = 0
     summary: str = ""
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -76,6 +71,21 @@ class Implementation(ABC):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         """The tuning parameters ("knobs"): for each its valid values, the default first."""
         return {}
+
+    def cost(self, work: Work, config: Config) -> Terms | None:
+        """What the problem costs: microseconds by what they are spent on.
+
+        Each is a simple estimate from the sizes of the work and the rates of its machine. How far
+        it is off is fitted (:mod:`tvm_scatter.selection.cost`); a term that was never fitted counts
+        as it is. ``None``, the default, says that nothing is known.
+
+        Parameters
+        ----------
+        work : Work
+            Its sizes are numbers, or expressions if they are known at run time only. So compare
+            and choose by :mod:`tvm_scatter.selection.arithmetic`, not by ``if``.
+        """
+        return None
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
         """Bytes of scratch memory: an ``int``, or an expression if ``sizes`` holds expressions."""
@@ -108,11 +118,18 @@ class Implementation(ABC):
 
 @dataclass(frozen=True)
 class Branch:
-    """One alternative of a selection, used if its ``conditions`` hold at run time."""
+    """One alternative of a selection.
+
+    Attributes
+    ----------
+    predict : callable, optional
+        Returns for sizes, numbers or expressions, what it is predicted to take. Of several
+        branches the one that takes least is used, of equals the first.
+    """
 
     implementation: Implementation
     config: Config
-    conditions: tuple[tuple[str, str, int], ...] = ()
+    predict: Predict | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -122,19 +139,22 @@ class Selection:
     Attributes
     ----------
     branches : tuple of Branch
-        Tried in order; the last has no condition. A static problem has exactly one.
+        A static problem has exactly one. Of several, sizes decide at run time.
     source : str
         ``"forced"``, ``"tuned"`` or ``"default"``.
     reason : str
         One sentence.
     alternatives : dict of str to (str or None)
         For each other implementation, why it could not have been chosen, or ``None`` if it could.
+    predictions : dict of str to Prediction
+        What implementations are predicted to take, the fastest first; for a default only.
     """
 
     branches: tuple[Branch, ...]
     source: str
     reason: str
     alternatives: Mapping[str, str | None] = field(default_factory=dict)
+    predictions: Mapping[str, Prediction] = field(default_factory=dict)
 
     @property
     def implementation(self) -> Implementation:
@@ -229,7 +249,7 @@ class OpStrategy:
     def select(
         self, problem: ScatterProblem, target: Any, options: Options | None = None
     ) -> Selection:
-        """Choose: what the caller forces, else the fastest tuned record, else by the default rules.
+        """Choose: what the caller forces, else the fastest tuned record, else the least cost.
 
         Records of the current database take precedence over those of the shipped log.
 
@@ -288,12 +308,52 @@ class OpStrategy:
         self,
         problem: ScatterProblem,
         target: Any,
-        rules: Sequence[Rule] | None = None,
         options: Options | None = None,
+        fitted: Coefficients | None = None,
     ) -> Selection:
-        """Choose by ``rules`` alone; without them, by the default rules of the target kind."""
-        branches, reason = self._default(problem, target, rules, options)
-        return self._selection(problem, target, branches, "default", reason, options)
+        """Choose by cost; by the level of implementations that say nothing of theirs.
+
+        Such an implementation is chosen if its level is above that of all others.
+
+        Parameters
+        ----------
+        fitted : mapping, optional
+            Coefficients of the costs, in place of those of the target kind.
+        """
+        applicable = self.applicable(problem, target, options)
+        if not applicable:
+            raise self._nothing_takes(problem, target, options)
+        costs = Costs(
+            problem, self.backend.machine(target), fitted or coefficients(self.target_kind)
+        )
+        branches = {
+            name: self._branch(implementation, problem, target, costs)
+            for name, implementation in applicable.items()
+        }
+        first = next(iter(branches.values()))
+        if first.predict is None:
+            reason = "its level is the highest, and it does not say what it costs"
+            return self._selection(problem, target, (first,), "default", reason, options)
+        ways = {name: each.predict for name, each in branches.items() if each.predict}
+        if not problem.is_static:
+            chosen = [branches[name] for name in undominated(problem, ways)]
+            reason = "predicted to be the fastest"
+            return self._selection(problem, target, chosen, "default", reason, options)
+        sizes = Sizes.of(problem)
+        ranked = sorted(
+            ((name, predict(sizes)) for name, predict in ways.items()),
+            key=lambda each: each[1].microseconds,
+        )
+        name, fastest = ranked[0]
+        reason = f"predicted {fastest}"
+        selection = self._selection(problem, target, (branches[name],), "default", reason, options)
+        return replace(selection, predictions=dict(ranked))
+
+    def _branch(
+        self, implementation: Implementation, problem: ScatterProblem, target: Any, costs: Costs
+    ) -> Branch:
+        config = implementation.config(problem, target)
+        return Branch(implementation, config, costs.of(implementation, config))
 
     def branch(
         self,
@@ -334,37 +394,6 @@ class OpStrategy:
         branch = Branch(implementation, config)
         reason = "asked for by the caller"
         return self._selection(problem, target, (branch,), "forced", reason, options)
-
-    def _default(
-        self,
-        problem: ScatterProblem,
-        target: Any,
-        rules: Sequence[Rule] | None,
-        options: Options | None,
-    ) -> tuple[tuple[Branch, ...], str]:
-        applicable = self.applicable(problem, target, options)
-        branches: list[Branch] = []
-        if rules is None:
-            rules = default_rules(self.target_kind, not problem.is_static)
-        for rule in rules:
-            implementation = applicable.get(rule.implementation)
-            if implementation is None:
-                continue
-            verdict, open_conditions = holds(rule, problem)
-            if verdict is False:
-                continue
-            # If symbolic sizes decide at run time, each branch has the default knobs.
-            wanted = {} if branches or open_conditions else rule.config
-            knobs = implementation.knobs(problem, target)
-            config = implementation.config(problem, target, _valid(wanted, knobs))
-            branches.append(Branch(implementation, config, open_conditions))
-            if verdict is True:
-                return tuple(branches), rule.because
-        if not applicable:
-            raise self._nothing_takes(problem, target, options)
-        last = list(applicable.values())[-1]
-        branches.append(Branch(last, last.config(problem, target)))
-        return tuple(branches), "the entry that takes every problem"
 
     def _nothing_takes(
         self, problem: ScatterProblem, target: Any, options: Options | None

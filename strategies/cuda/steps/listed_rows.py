@@ -8,6 +8,8 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
@@ -29,6 +31,18 @@ def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
     threads_of_entry = ceil_div(sizes.width, vector)
     even = sizes.items * threads_of_entry // CHUNK_THREADS
     return at_most(at_least(even, LEAST_CHUNK), _MOST_CHUNK)
+
+
+def cost(work: Work) -> Terms:
+    """What it costs to make the lists' ends and to write every row from its list."""
+    lanes = sorting.lanes_in_warp(work.problem, work.vector)
+    warps = larger(work.width / work.vector, float(lanes)) / 32
+    return {
+        "lists": work.streams(16 * work.destinations),
+        "rows": work.streams(work.items * larger(work.row_bytes, 32.0)),
+        "writes": work.streams(work.written_bytes),
+        "places": work.sectors(4 * work.destinations * warps),
+    }
 
 
 def lanes_and_parts(problem: ScatterProblem, sizes: Sizes) -> tuple[int, Any]:

@@ -10,6 +10,8 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
+from tvm_scatter.selection.arithmetic import at_most, choose
+from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.parallel_injective import lanes_for
@@ -117,6 +119,25 @@ def sort(operands: Operands, layout: Layout) -> None:
             "      digits, totals, size, shift);",
             tiles,
         )
+
+
+def launches(work: Work) -> Any:
+    """The number of launches of a sort."""
+    return 1 + 3 * _expected_passes(work)
+
+
+def time(work: Work) -> Any:
+    """The microseconds of a sort beyond its launches: a pass reads the keys twice."""
+    key = 4 if work.problem.is_static else 8
+    moved = work.items * key * (1 + 5 * _expected_passes(work))
+    return work.streams(work.index_bytes + moved)
+
+
+def _expected_passes(work: Work) -> Any:
+    passes: Any = 1.0
+    for bits in range(_MAX_DIGIT_BITS, 63, _MAX_DIGIT_BITS):
+        passes = passes + choose(at_most(float(1 << bits), work.destinations), 1.0, 0.0)
+    return passes
 
 
 def sorted_lists(operands: Operands, layout: Layout) -> tuple[str, Arguments]:

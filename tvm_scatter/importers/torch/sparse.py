@@ -323,7 +323,7 @@ def _has_sparse_layout(node: Any) -> bool:
 def _is_product(node: Any) -> bool:
     """Whether a sum is the last part of a product with a vector."""
     original = getattr(node.meta.get("original_aten"), "__name__", "")
-    return original == "mv.default" and "sum" in getattr(node.target, "__name__", "")
+    return original == "mv.default" and getattr(node.target, "__name__", "").startswith("sum")
 
 
 def _is_sparse(importer: Any, node: Any) -> bool:

@@ -1,0 +1,54 @@
+"""Of several ways to compute a problem those that some sizes need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
+
+from .cost import Predict
+
+#: So many times the least time may be taken at any sizes. Each way is code to compile.
+_TOLERATED = 1.1
+#: Values of a symbolic size, and how many combinations of them are looked at.
+_VALUES = (1, 8, 64, 512, 4096, 1 << 15, 1 << 18, 1 << 21)
+_LOOKED_AT = 128
+#: The most elements of a tensor that sizes may make.
+_MOST = 1 << 34
+
+
+def undominated(problem: ScatterProblem, ways: Mapping[str, Predict]) -> list[str]:
+    """The names of those that are needed to lose little at any sizes, the most useful first."""
+    looked_at = _looked_at(problem)
+    times = {
+        name: [predict(sizes).microseconds for sizes in looked_at] for name, predict in ways.items()
+    }
+    least = [min(each) for each in zip(*times.values(), strict=True)]
+
+    def lost(chosen: Sequence[str]) -> list[float]:
+        return [
+            min(times[name][place] for name in chosen) / fastest
+            for place, fastest in enumerate(least)
+        ]
+
+    chosen = [min(ways, key=lambda name: sum(map(math.log, lost([name]))))]
+    while True:
+        losses = lost(chosen)
+        worst = max(range(len(losses)), key=losses.__getitem__)
+        if losses[worst] <= _TOLERATED:
+            return chosen
+        chosen.append(min(ways, key=lambda name: times[name][worst]))
+
+
+def _looked_at(problem: ScatterProblem) -> list[Sizes]:
+    """Sizes all over the range, the same ones every time."""
+    random, found = Random(0), []
+    for _ in range(_LOOKED_AT):
+        values = {symbol: random.choice(_VALUES) for symbol in problem.symbols}
+        sizes = Sizes.of(problem, values)
+        if max(sizes.data_size, sizes.update_size) <= _MOST:
+            found.append(sizes)
+    return found or [Sizes.of(problem, dict.fromkeys(problem.symbols, 1))]
