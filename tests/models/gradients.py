@@ -47,7 +47,7 @@ def step_on_graph(layer: nn.Module) -> Program:
     return training_step(layer, classified, torch.randn(7, 8), edges, torch.randint(0, 4, (7,)))
 
 
-@model("training step of GCN", "torch_geometric")
+@model("Training step of GCN", "torch_geometric")
 def gcn() -> Program:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -61,35 +61,35 @@ def gcn() -> Program:
     return step_on_graph(Net())
 
 
-@model("training step of GAT", "torch_geometric")
+@model("Training step of GAT", "torch_geometric")
 def gat() -> Program:
     return step_on_graph(geometric.GATConv(8, 2, heads=2, add_self_loops=False))
 
 
-@model("training step of GraphSAGE", "torch_geometric")
+@model("Training step of GraphSAGE", "torch_geometric")
 def sage() -> Program:
     return step_on_graph(geometric.SAGEConv(8, 4, aggr="max"))
 
 
-@model("training step of GIN", "torch_geometric")
+@model("Training step of GIN", "torch_geometric")
 def gin() -> Program:
     return step_on_graph(
         geometric.GINConv(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4)))
     )
 
 
-@model("training step of EdgeConv", "torch_geometric")
+@model("Training step of EdgeConv", "torch_geometric")
 def edge_conv() -> Program:
     return step_on_graph(geometric.EdgeConv(nn.Sequential(nn.Linear(16, 4), nn.ReLU())))
 
 
-@model("training step of PNA", "torch_geometric")
+@model("Training step of PNA", "torch_geometric")
 def pna() -> Program:
     scalers, degrees = ["identity", "amplification"], torch.tensor([0, 2, 3, 2])
     return step_on_graph(geometric.PNAConv(8, 4, ["mean", "min", "max", "std"], scalers, degrees))
 
 
-@model("training step of a bigram model")
+@model("Training step of a bigram model")
 def bigram() -> Program:
     def loss(net: Any, words: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         scores = net(words).flatten(0, 1)
@@ -101,7 +101,7 @@ def bigram() -> Program:
     return training_step(net, loss, *torch.randint(0, 12, (2, 3, 5)))
 
 
-@model("training step of a classifier of texts")
+@model("Training step of a classifier of texts")
 def texts() -> Program:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -116,7 +116,7 @@ def texts() -> Program:
     return training_step(Net(), classified, words, offsets, classes)
 
 
-@model("training step of a CNN")
+@model("Training step of a CNN")
 def cnn() -> Program:
     net = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1),
@@ -130,7 +130,7 @@ def cnn() -> Program:
     return training_step(net, classified, *images(5, 3, 8, 8))
 
 
-@model("training step of a CNN with norms")
+@model("Training step of a CNN with norms")
 def cnn_with_norms() -> Program:
     net = nn.Sequential(
         nn.Conv2d(3, 4, 3, padding=1, bias=False),
@@ -146,7 +146,7 @@ def cnn_with_norms() -> Program:
     return training_step(net, classified, *images(5, 3, 8, 8))
 
 
-@model("training step of a classifier of volumes")
+@model("Training step of a classifier of volumes")
 def volumes() -> Program:
     net = nn.Sequential(
         nn.Conv3d(1, 2, 3, padding=1), nn.ELU(), nn.MaxPool3d(2), nn.Flatten(), nn.Linear(16, 5)
@@ -154,7 +154,7 @@ def volumes() -> Program:
     return training_step(net, classified, *images(5, 1, 4, 4, 4))
 
 
-@model("training step of a convolutional autoencoder")
+@model("Training step of a convolutional autoencoder")
 def autoencoder() -> Program:
     def loss(net: Any, x: torch.Tensor) -> torch.Tensor:
         return functional.binary_cross_entropy(net(x), x)
@@ -165,7 +165,7 @@ def autoencoder() -> Program:
     return training_step(net, loss, torch.rand(2, 1, 8, 8))
 
 
-@model("training step of a transformer block")
+@model("Training step of a transformer block")
 def transformer() -> Program:
     net = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, activation="gelu")
 
@@ -175,7 +175,7 @@ def transformer() -> Program:
     return training_step(net, loss, *torch.randn(2, 2, 5, 8))
 
 
-@model("training step of a U-Net")
+@model("Training step of a U-Net")
 def unet() -> Program:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -193,7 +193,7 @@ def unet() -> Program:
     return training_step(Net(), classified, torch.randn(2, 1, 8, 8), torch.randint(0, 3, (2, 8, 8)))
 
 
-@model("training step of SegNet")
+@model("Training step of SegNet")
 def segnet() -> Program:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -207,7 +207,7 @@ def segnet() -> Program:
     return training_step(Net(), classified, torch.randn(2, 1, 8, 8), torch.randint(0, 3, (2, 8, 8)))
 
 
-@model("training step of a spatial transformer")
+@model("Training step of a spatial transformer")
 def spatial_transformer() -> Program:
     class Net(nn.Module):
         def __init__(self) -> None:
@@ -223,7 +223,7 @@ def spatial_transformer() -> Program:
     return training_step(Net(), classified, *images(2, 1, 6, 6))
 
 
-@model("training step of a head on regions", "torchvision")
+@model("Training step of a head on regions", "torchvision")
 def regions() -> Program:
     from torchvision.ops import roi_align
 
@@ -242,7 +242,7 @@ def regions() -> Program:
         return training_step(Net(), classified, torch.randn(2, 3, 8, 8), boxes, classes)
 
 
-@model("training step of style transfer")
+@model("Training step of style transfer")
 def style() -> Program:
     net = nn.Sequential(
         nn.ReflectionPad2d(2),
@@ -261,7 +261,7 @@ def style() -> Program:
     return training_step(net, loss, torch.randn(2, 1, 6, 6), torch.randn(2, 1, 12, 12))
 
 
-@model("training step of PointNet")
+@model("Training step of PointNet")
 def pointnet() -> Program:
     net = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 4))
 
@@ -271,7 +271,7 @@ def pointnet() -> Program:
     return training_step(net, loss, torch.randn(2, 6, 3), torch.randint(0, 4, (2,)))
 
 
-@model("training step of maxima of segments")
+@model("Training step of maxima of segments")
 def segments() -> Program:
     def loss(net: Any, x: torch.Tensor, at: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         at = at[:, None].expand(-1, 4)
@@ -282,7 +282,7 @@ def segments() -> Program:
     return training_step(nn.Linear(3, 4), loss, torch.randn(8, 3), at, torch.randint(0, 4, (3,)))
 
 
-@model("training step of ranking")
+@model("Training step of ranking")
 def ranking() -> Program:
     """Gains of the sorted list, as in ListMLE and NDCG losses."""
 
@@ -293,7 +293,7 @@ def ranking() -> Program:
     return training_step(nn.Linear(5, 1), loss, torch.randn(3, 6, 5), torch.rand(3, 6))
 
 
-@model("training step of survival analysis")
+@model("Training step of survival analysis")
 def survival() -> Program:
     def loss(net: Any, x: torch.Tensor, alive: torch.Tensor) -> torch.Tensor:
         curve = (1 - net(x).sigmoid()).cumprod(1)
@@ -302,7 +302,7 @@ def survival() -> Program:
     return training_step(nn.Linear(5, 4), loss, torch.randn(3, 5), torch.rand(3, 4).round())
 
 
-@model("step of Adam on an embedding")
+@model("Step of Adam on an embedding")
 def adam() -> Program:
     """The new parameters and moments, from the old ones."""
     net = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, 3))

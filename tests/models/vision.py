@@ -90,7 +90,7 @@ def retinanet() -> Program:
     return Program(Head(), (torch.randn(1, 8, 6, 6), torch.randn(1, 8, 3, 3)))
 
 
-@model("heads of SSD", "torchvision")
+@model("Heads of SSD", "torchvision")
 def ssd() -> Program:
     from torchvision.models.detection.ssd import SSDHead
 
@@ -106,7 +106,7 @@ def ssd() -> Program:
     return Program(Head(), (torch.randn(1, 4, 6, 6), torch.randn(1, 8, 3, 3)))
 
 
-@model("suppression of overlapping boxes by a mask")
+@model("Suppression of overlapping boxes by a mask")
 def suppression() -> Program:
     """Matrix NMS: no loop, each box is kept if no better one overlaps it."""
 
@@ -199,7 +199,7 @@ def pillars() -> Program:
     return Program(scatter, (torch.randn(20, 4), places))
 
 
-@model("lift, splat: images to a bird's-eye view")
+@model("Lift, splat: images to a bird's-eye view")
 def lift_splat() -> Program:
     def splat(depth: Tensor, features: Tensor, cells: Tensor) -> Tensor:
         lifted = depth.softmax(1)[:, None] * features[:, :, None]
@@ -213,7 +213,7 @@ def lift_splat() -> Program:
     return Program(splat, inputs)
 
 
-@model("softmax splatting")
+@model("Softmax splatting")
 def splatting() -> Program:
     """Forward warp: each pixel is added to the four around where the flow takes it."""
 
@@ -280,7 +280,7 @@ def unet() -> Program:
     return Program(UNet(), (torch.randn(1, 1, 8, 8),))
 
 
-@model("masked autoencoder: patches kept and restored")
+@model("Masked autoencoder: patches kept and restored")
 def masked_autoencoder() -> Program:
     def mask(patches: Tensor, noise: Tensor, token: Tensor) -> tuple[Tensor, Tensor]:
         order = noise.argsort(1)
@@ -316,7 +316,7 @@ def codebook() -> Program:
     return Program(Codebook(), (torch.randn(20, 4),))
 
 
-@model("rendering of points with a z-buffer")
+@model("Rendering of points with a z-buffer")
 def z_buffer() -> Program:
     def render(points: Tensor, colors: Tensor) -> tuple[Tensor, Tensor]:
         pixel = (points[:, :2] / points[:, 2:] * 4 + 4).floor().long().clamp(0, 7)
@@ -330,7 +330,7 @@ def z_buffer() -> Program:
     return Program(render, (points, torch.rand(50, 3)))
 
 
-@model("voxels: means of points")
+@model("Voxels: means of points")
 def voxels() -> Program:
     def voxelize(points: Tensor) -> tuple[Tensor, Tensor]:
         cell = (points[:, :3] / 0.5).floor().long().clamp(0, 3)
@@ -342,7 +342,7 @@ def voxels() -> Program:
     return Program(voxelize, (torch.rand(40, 4) * 2,))
 
 
-@model("deformable sampling")
+@model("Deformable sampling")
 def deformable() -> Program:
     """Deformable convolution by grid_sample, one tap after the other."""
 

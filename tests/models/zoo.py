@@ -12,7 +12,7 @@ import torch
 from . import libraries  # noqa: F401
 
 #: The files of models, in the order of the table.
-FILES = ("graphs", "language", "vision", "gradients", "idioms")
+FILES = ("graphs", "language", "vision", "gradients", "idioms", "second_look")
 
 
 class Program(NamedTuple):
