@@ -10,7 +10,7 @@ from typing import Any
 
 import tvm
 
-from .outcomes import Outcome, judged, kept_apart, on_device, tried
+from .outcomes import Outcome, judged, kept_apart, on_device, on_gpu, on_llvm, tried
 from .table import table
 
 #: The file of outcomes in a folder.
@@ -27,12 +27,14 @@ def main() -> None:
     command = commands.add_parser("run", help="run the saved models on the GPU of this machine")
     command.add_argument("folder", type=Path)
     command.add_argument("results", type=Path)
+    command = commands.add_parser("again", help="run the saved models on llvm, several at a time")
+    command.add_argument("folder", type=Path)
     command = commands.add_parser("table", help="write the table of outcomes as Markdown")
     command.add_argument("folder", type=Path)
     command.add_argument("results", type=Path)
     command.add_argument("output", type=Path)
     arguments = parser.parse_args()
-    {"try": _try, "run": _run, "table": _table}[arguments.command](arguments)
+    {"try": _try, "run": _run, "again": _again, "table": _table}[arguments.command](arguments)
 
 
 def _try(arguments: Any) -> None:
@@ -48,7 +50,7 @@ def _try(arguments: Any) -> None:
     ]
     for entry in chosen:
         path = arguments.folder / re.sub(r"\W+", "-", entry.name)
-        outcome = kept_apart("fork", _on_llvm, entry, path)
+        outcome = kept_apart("fork", _saved_and_judged, entry, path)
         about = {"library": entry.library, "file": entry.file, "tolerance": entry.tolerance}
         found[entry.name] = about | outcome
         said = {k: v for k, v in outcome.items() if k != "scatters"}
@@ -56,7 +58,7 @@ def _try(arguments: Any) -> None:
         file.write_text(json.dumps(found, indent=1))
 
 
-def _on_llvm(entry: Any, path: Path) -> Outcome:
+def _saved_and_judged(entry: Any, path: Path) -> Outcome:
     from .preparing import prepare
 
     prepared, failure = tried("export or import", lambda: prepare(entry))
@@ -67,15 +69,32 @@ def _on_llvm(entry: Any, path: Path) -> Outcome:
 
 
 def _run(arguments: Any) -> None:
-    known = json.loads((arguments.folder / ON_LLVM).read_text())
-    tolerances = {name: each["tolerance"] for name, each in known.items()}
-    found = on_device(arguments.folder, tolerances)
+    found = on_device(arguments.folder, _tolerances(arguments.folder), on_gpu)
     arguments.results.write_text(json.dumps(found, indent=1))
+    _say(found, _machine())
+
+
+def _again(arguments: Any) -> None:
+    file = arguments.folder / ON_LLVM
+    known = json.loads(file.read_text())
+    found = on_device(arguments.folder, _tolerances(arguments.folder), on_llvm)
+    about = ("library", "file", "tolerance")
+    known |= {name: {k: known[name][k] for k in about} | each for name, each in found.items()}
+    file.write_text(json.dumps(known, indent=1))
+    _say(found, "llvm")
+
+
+def _tolerances(folder: Path) -> dict[str, float]:
+    known = json.loads((folder / ON_LLVM).read_text())
+    return {name: each["tolerance"] for name, each in known.items()}
+
+
+def _say(found: dict[str, Outcome], where: str) -> None:
     for name, outcome in found.items():
         if "failed" in outcome:
             print(f"{name}: {outcome}")
     right = sum("failed" not in outcome for outcome in found.values())
-    print(f"{right} of {len(found)} models are right on {_machine()}")
+    print(f"{right} of {len(found)} models are right on {where}")
 
 
 def _machine() -> str:
@@ -84,9 +103,9 @@ def _machine() -> str:
 
 
 def _table(arguments: Any) -> None:
-    on_llvm = json.loads((arguments.folder / ON_LLVM).read_text())
-    on_gpu = json.loads(arguments.results.read_text())
-    arguments.output.write_text(table(on_llvm, on_gpu))
+    cpu = json.loads((arguments.folder / ON_LLVM).read_text())
+    gpu = json.loads(arguments.results.read_text())
+    arguments.output.write_text(table(cpu, gpu))
 
 
 if __name__ == "__main__":

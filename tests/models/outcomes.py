@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,12 +14,12 @@ import tvm
 
 import tvm_scatter
 
-from .trial import Prepared, load
+from .trial import Prepared, load, name_of
 
 #: Seconds that a model may take.
 LIMIT = 240
-#: Models that are judged on a GPU at a time.
-AT_ONCE = 8
+#: Saved models that are judged at a time.
+AT_ONCE = min(8, os.cpu_count() or 1)
 Outcome = dict[str, Any]
 
 
@@ -79,8 +80,10 @@ def _scatters(explanations: Any) -> list[list[str]]:
     return [[each.operator, each.implementation or "TVM's own"] for each in explanations]
 
 
-def on_device(folder: Path, tolerances: Mapping[str, float]) -> dict[str, Outcome]:
-    """Judge the saved models of a folder on the GPU of this machine, several at a time.
+def on_device(
+    folder: Path, tolerances: Mapping[str, float], judge: Callable[..., Outcome]
+) -> dict[str, Outcome]:
+    """Judge the saved models of a folder on this machine, several at a time.
 
     Parameters
     ----------
@@ -88,22 +91,26 @@ def on_device(folder: Path, tolerances: Mapping[str, float]) -> dict[str, Outcom
         Has a folder for each model, as :meth:`Prepared.save` writes it.
     tolerances : dict of str to float
         The tolerance of each model by its name.
+    judge : callable
+        :func:`on_gpu` or :func:`on_llvm`.
     """
     paths = sorted(each for each in folder.iterdir() if each.is_dir())
 
     def apart(path: Path) -> Outcome:
-        return kept_apart("spawn", _on_gpu, path, dict(tolerances))
+        return kept_apart("spawn", judge, path, dict(tolerances))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        outcomes = list(pool.map(apart, paths))
-    return {
-        outcome.pop("name", path.name): outcome
-        for path, outcome in zip(paths, outcomes, strict=True)
-    }
+        return dict(zip(map(name_of, paths), pool.map(apart, paths), strict=True))
 
 
-def _on_gpu(path: Path, tolerances: Mapping[str, float]) -> Outcome:
+def on_gpu(path: Path, tolerances: Mapping[str, float]) -> Outcome:
+    """Judge a saved model on the first GPU."""
     prepared, device = load(path), tvm.cuda(0)
     target = tvm.target.Target.from_device(device)
-    tolerance = tolerances[prepared.name]
-    return judged(prepared, tolerance, target, device) | {"name": prepared.name}
+    return judged(prepared, tolerances[prepared.name], target, device)
+
+
+def on_llvm(path: Path, tolerances: Mapping[str, float]) -> Outcome:
+    """Judge a saved model on the CPU."""
+    prepared = load(path)
+    return judged(prepared, tolerances[prepared.name], tvm.target.Target("llvm"), tvm.cpu())

@@ -20,6 +20,17 @@ python -m models run FOLDER gpu.json             # on a machine with a GPU
 python -m models table FOLDER gpu.json ../docs/models.md
 ```
 """
+_SECOND_LOOK = """
+## A second look
+
+Twenty more, drawn by chance after the work from the names that the libraries give out, and that no
+test had: the first ten of torch_geometric, five of transformers and five of torchvision, in the
+order of `python -m models.draw` (seed 17), as whole models of few channels, with random weights.
+Two names were passed over: DynamicEdgeConv needs pyg-lib, and to_captum_model is no model.
+`torch.export` refused none. At the first attempt 19 were right on llvm. PP-DocLayout 4 was not: as
+it is made, all its scores are equal, and which of equal scores are the best PyTorch leaves open.
+With random weights that tell them apart nothing else had to change.
+"""
 #: What is known of a failure whose reason holds a text.
 _KNOWN = {
     "has not been computed": "TVM's FuseOps moves the reading of a run-time size behind its use",
@@ -31,11 +42,21 @@ _HEAD = ("model", "library", "imports", "llvm", "CUDA", "scatters", "on llvm", "
 
 def table(on_llvm: Mapping[str, Outcome], on_gpu: Mapping[str, Outcome]) -> str:
     """The page: how many are right, a row for each model, and the reasons of those that fail."""
-    lines = [_TITLE, *_counts(on_llvm, on_gpu), ""]
-    lines += [_row(_HEAD), _row(["---"] * len(_HEAD))]
-    lines += [_model(name, each, on_gpu.get(name, {})) for name, each in on_llvm.items()]
-    reasons = list(_reasons(on_llvm, on_gpu))
-    return "\n".join([*lines, *(["", *reasons] if reasons else []), ""])
+    second = {name: each for name, each in on_llvm.items() if each["file"] == "second_look"}
+    first = {name: each for name, each in on_llvm.items() if name not in second}
+    lines = [_TITLE, *_part(first, on_gpu)]
+    if second:
+        lines += [_SECOND_LOOK, *_part(second, on_gpu)]
+    return "\n".join([*lines, ""])
+
+
+def _part(on_llvm: Mapping[str, Outcome], on_gpu: Mapping[str, Outcome]) -> Iterator[str]:
+    gpu = {name: on_gpu[name] for name in on_llvm if name in on_gpu}
+    yield from (*_counts(on_llvm, gpu), "", _row(_HEAD), _row(["---"] * len(_HEAD)))
+    for name, each in on_llvm.items():
+        yield _model(name, each, gpu.get(name, {}))
+    reasons = list(_reasons(on_llvm, gpu))
+    yield from ["", *reasons] if reasons else []
 
 
 def _counts(on_llvm: Mapping[str, Outcome], on_gpu: Mapping[str, Outcome]) -> Iterator[str]:

@@ -82,6 +82,11 @@ class Prepared:
         (path / "groups.json").write_text(json.dumps({"name": self.name, "groups": groups}))
 
 
+def name_of(path: Path) -> str:
+    """The name of the model that a folder holds."""
+    return str(json.loads((path / "groups.json").read_text())["name"])
+
+
 def load(path: Path) -> Prepared:
     """Read what :meth:`Prepared.save` wrote."""
     about = json.loads((path / "groups.json").read_text())
