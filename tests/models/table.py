@@ -25,7 +25,7 @@ _SECOND_LOOK = """
 
 Twenty more, drawn by chance after the work from the names that the libraries give out, and that no
 test had: the first ten of torch_geometric, five of transformers and five of torchvision, in the
-order of `python -m models.draw` (seed 17), as whole models of few channels, with random weights.
+order of `python -m models.draw` (seed 17), with few channels where they can be chosen.
 Two names were passed over: DynamicEdgeConv needs pyg-lib, and to_captum_model is no model.
 `torch.export` refused none. At the first attempt 19 were right on llvm. PP-DocLayout 4 was not: as
 it is made, all its scores are equal, and which of equal scores are the best PyTorch leaves open.
