@@ -18,6 +18,8 @@ from .steps import stages
 _THREADS = 256
 #: The most indices of a batch that every block reads itself. Beyond, a map of winners is cheaper.
 _MOST_SEARCHED = 1024
+#: Cycles of a multiprocessor for a block that does next to nothing, on an H200.
+_BLOCK_CYCLES = 250.0
 
 
 class GatherForm(Implementation):
@@ -55,6 +57,7 @@ class GatherForm(Implementation):
                 "launches": work.launches(1),
                 "streams": work.streams(work.written_bytes),
                 "searches": work.sectors(rows * spans * work.count),
+                "blocks": work.cycles(_BLOCK_CYCLES * rows * spans / work.machine.multiprocessors),
             }
         if config["search"]:
             rows = work.batch * work.extent

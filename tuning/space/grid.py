@@ -48,7 +48,8 @@ def grid(name: str) -> list[Task]:
     name : str
         ``shipped`` holds the benchmark's problems as well. ``held-out`` and ``random:SEED`` hold
         problems of arbitrary sizes that no grid named before them holds. A fifth of them is in
-        place; of ``random:SEED:PERCENT`` so many in a hundred.
+        place; of ``random:SEED:PERCENT`` so many in a hundred. ``wide:SEED`` holds problems of any
+        rank, axis, form of index, type and size.
 
     Raises
     ------

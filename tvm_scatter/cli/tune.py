@@ -36,7 +36,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--grid",
         metavar="NAME",
-        help="instead of a model: shipped, held-out or random:SEED[:PERCENT]",
+        help="instead of a model: shipped, held-out, random:SEED[:PERCENT] or wide:SEED",
     )
     command.add_argument("--work-dir", metavar="DIR", required=True, help="where records are kept")
     command.add_argument("--trials", type=int, default=64, help="candidates for each scatter")
