@@ -7,12 +7,13 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
+from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
-from .parallel_injective import lanes_for, widest_vector
+from .parallel_injective import lanes_for
 from .steps import stages
 
 _THREADS = 256
@@ -70,8 +71,7 @@ class GatherForm(Implementation):
         winners = 8 * work.destinations
         return {
             "launches": work.launches(3),
-            "streams": moved + work.streams(work.index_bytes),
-            "map": work.streams(2 * winners),
+            "streams": moved + work.streams(work.index_bytes + winners),
             "sectors": work.sectors(work.items),
             "misses": work.misses(work.items, winners),
             "rows": work.sectors(work.destinations * work.row_sectors),

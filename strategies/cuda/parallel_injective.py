@@ -8,6 +8,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.problem.vectors import adds_vectors, widest_vector
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
@@ -43,7 +44,7 @@ class ParallelInjective(Implementation):
                 return {"vector": first, "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
             # More items per thread would take registers from other threads.
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (256, 128, 512)}
-        if not (problem.only_stores or _adds_vectors(problem)):
+        if not (problem.only_stores or adds_vectors(problem)):
             # The compare-and-swap loops of a vector's elements would wait for each other.
             return {"vector": vectors[::-1], "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
         # If a row takes a whole block, two rows to a block keep more loads in flight.
@@ -57,7 +58,7 @@ class ParallelInjective(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         problem, vector = work.problem, config["vector"]
         lanes = lanes_for(problem, work.vector)
-        together = vector if work.only_stores or work.adds_vectors else 1
+        together = vector if work.only_stores or adds_vectors(problem) else 1
         touched = work.items * work.row_sectors
         # Each thread of a long row has many columns, and a few rows do not fill the machine.
         turns = larger(work.width / (lanes * work.vector), 1.0)
@@ -76,27 +77,10 @@ class ParallelInjective(Implementation):
         stages.around(operands, lambda: _reduce(operands, config))
 
 
-def _adds_vectors(problem: ScatterProblem) -> bool:
-    """Whether one instruction adds several elements to memory."""
-    floats = ("float32", "float16", "bfloat16")
-    return problem.reduces.has_vector_atomic and problem.data_dtype in floats
-
-
 def _looks_at_vectors(problem: ScatterProblem) -> bool:
     """Whether one vector load can show that several atomics are unnecessary (``looks_once``)."""
     dtype = problem.data_dtype
     return problem.reduces.is_extreme and (dtype in HALVES or item_bytes(dtype) >= 4)
-
-
-def widest_vector(problem: ScatterProblem) -> int:
-    """The most elements of one access, of at most 16 bytes, that divide a row of the problem."""
-    if problem.index_slice:
-        return 1
-    elements = 16 // item_bytes(problem.data_dtype)
-    # The row is a multiple of its constant factor, whatever its symbolic factors are.
-    while elements > 1 and problem.slice.constant % elements:
-        elements //= 2
-    return elements
 
 
 def lanes_for(problem: ScatterProblem, vector: int) -> int:

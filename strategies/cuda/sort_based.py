@@ -14,6 +14,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.arithmetic import larger, logarithm
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
@@ -21,7 +22,6 @@ from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
-from .parallel_injective import widest_vector
 from .steps import sorting, stages
 
 _CHUNK = device_constant("segment", "kChunk")

@@ -10,6 +10,7 @@ from typing import Any
 from tvm_scatter.problem.reductions import FLOATS, HALVES, Rounding, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.problem.vectors import widest_vector
 
 from .arithmetic import larger, logarithm, real, smaller
 from .machine import Machine
@@ -22,10 +23,9 @@ SPREADS = ("even", "skewed")
 _HOTTEST = 0.2
 #: Threads that a multiprocessor has at a time.
 _THREADS = 2048
-#: And this share of accesses all over a large output finds the place in the cache.
+#: Of skewed accesses all over a large output this share finds the place in the cache.
 _AGAIN = 0.5
 _SECTOR, _LINE = 32, 128
-_ACCESS = 16
 
 
 @dataclass(frozen=True)
@@ -134,12 +134,7 @@ class Work:
     @cached_property
     def vector(self) -> int:
         """Elements of an access of at most 16 bytes that certainly divide a row."""
-        if self.problem.index_slice:
-            return 1
-        elements = _ACCESS // self.element
-        while elements > 1 and self.problem.slice.constant % elements:
-            elements //= 2
-        return elements
+        return widest_vector(self.problem)
 
     @cached_property
     def row_sectors(self) -> Any:
@@ -169,12 +164,6 @@ class Work:
         problem = self.problem
         narrow = self.element < 4 and problem.data_dtype not in HALVES
         return not self.only_stores and (narrow or not problem.reduces.has_atomic)
-
-    @property
-    def adds_vectors(self) -> bool:
-        """Whether one instruction adds several elements to memory."""
-        floats = ("float32", *HALVES)
-        return self.problem.reduces.has_vector_atomic and self.problem.data_dtype in floats
 
     # How indices repeat.
 

@@ -8,11 +8,11 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
-from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
 
 from . import sorting
 

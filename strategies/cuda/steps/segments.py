@@ -7,10 +7,10 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.parallel_injective import widest_vector
 
 from . import sorting
 from .listed_rows import lanes_and_parts
