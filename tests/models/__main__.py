@@ -69,15 +69,18 @@ def _saved_and_judged(entry: Any, path: Path) -> Outcome:
 
 
 def _run(arguments: Any) -> None:
-    found = on_device(arguments.folder, _tolerances(arguments.folder), on_gpu)
-    arguments.results.write_text(json.dumps(found, indent=1))
+    found = {}
+    # A run that is ended leaves what it knows.
+    for name, outcome in on_device(arguments.folder, _tolerances(arguments.folder), on_gpu):
+        found[name] = outcome
+        arguments.results.write_text(json.dumps(found, indent=1))
     _say(found, _machine())
 
 
 def _again(arguments: Any) -> None:
     file = arguments.folder / ON_LLVM
     known = json.loads(file.read_text())
-    found = on_device(arguments.folder, _tolerances(arguments.folder), on_llvm)
+    found = dict(on_device(arguments.folder, _tolerances(arguments.folder), on_llvm))
     about = ("library", "file", "tolerance")
     known |= {name: {k: known[name][k] for k in about} | each for name, each in found.items()}
     file.write_text(json.dumps(known, indent=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -82,8 +82,10 @@ def _scatters(explanations: Any) -> list[list[str]]:
 
 def on_device(
     folder: Path, tolerances: Mapping[str, float], judge: Callable[..., Outcome]
-) -> dict[str, Outcome]:
+) -> Iterator[tuple[str, Outcome]]:
     """Judge the saved models of a folder on this machine, several at a time.
+
+    The name and the outcome of each come as soon as they are known, in order.
 
     Parameters
     ----------
@@ -100,7 +102,7 @@ def on_device(
         return kept_apart("spawn", judge, path, dict(tolerances))
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(map(name_of, paths), pool.map(apart, paths), strict=True))
+        yield from zip(map(name_of, paths), pool.map(apart, paths), strict=True)
 
 
 def on_gpu(path: Path, tolerances: Mapping[str, float]) -> Outcome:
