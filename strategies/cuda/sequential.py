@@ -11,7 +11,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
-from tvm_scatter.selection.arithmetic import at_most, choose, larger, smaller
+from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -42,7 +42,7 @@ class Sequential(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         problem, lines = work.problem, work.batch * work.slice
         fusable = not problem.in_place and problem.reduces_into_data
-        fused = at_most(work.data_bytes, float(_FUSED_BYTES)) if fusable else False
+        fused = is_at_most(work.data_bytes, float(_FUSED_BYTES)) if fusable else False
         lines_of_block = choose(fused, 32.0, float(config["threads"]))
         blocks = larger(lines / lines_of_block, 1.0)
         copying = smaller(blocks, float(work.machine.multiprocessors))

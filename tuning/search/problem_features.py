@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.problem.vectors import needs_swaps
 
 EXTENT_FEATURES = (
     "batch",
@@ -38,11 +39,7 @@ def feature(name: str, problem: ScatterProblem) -> int | None:
 
 
 def _collision(problem: ScatterProblem) -> int:
+    """How updates meet in memory: by a store, an atomic instruction or compare-and-swap."""
     if problem.only_stores:
         return 0
-    # Two 16-bit floats that lie next to each other are added by one instruction.
-    reduces = problem.reduces
-    pairs = problem.data_dtype in ("float16", "bfloat16") and reduces.has_vector_atomic
-    if item_bytes(problem.data_dtype) < 4 and not (pairs and problem.slice.constant % 2 == 0):
-        return 2
-    return 1 if reduces.has_atomic else 2
+    return 2 if needs_swaps(problem) else 1

@@ -1,4 +1,4 @@
-"""Vectors: how many elements of a row one instruction moves or combines."""
+"""What one instruction does to memory: how many elements it moves, and which it combines."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def widest_vector(problem: ScatterProblem) -> int:
 def adds_vectors(problem: ScatterProblem) -> bool:
     """Whether GPUs have an instruction that adds several elements to memory."""
     return problem.reduces.has_vector_atomic and problem.data_dtype in ("float32", *HALVES)
+
+
+def needs_swaps(problem: ScatterProblem) -> bool:
+    """Whether combining an update in a GPU's memory takes a loop of compare-and-swap."""
+    if problem.only_stores:
+        return False
+    if item_bytes(problem.data_dtype) >= 4:
+        return not problem.reduces.has_atomic
+    # Two 16-bit floats that lie next to each other in a row are added by one instruction.
+    pairs = problem.slice.constant % 2 == 0 and not problem.index_slice
+    return not (adds_vectors(problem) and pairs)

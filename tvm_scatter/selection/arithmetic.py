@@ -33,7 +33,7 @@ def smaller(left: Any, right: Any) -> Any:
     return tirx.min(_expression(left), _expression(right))
 
 
-def at_most(left: Any, right: Any) -> Any:
+def is_at_most(left: Any, right: Any) -> Any:
     """Whether ``left <= right``."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return left <= right

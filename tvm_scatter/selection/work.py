@@ -10,7 +10,7 @@ from typing import Any
 from tvm_scatter.problem.reductions import FLOATS, HALVES, Rounding, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
-from tvm_scatter.problem.vectors import widest_vector
+from tvm_scatter.problem.vectors import needs_swaps, widest_vector
 
 from .arithmetic import larger, logarithm, real, smaller
 from .machine import Machine
@@ -149,14 +149,7 @@ class Work:
     @property
     def swaps(self) -> bool:
         """Whether combining in memory takes a loop of compare-and-swap."""
-        problem = self.problem
-        if self.only_stores:
-            return False
-        pairs = problem.data_dtype in HALVES and problem.reduces.has_vector_atomic
-        if self.element < 4:
-            even = problem.slice.constant % 2 == 0 and not problem.index_slice
-            return not (pairs and even)
-        return not problem.reduces.has_atomic
+        return needs_swaps(self.problem)
 
     @property
     def swaps_in_shared(self) -> bool:

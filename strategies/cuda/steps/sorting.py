@@ -10,7 +10,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
-from tvm_scatter.selection.arithmetic import at_most, choose
+from tvm_scatter.selection.arithmetic import choose, is_at_most
 from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -136,7 +136,7 @@ def time(work: Work) -> Any:
 def _expected_passes(work: Work) -> Any:
     passes: Any = 1.0
     for bits in range(_MAX_DIGIT_BITS, 63, _MAX_DIGIT_BITS):
-        passes = passes + choose(at_most(float(1 << bits), work.destinations), 1.0, 0.0)
+        passes = passes + choose(is_at_most(float(1 << bits), work.destinations), 1.0, 0.0)
     return passes
 
 
