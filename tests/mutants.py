@@ -336,7 +336,7 @@ LAUNCHES = (
     ),
     Mutant(
         "rows of three elements moved by four",
-        "strategies/cuda/parallel_injective.py",
+        "tvm_scatter/problem/vectors.py",
         "while elements > 1 and problem.slice.constant % elements:",
         "while elements > 1 and problem.slice.constant % elements == 0:",
         (_drops("parallel_injective"),),
