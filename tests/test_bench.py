@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
-from tvm_scatter.tuning.bench import bench, report
+from tvm_scatter.tuning.bench import bench, peers, report
 from tvm_scatter.tuning.bench.bench import Report, Row
 from tvm_scatter.tuning.experiments import bounds_cost
+from tvm_scatter.tuning.measure import call_times
 from tvm_scatter.tuning.measure.call_times import CallTimes
-from tvm_scatter.tuning.space.workloads import WORKLOADS
+from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
 
 pytest.importorskip("torch")
 
@@ -110,6 +112,56 @@ def test_bad_input_is_told_before_anything_is_timed(
     assert main(["bench", "--device", "cpu", *arguments]) == 2
     (error,) = capsys.readouterr().err.splitlines()
     assert message in error
+
+
+def small(workload: Workload) -> Workload:
+    return replace(workload.scaled(4096), slice=min(workload.slice, 96))
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_each_workload_runs_and_is_checked(
+    workload: Workload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def once(call: Any) -> CallTimes:
+        call()
+        return CallTimes(1.0, 0.0, 1.0)
+
+    monkeypatch.setattr(bench, "copy_bandwidth", lambda device: 1e4)
+    monkeypatch.setattr(bench, "_share_threads", lambda: None)
+    monkeypatch.setattr(call_times, "on_cpu", once)
+    (row,) = bench.run("cpu", [small(workload)], stock=workload.per_element)
+    assert row.workload == workload.name and not row.failed
+    assert any(name.startswith("torch") for name in row.others)
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [each for each in WORKLOADS if not each.reduces.is_store or each.distribution == "permutation"],
+    ids=lambda workload: workload.name,
+)
+def test_all_forms_of_a_peer_agree(workload: Workload) -> None:
+    import torch
+
+    workload = replace(small(workload), dtype="float64")
+    tensors = bench.make_tensors(workload, "cpu")
+    forms = peers.torch_forms(workload, *tensors) | peers.torch_forms_into(workload, *tensors)
+    results = {name: form().reshape(-1) for name, form in forms.items()}
+    first = next(iter(results.values()))
+    for name, result in results.items():
+        torch.testing.assert_close(result, first, msg=name)
+
+
+def test_an_index_for_each_element() -> None:
+    import torch
+
+    workload = Workload("", 2, 3, 2, 4, "float32", "add", "uniform", per_element=True)
+    assert workload.index_shape == (2, 4, 2) and workload.index_size == 16
+    assert workload.floor_bytes == (2 * 12 + 16) * 4 + 8 * 16
+    data, index, updates = torch.zeros(2, 3, 2), torch.zeros(2, 4, 2).long(), torch.ones(2, 4, 2)
+    index[0, :, 1] = 2
+    index[1, 0, 0] = 1
+    for form in peers.torch_forms(workload, data, index, updates).values():
+        assert form().tolist() == [[[4, 0], [0, 0], [0, 4]], [[3, 4], [1, 0], [0, 0]]]
 
 
 def test_what_a_policy_costs_is_measured() -> None:

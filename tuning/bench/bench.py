@@ -350,15 +350,14 @@ def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple
     import torch
 
     exact, source = data.double(), updates.double()
-    place = index[:, :, None] if workload.per_batch else index[None, :, None]
-    place = place.expand(updates.shape)
+    place = _expanded(index, updates)
     if workload.reduces.is_store:
         result = exact.scatter(1, place, source)
         return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
     if workload.reduces.is_extreme:
         result = exact.scatter_reduce(1, place, source, peers.TORCH_REDUCE[workload.reduction])
         return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
-    if workload.per_batch:
+    if index.ndim > 1:
         result = exact.scatter_add(1, place, source)
         magnitude = exact.abs().scatter_add(1, place, source.abs())
         counts = torch.zeros_like(exact).scatter_add(1, place, torch.ones_like(source))
@@ -370,6 +369,13 @@ def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple
         counts = counts.index_add(1, index, ones)
     # Twice, for the rounding of the inputs to the reference's magnitudes.
     return result, magnitude.clamp(min=1e-30), 2 * ROUNDOFF.get(workload.dtype, 0.0) * (counts + 1)
+
+
+def _expanded(index: Any, updates: Any) -> Any:
+    """An index for each element of the updates."""
+    if index.ndim < updates.ndim:
+        index = index[..., None]
+    return index.expand(updates.shape)
 
 
 def _error(result: Any, reference: Any, magnitude: Any, workload: Workload) -> Any:
@@ -407,7 +413,7 @@ def _stock(workload: Workload, data: Any, index: Any, updates: Any, target: Targ
 
     shape = (workload.batch, workload.extent, workload.slice)
     update_shape = (workload.batch, workload.count, workload.slice)
-    place = index[..., None].expand(*update_shape).contiguous()
+    place = _expanded(index, updates).contiguous()
     builder = relax.BlockBuilder()
     variables = [
         relax.Var(name, relax.TensorType(dims, dtype))

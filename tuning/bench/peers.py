@@ -23,12 +23,12 @@ def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict
     Parameters
     ----------
     data, index, updates : torch.Tensor
-        Of shapes (batch, extent, slice), (batch, count) or (count,), and (batch, count, slice).
+        Of shapes (batch, extent, slice), ``workload.index_shape`` and (batch, count, slice).
     """
     import torch
 
-    if workload.per_batch:
-        flat, source = data[:, :, 0], updates[:, :, 0]
+    if index.ndim > 1:
+        flat, source = _like(index, data), _like(index, updates)
         named: dict[str, dict[str, Call]] = {
             "update": {"torch scatter": lambda: torch.scatter(flat, 1, index, source)},
             "add": {"torch scatter_add": lambda: torch.scatter_add(flat, 1, index, source)},
@@ -69,11 +69,12 @@ def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) ->
     On a CPU a functional form takes fresh memory from the operating system for every large result,
     and spends more on that than on the scatter.
     """
-    if workload.per_batch:
-        rows, source, axis = data[:, :, 0], updates[:, :, 0], 1
+    by_line = index.ndim > 1
+    if by_line:
+        rows, source, axis = _like(index, data), _like(index, updates), 1
     else:
         rows, source, axis = data[0], updates[0], 0
-    expanded = index if workload.per_batch else index[:, None].expand(-1, workload.slice)
+    expanded = index if by_line else index[:, None].expand(-1, workload.slice)
     out = rows.clone()
 
     def scatter_reduce(reduce: str) -> Call:
@@ -100,7 +101,12 @@ def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) ->
     }
     if workload.reduction not in whole:
         return {"torch scatter_reduce_": scatter_reduce(TORCH_REDUCE[workload.reduction])}
-    return whole[workload.reduction] | ({} if workload.per_batch else by_rows[workload.reduction])
+    return whole[workload.reduction] | ({} if by_line else by_rows[workload.reduction])
+
+
+def _like(index: Any, tensor: Any) -> Any:
+    """A tensor with as many axes as an index of each line has: without the last, which is one."""
+    return tensor if index.ndim == tensor.ndim else tensor[:, :, 0]
 
 
 def torch_compiled(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
@@ -119,10 +125,9 @@ def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[
 
     # CuPy writes in place, so each form begins with a copy, as the functional forms do inside.
     rows, places, source = (cupy.from_dlpack(t) for t in (data[0], index, updates[0]))
-    if workload.per_batch:
-        flat, source = cupy.from_dlpack(data[:, :, 0]), cupy.from_dlpack(updates[:, :, 0])
-        rows_of = cupy.arange(workload.batch)[:, None]
-        target: Any = (rows_of, places)
+    if index.ndim > 1:
+        flat, source = (cupy.from_dlpack(_like(index, t)) for t in (data, updates))
+        target: Any = _line_places(workload, cupy, places)
     else:
         flat, target = rows, places
 
@@ -146,7 +151,7 @@ def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[
         return {}
     forms = {f"cupy {name}.at": at(getattr(cupy, name))}
     is_sum = workload.reduces.rounding is Rounding.SUM
-    if is_sum and workload.slice == 1 and not workload.per_batch:
+    if is_sum and workload.slice == 1 and index.ndim == 1:
         weights = source[:, 0]
         forms["cupy bincount"] = lambda: (
             rows[:, 0]
@@ -164,9 +169,18 @@ def jax_form(workload: Workload, data: Any, index: Any, updates: Any) -> Call:
     jax.config.update("jax_enable_x64", True)
     x, i, u = (jax.dlpack.from_dlpack(t.contiguous()) for t in (data, index, updates))
     method = _JAX_METHODS[workload.reduction]
-    if workload.per_batch:
-        rows = jax.numpy.arange(workload.batch)[:, None]
-        function = jax.jit(lambda x, i, u: getattr(x.at[rows, i], method)(u))
+    if index.ndim > 1:
+        function = jax.jit(
+            lambda x, i, u: getattr(x.at[_line_places(workload, jax.numpy, i)], method)(u)
+        )
     else:
         function = jax.jit(lambda x, i, u: getattr(x.at[:, i], method)(u))
     return lambda: function(x, i, u).block_until_ready()
+
+
+def _line_places(workload: Workload, library: Any, places: Any) -> tuple[Any, ...]:
+    """The numbers that name an element, where each line or each element has an index of its own."""
+    lines = library.arange(workload.batch)
+    if places.ndim == 2:
+        return lines[:, None], places
+    return lines[:, None, None], places, library.arange(workload.slice)

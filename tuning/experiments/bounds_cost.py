@@ -150,7 +150,12 @@ def _shapes(workload: Workload) -> tuple[tuple[int, ...], tuple[int, ...], tuple
     """Of data, updates and index."""
     shape = (workload.batch, workload.extent, workload.slice)
     update_shape = (workload.batch, workload.count, workload.slice)
-    return shape, update_shape, update_shape if workload.per_batch else (workload.count,)
+    return shape, update_shape, update_shape if _has_lines(workload) else (workload.count,)
+
+
+def _has_lines(workload: Workload) -> bool:
+    """Whether each line, or each element, has an index of its own."""
+    return workload.per_batch or workload.per_element
 
 
 def _module(workload: Workload) -> tvm.IRModule:
@@ -161,7 +166,7 @@ def _module(workload: Workload) -> tvm.IRModule:
     builder = relax.BlockBuilder()
     with builder.function("main", [data, index, updates]):
         with builder.dataflow():
-            if workload.per_batch:
+            if _has_lines(workload):
                 call = ops.scatter_elements(data, index, updates, 1, workload.reduction)
             else:
                 call = ops.index_put(data, [index], updates, [1], workload.reduction)

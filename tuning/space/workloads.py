@@ -23,6 +23,8 @@ class Workload:
         A key of :data:`~tvm_scatter.tuning.operands.distributions.DISTRIBUTIONS`.
     per_batch : bool
         Whether each batch has indices of its own; otherwise one list of indices serves all.
+    per_element : bool
+        Whether each element of the updates has an index of its own.
     deterministic : bool
         Whether the result must be reproducible.
     """
@@ -37,6 +39,7 @@ class Workload:
     distribution: str
     per_batch: bool = False
     deterministic: bool = False
+    per_element: bool = False
 
     @property
     def reduces(self) -> Reduction:
@@ -46,7 +49,14 @@ class Workload:
     @property
     def index_size(self) -> int:
         """Entries of the index tensor."""
-        return self.count * (self.batch if self.per_batch else 1)
+        return int(np.prod(self.index_shape))
+
+    @property
+    def index_shape(self) -> tuple[int, ...]:
+        """The shape of the index tensor: that of the updates, without what has no own indices."""
+        if self.per_element:
+            return self.batch, self.count, self.slice
+        return (self.batch, self.count) if self.per_batch else (self.count,)
 
     @property
     def data_size(self) -> int:
@@ -78,7 +88,8 @@ class Workload:
             data_dtype=self.dtype,
             index_dtype="int64",
             reduction=self.reduction,
-            index_batch=self.per_batch and self.batch > 1,
+            index_batch=(self.per_batch or self.per_element) and self.batch > 1,
+            index_slice=self.per_element and self.slice > 1,
             wrap_negative=False,
             deterministic=self.deterministic,
             bounds=bounds,
@@ -89,9 +100,9 @@ class Workload:
         return Signature("bench", (self.data_size,), ((self.index_size,),), (self.update_size,))
 
     def indices(self, seed: int = 0) -> np.ndarray:
-        """The indices, int64, of shape (batch, count) or (count,)."""
+        """The indices, int64, of shape :attr:`index_shape`."""
         flat = draw_indices(self.distribution, self.extent, self.index_size, "int64", seed)
-        return flat.reshape(self.batch, self.count) if self.per_batch else flat
+        return flat.reshape(self.index_shape)
 
     def scaled(self, factor: int) -> Workload:
         """The same kind of work with about ``1 / factor`` of the updates, for CPUs and tests."""
@@ -136,5 +147,16 @@ WORKLOADS: tuple[Workload, ...] = (
     ),
     Workload(
         "deterministic bins", 1, 256, 1, 16 * _M, "float32", "add", "uniform", deterministic=True
+    ),
+    Workload("add 20 to 5000", 1, 5000, 1, 20, "float32", "add", "uniform"),
+    Workload("64K bins int32", 1, 64 << 10, 1, 8 * _M, "int32", "add", "uniform"),
+    Workload("1-D 4M add to 100K", 1, 100_000, 1, 4 * _M, "float32", "add", "uniform"),
+    Workload("1-D 8M unique of 32M", 1, 32 * _M, 1, 8 * _M, "float32", "update", "permutation"),
+    Workload(
+        "2048x10000 add", 2048, 10_000, 1, 2500, "float32", "add", "uniform", per_batch=True
+    ),
+    Workload("static cache, one position", 256, 4096, 128, 1, "float16", "update", "permutation"),
+    Workload(
+        "messages, middle axis", 64, 512, 96, 2000, "float32", "add", "uniform", per_element=True
     ),
 )  # fmt: skip
