@@ -13,6 +13,7 @@ from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
 from .fill_data import FillData
 from .fold_broadcast_index import FoldBroadcastIndex
+from .fuse_means import FuseMeans
 from .fuse_producers import FuseProducers
 from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
@@ -26,12 +27,17 @@ from .share_orders import ShareOrders
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
-    ("fuse", lambda options: FuseProducers(options.donate)),
+    ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: ShareOrders()),
     ("fill", lambda options: FillData()),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
     ("batch", lambda options: HorizontalFusion(always=options.batch is True)),
 )
+
+
+def _fuse(options: Options) -> tvm.transform.Pass:
+    """What makes neighbours of a scatter a part of it."""
+    return tvm.transform.Sequential([FuseMeans(), FuseProducers(options.donate)])
 
 
 def passes(options: Options) -> list[tvm.transform.Pass]:
@@ -49,6 +55,7 @@ __all__ = [
     "DeferBoundsCheck",
     "FillData",
     "FoldBroadcastIndex",
+    "FuseMeans",
     "FuseProducers",
     "HorizontalFusion",
     "HostConstants",

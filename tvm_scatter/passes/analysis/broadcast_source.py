@@ -1,4 +1,4 @@
-"""Finds the 1-D tensor that a tensor is a broadcast of."""
+"""Finds the tensor that a tensor is a broadcast of."""
 
 from __future__ import annotations
 
@@ -57,19 +57,46 @@ def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Broad
     at: int | None = axis
     dtypes: list[str] = []
     path: list[Any] = []
-    while not _varies_only_along(tensor, at):
+    while not _varies_only_along(tensor, at) or (path and tensor.ty.ndim > 1):
         call: Any = values.get(tensor) if isinstance(tensor, relax.Var) else None
         step = _STEPS.get(_operator(call))
-        if step is None or static_shape(call.args[0]) is None:
-            return None
-        moved = step(call, at)
-        if moved is None:
+        known = step is not None and static_shape(call.args[0]) is not None
+        moved = step(call, at) if step is not None and known else None
+        # Behind a source there may be one with a single axis, which is that of other scatters, too.
+        is_source = _varies_only_along(tensor, at)
+        if moved is None or (is_source and moved.axis is None):
+            if is_source:
+                break
             return None
         if _operator(call) == "relax.astype":
             dtypes.insert(0, str(call.attrs.dtype))
         path.append(tensor)
         tensor, at = call.args[0], moved.axis
     return BroadcastSource(tensor, length, tuple(dtypes), tuple(path)) if path else None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A tensor, and the axis of it that another tensor varies along."""
+
+    tensor: Any
+    axis: int
+
+
+def origin(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Origin | None:
+    """The first of the tensors that ``tensor`` is a broadcast of; perhaps it is one itself.
+
+    ``None`` unless ``tensor`` certainly varies along ``axis`` only.
+    """
+    at: int | None = axis
+    while isinstance(tensor, relax.Var):
+        call: Any = values.get(tensor)
+        step = None if _operator(call) == "relax.astype" else _STEPS.get(_operator(call))
+        moved = step(call, at) if step and static_shape(call.args[0]) is not None else None
+        if moved is None:
+            break
+        tensor, at = call.args[0], moved.axis
+    return Origin(tensor, at) if at is not None and _varies_only_along(tensor, at) else None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,184 @@
+"""Makes a sum that is divided by the number of its updates a mean.
+
+Graph libraries write a mean as two scatters, of the messages and of a one for each, and a division.
+An implementation that writes every row once knows how many updates a row has, so that no tensor of
+counts is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.plan import Way, plan
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.bindings import Binding, Bindings
+from tvm_scatter.passes.analysis.broadcast_source import origin
+from tvm_scatter.passes.analysis.created import fill_value
+from tvm_scatter.passes.analysis.definitions import Definitions
+from tvm_scatter.passes.analysis.effects import may_write
+from tvm_scatter.passes.analysis.same_value import SameValue
+from tvm_scatter.problem.reductions import FLOATS
+
+from .functions import with_changes
+from .report import note
+
+
+def FuseMeans() -> tvm.transform.Pass:
+    """The pass."""
+
+    def fuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        return with_changes(mod, lambda name, function: _fused(mod, name.name_hint, function))
+
+    return tvm.transform.module_pass(fuse, opt_level=0, name="FuseMeans")
+
+
+def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
+    """The function with means, or ``None`` if it has no such division."""
+    bindings, search = Bindings(function), _Search(Definitions.of(function))
+    found: dict[Any, ScatterCall] = {}
+    for binding in bindings:
+        mean = search.mean(binding, bindings)
+        if mean is not None:
+            found[binding.var] = mean
+            note("fuse", f"{name}.{binding.var.name}", "is a mean, which needs no tensor of counts")
+    if not found:
+        return None
+    return relax.analysis.remove_all_unused(_Rewriter(mod, found).visit_expr(function))
+
+
+class _Search:
+    """Finds the parts of a mean in a function."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._values = definitions.values
+        self._same = SameValue(definitions.values)
+
+    def mean(self, binding: Binding, bindings: Bindings) -> ScatterCall | None:
+        """The mean that a division computes; ``None`` if it is none."""
+        if not binding.fused or not _is(binding.value, "divide"):
+            return None
+        dividend, divisor = binding.value.args
+        total = self._total(dividend)
+        if total is None or self._definitions.uses.get(dividend) != 1:
+            return None
+        if not self._is_its_count(total, divisor, binding.value):
+            return None
+        if not all(self._definitions.reaches(each, binding.var) for each in _vars(total)):
+            return None
+        [at] = [each.at for each in bindings if each.var.same_as(dividend)]
+        if any(may_write(each.value) for each in bindings.all[at : binding.at]):
+            return None
+        mean = total.replace(reduction="mean", include_self=False)
+        return mean if _is_orderable(mean) else None
+
+    def _total(self, var: Any) -> ScatterCall | None:
+        """The scatter into zeros whose updates are added up whole rows at a time."""
+        value = self._values.get(var)
+        if not is_scatter(value):
+            return None
+        call = ScatterCall.from_call(value)
+        if call.form == COPY_RANGES or call.reduction != "add" or call.in_place:
+            return None
+        if not isinstance(call.updates, relax.Expr) or str(call.data.ty.dtype) not in FLOATS:
+            return None
+        if _number(self._values.get(call.data)) != 0 or not _is_orderable(call):
+            return None
+        return call
+
+    def _is_its_count(self, total: ScatterCall, divisor: Any, quotient: Any) -> bool:
+        """Whether a tensor has the number of updates of each row of a sum, but at least 1."""
+        [axis] = total.axes
+        shape, own = static_shape(quotient), static_shape(divisor)
+        wanted = static_shape(total.data)
+        if shape is None or own is None or wanted is None or len(own) != len(wanted):
+            return False
+        if not all(map(same_size, shape, wanted)):
+            return False
+        clamped = origin(divisor, axis, self._values)
+        counted = None if clamped is None else self._at_least_one(clamped.tensor)
+        if clamped is None or counted is None:
+            return False
+        found = origin(counted, clamped.axis, self._values)
+        count = None if found is None else self._total(found.tensor)
+        return (
+            found is not None
+            and count is not None
+            and found.axis == count.axes[0]
+            and _number(self._values.get(count.updates, count.updates)) == 1
+            and count.wrap_negative == total.wrap_negative
+            and same_size(static_shape(count.data)[found.axis], wanted[axis])  # type: ignore[index]
+            and self._same(count.indices[0], total.indices[0])
+        )
+
+    def _at_least_one(self, var: Any) -> Any:
+        """The tensor that a tensor is the maximum of and 1; ``None`` if it is no such maximum."""
+        value = self._values.get(var)
+        if _is(value, "maximum") and _number(value.args[1]) == 1:
+            return value.args[0]
+        # What the maximum is written as that keeps a NaN, as a front end's clamp does.
+        if not _is(value, "where") or _number(value.args[2]) != 1:
+            return None
+        condition, count, _ = value.args
+        condition = self._values.get(condition)
+        if _is(condition, "logical_or"):
+            is_nan, condition = map(self._values.get, condition.args)
+            if not _is(is_nan, "isnan") or not is_nan.args[0].same_as(count):
+                return None
+        if not (_is(condition, "greater") or _is(condition, "greater_equal")):
+            return None
+        compared, least = condition.args
+        return count if compared.same_as(count) and _number(least) == 1 else None
+
+
+def _is(value: Any, name: str) -> bool:
+    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == f"relax.{name}"
+
+
+def _vars(call: ScatterCall) -> list[Any]:
+    return [each for each in call.tensors if isinstance(each, relax.Var)]
+
+
+def _number(value: Any) -> Any:
+    """The number that all elements of a tensor are; ``None`` if it is not known."""
+    value = value if isinstance(value, tvm.ir.GenericConst) else fill_value(value)
+    if not isinstance(value, tvm.ir.GenericConst):
+        return None
+    numbers = np.unique(np.asarray(value.value.numpy()))
+    return numbers.item() if len(numbers) == 1 else None
+
+
+def _is_orderable(call: ScatterCall) -> bool:
+    """Whether one index names each whole row, so that two scatters by it count alike."""
+    target, strategy = strategy_of(call.data)
+    if strategy is None or call.axes != (0,):
+        return False
+    try:
+        planned = plan(call.to_call(), target, current_options())
+    except ScatterError:
+        return False
+    return planned.way is Way.SCATTER and planned.lowered[0].orderable
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, found: Mapping[Any, ScatterCall]) -> None:
+        super().__init__(mod)
+        self._found = found
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        mean = self._found.get(binding.var)
+        if mean is not None:
+            binding = relax.VarBinding(binding.var, mean.to_call())
+        super().visit_var_binding_(binding)
