@@ -63,6 +63,7 @@ from .mended import MENDED
 from .random_numbers import refuse_random_numbers
 from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_operators
 from .state import explicit_buffers, remember_buffers
+from .strided_views import with_strided_views
 from .symbols import SYMBOLS, Symbolic
 
 Converter = Callable[[TorchCall], Any]
@@ -280,6 +281,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
         refuse_sparse_ends(exported_program)
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)
+        exported_program = with_strided_views(exported_program)
     return stock(exported_program, *rest, **named)
 
 

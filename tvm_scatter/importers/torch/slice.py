@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import number_of, shape_of
+from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.shapes import is_empty
@@ -121,7 +121,7 @@ def diagonal_scatter(call: TorchCall) -> Any:
 def as_strided(call: TorchCall) -> Any:
     """``as_strided`` on compact data: read the elements that ``as_strided_scatter`` writes."""
     data = _permuted(call, call["self"], _axes_in_memory(call))
-    size, stride, offset = list(call["size"]), list(call["stride"]), call["storage_offset"] or 0
+    size, stride, offset = list(call["size"]), list(call["stride"]), _offset(call)
     elements = number_of(shape_of(data))
     flat = call.reshape(data, (elements,))
     if not all(isinstance(number, int) for number in (*size, *stride, offset, elements)):
@@ -130,6 +130,12 @@ def as_strided(call: TorchCall) -> Any:
         positions = _positions(call, size, stride, offset)
         return call.emit(
             read_ops.index(flat, [positions], [0], wrap_negative=False, operator=call.origin)
+        )
+    last = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
+    if 0 not in size and not 0 <= offset <= last < elements:
+        raise call.error(
+            f"size {size} with strides {stride} does not fit in data of shape "
+            f"{text(shape_of(data))} from position {offset} on."
         )
 
     def read(source: te.Tensor, size: Any, stride: Any, offset: Any) -> te.Tensor:
@@ -155,8 +161,7 @@ def as_strided_scatter(call: TorchCall) -> Any:
     source = call.expect_shape("src", source, size)
     elements = number_of(shape_of(data))
     flat = call.reshape(data, (elements,))
-    offset = call["storage_offset"] or 0
-    index = _positions(call, size, stride, offset)
+    index = _positions(call, size, stride, _offset(call))
     count = number_of(size)
     result = ops.index_put(
         flat,
@@ -181,6 +186,13 @@ def _axes_in_memory(call: TorchCall) -> list[int]:
     if not described.permute(axes).is_contiguous():
         raise call.error(f"data with strides {list(strides)} is not compact.")
     return axes
+
+
+def _offset(call: TorchCall) -> Any:
+    """Where the view begins in the data. PyTorch counts from the start of the data's memory."""
+    described = call.node.args[0].meta.get("val")
+    begin = 0 if described is None else described.storage_offset()
+    return 0 if call["storage_offset"] is None else call["storage_offset"] - begin
 
 
 def _permuted(call: TorchCall, tensor: Any, axes: list[int]) -> Any:

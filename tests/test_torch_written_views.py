@@ -1,0 +1,130 @@
+"""Writes through windows, strides and repeated elements of a tensor, against PyTorch."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_harness import check, check_all, export  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+from tvm_scatter.errors import ScatterError  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+LINE, PLANE = torch.arange(7.0), torch.randn(4, 6)
+ROWS = torch.export.Dim("rows", min=4, max=90)
+
+
+def written(view, write):
+    """What a tensor holds after a write through a view of a copy of it."""
+
+    def function(x):
+        x = x.clone()
+        view_of_x = view(x)
+        write(view_of_x)
+        return x, view_of_x * 1
+
+    return function
+
+
+def fill_first(windows):
+    windows[..., 0] = 8
+
+
+def fill_last(windows):
+    windows[..., -1] = 8
+
+
+def move(windows):
+    windows[..., 1] = windows[..., 0] + 1
+
+
+def scale_twice(windows):
+    windows[-1, ..., 0].mul_(2).add_(1)
+    windows[0, ..., 1].add_(windows[-1, ..., 0])
+
+
+#: Dimension, size and step: windows that overlap, leave gaps, and tile.
+WINDOWS = [(0, 2, 1), (1, 3, 2), (1, 2, 3), (0, 2, 2)]
+
+
+@pytest.mark.parametrize("write", [fill_first, fill_last, move, scale_twice])
+def test_windows(write):
+    cases = [
+        (f"{window}", written(lambda x, window=window: x.unfold(*window), write), [PLANE])
+        for window in WINDOWS
+    ]
+    check_all(cases)
+
+
+def test_whole_windows_with_gaps():
+    check(written(lambda x: x.unfold(0, 2, 3), lambda windows: windows.mul_(2)), LINE)
+    check(written(lambda x: x.unfold(1, 2, 4), lambda windows: windows.fill_(2)), PLANE)
+
+
+def test_windows_of_views():
+    check(written(lambda x: x[1:].T.unfold(0, 2, 1), fill_first), PLANE)
+    check(written(lambda x: x.T.unfold(1, 2, 3)[1:], fill_last), PLANE)
+    check(written(lambda x: x.view(-1)[1:].unfold(0, 3, 2), move), PLANE)
+
+
+def test_windows_of_an_input():
+    def function(x):
+        x.unfold(0, 2, 1)[:, 0] = 8
+        return x, x + 1
+
+    check(function, LINE)
+
+
+def test_strides():
+    def overlap(x):
+        return x.as_strided((5, 2), (1, 1))
+
+    check(written(overlap, fill_first), LINE)
+    check(written(overlap, fill_last), LINE)
+    check(written(lambda x: x[1:].as_strided((2, 2), (2, 1), 1), move), LINE)
+
+
+def test_strides_of_views():
+    """They count from the start of the memory, and may leave the view."""
+    reads = [
+        lambda x: x[1].as_strided((2, 2), (2, 1), 1),
+        lambda x: x[1:3].as_strided((2, 2), (2, 1)),
+        lambda x: x[:, 1:].as_strided((3, 2), (6, 1), 4),
+        lambda x: x.T[2:].as_strided((3, 2), (6, 1), 4),
+    ]
+    row = torch.tensor([1])
+    check(lambda x: (x.index_fill(0, row, 3), *(read(x) for read in reads)), PLANE)
+
+
+def test_repeated_elements():
+    """PyTorch's own program computes them as a sum of differences."""
+
+    def fill(x):
+        x[:, 3] = torch.tensor([1.0, float("inf"), 2.0, 3.0])
+
+    x = PLANE.clone()
+    x[:, 0] = torch.tensor([1e30, 2.0, float("-inf"), float("nan")])
+    check(written(lambda x: x[:, :1].expand(4, 6), fill), x)
+    check(written(lambda x: torch.broadcast_to(x[:, :1], (4, 6)), fill), x)
+
+
+@pytest.mark.parametrize(
+    "view, write, what",
+    [
+        (lambda x: x.unfold(0, 2, 1), lambda windows: windows.fill_(3), r"unfold.* more than once"),
+        (lambda x: x.as_strided((3, 2), (1, 1)), lambda x: x.mul_(3), "as_strided.*more than once"),
+    ],
+)
+def test_elements_written_more_than_once_are_refused(view, write, what):
+    with pytest.raises(ScatterError, match=what):
+        from_exported_program(export(written(view, write), [LINE]))
+
+
+def test_windows_of_a_dynamic_size():
+    program = export(written(lambda x: x.unfold(0, 2, 2), fill_first), [LINE], [{0: ROWS}])
+    with pytest.raises(ScatterError, match=r"unfold.* known at compile time"):
+        from_exported_program(program)
+    check(written(lambda x: x.unfold(1, 3, 3), fill_first), PLANE, dynamic=[{0: ROWS}])
