@@ -11,9 +11,9 @@ from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.ir import Op
 
 from tvm_scatter.ops.names import BATCH, INDEX_PUT
+from tvm_scatter.ops.own_operators import call_of, register_operator
 from tvm_scatter.ops.scatter_call import ScatterCall
 
 #: Attributes that a batch has in addition to those of its scatters: the operator and the count.
@@ -39,11 +39,7 @@ def batch(scatters: Sequence[ScatterCall], earlier: Sequence[Any] = ()) -> relax
     first = scatters[0].to_call()
     attrs = dict(first.attrs.items()) | {_OPERATOR: first.op.name, _COUNT: len(scatters)}
     operands = [tensor for scatter in scatters for tensor in scatter.tensors]
-    return relax.Call(
-        Op.get(BATCH),
-        [relax.Tuple(operands), relax.Tuple(list(earlier))],
-        attrs=tvm.ir.make_node("ir.DictAttrs", **attrs),
-    )
+    return call_of(BATCH, [relax.Tuple(operands), relax.Tuple(list(earlier))], attrs)
 
 
 def is_batch(value: Any) -> bool:
@@ -64,9 +60,7 @@ def scatters_of(call: relax.Call) -> list[ScatterCall]:
         data, *indices, updates = operands[at : at + width]
         # Only index_put takes a tuple of index tensors.
         taken = relax.Tuple(indices) if operator == INDEX_PUT else indices[0]
-        made = tvm.ir.make_node("ir.DictAttrs", **attrs)
-        scatter = relax.Call(Op.get(operator), [data, taken, updates], attrs=made)
-        scatters.append(ScatterCall.from_call(scatter))
+        scatters.append(ScatterCall.from_call(call_of(operator, [data, taken, updates], attrs)))
     return scatters
 
 
@@ -87,9 +81,7 @@ def describe(call: relax.Call) -> str:
 
 def register() -> None:
     """Register the operator with TVM. Calling it again changes nothing."""
-    if BATCH not in Op.list_op_names():
-        tvm.ir.register_op_attr(BATCH, "FPurity", True)
-        tvm.ir.register_op_attr(BATCH, "FInferType", _infer_type)
+    register_operator(BATCH, _infer_type)
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:

@@ -10,11 +10,11 @@ from typing import Any
 
 import tvm
 from tvm import relax, te, tirx
-from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
 
 from .arguments import need_tensor
+from .own_operators import call_of, register_operator
 from .shapes import is_empty
 
 TRUE_POSITIONS = "relax.tvm_scatter.true_positions"
@@ -46,7 +46,7 @@ def true_positions(mask: relax.Expr, *, operator: str = "true_positions") -> rel
     need_tensor(operator, "mask", mask)
     if isinstance(mask.ty, relax.TensorType) and str(mask.ty.dtype) != "bool":
         raise ScatterError(f"{operator}: mask of type {mask.ty.dtype} must be of type bool.")
-    return relax.Call(Op.get(TRUE_POSITIONS), [mask])
+    return call_of(TRUE_POSITIONS, [mask])
 
 
 def is_true(tensor: te.Tensor) -> te.Tensor:
@@ -68,11 +68,8 @@ def is_true(tensor: te.Tensor) -> te.Tensor:
 
 def register() -> None:
     """Register the operator with TVM. Calling it again changes nothing."""
-    if TRUE_POSITIONS not in Op.list_op_names():
-        tvm.ir.register_op_attr(TRUE_POSITIONS, "FPurity", True)
-        tvm.ir.register_op_attr(TRUE_POSITIONS, "FInferType", _infer)
-        # TVM legalizes other operators only if the shape of their result is known.
-        tvm.ir.register_op_attr(TRUE_POSITIONS, "FDataDependent", True)
+    # TVM legalizes other operators only if the shape of their result is known.
+    register_operator(TRUE_POSITIONS, _infer, FDataDependent=True)
 
 
 def _infer(call: relax.Call, _context: Any) -> Any:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 from tvm import relax
 from tvm.ir import Op
+
+from .own_operators import call_of, register_operator
 
 EXPECT_SIZES = "relax.tvm_scatter.expect_sizes"
 EXPECT_COUNT = "relax.tvm_scatter.expect_count"
@@ -56,7 +57,7 @@ def expect_sizes(
     known = tensor.ty.shape if shape is None else relax.ShapeExpr(list(shape))
     attrs = {"what": what, "operator": operator}
     operands = [tensor, relax.ShapeExpr(list(found)), relax.ShapeExpr(list(wanted)), known]
-    return relax.Call(Op.get(EXPECT_SIZES), operands, attrs=_attributes(attrs))
+    return call_of(EXPECT_SIZES, operands, attrs)
 
 
 def expect_count(
@@ -82,7 +83,7 @@ def expect_count(
     """
     attrs = {"rule": rule, "what": what, "operator": operator}
     operands = [total, relax.ShapeExpr([entries])]
-    return relax.Call(Op.get(EXPECT_COUNT), operands, attrs=_attributes(attrs))
+    return call_of(EXPECT_COUNT, operands, attrs)
 
 
 def expect_indices(read: relax.Call) -> relax.Expr:
@@ -98,8 +99,8 @@ def expect_indices(read: relax.Call) -> relax.Expr:
     result : relax.Expr
         The index tensor itself, not a copy.
     """
-    attrs = tvm.ir.make_node("ir.DictAttrs", read=read.op.name, attrs=read.attrs)
-    return relax.Call(Op.get(EXPECT_INDICES), list(read.args), attrs=attrs)
+    attrs = {"read": read.op.name, "attrs": read.attrs}
+    return call_of(EXPECT_INDICES, read.args, attrs)
 
 
 def read_of_expected(call: relax.Call) -> relax.Call:
@@ -120,13 +121,7 @@ def register() -> None:
         (EXPECT_COUNT, _infer_counted),
         (EXPECT_INDICES, lambda call, _context: first_index(call).ty),
     ):
-        if name not in Op.list_op_names():
-            tvm.ir.register_op_attr(name, "FPurity", True)
-            tvm.ir.register_op_attr(name, "FInferType", infer)
-
-
-def _attributes(attrs: dict[str, str]) -> Any:
-    return tvm.ir.make_node("ir.DictAttrs", **attrs)
+        register_operator(name, infer)
 
 
 def _infer_sized(call: relax.Call, _context: Any) -> Any:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
 from tvm import relax, tirx
-from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
 
 from .arguments import need_tensor
+from .own_operators import call_of, register_operator
 from .shapes import known_shape, same_size
 
 GROUPED_PRODUCT = "relax.tvm_scatter.grouped_product"
@@ -68,15 +67,12 @@ def grouped_product(
         raise ScatterError(
             f"{operator}: rows of type {rows.ty.dtype} times matrices of type {matrices.ty.dtype}."
         )
-    attrs = tvm.ir.make_node("ir.DictAttrs", operator=operator)
-    return relax.Call(Op.get(GROUPED_PRODUCT), [rows, matrices, ends], attrs=attrs)
+    return call_of(GROUPED_PRODUCT, [rows, matrices, ends], {"operator": operator})
 
 
 def register() -> None:
     """Register the operator with TVM. Calling it again changes nothing."""
-    if GROUPED_PRODUCT not in Op.list_op_names():
-        tvm.ir.register_op_attr(GROUPED_PRODUCT, "FPurity", True)
-        tvm.ir.register_op_attr(GROUPED_PRODUCT, "FInferType", _infer)
+    register_operator(GROUPED_PRODUCT, _infer)
 
 
 def _infer(call: relax.Call, _context: Any) -> Any:

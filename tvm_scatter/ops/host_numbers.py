@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
 from tvm import relax
-from tvm.ir import Op
+
+from .own_operators import call_of, register_operator
 
 ON_HOST = "relax.tvm_scatter.on_host"
 
@@ -27,14 +27,12 @@ def on_host(numbers: relax.Expr) -> relax.Expr:
     numbers : relax.Expr
         The same numbers, until the function is called again.
     """
-    return relax.Call(Op.get(ON_HOST), [numbers])
+    return call_of(ON_HOST, [numbers])
 
 
 def register() -> None:
     """Register the operator with TVM. Calling it again changes nothing."""
-    if ON_HOST not in Op.list_op_names():
-        tvm.ir.register_op_attr(ON_HOST, "FPurity", True)
-        tvm.ir.register_op_attr(ON_HOST, "FInferType", _infer)
+    register_operator(ON_HOST, _infer)
 
 
 def _infer(call: relax.Call, _context: Any) -> Any:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 from tvm import relax
-from tvm.ir import Op
 
 from tvm_scatter.problem.reductions import canonical_reduction
 
@@ -22,6 +20,7 @@ from .arguments import (
     rank_of,
 )
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, SELECT_ROWS
+from .own_operators import call_of, register_operator
 from .ranges import check_ranges
 from .scatter_call import CopiedRange, ScatterCall
 
@@ -291,7 +290,7 @@ def select_rows(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.E
     result : relax.Expr
         A new tensor of shape ``(batch, positions, slice)``.
     """
-    return relax.Call(Op.get(SELECT_ROWS), [data, winners, relax.Tuple(list(sources))])
+    return call_of(SELECT_ROWS, [data, winners, relax.Tuple(list(sources))])
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:
@@ -306,8 +305,4 @@ def _infer_selected(call: relax.Call, _context: Any) -> Any:
 def register() -> None:
     """Register the operators with TVM. Calling it again changes nothing."""
     for name in (*NAMES, SELECT_ROWS):
-        if name in Op.list_op_names():
-            continue
-        tvm.ir.register_op_attr(name, "FPurity", True)
-        infer = _infer_selected if name == SELECT_ROWS else _infer_type
-        tvm.ir.register_op_attr(name, "FInferType", infer)
+        register_operator(name, _infer_selected if name == SELECT_ROWS else _infer_type)

@@ -10,12 +10,12 @@ from typing import Any
 
 import tvm
 from tvm import relax, tirx
-from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import check_index_dtype
 
 from .arguments import need_tensor
+from .own_operators import call_of, register_operator
 from .shapes import static_shape
 
 ORDER = "relax.tvm_scatter.order"
@@ -70,8 +70,8 @@ def order(
     sizes = static_shape(index) if typed else None
     if sizes is not None and all(isinstance(size, int | tirx.IntImm) for size in sizes):
         check_number(operator, "updates", _product(sizes))
-    attrs = tvm.ir.make_node("ir.DictAttrs", wrap_negative=wrap_negative, operator=operator)
-    return relax.Call(Op.get(ORDER), [index, relax.ShapeExpr([extent])], attrs=attrs)
+    attrs = {"wrap_negative": wrap_negative, "operator": operator}
+    return call_of(ORDER, [index, relax.ShapeExpr([extent])], attrs)
 
 
 def check_number(operator: str, what: str, number: int) -> None:
@@ -88,9 +88,7 @@ def check_number(operator: str, what: str, number: int) -> None:
 
 def register() -> None:
     """Register the operator with TVM. Calling it again changes nothing."""
-    if ORDER not in Op.list_op_names():
-        tvm.ir.register_op_attr(ORDER, "FPurity", True)
-        tvm.ir.register_op_attr(ORDER, "FInferType", _infer)
+    register_operator(ORDER, _infer)
 
 
 def _infer(call: relax.Call, _context: Any) -> Any:

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 from tvm import relax, tirx
-from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
 
@@ -23,6 +21,7 @@ from .arguments import (
     need_tensor,
     rank_of,
 )
+from .own_operators import call_of, register_operator
 from .read_forms import ByAxes, ByElements, ByTuples, Form
 
 INDEX = "relax.tvm_scatter.index"
@@ -69,7 +68,7 @@ def index(
     tensors = need_indices(operator, indices)
     axes = checked_axes(operator, axes, rank, len(tensors))
     attrs = {"axes": axes, "wrap_negative": bool(wrap_negative), "operator": operator}
-    return _call(INDEX, [data, relax.Tuple(tensors)], attrs)
+    return call_of(INDEX, [data, relax.Tuple(tensors)], attrs)
 
 
 def gather_elements(
@@ -106,7 +105,7 @@ def gather_elements(
     axis = checked_axis(operator, axis, rank_of(operator, data))
     need_tensor(operator, "index", index)
     attrs = {"axis": axis, "wrap_negative": bool(wrap_negative), "operator": operator}
-    return _call(GATHER_ELEMENTS, [data, index], attrs)
+    return call_of(GATHER_ELEMENTS, [data, index], attrs)
 
 
 def gather_nd(
@@ -154,7 +153,7 @@ def gather_nd(
         "wrap_negative": bool(wrap_negative),
         "operator": operator,
     }
-    return _call(GATHER_ND, [data, indices], attrs)
+    return call_of(GATHER_ND, [data, indices], attrs)
 
 
 def _check_tuples(operator: str, indices: relax.Expr, batch_dims: int, rank: int) -> None:
@@ -182,13 +181,7 @@ def register() -> None:
         (GATHER_ELEMENTS, _infer_gather_elements),
         (GATHER_ND, _infer_gather_nd),
     ):
-        if name not in Op.list_op_names():
-            tvm.ir.register_op_attr(name, "FPurity", True)
-            tvm.ir.register_op_attr(name, "FInferType", infer)
-
-
-def _call(name: str, operands: list[Any], attrs: dict[str, Any]) -> relax.Call:
-    return relax.Call(Op.get(name), operands, attrs=tvm.ir.make_node("ir.DictAttrs", **attrs))
+        register_operator(name, infer)
 
 
 def _infer_index(call: relax.Call, _context: Any) -> Any:

@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 
 import tvm
 from tvm import relax
-from tvm.ir import Op
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import REDUCTIONS, Reduction, canonical_reduction
 
 from .fused_updates import FusedUpdates
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, STOCK_OPERATORS
+from .own_operators import call_of
 
 #: The attribute that holds the function of fused updates, as text, because TVMScript cannot print a
 #: function there. Their leaves are then the operand.
@@ -171,8 +171,7 @@ class ScatterCall:
             attrs[_ORDERED] = True
         if self.earlier:
             operands.append(relax.Tuple(list(self.earlier)))
-        made = tvm.ir.make_node("ir.DictAttrs", **attrs)
-        return relax.Call(Op.get(self.form), operands, attrs=made)
+        return call_of(self.form, operands, attrs)
 
     @property
     def reduces(self) -> Reduction:
