@@ -34,6 +34,7 @@ from tvm_scatter.selection.shipped_log import database_for
 from tvm_scatter.tasks import extract_tasks
 from tvm_scatter.tuning.space.candidates import candidates
 from tvm_scatter.tuning.store.database import open_database, read_database
+from tvm_scatter.tuning.store.packed import pack_log
 from tvm_scatter.tuning.store.results import results_in
 
 LLVM = Target("llvm")
@@ -123,9 +124,9 @@ def all_of(folder: Path, log: Path) -> dict[str, int]:
     found["report"] = sum(len(result.ranked) for result in results_in(database))
     with database.stored:
         assert explain(model(), LLVM)[0].source in ("tuned", "default")
+    pack_log(log, folder / "log.tar.xz", "log")
     shipped = database_for(folder, "llvm", "")
-    if shipped is not None:
-        found["shipped"] = len(records_in(shipped, task.problem, LLVM))
+    found["shipped"] = len(records_in(shipped, task.problem, LLVM))
     again = folder.parent / "again" / "log"
     shutil.copytree(log, again, dirs_exist_ok=True)
     with open_database(again, LLVM) as resumed:
@@ -328,6 +329,7 @@ def survives(command: str, folder: Path, log: Path) -> None:
                     list(database.records())
             else:
                 (task,) = extract_tasks(model(), LLVM)
+                pack_log(log, folder / "log.tar.xz", "log")
                 shipped = database_for(folder, "llvm", "")
                 if shipped is not None:
                     records_in(shipped, task.problem, LLVM)

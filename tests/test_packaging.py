@@ -47,7 +47,8 @@ def sources():
 def test_wheel_holds_every_module_and_data_file(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    packed = {name for name, path in sources() if path.suffix in (".py", ".json", ".cuh", ".typed")}
+    suffixes = (".py", ".json", ".cuh", ".typed", ".xz")
+    packed = {name for name, path in sources() if path.suffix in suffixes}
     assert packed <= names
     top = {name.split("/")[0] for name in names}
     assert top == {"tvm_scatter", f"tvm_scatter-{wheel.name.split('-')[1]}.dist-info"}

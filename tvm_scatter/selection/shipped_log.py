@@ -1,8 +1,14 @@
-"""The tuning logs that come with this package, found by the architecture of the target."""
+"""The tuning logs that come with this package, found by the architecture of the target.
+
+Each is an archive of a MetaSchedule database: ``tar xf`` makes a directory that any tool reads.
+"""
 
 from __future__ import annotations
 
+import lzma
+import tarfile
 import warnings
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -12,7 +18,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 from tvm_scatter.errors import ScatterWarning
-from tvm_scatter.problem.plain_data import parse, read_text
+from tvm_scatter.problem.plain_data import parse
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 from .record_form import check_record
@@ -30,6 +36,8 @@ FORMAT_VERSION = 1
 METADATA = "metadata.json"
 WORKLOADS = "database_workload.json"
 RECORDS = "database_tuning_record.json"
+#: How the name of a packed log ends.
+PACKED = ".tar.xz"
 
 
 def shipped_records(problem: ScatterProblem, target: Any) -> list[TunedRecord]:
@@ -46,18 +54,19 @@ def shipped_database(kind: str, arch: str) -> Any:
 
 
 def database_for(folder: Path, kind: str, arch: str) -> Any:
-    """The log for an architecture in the sub-folders of ``folder``, or ``None`` if there is none.
+    """The log for an architecture among the archives in ``folder``, or ``None`` if there is none.
 
     Warns of a log that this version cannot read, and of a second log for the same architecture, and
     ignores them.
     """
     found: Path | None = None
-    for log in sorted(path.parent for path in folder.glob(f"*/{METADATA}")):
+    for log in sorted(folder.glob(f"*{PACKED}")):
         if not _is_for(log, kind, arch):
             continue
         if found is not None:
             warnings.warn(
-                f"tuning log {log.name!r} is ignored: {found.name!r} is for {arch or kind} too.",
+                f"tuning log {_name(log)!r} is ignored: {_name(found)!r} is for {arch or kind} "
+                "too.",
                 ScatterWarning,
                 stacklevel=2,
             )
@@ -66,29 +75,53 @@ def database_for(folder: Path, kind: str, arch: str) -> Any:
     if found is None:
         return None
     try:
-        return _Log(found)
-    except (OSError, ValueError) as error:
+        return Log(_name(found), _unpacked(found, WORKLOADS, RECORDS))
+    except _UNREADABLE as error:
         _ignored(found, f"it cannot be read: {error}")
         return None
 
 
-class _Log:
+#: What reading a damaged archive raises.
+_UNREADABLE = (OSError, ValueError, EOFError, LookupError, tarfile.TarError, lzma.LZMAError)
+
+
+def _unpacked(log: Path, *names: str) -> dict[str, str]:
+    """The texts of files in an archive, which is read no further than needed."""
+    found: dict[str, str] = {}
+    with tarfile.open(log, "r:xz") as archive:
+        for member in archive:
+            name = Path(member.name).name
+            if name in names and (file := archive.extractfile(member)) is not None:
+                found[name] = file.read().decode("utf-8", errors="replace")
+            if len(found) == len(names):
+                return found
+    raise ValueError(f"it lacks {', '.join(sorted({*names} - {*found}))}")
+
+
+class Log:
     """A read-only JSON database of MetaSchedule. It parses only the entries that are asked for.
 
     MetaSchedule's own reader parses all of it first, which takes longer than compiling a model.
     Damaged entries are ignored with a warning.
+
+    Parameters
+    ----------
+    name : str
+        For warnings.
+    texts : mapping of str to str
+        The contents of the files :data:`WORKLOADS` and :data:`RECORDS`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, name: str, texts: Mapping[str, str]) -> None:
+        self._name = name
         self._places: dict[str, int] = {}
         self._records: dict[int, list[tuple[int, str]]] = {}
-        for place, line in enumerate(read_text(folder / WORKLOADS).splitlines()):
+        for place, line in enumerate(texts[WORKLOADS].splitlines()):
             try:
                 self._places[str(parse(line)[0])] = place
             except (ValueError, LookupError, TypeError) as error:
                 self._pass_over(WORKLOADS, place, error)
-        for number, line in enumerate(read_text(folder / RECORDS).splitlines()):
+        for number, line in enumerate(texts[RECORDS].splitlines()):
             start, comma, _ = line[1:].partition(",")
             if line.startswith("[") and comma and line.endswith("]]") and start.isdecimal():
                 self._records.setdefault(int(start), []).append((number, line))
@@ -96,7 +129,7 @@ class _Log:
                 self._pass_over(RECORDS, number, ValueError("it is no record"))
 
     def _pass_over(self, name: str, number: int, error: Exception) -> None:
-        passed_over(f"tuning log {self._folder.name!r}: line {number + 1} of {name}", error)
+        passed_over(f"tuning log {self._name!r}: line {number + 1} of {name}", error)
 
     def has_workload(self, module: tvm.IRModule) -> bool:
         """Whether the log holds records of a workload."""
@@ -122,10 +155,10 @@ class _Log:
 
 def _is_for(log: Path, kind: str, arch: str) -> bool:
     try:
-        metadata = parse(read_text(log / METADATA))
+        metadata = parse(_unpacked(log, METADATA)[METADATA])
         version, target = metadata["format"], metadata["target"]
         matches = (target["kind"], target.get("arch", "")) == (kind, arch)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (*_UNREADABLE, TypeError, AttributeError):
         _ignored(log, f"its {METADATA} cannot be read")
         return False
     if matches and version != FORMAT_VERSION:
@@ -134,5 +167,9 @@ def _is_for(log: Path, kind: str, arch: str) -> bool:
     return bool(matches)
 
 
+def _name(log: Path) -> str:
+    return log.name.removesuffix(PACKED)
+
+
 def _ignored(log: Path, reason: str) -> None:
-    warnings.warn(f"tuning log {log.name!r} is ignored: {reason}.", ScatterWarning, stacklevel=3)
+    warnings.warn(f"tuning log {_name(log)!r} is ignored: {reason}.", ScatterWarning, stacklevel=3)
