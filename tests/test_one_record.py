@@ -24,8 +24,11 @@ REDUCTION_NAMES = {
 KINDS = {"cpu", "gpu", *(backend.kind for backend in backends())}
 #: What PyTorch calls its devices is compared where PyTorch is measured.
 PYTORCH = {
-    "tvm_scatter/cli/bench.py",
+    "tvm_scatter/cli/bench_arguments.py",
+    "tvm_scatter/cli/bench_models.py",
     "tuning/bench/bench.py",
+    "tuning/bench/models/run.py",
+    "tuning/bench/models/timing.py",
     "tuning/experiments/bounds_cost.py",
     "tuning/measure/call_times.py",
 }
@@ -39,7 +42,6 @@ LLVM = {
 OPERATORS = {
     "tvm_scatter/importers/torch/orders.py",
     "tvm_scatter/importers/torch/segment_gradients.py",
-    "tuning/experiments/messages.py",
 }
 
 

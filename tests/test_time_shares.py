@@ -11,7 +11,7 @@ import tvm
 from demo_programs import imported, made
 
 import tvm_scatter
-from tvm_scatter.demo.time_shares import kind_of, time_shares
+from tvm_scatter.tuning.measure.time_shares import kind_of, time_shares
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,8 @@ from tvm_scatter.demo.time_shares import kind_of, time_shares
     [
         ("scatter_add_sequential", "scatters"),
         ("check_indices1", "scatters"),
+        ("order1", "orders"),
+        ("scatter_add_ordered", "scatters"),
         ("fused_matmul_add_relu", "products"),
         ("index_select1", "gathers"),
         ("fused_subtract_tir_exp", "rest"),
@@ -34,7 +36,9 @@ def test_shares_of_a_model():
     target = tvm.target.Target("llvm")
     pipeline = tvm_scatter.pipeline(target)
     executable = tvm.compile(imported("GCN"), target, relax_pipeline=pipeline)
-    shares = time_shares(executable, inputs)
-    assert set(shares) == {"products", "gathers", "scatters", "rest"}
+    tensors = [tvm.runtime.tensor(each.numpy()) for each in inputs]
+    shares = time_shares(executable, tensors)
     assert sum(shares.values()) == pytest.approx(1)
+    assert shares.pop("orders") == 0
+    assert set(shares) == {"products", "gathers", "scatters", "rest"}
     assert min(shares.values()) > 0

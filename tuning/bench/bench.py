@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,7 @@ from tvm_scatter.tuning.measure.machine import describe, kernels
 from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
 
 from . import peers
-
-#: Facts in which the rows of one report must agree, and facts that differ between runs anyway.
-_CONDITIONS = ("device", "driver", "threads", "caches", "scale")
-_OF_A_RUN = ("clocks", "copy_bytes_per_us")
+from .resumed import continued
 
 
 @dataclass
@@ -104,23 +101,7 @@ class Report:
         ScatterError
             If that run differs from this one in a fact that makes the figures incomparable.
         """
-        for name in _CONDITIONS:
-            if self.machine.get(name) != machine.get(name):
-                raise ScatterError(
-                    f"bench: the report to resume was measured with {name} "
-                    f"{self.machine.get(name)!r}, here it is {machine.get(name)!r}; give --json "
-                    "another file."
-                )
-        rows = []
-        for row in self.rows:
-            facts = {**self.machine, **(row.earlier or {})}
-            earlier = {
-                name: facts.get(name, "unknown")
-                for name, value in machine.items()
-                if name not in _OF_A_RUN and facts.get(name, "unknown") != value
-            }
-            rows.append(replace(row, earlier=earlier))
-        return Report(machine, rows)
+        return Report(machine, continued(self.rows, self.machine, machine))
 
     def save(self, path: Path) -> None:
         """Write the report as JSON."""
@@ -186,7 +167,7 @@ def run(
             "bench: it compares with PyTorch; install tvm_scatter[torch]."
         ) from missing
     if device == "cpu":
-        _share_threads()
+        share_threads()
     target = Target.from_device(tvm.cuda(0)) if device == "cuda" else host_target()
     times_of = call_times.on_gpu if device == "cuda" else call_times.on_cpu
     bandwidth = copy_bandwidth(device)
@@ -232,7 +213,7 @@ def run(
             torch.cuda.empty_cache()
 
 
-def _share_threads() -> None:
+def share_threads() -> None:
     """Give TVM as many threads as PyTorch, before TVM starts them.
 
     TVM would also bind the main thread to the first core. A peer that starts threads later would

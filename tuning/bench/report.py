@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from .bench import Report
 from .pyplot import pyplot
@@ -31,13 +33,13 @@ def markdown(report: Report) -> str:
         f"{f'; 1/{scale} of the work' if scale > 1 else ''}. Geometric mean over the best peer: "
         f"{report.geometric_mean():.2f}x."
     )
-    lines += marks(report)
+    lines += marks(report.rows)
     return "\n".join(lines)
 
 
-def marks(report: Report) -> list[str]:
+def marks(rows: Iterable[Any]) -> list[str]:
     """A sentence that explains the marks at rows; none if no row has one."""
-    marked = [row.earlier for row in report.rows if row.earlier is not None]
+    marked = [row.earlier for row in rows if row.earlier is not None]
     if not marked:
         return []
     values: dict[str, set[str]] = {}

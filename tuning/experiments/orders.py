@@ -2,10 +2,10 @@
 
 ``python -m tvm_scatter.tuning.experiments.orders --json FILE --markdown FILE``
 
-The features and edges are those of the experiment ``messages``. Each program is run with an order
-that the caller made before (``given``), with one that is made once (``shared``), with one in each
-scatter (``own``), and by PyTorch; cuSPARSE gets a CSR that was made before. The zeros that they
-begin with are in memory, or written by the scatter (``filled``).
+The features and edges are those of ``tvm-scatter bench --models``. Each program is run with an
+order that the caller made before (``given``), with one that is made once (``shared``), with one in
+each scatter (``own``), and by PyTorch; cuSPARSE gets a CSR that was made before. The zeros that
+they begin with are in memory, or written by the scatter (``filled``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from tvm_scatter.tuning.measure.machine import describe
 from tvm_scatter.tuning.measure.sampling import Budget
 
 from . import program
-from .messages import draw
 
 _DTYPES = ("float32", "bfloat16")
 _DISTRIBUTIONS = ("uniform", "zipf(1.2)")
@@ -166,6 +165,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = {"machine": describe("cuda"), "orders": orders, "rows": rows}
     program.publish(markdown(found), found, parsed)
     return 0
+
+
+def draw(dtype: str, distribution: str) -> list[Any]:
+    """Features, weights, sources and destinations of edges as PyTorch tensors on the GPU."""
+    import torch
+
+    from tvm_scatter.tuning.bench.models import graph
+
+    drawn = graph.draw(graph.Size(100_000, 1_000_000, distribution), getattr(torch, dtype))
+    return [each.cuda() for each in (drawn.x, drawn.weight, drawn.src, drawn.dst)]
 
 
 def compiled(form: str, tensors: Sequence[Any]) -> Any:

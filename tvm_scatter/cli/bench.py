@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import tvm
 from rich.console import Console
 from rich.table import Table
 
 from tvm_scatter.errors import ScatterError
 
+from . import bench_models
+from .bench_arguments import check, device_of, to_resume
 from .progress import progress
 
 if TYPE_CHECKING:
@@ -21,22 +21,20 @@ if TYPE_CHECKING:
 
 def run(arguments: argparse.Namespace) -> int:
     """Time the workloads, and print, save and plot the results."""
+    if arguments.models:
+        return bench_models.run(arguments)
+    bench_models.refuse(arguments)
     from tvm_scatter.tuning.bench import bench, report
     from tvm_scatter.tuning.space.workloads import SCALE, WORKLOADS
 
-    device = arguments.device or ("cuda" if tvm.cuda(0).exist else "cpu")
-    if device == "cuda" and not tvm.cuda(0).exist:
-        raise ScatterError("bench: there is no CUDA device here; use --device cpu.")
+    device = device_of(arguments)
     wanted = arguments.filter or ""
     workloads = [workload for workload in WORKLOADS if wanted in workload.name]
     if not workloads:
         names = ", ".join(workload.name for workload in WORKLOADS)
         raise ScatterError(f"bench: no workload is called {wanted!r}; there are {names}.")
     scale = SCALE[device] if arguments.scale is None else arguments.scale
-    if scale < 1:
-        raise ScatterError(f"bench: --scale {scale} must be at least 1, which is all of the work.")
-    for file in filter(None, (arguments.json, arguments.markdown, arguments.plot)):
-        _need_writable(Path(file))
+    check(scale, arguments)
     workloads = [workload.scaled(scale) for workload in workloads] if scale > 1 else workloads
     facts = {**bench.machine(device), "scale": scale}
     result = bench.Report(facts, [])
@@ -64,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
                 result.save(Path(arguments.json))
     Console(highlight=False, markup=False).print(table(result, arguments.all))
     print(f"geometric mean of best peer / ours: {result.geometric_mean():.2f}")
-    for sentence in report.marks(result):
+    for sentence in report.marks(result.rows):
         print(sentence)
     if arguments.markdown:
         Path(arguments.markdown).write_text(report.markdown(result) + "\n", encoding="utf-8")
@@ -73,26 +71,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _need_writable(path: Path) -> None:
-    """Raise, before anything is measured, if a file for results cannot be written."""
-    if not path.parent.is_dir():
-        raise ScatterError(f"bench: {path}: there is no folder {path.parent}.")
-    if path.is_dir():
-        raise ScatterError(f"bench: {path} is a folder; name the file to write.")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ScatterError(f"bench: {path} cannot be written: permission denied.")
-
-
 def _report_to_resume(arguments: argparse.Namespace) -> Report | None:
     """The report of an earlier run, if ``--resume`` is given and it exists."""
     from tvm_scatter.tuning.bench.bench import Report
 
-    if not arguments.resume:
-        return None
-    if not arguments.json:
-        raise ScatterError("bench: --resume needs --json FILE, the report to go on with.")
-    path = Path(arguments.json)
-    return Report.load(path) if path.exists() else None
+    path = to_resume(arguments)
+    return None if path is None else Report.load(path)
 
 
 def table(result: Report, with_others: bool) -> Table:

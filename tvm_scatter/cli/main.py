@@ -17,6 +17,7 @@ from tvm_scatter.runtime import interrupt
 
 from . import (
     bench,
+    bench_models,
     cache,
     compile,
     demo,
@@ -108,6 +109,7 @@ def _parser() -> argparse.ArgumentParser:
 
     command = commands.add_parser("bench", help="time the scatters of real models against peers")
     command.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU, if any")
+    bench_models.add_arguments(command)
     command.add_argument("--filter", metavar="TEXT", help="only workloads with TEXT in their name")
     command.add_argument("--scale", type=int, metavar="N", help="1/N of the work; on CPU 16")
     command.add_argument("--all", action="store_true", help="every implementation that applies")

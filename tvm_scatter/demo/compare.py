@@ -18,10 +18,10 @@ from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.targets import need_device
 from tvm_scatter.tuning.measure.sampling import Budget, Summary
+from tvm_scatter.tuning.measure.time_shares import time_shares
 from tvm_scatter.tuning.measure.wall_time import to_result
 
 from .model import DemoModel
-from .time_shares import time_shares
 
 _SEED = 0
 _BUDGET = Budget(fewest=3, most=1000, seconds=0.5)
@@ -123,7 +123,9 @@ def compare_imported(
     if measure:
         ours = seconds(run, device.sync)
         eager = eager_seconds(module, inputs, device)
-        shares = None if backend_of(target).is_gpu else time_shares(executable, inputs)
+        if not backend_of(target).is_gpu:
+            tensors = [tvm.runtime.tensor(tensor.numpy()) for tensor in inputs]
+            shares = time_shares(executable, tensors)
     return Comparison(error, right, ours, eager, implementations, shares)
 
 

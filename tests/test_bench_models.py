@@ -1,0 +1,199 @@
+"""The benchmark of models: its rows are right, and a run that is cut off goes on where it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+
+import torch
+import tvm
+
+from tvm_scatter import ScatterError
+from tvm_scatter.cli import main
+from tvm_scatter.tuning.bench import bench
+from tvm_scatter.tuning.bench.models import report, run, timing
+from tvm_scatter.tuning.bench.models.case import Case
+from tvm_scatter.tuning.bench.models.check import reference
+from tvm_scatter.tuning.bench.models.figures import COMPILE, Figures, Report
+from tvm_scatter.tuning.bench.models.ours import OPTIONS, compiled, imported
+from tvm_scatter.tuning.bench.models.rows import picked, rows
+
+SMALL = 4000
+ROWS = {row.name: row for row in rows(SMALL)}
+#: Of each kind one, and all types and distributions in some.
+SOME = (
+    "weighted sum, float32, uniform, degree 3",
+    "sum, bfloat16, zipf(1.2), degree 10",
+    "mean, float32, zipf(1.2), degree 3",
+    "max, float32, uniform, degree 10",
+    "EdgeConv, max, float32, zipf(1.2), degree 50",
+    "GAT softmax, float32, uniform, degree 10",
+    "GATv2 softmax, bfloat16, zipf(1.2), degree 3",
+    "embedding bag, zipf(1.2), float32",
+    "image splat, float32",
+    "lift-splat, float32",
+    "MoE combine, bfloat16",
+    "GIN, two layers",
+)
+FACTS = {
+    **{"device": "a GPU", "threads": 2, "caches": "cold", "scale": 1, "copy_bytes_per_us": 1e6},
+    **{"tvm": "0.27", "torch": "2.11"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What the benchmark sets, the other tests of this process shall not find.
+    for name in ("TVM_NUM_THREADS", "TVM_BIND_THREADS"):
+        monkeypatch.setenv(name, "1")
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_ours_and_peers_are_right(name: str) -> None:
+    case = ROWS[name].make()
+    wanted = reference(case)
+    made = compiled(imported(case.module, case.inputs), tvm.target.Target("llvm"), "fused")
+    wanted.check("ours", made.on(case.inputs)())
+    assert made.planned_bytes(case.inputs) >= wanted.result.numel() * 2
+    with torch.no_grad():
+        wanted.check("PyTorch", case.module(*case.inputs))
+        for peer, maker in case.prepared.items():
+            try:
+                found = maker(*case.inputs)()
+            except RuntimeError as refusal:
+                # PyTorch on CPUs has no such product of this type.
+                assert "bfloat16" in name or "BFloat16" in str(refusal), peer
+                continue
+            wanted.check(peer, found)
+
+
+def test_a_wrong_result_is_found() -> None:
+    case = ROWS[SOME[0]].make()
+    wanted = reference(case)
+    found = case.module(*case.inputs)
+    found[3, 5] += 0.1
+    with pytest.raises(ScatterError, match=r"ours is wrong: 1 of 3200 numbers, by up to 0\.1"):
+        wanted.check("ours", found)
+    with pytest.raises(ScatterError, match=r"is of the shape \(2, 128\) instead of \(25, 128\)"):
+        wanted.check("ours", found[:2])
+
+
+def test_rows_that_are_alike_have_equal_shapes() -> None:
+    shapes: dict[str, Any] = {}
+    for row in ROWS.values():
+        if "Cora" in row.name or row.is_model:
+            continue
+        found = [each.shape for each in row.make().inputs]
+        assert shapes.setdefault(row.alike, found) == found, row.name
+
+
+def test_a_pattern_picks_rows() -> None:
+    every = list(ROWS.values())
+    assert picked(every, "") == every
+    names = [row.name for row in picked(every, "gat SOFTMAX*zipf")]
+    assert len(names) == 6 and all("GAT softmax" in name and "zipf" in name for name in names)
+    assert picked(every, "no such") == []
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No form is called more than once to time it."""
+    monkeypatch.setattr(bench, "copy_bandwidth", lambda device: 1e4)
+    monkeypatch.setattr(run, "copy_bandwidth", lambda device: 1e4)
+    monkeypatch.setattr(timing, "_FEWEST", 1)
+    monkeypatch.setattr(timing, "_SECONDS", 0)
+
+
+def command(*more: str) -> list[str]:
+    return ["bench", "--models", "--device", "cpu", "--scale", str(SMALL), *more]
+
+
+def test_a_run_goes_on(quick: None, tmp_path: Path, capsys: Any) -> None:
+    path, markdown, picture = (tmp_path / f"models.{end}" for end in ("json", "md", "png"))
+    files = ["--json", str(path), "--markdown", str(markdown), "--plot", str(picture), "--resume"]
+    pattern = ["--rows", "max, float32, uniform"]
+    assert main(command(*pattern, "--seconds", "0", *files)) == 0
+    assert "3 rows are left: --resume goes on with them." in capsys.readouterr().out
+    assert main(command("--rows", "max, float32, uniform, degree 3", *files)) == 0
+    names = [row["name"] for row in json.loads(path.read_text())["rows"]]
+    assert names == ["max, float32, uniform, degree 3"]
+    assert main(command("--rows", "GIN", *files)) == 0
+    rows = json.loads(path.read_text())["rows"]
+    assert [row["name"] for row in rows] == ["GIN, two layers", *names]
+    assert set(rows[0]["ours"]) == {"default", "fused"} == set(rows[0]["shares"])
+    assert set(rows[0]["products"]) == {"default", "fused", *rows[0]["peers"]}
+    text = markdown.read_text()
+    assert "| max, float32, uniform, degree 3* |" in text and "| GIN, two layers | torch |" in text
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_form_that_is_wrong_is_told(
+    quick: None, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    def wrong(case: Case) -> Any:
+        right = reference(case)
+        right.result[0, 0] += 7
+        return right
+
+    monkeypatch.setattr(run, "reference", wrong)
+    assert main(command("--rows", "max, float32, uniform, degree 3")) == 1
+    assert "ours: fused: bench: max, float32, uniform, degree 3: fused is wrong: 1 of" in (
+        capfd.readouterr().err
+    )
+
+
+def test_a_deterministic_form_is_timed_where_it_is_wanted(quick: None, tmp_path: Path) -> None:
+    path = tmp_path / "models.json"
+    wanted = ["--rows", "weighted sum, float32, zipf(1.2), degree 3", "--deterministic"]
+    assert main(command(*wanted, "--json", str(path))) == 0
+    [row] = json.loads(path.read_text())["rows"]
+    assert list(row["ours"]) == list(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--models", "--rows", "none"], "no row is called 'none'; there are GCN, SAGE,"),
+        (["--models", "--all"], "--all does not go with --models"),
+        (["--models", "--filter", "rows"], "--filter does not go with --models"),
+        (["--models", "--scale", "0"], "--scale 0 must be at least 1"),
+        (["--models", "--resume"], "--resume needs --json FILE"),
+        (["--rows", "GAT"], "--rows needs --models"),
+        (["--seconds", "5"], "--seconds needs --models"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_timed(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(bench, "machine", lambda device: FACTS)
+    monkeypatch.delattr(run, "run")
+    assert main(["bench", "--device", "cpu", *arguments]) == 2
+    (error,) = capsys.readouterr().err.splitlines()
+    assert message in error
+
+
+def test_a_summary_says_the_mean_and_the_worst() -> None:
+    rows = [
+        Figures("a", 2.0, ours={"fused": 4.0}, peers={"torch": 8.0, COMPILE: 16.0}),
+        Figures("b", 1.0, ours={"fused": 1.0}, peers={"torch": 9.0, COMPILE: 8.0}),
+        Figures("c", ours={"fused": 1.0}, failed={COMPILE: "no"}),
+    ]
+    made = Report(dict(FACTS), rows)
+    assert list(report.summary(made)) == [
+        "fused: 4.00x of the best peer (least 2.00, a), 5.66x of torch.compile (least 4.00, a), "
+        "at most 2.00x the floor."
+    ]
+    assert "torch.compile fails on c: no" in report.markdown(made)
+
+
+def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "models.json"
+    path.write_text('{"machine": {}, "rows": [{"workload": "rows"}]}')
+    with pytest.raises(ScatterError, match="is no report of models"):
+        Report.load(path)

@@ -1,0 +1,206 @@
+"""Checks and times the rows of the benchmark of models one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import torch
+import tvm
+from tvm import relax
+from tvm.target import Target
+
+import tvm_scatter
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.tuning.bench.bench import share_threads
+from tvm_scatter.tuning.measure.call_times import copy_bandwidth
+from tvm_scatter.tuning.measure.time_shares import time_shares
+
+from . import timing
+from .case import Case
+from .check import reference
+from .figures import COMPILE, OURS, Figures
+from .ours import Compiled, arguments, compiled, imported
+from .rows import Row
+
+_EAGER = "torch"
+
+
+@dataclass
+class Alike:
+    """What rows share whose module and shapes are the same: compiled code takes long to make.
+
+    Attributes
+    ----------
+    ours : dict
+        What this package compiled, by the form.
+    failed : dict
+        What became of forms that it did not compile.
+    peer : callable or None
+        What ``torch.compile`` made.
+    """
+
+    name: str
+    ours: dict[str, Compiled] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    peer: Callable[..., Any] | None = None
+
+
+def run(
+    rows: Sequence[Row],
+    device: str,
+    target: Target,
+    forms: Sequence[str],
+    compile_peer: bool,
+) -> Iterator[Figures]:
+    """Check and time rows one by one.
+
+    Parameters
+    ----------
+    device : str
+        PyTorch's name of the device, ``"cuda"`` or ``"cpu"``.
+    forms : sequence of str
+        The forms of ours, of :data:`~.ours.OPTIONS`.
+    compile_peer : bool
+        Whether ``torch.compile`` is a peer as well; it takes seconds for each row.
+
+    Raises
+    ------
+    ScatterError
+        If the GPU does not answer any more, as after a fault.
+    """
+    if device == "cpu":
+        share_threads()
+    bandwidth = copy_bandwidth(device)
+    alike = Alike("")
+    for row in rows:
+        case = row.make()
+        if alike.name != row.alike:
+            alike = _made_alike(row, case, target, forms, compile_peer)
+        case = replace(case.on(device), module=case.module.to(device))
+        with torch.no_grad():
+            yield _figures(row, case, alike, device, target, bandwidth)
+        del case
+        if device == "cuda":
+            _free(row)
+
+
+def _free(row: Row) -> None:
+    try:
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+    except RuntimeError as error:
+        raise ScatterError(
+            f"bench: the GPU does not answer after {row.name!r}: {last_line(error)}."
+        ) from error
+
+
+def _made_alike(
+    row: Row, case: Case, target: Target, forms: Sequence[str], compile_peer: bool
+) -> Alike:
+    made = Alike(row.alike)
+    mod = imported(case.module, case.inputs)
+    for form in forms:
+        try:
+            made.ours[form] = compiled(mod, target, form)
+        except Exception as error:  # the report shows it
+            made.failed[f"{OURS}{form}"] = last_line(error)
+    if compile_peer:
+        torch._dynamo.reset()
+        made.peer = torch.compile(case.module, dynamic=False)
+    return made
+
+
+def _figures(
+    row: Row, case: Case, alike: Alike, device: str, target: Target, bandwidth: float
+) -> Figures:
+    figures = Figures(row.name, failed=dict(alike.failed))
+    ours = _checked(row, case, alike, figures)
+    peers = _peers(case, alike, figures)
+    spent = timing.times({**ours, **peers}, device)
+    figures.ours = {name: spent[name] for name in ours}
+    figures.peers = {name: spent[name] for name in peers}
+    if device == "cuda":
+        for name, peer in peers.items():
+            figures.memory[name] = timing.peak_bytes(peer)
+    if row.is_model:
+        _split(case, alike, peers, device, figures)
+        return figures
+    if device == "cuda" and case.index is not None:
+        figures.order = _order_time(case.index, case.extent, device, target)
+    figures.floor = case.floor_bytes / bandwidth + figures.order
+    return figures
+
+
+def _checked(row: Row, case: Case, alike: Alike, figures: Figures) -> dict[str, Callable[[], Any]]:
+    """Our forms, ready to be called, each checked."""
+    wanted = reference(case)
+    found: dict[str, Callable[[], Any]] = {}
+    for form, each in alike.ours.items():
+        call = each.on(case.inputs)
+        try:
+            wanted.check(f"{row.name}: {form}", call())
+            figures.memory[form] = each.planned_bytes(case.inputs)
+        except Exception as error:  # the report shows it
+            figures.failed[f"{OURS}{form}"] = last_line(error)
+            continue
+        found[form] = call
+    return found
+
+
+def _peers(case: Case, alike: Alike, figures: Figures) -> dict[str, Callable[[], Any]]:
+    """The peers' forms that can do it, each called once."""
+    makers: dict[str, Callable[..., Any]] = {
+        _EAGER: lambda *inputs: partial(case.module, *inputs),
+        **case.prepared,
+    }
+    if alike.peer is not None:
+        peer = alike.peer
+        makers[COMPILE] = lambda *inputs: partial(peer, *inputs)
+    found = {}
+    for name, maker in makers.items():
+        try:
+            call = maker(*case.inputs)
+            call()
+        except Exception as refusal:  # the report shows it
+            figures.failed[name] = last_line(refusal)
+            continue
+        found[name] = call
+    return found
+
+
+def _split(
+    case: Case,
+    alike: Alike,
+    peers: dict[str, Callable[[], Any]],
+    device: str,
+    figures: Figures,
+) -> None:
+    """How the time of a whole model is spent."""
+    for name, peer in peers.items():
+        figures.products[name] = timing.product_time(peer, device)
+    flush = timing.flush if device == "cuda" else lambda: None
+    for name, each in alike.ours.items():
+        tensors = arguments(case.inputs)
+        shares = time_shares(each.executable, tensors, each.device, flush)
+        figures.shares[name] = shares
+        figures.products[name] = shares["products"] * figures.ours[name]
+
+
+def _order_time(index: torch.Tensor, extent: int, device: str, target: Target) -> float:
+    builder = relax.BlockBuilder()
+    given = relax.Var("index", relax.TensorType(tuple(index.shape), "int64"))
+    with builder.function("main", [given]):
+        builder.emit_func_output(builder.emit(tvm_scatter.order(given, extent)))
+    executable = tvm.compile(builder.get(), target=target)
+    function = relax.VirtualMachine(executable, tvm.device(device))["main"]
+    [argument] = arguments([index])
+    return timing.times({"order": lambda: function(argument)}, device)["order"]
+
+
+def last_line(error: BaseException) -> str:
+    """The end of what an error says."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[-1][:200]

@@ -1,0 +1,90 @@
+"""Times of the forms of a case, and what of them goes into products."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import torch
+
+from tvm_scatter.runtime.suppress_stderr import quiet
+from tvm_scatter.tuning.measure import device_time
+from tvm_scatter.tuning.measure.sampling import Budget, Summary, seconds_of
+
+Call = Callable[[], Any]
+_ON_GPU = Budget(fewest=3, most=9, seconds=0.05, patience=0.25)
+#: Rounds on a CPU, in each of which every form is called once; and the seconds for all of them.
+_FEWEST, _MOST, _SECONDS = 3, 15, 4.0
+_PAUSE = 0.005
+_PROFILED = 3
+_MICROSECONDS = 1e6
+#: Words in the names of PyTorch's operators and of kernels that compute matrix products.
+_PRODUCTS = ("mm", "gemm", "linear", "cutlass", "xmma", "nvjet", "matmul")
+
+
+def times(forms: Mapping[str, Call], device: str) -> dict[str, float]:
+    """Microseconds of each form: medians.
+
+    On a GPU caches are emptied before each call. On a CPU the forms take turns, so that what else
+    the machine does disturbs all of them alike.
+    """
+    if device == "cuda":
+        return {name: _on_gpu(form) for name, form in forms.items()}
+    samples: dict[str, list[float]] = {name: [] for name in forms}
+    begin = time.perf_counter()
+    for done in range(_MOST):
+        if done >= _FEWEST and time.perf_counter() - begin > _SECONDS:
+            break
+        for name, form in forms.items():
+            # Threads of the form before wait busily for a while. They shall not disturb this one.
+            time.sleep(_PAUSE)
+            form()
+            samples[name].append(seconds_of(form))
+    return {name: _MICROSECONDS * Summary.of(each).median for name, each in samples.items()}
+
+
+def flush() -> None:
+    """Empty the caches of the GPU, and keep it busy for a while."""
+    _flushed().zero_()
+
+
+@cache
+def _flushed() -> torch.Tensor:
+    return torch.empty(device_time.FLUSH_BYTES["cuda"], dtype=torch.uint8, device="cuda")
+
+
+def _on_gpu(form: Call) -> float:
+    samples = device_time.on_gpu(form, flush, torch.cuda.synchronize, budget=_ON_GPU)
+    return _MICROSECONDS * Summary.of(samples).median
+
+
+def peak_bytes(form: Call) -> int:
+    """The most memory that PyTorch allocates on the GPU in a call."""
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    form()
+    torch.cuda.synchronize()
+    return int(torch.cuda.max_memory_allocated() - before)
+
+
+def product_time(form: Call, device: str) -> float:
+    """Microseconds of a call of PyTorch that go into matrix products, by its profiler."""
+    from torch.profiler import ProfilerActivity, profile
+
+    on_gpu = device == "cuda"
+    activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
+    with quiet(), profile(activities=[activity]) as seen:
+        for _ in range(_PROFILED):
+            form()
+        if on_gpu:
+            torch.cuda.synchronize()
+    field = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    spent = [
+        getattr(event, field)
+        for event in seen.key_averages()
+        if any(word in event.key.lower() for word in _PRODUCTS)
+    ]
+    return float(sum(spent)) / _PROFILED
