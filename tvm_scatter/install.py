@@ -24,7 +24,7 @@ from .ops import compaction, expectations, grouped_product, host_numbers, orderi
 from .ops import operators as ops
 from .passes import ordered_fusion
 from .runtime import cuda_toolkit, kernel_cache
-from .schedules import guarded
+from .schedules import empty_outputs, guarded
 
 _installed = False
 
@@ -54,6 +54,7 @@ def install() -> None:
     pipelines.install_pipelines()
     ordered_fusion.install_fusion()
     guarded.install_guard()
+    empty_outputs.install_marks()
     guarded_fusion.install_guard()
     tvm_tuner.install_tuner()
     torch_importer.install_torch()
@@ -74,6 +75,7 @@ def uninstall() -> None:
     pipelines.uninstall_pipelines()
     ordered_fusion.uninstall_fusion()
     guarded.uninstall_guard()
+    empty_outputs.uninstall_marks()
     guarded_fusion.uninstall_guard()
     tvm_tuner.uninstall_tuner()
     torch_importer.uninstall_torch()

@@ -26,6 +26,7 @@ from .passes.check_extents import CheckExtents
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
 from .schedules.cpu import scheduled_for_cpu
+from .schedules.empty_outputs import LeaveOutEmptyOutputs
 from .schedules.initialised import InitialiseReductions
 
 #: TVM's pipelines that begin with legalization: names that are also functions of TVM's module.
@@ -114,7 +115,8 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     wanted = current_options()
     mod = _rewrite(mod)
     if wanted.enabled:
-        stock = tvm.transform.Sequential([stock, InitialiseReductions(), CheckExtents()])
+        last = [InitialiseReductions(), LeaveOutEmptyOutputs(), CheckExtents()]
+        stock = tvm.transform.Sequential([stock, *last])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)
     schedules = schedules if wanted.schedule is None else wanted.schedule
