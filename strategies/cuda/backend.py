@@ -12,7 +12,7 @@ from tvm_scatter.selection.backend import Backend
 
 from .check import CHECK
 from .compaction import COMPACTION
-from .machines import machine_of
+from .machines import CALIBRATION, device_name, machine_of
 from .ordering import ORDERING
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
@@ -58,4 +58,6 @@ CUDA = Backend(
     of_architecture=_of_architecture,
     example="sm_90",
     machine=machine_of,
+    device_name=device_name,
+    calibration=CALIBRATION,
 )

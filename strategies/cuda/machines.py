@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import tvm
 
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.selection.calibration import Calibration, Probe
 from tvm_scatter.selection.machine import Machine
 
 from .codegen.target import architecture, shared_memory_limit
@@ -40,15 +44,36 @@ def machine_of(target: Any) -> Machine:
     return _machine(architecture(target), str(target.tag), shared_memory_limit(target))
 
 
+def device_name(target: Any) -> str:
+    """What this machine's GPU calls itself, if the target is for it; else nothing."""
+    return _device_name(architecture(target), str(target.tag))
+
+
 @cache
 def _machine(compute: int, tag: str, shared_bytes: int) -> Machine:
-    asked = tag.upper().replace("-", " ")
-    name = next((known for known in _GPUS if known in asked), None) or _here(compute)
+    name = _in_table(_plain(tag)) or _in_table(_device_name(compute, tag))
     if name is None:
         known = [each for each, facts in _GPUS.items() if facts[0] <= max(compute, 75)]
         newest = max(_GPUS[each][0] for each in known)
         name = next(each for each in known if _GPUS[each][0] == newest)
     return named(name, shared_bytes)
+
+
+@cache
+def _device_name(compute: int, tag: str) -> str:
+    device = tvm.cuda(0)
+    if not device.exist or int(str(device.compute_version).replace(".", "")) != compute:
+        return ""
+    name, asked = str(device.device_name), _in_table(_plain(tag))
+    return name if asked is None or asked == _in_table(name) else ""
+
+
+def _plain(tag: str) -> str:
+    return tag.upper().replace("-", " ")
+
+
+def _in_table(text: str) -> str | None:
+    return next((known for known in _GPUS if known in text), None)
 
 
 def named(name: str, shared_bytes: int) -> Machine:
@@ -66,8 +91,52 @@ def named(name: str, shared_bytes: int) -> Machine:
     )
 
 
-def _here(compute: int) -> str | None:
+def _device(target: Any) -> Machine:
     device = tvm.cuda(0)
-    if not device.exist or int(str(device.compute_version).replace(".", "")) != compute:
-        return None
-    return next((known for known in _GPUS if known in str(device.device_name)), None)
+    assumed = machine_of(target)
+    return replace(
+        assumed,
+        name=str(device.device_name),
+        multiprocessors=int(device.multi_processor_count or assumed.multiprocessors),
+        # TVM tells kilohertz.
+        clock=float(device.max_clock_rate or 0) / 1e3 or assumed.clock,
+        cache_bytes=float(device.l2_cache_size_bytes or assumed.cache_bytes),
+        # These follow from the others.
+        cached_sectors=0.0,
+        missed_sectors=0.0,
+        measured=False,
+    )
+
+
+#: Rows of the tensor that is copied, and the updates of the sums.
+_ROWS = 1024
+_UPDATES = 1 << 22
+#: Bytes that are copied; how many times the cache the outputs of the sums are.
+_COPIED_BYTES = 1 << 29
+_WITHIN, _BEYOND = 0.25, 4.0
+
+
+def _probes(machine: Machine) -> list[Probe]:
+    def sums(extent: int, count: int, width: int = 1, in_place: bool = True) -> ScatterProblem:
+        return ScatterProblem(
+            batch=SymbolicSize(),
+            extents=(SymbolicSize(extent),),
+            slice=SymbolicSize(width),
+            count=SymbolicSize(count),
+            data_dtype="float32",
+            index_dtype="int32",
+            reduction="add",
+            in_place=in_place,
+        )
+
+    within, beyond = (int(machine.cache_bytes * part) // 4 for part in (_WITHIN, _BEYOND))
+    copied = sums(_ROWS, 1, _COPIED_BYTES // _ROWS // 4, in_place=False)
+    return [
+        Probe("launch", "parallel_injective", sums(1000, 1)),
+        Probe("memory", "parallel_injective", copied),
+        Probe("cached_sectors", "parallel_injective", sums(within, _UPDATES)),
+        Probe("missed_sectors", "parallel_injective", sums(beyond, _UPDATES)),
+    ]
+
+
+CALIBRATION = Calibration(_device, _probes)

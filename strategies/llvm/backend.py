@@ -6,7 +6,7 @@ from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import Backend
 
 from .compaction import COMPACTION
-from .machines import machine_of
+from .machines import CALIBRATION, device_name, machine_of
 from .ordering import ORDERING
 
 #: TVM computes bfloat16 in float32, so the bits of a computed one are not accessible.
@@ -20,4 +20,6 @@ LLVM = Backend(
     fuses=_FUSES,
     fuses_vectors_only=True,
     machine=machine_of,
+    device_name=device_name,
+    calibration=CALIBRATION,
 )

@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 
 import tvm_scatter
+from tvm_scatter.strategies.llvm.machines import processor
 
 
 def describe(kind: str) -> dict[str, Any]:
@@ -47,14 +48,6 @@ def kernels() -> str:
             digest.update(f"{path.relative_to(folder).as_posix()} {len(content)} ".encode())
             digest.update(content)
     return digest.hexdigest()[:12]
-
-
-def processor() -> str:
-    """The name of the CPU."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
 
 
 def driver_version() -> str:

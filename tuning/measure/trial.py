@@ -176,6 +176,12 @@ def _open(trial: Trial) -> _Opened:
     return opened
 
 
+def forget() -> None:
+    """Free the operands and libraries of earlier trials."""
+    _operands.clear()
+    _libraries.clear()
+
+
 def _keep_newest(kept: dict[Any, Any], count: int) -> None:
     for oldest in list(kept)[: max(len(kept) - count, 0)]:
         del kept[oldest]

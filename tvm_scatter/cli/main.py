@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -19,6 +20,7 @@ from . import (
     bench,
     bench_models,
     cache,
+    calibrate,
     compile,
     demo,
     doctor,
@@ -65,7 +67,7 @@ def _end(command: str, error: BaseException) -> int:
     if not isinstance(error, ScatterError):
         raise error
     # Errors of the library begin with the name of a part, which is replaced by the command's.
-    sentence = str(error).removeprefix("bench: ").removeprefix("tuning: ")
+    sentence = re.sub(r"^(bench|tuning|calibrate): ", "", str(error))
     sys.stderr.write(f"{command}: {sentence}\n")
     return _BAD_INPUT
 
@@ -125,6 +127,11 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("cache", help="compiled CUDA kernels that are kept")
     command.add_argument("action", nargs="?", choices=("info", "clear"), default="info")
     command.set_defaults(run=cache.run)
+
+    command = commands.add_parser("calibrate", help="measure this machine's rates for the default")
+    _add_target(command)
+    command.add_argument("--dry-run", action="store_true", help="print the rates, keep nothing")
+    command.set_defaults(run=calibrate.run)
 
     command = commands.add_parser("tune", help="measure the scatters of a model, keep the records")
     _add_target(command)

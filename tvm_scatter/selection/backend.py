@@ -13,6 +13,7 @@ from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 
+from .calibration import Calibration
 from .machine import SOME_MACHINE, Machine
 
 
@@ -60,7 +61,11 @@ class Backend:
     example : str
         A name of an architecture, for error messages.
     machine : callable
-        Returns what costs must know of a target's hardware.
+        Returns what costs must know of a target's hardware, as far as a table or the target tells.
+    device_name : callable
+        Returns what this machine's device calls itself, if the target is for it; else nothing.
+    calibration : Calibration, optional
+        How the device's rates are measured; ``None`` if nothing measures them.
     """
 
     kind: str
@@ -80,6 +85,8 @@ class Backend:
     of_architecture: Callable[[str], Target | None] | None = None
     example: str = ""
     machine: Callable[[Target], Machine] = lambda _target: SOME_MACHINE
+    device_name: Callable[[Target], str] = lambda _target: ""
+    calibration: Calibration | None = None
 
     def bounds_under(self, options: Options) -> str:
         """The policy for bad indices: that of the options, else the default of this kind.

@@ -25,6 +25,10 @@ class Machine:
         Bytes of memory of its own that a block can have.
     launch : float
         Microseconds from the begin of one small launch to the begin of the next.
+    cached_sectors, missed_sectors : float
+        Sectors of 32 bytes at random places that the shared cache serves, and that memory serves.
+        0, the default, stands for what an H200 reaches in sums, by its other rates: of the cache a
+        quarter of a sector in each cycle of each unit, of memory an eleventh of what a copy moves.
     measured : bool
         Whether the rates were measured, and not taken from a data sheet.
     """
@@ -36,24 +40,15 @@ class Machine:
     cache_bytes: float
     shared_bytes: int
     launch: float
+    cached_sectors: float = 0.0
+    missed_sectors: float = 0.0
     measured: bool = False
 
-    @property
-    def sectors(self) -> float:
-        """Sectors of 32 bytes that the shared cache serves at random places.
-
-        A quarter of a sector in each cycle of each unit: what sums into places that the cache
-        holds reach on an H200.
-        """
-        return self.multiprocessors * self.clock / 4
-
-    @property
-    def missed_sectors(self) -> float:
-        """Sectors at random places that memory serves: an eleventh of what a copy moves.
-
-        What sums into places all over the memory of an H200 reach.
-        """
-        return self.memory / (11 * 32)
+    def __post_init__(self) -> None:
+        if not self.cached_sectors:
+            object.__setattr__(self, "cached_sectors", self.multiprocessors * self.clock / 4)
+        if not self.missed_sectors:
+            object.__setattr__(self, "missed_sectors", self.memory / (11 * 32))
 
 
 #: Stands for hardware that nobody described. Costs can still be compared on it.

@@ -16,6 +16,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
 from .backend import Backend, backend_for, register_backend
+from .calibrated import machine_for
 from .cost import Coefficients, Costs, Predict, Prediction, coefficients
 from .records import TunedRecord, tuned_records
 from .shipped_log import shipped_records
@@ -324,7 +325,7 @@ class OpStrategy:
         if not applicable:
             raise self._nothing_takes(problem, target, options)
         costs = Costs(
-            problem, self.backend.machine(target), fitted or coefficients(self.target_kind)
+            problem, machine_for(self.backend, target), fitted or coefficients(self.target_kind)
         )
         branches = {
             name: self._branch(implementation, problem, target, costs)

@@ -262,7 +262,7 @@ class Work:
     def sectors(self, number: Any, footprint: Any = None) -> Any:
         """Accesses to sectors at random places of so many bytes, as far as the cache holds them."""
         hits = 1.0 if footprint is None else 1.0 - self.missed(footprint)
-        return number * hits / self.machine.sectors
+        return number * hits / self.machine.cached_sectors
 
     def misses(self, number: Any, footprint: Any) -> Any:
         """Accesses to sectors at random places of so many bytes, as far as memory must serve."""
