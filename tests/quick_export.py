@@ -1,7 +1,9 @@
-"""PyTorch lists all its composite operators several times for each import; here, once for all.
+"""What PyTorch does anew for each export and import takes as long as a small program itself.
 
-It cannot keep the list, since a program may register operators. So the list is made anew where
-more of them are registered than before.
+It lists all its composite operators several times; here, once for all. It cannot keep the list,
+since a program may register operators. So the list is made anew where more of them are registered
+than before. It also gives each of them a kernel for a dozen dispatch keys, and builds the same type
+annotations for each kernel; here, it builds none.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ def enable() -> None:
     kept = _kept(getattr(modules[0], _NAME))
     for module in modules:
         setattr(module, _NAME, kept)
+    operator = sys.modules["torch._ops"].OperatorBase
+    operator.py_impl = _without_annotations(operator.py_impl)
 
 
 def _kept(collect: Callable[[], set[Any]]) -> Callable[[], set[Any]]:
@@ -36,6 +40,25 @@ def _kept(collect: Callable[[], set[Any]]) -> Callable[[], set[Any]]:
         return found[registered]
 
     return collect_once
+
+
+def _without_annotations(py_impl: Callable[..., Any]) -> Callable[..., Any]:
+    from torch._C import DispatchKey
+
+    def register(operator: Any, key: Any) -> Callable[..., Any]:
+        if not isinstance(key, DispatchKey) or key == DispatchKey.Python:
+            return py_impl(operator, key)
+
+        def keep(kernel):  # type: ignore[no-untyped-def]  # what is annotated is what takes long
+            if key in operator.py_kernels:
+                return py_impl(operator, key)(kernel)
+            operator.py_kernels[key] = kernel
+            operator._dispatch_cache.clear()
+            return kernel
+
+        return keep
+
+    return register
 
 
 def _registered() -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shlex
@@ -195,20 +196,16 @@ def test_a_device_is_no_model(capfd):
     complaint(capfd, "explain", "/dev/null", about="it is no regular file")
 
 
-def test_a_name_that_is_no_utf8(model, tmp_path):
+def test_a_name_that_is_no_utf8(model, tmp_path, monkeypatch):
     """It can be shown all the same, and the library written."""
     named = os.fsencode(tmp_path) + b"/add\xff"
     shutil.copy(model, named + b".pt2")
-    finished = subprocess.run(
-        [sys.executable, "-m", "tvm_scatter.cli", "compile", named + b".pt2", "--target", "llvm"],
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
-    assert finished.returncode == 0, finished.stderr
-    assert rb"add\udcff.pt2" in finished.stderr
-    assert rb"add\udcff.so" in finished.stdout
+    monkeypatch.chdir(tmp_path)
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", mode) for mode in ("strict", "replace"))
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(sys, "stderr", err)
+    assert main(["compile", os.fsdecode(named + b".pt2"), "--target", "llvm"]) == 0
+    assert rb"add\udcff.so" in out.buffer.getvalue()
     assert os.path.exists(named + b".so")
 
 
@@ -240,6 +237,7 @@ def test_a_model_that_tvm_cannot_import(tmp_path, capfd):
     complaint(capfd, "compile", path, "--target", "llvm", about="bessel_j0")
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_no_command_is_a_usage_error():
     command = [sys.executable, "-m", "tvm_scatter.cli"]
     finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -262,9 +260,17 @@ def in_shell(model, before="", after=""):
     )
 
 
-@pytest.mark.parametrize("odd", [{"before": "COLUMNS=0", "after": "2>&-"}])
-def test_the_table_is_shown_however_the_shell_is_set(model, odd):
-    finished = in_shell(model, **odd)
+def test_the_table_is_shown_without_a_width_and_errors(model, capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "0")
+    monkeypatch.setattr(sys, "stderr", None)
+    status, out, _ = run(capfd, "explain", model, "--target", "llvm")
+    assert status == 0
+    assert "chosen" in out
+
+
+@pytest.mark.exhaustive
+def test_the_table_is_shown_however_the_shell_is_set(model):
+    finished = in_shell(model, before="COLUMNS=0", after="2>&-")
     assert finished.returncode == 0, finished.stderr
     assert "chosen" in finished.stdout
 
@@ -300,6 +306,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize(
     "at",
     [
@@ -349,6 +356,7 @@ def test_odd_arguments_of_tune(odd, model, tmp_path, capfd):
     complaint(capfd, *command, about=odd[1][:8])
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_pictures_need_no_backend_of_the_environment():
     pytest.importorskip("matplotlib")
     draw = "from tvm_scatter.tuning.bench.pyplot import pyplot; print(pyplot('it').get_backend())"

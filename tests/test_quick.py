@@ -30,3 +30,21 @@ def test_an_operator_registered_later_is_on_the_list() -> None:
     library.impl("twice", lambda x: x + x, "CompositeImplicitAutograd")
     assert torch.ops.quick_export.twice.default in collect()
     library._destroy()
+
+
+def test_kernels_are_registered_as_by_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    from torch._dispatch.python import enable_python_dispatcher
+
+    key = torch._C.DispatchKey.CPU
+    library = torch.library.Library("quick_export", "FRAGMENT")
+    library.define("thrice(Tensor x) -> Tensor")
+    operator = torch.ops.quick_export.thrice.default
+    operator.py_impl(key)(lambda x: x + x + x)
+    with enable_python_dispatcher():
+        assert operator(torch.ones(1)).item() == 3
+    with pytest.raises(RuntimeError, match="Trying to override a python impl"):
+        operator.py_impl(key)(abs)
+    with pytest.raises(AssertionError, match="register a mode"):
+        operator.py_impl(torch._C.DispatchKey.Python)(abs)
+    library._destroy()

@@ -26,6 +26,7 @@ def under_sanitizers(*arguments: str, timeout: float) -> None:
     assert result.returncode == 0, result.stdout[-4000:]
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_random_problems() -> None:
     under_sanitizers("test_fuzz.py", "-k", "short_run and cuda", timeout=500)
 

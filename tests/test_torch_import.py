@@ -542,7 +542,9 @@ tvm_scatter.install()
 """)
 
 
+@pytest.mark.exhaustive
 def test_importers_are_extended_when_they_are_imported() -> None:
+    """As in this process, which has loaded them after the package; here nothing else has been."""
     run_alone("""
 import sys, tvm_scatter
 name = "tvm.relax.frontend.torch.exported_program_translator"

@@ -62,9 +62,12 @@ def test_a_bug_ends_the_process_after_other_kernels_are_gone(tmp_path):
 @pytest.mark.skipif(SANITIZED or not sanitizers_available(), reason="no sanitizers, or within them")
 def test_under_sanitizers():
     """Right kernels pass, reported bugs are still reported, and stray accesses are fatal."""
+    # In one order each: that bugs are found in any is tested without sanitizers. Of the types that
+    # are added, one has the hardware's way and one the loop of compare-and-swap.
     chosen = (
         "(shared_memory or some_lanes or relax_module or atomic_add or is_an_error or ends_the) "
-        "and not forward and not shuffled2"
+        "and not forward and not reversed and not shuffled "
+        "and not uint32 and not float32 and not float64 and not bfloat16"
     )
     arguments = ["-m", "pytest", "-o", "addopts=", "-q", "-x", "-p", "no:cacheprovider"]
     result = run_with_sanitizers(
