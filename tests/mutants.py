@@ -652,8 +652,8 @@ PASSES = (
     Mutant(
         "scatters merged of which one is to be ordered",
         "tvm_scatter/ops/scatter_call.py",
-        'own = {*REQUESTS} - {"operator", "wrap_negative", "unique", *but_for}',
-        'own = {*REQUESTS} - {"operator", "wrap_negative", "unique", "ordered", *but_for}',
+        'own = {*REQUESTS} - {"operator", "wrap_negative", *FACTS, *but_for}',
+        'own = {*REQUESTS} - {"operator", "wrap_negative", "ordered", *FACTS, *but_for}',
         (_KEPT + "test_what_is_asked_for_of_one_only",),
     ),
     Mutant(
@@ -772,7 +772,7 @@ PASSES = (
     Mutant(
         "scatters of different kinds put together",
         "tvm_scatter/passes/horizontal_fusion.py",
-        "return call.replace(data=None, indices=(), updates=None, earlier=()), types",
+        "return call.replace(data=None, indices=(), updates=None, earlier=(), **facts), types",
         "return call.form, types",
         ("tests/test_batch_scatters.py::test_what_differs_stays_apart",),
     ),
@@ -1060,4 +1060,112 @@ IMPORTERS = (
     ),
 )
 
-MUTANTS = (*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS)
+_KNOWN = "tests/test_index_facts.py::"
+_TRUE = _KNOWN + "test_what_is_known_is_true[0]"
+_ANALYSIS = "tvm_scatter/passes/analysis/"
+
+FACTS = (
+    Mutant(
+        "a remainder is less than it may be",
+        _ANALYSIS + "integer_ranges.py",
+        "return Range(0, self._plus(right.high, -1))",
+        "return Range(0, self._plus(right.high, -2))",
+        (_TRUE,),
+    ),
+    Mutant(
+        "a cast keeps what the type cannot hold",
+        _ANALYSIS + "integer_ranges.py",
+        "if not known.low <= bound <= known.high:",
+        "if not known.low <= bound:",
+        (_TRUE,),
+    ),
+    Mutant(
+        "the quotient of a negative number is in the range of its dividend",
+        _ANALYSIS + "index_facts.py",
+        "    _expect_no_sign(ranges, left)\n    return _floor_divide(ranges, left, right)",
+        "    return _floor_divide(ranges, left, right)",
+        (_TRUE, _KNOWN + "test_by_eye"),
+    ),
+    Mutant(
+        "what is broadcast is distinct",
+        _ANALYSIS + "index_rules.py",
+        "distinct=frozenset(axis + offset for axis in facts.distinct if kept[axis]),",
+        "distinct=frozenset(axis + offset for axis in facts.distinct),",
+        (_TRUE,),
+    ),
+    Mutant(
+        "what is flipped ascends",
+        _ANALYSIS + "index_rules.py",
+        "    return facts.but(ascending=facts.uniform)\n\n\ndef _first_operand",
+        "    return facts\n\n\ndef _first_operand",
+        (_TRUE,),
+    ),
+    Mutant(
+        "a bad index reads an element",
+        _ANALYSIS + "index_rules.py",
+        "return IndexFacts(known.ranges.union(facts.range, _one(0)))",
+        "return facts.but(distinct=frozenset(), ascending=facts.uniform)",
+        (_TRUE,),
+    ),
+    Mutant(
+        "pieces that meet are distinct",
+        _ANALYSIS + "index_rules.py",
+        "above = ranges.at_most(ranges.add(_one(found.high), _one(1)).low, part.range.low)",
+        "above = ranges.at_most(found.high, part.range.low)",
+        (_KNOWN + "test_by_eye",),
+    ),
+    Mutant(
+        "a sort of what may be NaN is a permutation",
+        _ANALYSIS + "index_rules.py",
+        'integral = "int" in str(data.ty.dtype)',
+        "integral = True",
+        (_KNOWN + "test_by_eye",),
+    ),
+    Mutant(
+        "as many as are asked for are sorted",
+        _ANALYSIS + "index_rules.py",
+        "count < 1 or not known.ranges.at_most(count, size)",
+        "count < 1",
+        (_KNOWN + "test_by_eye",),
+    ),
+    Mutant(
+        "elements that are computed from two axes differ along each",
+        _ANALYSIS + "element_facts.py",
+        "apart = len(used) == len(set(used))",
+        "apart = True",
+        (_KNOWN + "test_functions_by_eye",),
+    ),
+    Mutant(
+        "what is read outside of a tensor is one of its elements",
+        _ANALYSIS + "element_facts.py",
+        "if not self._ranges.inside(place.range, Range(0, last)):",
+        "if False:",
+        (_KNOWN + "test_functions_by_eye",),
+    ),
+    Mutant(
+        "an index that counts from the end is another one",
+        _ANALYSIS + "index_claims.py",
+        "unique = differ and not wraps",
+        "unique = differ",
+        (_KNOWN + "test_what_a_scatter_need_not_check",),
+    ),
+    Mutant(
+        "the extent itself is in range",
+        _ANALYSIS + "index_claims.py",
+        "last = known.ranges.add(size, Range(-1, -1)).high",
+        "last = size.high",
+        (_KNOWN + "test_what_a_scatter_need_not_check",),
+    ),
+    Mutant(
+        "columns differ, so pairs do",
+        _ANALYSIS + "index_claims.py",
+        "if axes - agreed <= distinct:",
+        "if distinct:",
+        (_KNOWN + "test_pairs_of_indices",),
+    ),
+)
+
+MUTANTS = (
+    *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
+    *FACTS,
+)

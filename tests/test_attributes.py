@@ -19,7 +19,7 @@ from tvm_scatter.lowering.batched import is_batch, scatters_of
 from tvm_scatter.lowering.lower import lower
 from tvm_scatter.lowering.plan import plan
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.scatter_call import FACTS, ScatterCall, is_scatter
 from tvm_scatter.options import Options
 from tvm_scatter.passes import (
     DeferBoundsCheck,
@@ -50,7 +50,7 @@ CALLS = {
 }
 #: Attributes that say where an operator writes.
 _PLACES = ("axis", "axes", "ranges")
-_OTHERS = {"reduction": "add", "operator": "somebody's", "fill": "0"}
+_OTHERS = {"reduction": "add", "operator": "somebody's", "fill": "0", "known": "unique"}
 
 
 def changed(operator):
@@ -171,7 +171,7 @@ _MERGING = ("copy ranges", "select rows", "join", "join of tuples", "join of ele
 _ONLY_OURS = (
     "fill",
     "ordered",
-    "unique",
+    *FACTS,
     "include_self",
     "wrap_negative",
     "operator",
@@ -223,8 +223,11 @@ def is_kept(rewrite, name, value, call):
     """Whether a call asks for what was asked for, or need not."""
     if name == "operator":
         return value in call.operator
-    if rewrite in _MERGING and name in ("unique", "wrap_negative"):
-        # Both are about the indices of one scatter, and found anew for those of all.
+    if rewrite in _MERGING and name in (*FACTS, "wrap_negative"):
+        # These are about the indices of one scatter, and found anew for those of all.
+        return True
+    if rewrite.startswith("nested") and name in ("in_range", "known"):
+        # The inner one's indices and the outer one's together are not looked at yet.
         return True
     if rewrite == "select rows" and name == "include_self":
         # It means nothing to updates; their numbers begin from -1.
@@ -254,7 +257,12 @@ def test_what_is_asked_for_of_one_only(rewrite, name) -> None:
     value = changed(ops.INDEX_PUT).get(name, True)
     for wanted in ({name: value}, {}), ({}, {name: value}):
         after, happened = changed_by(rewrite, *wanted)
-        if name in ("operator", "unique", "wrap_negative") and rewrite != "batch":
+        if name in ("operator", "wrap_negative") and rewrite != "batch":
+            continue
+        if name in FACTS:
+            # Of all together only what holds for all is known.
+            held = [getattr(call, name) for call in after]
+            assert not happened or rewrite != "batch" or held == [type(value)()] * 2
             continue
         if rewrite.startswith("nested") and name in ("reduction", "include_self"):
             # The inner one reduces; the outer one writes back.
@@ -268,7 +276,8 @@ def test_what_is_asked_for_reaches_the_implementation(operator) -> None:
     def lowered(**wanted):
         call = ScatterCall.from_call(CALLS[operator]).replace(**wanted)
         found = lower(call, Options(bounds="raise"), "llvm")
-        return found.problem, found.signature, found.check.wrap_negative, found.temporary
+        wraps = found.check.wrap_negative
+        return found.problem, found.signature, wraps, found.temporary, found.known
 
     for name, value in changed(operator).items():
         assert lowered(**{name: value}) != lowered(), name

@@ -78,6 +78,8 @@ class Explanation:
         Why, in one clause.
     alternatives : dict of str to (str or None)
         For each other implementation, why it cannot be used; ``None`` if it can.
+    index : str
+        What is known of its indices, and why; empty if nothing is.
     predictions : dict of str to str
         What implementations are predicted to take, the fastest first, and what of. Empty if the
         choice is not by prediction.
@@ -93,6 +95,7 @@ class Explanation:
     reason: str
     alternatives: Mapping[str, str | None] = field(default_factory=dict)
     predictions: Mapping[str, str] = field(default_factory=dict)
+    index: str = ""
 
     @property
     def implementation(self) -> str | None:
@@ -118,6 +121,7 @@ class Explanation:
             "reason": self.reason,
             "alternatives": dict(self.alternatives),
             "predictions": dict(self.predictions),
+            "index": self.index,
         }
 
     @property
@@ -138,6 +142,8 @@ class Explanation:
         lines = [("chosen", chosen), ("because", self.because)]
         if self.problem is not None:
             lines.insert(0, ("problem", self.problem_text))
+        if self.index:
+            lines.insert(-2, ("index", self.index))
         applicable = [name for name, refusal in self.alternatives.items() if refusal is None]
         ranked = [name for name in self.predictions if name in applicable][:_SHOWN]
         lines += [("next", f"{name}, predicted {self.predictions[name]}") for name in ranked]
@@ -258,6 +264,7 @@ def _explanation(where: str, plan: Plan) -> Explanation:
         reason=plan.reason,
         alternatives={} if selection is None else dict(selection.alternatives),
         predictions={} if selection is None else _predictions(selection),
+        index=plan.lowered[0].known if plan.lowered else "",
     )
 
 

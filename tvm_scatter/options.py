@@ -40,6 +40,9 @@ class Options:
         has no record of the problem.
     fold_broadcast_index : bool
         Whether to rewrite an index that is a broadcast of one number per row as one index per row.
+    index_facts : bool
+        Whether what is proved of indices is used: those in range are not checked, unique ones need
+        no atomics.
     bulk : bool
         Whether to merge chains of scatters into one tensor.
     in_place : bool
@@ -72,6 +75,7 @@ class Options:
     enabled: bool = True
     shipped_log: bool = True
     fold_broadcast_index: bool = True
+    index_facts: bool = True
     bulk: bool = True
     in_place: bool = True
     batch: bool | None = None

@@ -17,6 +17,9 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 PRIM_FUNC_ATTRS = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
 #: The attribute that names the kind of target that a function was made for.
 MADE_FOR = "tvm_scatter.made_for"
+#: The attribute of a function that searches for values of shape (lines, count) in sequences of
+#: shape (lines, size) by bisection, so that its results are positions from 0 to the size.
+SEARCHES = "tvm_scatter.searches"
 
 
 class Parameters:

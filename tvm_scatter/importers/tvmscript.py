@@ -79,9 +79,9 @@ _SIGNATURES = {
         "operands earlier", "scatter scatters", axis=_ABSENT, axes=_ABSENT, **REQUESTS
     ),
     SELECT_ROWS: _signature("data winners sources", ""),
-    INDEX: _signature("data indices", "axes wrap_negative operator"),
-    GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator"),
-    GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator"),
+    INDEX: _signature("data indices", "axes wrap_negative operator", in_range=False),
+    GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator", in_range=False),
+    GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator", in_range=False),
     ON_HOST: _signature("numbers", ""),
     ORDER: _signature("index extent", "wrap_negative operator"),
     TRUE_POSITIONS: _signature("mask", ""),

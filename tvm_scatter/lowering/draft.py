@@ -6,7 +6,7 @@ Operands that must be emitted besides the call's own are recorded in the order o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tvm import relax
@@ -56,6 +56,8 @@ class Lowered:
         The permutation and the offsets of the updates, if they are given; else empty.
     producer : Producer or None
         How the updates are computed where they are read; ``None`` if they are read from a tensor.
+    known : str
+        What is known of the indices, in words.
     """
 
     problem: ScatterProblem
@@ -70,6 +72,7 @@ class Lowered:
     orderable: bool = False
     ordering: tuple[Operand, ...] = ()
     producer: Producer | None = None
+    known: str = field(default="", compare=False)
 
     def without_ordering(self, bounds: str) -> Lowered:
         """The same call, which makes its own order, and checks its indices under a policy."""
@@ -270,6 +273,7 @@ class Draft:
             orderable=orderable,
             ordering=tuple(map(self.operand, ordering)),
             producer=producer,
+            known=self.call.known,
         )
 
     def _check_ordering(self, problem: ScatterProblem, ordering: Sequence[Any]) -> None:

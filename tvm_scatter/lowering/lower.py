@@ -25,7 +25,8 @@ def lower(call: ScatterCall, options: Options, target_kind: str) -> Lowered:
     if call.form == COPY_RANGES:
         # All positions are known to lie inside the data.
         return lower_put(Draft(as_index_put(call), options, bounds="trust"))
-    draft = Draft(call, options, backend_for(target_kind).bounds_under(options))
+    bounds = "trust" if call.in_range else backend_for(target_kind).bounds_under(options)
+    draft = Draft(call, options, bounds)
     if call.form == SCATTER_ELEMENTS:
         return lower_elements(draft)
     return lower_put(draft) if call.form == INDEX_PUT else lower_tuples(draft)

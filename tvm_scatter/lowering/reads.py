@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,14 +44,17 @@ class Read:
         Which elements the indices address.
     check : IndexCheck
         The check of the indices. Its tensors, the operands of the read, are not emitted yet.
+    proved : bool
+        Whether all indices are proved to be within bounds.
     """
 
     form: Form
     check: IndexCheck
+    proved: bool = False
 
     def is_in_range(self) -> bool:
-        """Whether all indices are constants within bounds."""
-        return all(
+        """Whether all indices are proved to be within bounds, or constants within bounds."""
+        return self.proved or all(
             values is not None and bool(((values >= lowest) & (values < extent)).all())
             for values, lowest, extent in self._known()
         )
@@ -118,14 +121,17 @@ def read_of(call: relax.Call) -> Read | None:
         indices = _fields(index.expression)
         return _read(ByAxes(tuple(range(len(indices)))), "index_tensor", data, indices, True)
     operator, wrap = str(attrs["operator"]), bool(attrs["wrap_negative"])
+    indices = [index]
     if name == INDEX:
         form = ByAxes(tuple(int(axis) for axis in attrs["axes"]))
-        return _read(form, operator, data, _fields(index.expression), wrap)
-    if name == GATHER_ELEMENTS:
-        return _read(ByElements(data.ty.ndim, int(attrs["axis"])), operator, data, [index], wrap)
-    assert name == GATHER_ND
-    form = ByTuples(int(attrs["batch_dims"]), int(index.ty.shape[-1]))
-    return _read(form, operator, data, [index], wrap)
+        indices = _fields(index.expression)
+    elif name == GATHER_ELEMENTS:
+        form = ByElements(data.ty.ndim, int(attrs["axis"]))
+    else:
+        assert name == GATHER_ND
+        form = ByTuples(int(attrs["batch_dims"]), int(index.ty.shape[-1]))
+    found = _read(form, operator, data, indices, wrap)
+    return replace(found, proved=bool(attrs["in_range"]))
 
 
 def is_read(value: Any) -> bool:

@@ -36,6 +36,7 @@ def index(
     axes: Sequence[int],
     *,
     wrap_negative: bool = True,
+    in_range: bool = False,
     operator: str = "index",
 ) -> relax.Expr:
     """Read at indices along some axes, an index tensor for each: NumPy's ``x[i, :, j]``.
@@ -50,6 +51,8 @@ def index(
         The axis of ``data`` that each index tensor addresses, counted from the front, ascending.
     wrap_negative : bool
         Whether negative indices count from the end.
+    in_range : bool
+        Whether all indices are proved to be in range, so that none need be checked.
     operator : str
         The name of the operator in errors.
 
@@ -68,6 +71,7 @@ def index(
     tensors = need_indices(operator, indices)
     axes = checked_axes(operator, axes, rank, len(tensors))
     attrs = {"axes": axes, "wrap_negative": bool(wrap_negative), "operator": operator}
+    attrs["in_range"] = bool(in_range)
     return call_of(INDEX, [data, relax.Tuple(tensors)], attrs)
 
 
@@ -77,6 +81,7 @@ def gather_elements(
     axis: int,
     *,
     wrap_negative: bool = False,
+    in_range: bool = False,
     operator: str = "gather_elements",
 ) -> relax.Expr:
     """Read one element for each element of ``index``: PyTorch's ``gather``.
@@ -89,7 +94,7 @@ def gather_elements(
         Integers of shape I, of the rank of D; ``I[d] <= D[d]`` for every axis but ``axis``.
     axis : int
         The axis that the indices address, counted from the front.
-    wrap_negative, operator
+    wrap_negative, in_range, operator
         As in :func:`index`.
 
     Returns
@@ -105,6 +110,7 @@ def gather_elements(
     axis = checked_axis(operator, axis, rank_of(operator, data))
     need_tensor(operator, "index", index)
     attrs = {"axis": axis, "wrap_negative": bool(wrap_negative), "operator": operator}
+    attrs["in_range"] = bool(in_range)
     return call_of(GATHER_ELEMENTS, [data, index], attrs)
 
 
@@ -114,6 +120,7 @@ def gather_nd(
     batch_dims: int = 0,
     *,
     wrap_negative: bool = True,
+    in_range: bool = False,
     operator: str = "gather_nd",
 ) -> relax.Expr:
     """Read at positions given by index tuples, which lie along the last axis of ``indices``.
@@ -127,7 +134,7 @@ def gather_nd(
         the batch axes.
     batch_dims : int
         The number of leading axes that data and indices share.
-    wrap_negative, operator
+    wrap_negative, in_range, operator
         As in :func:`index`.
 
     Returns
@@ -151,6 +158,7 @@ def gather_nd(
     attrs = {
         "batch_dims": batch_dims,
         "wrap_negative": bool(wrap_negative),
+        "in_range": bool(in_range),
         "operator": operator,
     }
     return call_of(GATHER_ND, [data, indices], attrs)

@@ -73,6 +73,10 @@ class ScatterCall:
     fill : str
         The number that every element of the data is. The data are then not read, and the tensor
         need not hold them. Empty if it does.
+    in_range : bool
+        Whether all indices are proved to be in range, so that none need be checked.
+    known : str
+        What is known of the indices, and why, in words.
     temporary : bool
         Whether the data that an in-place scatter overwrites is an intermediate value. No caller
         sees it if the call fails.
@@ -94,6 +98,8 @@ class ScatterCall:
     include_self: bool = True
     wrap_negative: bool = False
     unique: bool = False
+    in_range: bool = False
+    known: str = ""
     ordered: bool = False
     in_place: bool = False
     temporary: bool = False
@@ -189,10 +195,12 @@ class ScatterCall:
         The names in errors may differ, and so may facts about the indices: the merged call gets its
         own. Attributes in ``but_for`` may differ as well.
         """
-        own = {*REQUESTS} - {"operator", "wrap_negative", "unique", *but_for}
+        own = {*REQUESTS} - {"operator", "wrap_negative", *FACTS, *but_for}
         return all(getattr(self, name) == getattr(other, name) for name in own)
 
 
+#: The attributes of a scatter call that are facts about its indices.
+FACTS = ("unique", "in_range", "known")
 #: The attributes of every scatter call, with their defaults.
 REQUESTS: dict[str, Any] = {
     field.name: field.default

@@ -21,12 +21,14 @@ from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
 from .share_orders import ShareOrders
+from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
 #: They run behind :func:`Canonicalize`, which nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
+    ("index_facts", lambda options: UseIndexFacts()),
     ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: ShareOrders()),
     ("fill", lambda options: FillData()),
@@ -63,5 +65,6 @@ __all__ = [
     "ReuseBuffers",
     "RowProducts",
     "ShareOrders",
+    "UseIndexFacts",
     "passes",
 ]

@@ -121,7 +121,8 @@ def _kind(binding: Binding, always: bool) -> Hashable | None:
     if cheap and not always:
         return None
     types = tuple(str(tensor.ty) for tensor in call.tensors)
-    return call.replace(data=None, indices=(), updates=None, earlier=()), types
+    facts = {"unique": False, "in_range": False, "known": ""}
+    return call.replace(data=None, indices=(), updates=None, earlier=(), **facts), types
 
 
 def _moved_bytes(call: ScatterCall) -> int:
@@ -163,7 +164,7 @@ class _Batcher(PyExprMutator):
 def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
     """A binding of the merged call, and one for each scatter's variable, bound to its result."""
     scatters = [ScatterCall.from_call(binding.value) for binding in bindings]
-    scatters = _sharing_data(scatters, values)
+    scatters = _knowing_as_much(_sharing_data(scatters, values))
     earlier = dict.fromkeys(each for call in scatters for each in call.earlier)
     call = batch(scatters, list(earlier))
     types = relax.TupleType([binding.var.ty for binding in bindings])
@@ -175,6 +176,17 @@ def _together(bindings: Sequence[Any], values: Mapping[Any, Any]) -> list[Any]:
             for at, binding in enumerate(bindings)
         ),
     ]
+
+
+def _knowing_as_much(scatters: list[ScatterCall]) -> list[ScatterCall]:
+    """The scatters with those facts about their indices that hold for all of them."""
+    known = dict.fromkeys(call.known for call in scatters)
+    facts: dict[str, Any] = {
+        "unique": all(call.unique for call in scatters),
+        "in_range": all(call.in_range for call in scatters),
+        "known": known.popitem()[0] if len(known) == 1 else "",
+    }
+    return [call.replace(**facts) for call in scatters]
 
 
 def _sharing_data(scatters: list[ScatterCall], values: Mapping[Any, Any]) -> list[ScatterCall]:

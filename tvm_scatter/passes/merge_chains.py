@@ -256,6 +256,8 @@ class _Merger(PyExprMutator):
         return {
             "wrap_negative": chain.wrap_negative,
             "unique": chain.is_unique,
+            "in_range": False,
+            "known": "",
             "operator": chain.operator,
         }
 

@@ -101,7 +101,9 @@ def _written_to(
     data: Any, indices: list[Any], axes: list[int], inner: NormalisedRows
 ) -> relax.Call:
     """The write ``inner`` with other data, indices and axes."""
-    written = inner.call.replace(data=data, indices=tuple(indices), axes=tuple(axes))
+    written = inner.call.replace(
+        data=data, indices=tuple(indices), axes=tuple(axes), in_range=False, known=""
+    )
     return written.to_call()
 
 

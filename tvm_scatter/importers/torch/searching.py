@@ -7,6 +7,7 @@ from typing import Any
 from tvm import relax, te
 from tvm.script import tirx as T
 
+from tvm_scatter.emit.parameters import SEARCHES
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops.shapes import is_empty
 
@@ -114,7 +115,7 @@ def _search(dtype: str, right: bool) -> Any:
 
     @T.prim_func(private=True, s_tir=True)  # type: ignore[untyped-decorator]
     def search(sequence: T.handle, values: T.handle, found: T.handle) -> None:
-        T.func_attr({"op_pattern": 8, "tirx.noalias": True})
+        T.func_attr({"op_pattern": 8, "tirx.noalias": True, SEARCHES: True})
         sequences, size, lines, count = T.int64(), T.int64(), T.int64(), T.int64()
         S = T.match_buffer(sequence, (sequences, size), dtype)
         V = T.match_buffer(values, (lines, count), dtype)

@@ -129,6 +129,8 @@ def _inverse(call: TorchCall, starts: Any, rows: Any, order: Any, shape: Any) ->
     starts = call.reshape(starts, (1, *shape_of(starts)))
     run = call.reshape(bounds(call, starts, places, right=True), (rows,))
     run = call.emit(relax.op.subtract(run, relax.const(1, "int64")))
+    # The first run begins at the first row. This says so to who looks for indices in range.
+    run = call.emit(relax.op.maximum(run, relax.const(0, "int64")))
     if order is None:
         return call.reshape(run, shape)
     zeros = call.emit(relax.op.zeros((rows,), "int64"))
