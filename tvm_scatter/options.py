@@ -38,6 +38,10 @@ class Options:
     shipped_log : bool
         Whether to use the tuning log shipped for the target's architecture, if the current database
         has no record of the problem.
+    measure : bool
+        Whether to time the two or three best implementations on this machine's device, where their
+        predictions differ by less than these are usually off, and to remember the result in the
+        user's folder. Compiling takes some seconds more for each new problem.
     fold_broadcast_index : bool
         Whether to rewrite an index that is a broadcast of one number per row as one index per row.
     index_facts : bool
@@ -74,6 +78,7 @@ class Options:
     bounds: str | None = None
     enabled: bool = True
     shipped_log: bool = True
+    measure: bool = False
     fold_broadcast_index: bool = True
     index_facts: bool = True
     bulk: bool = True

@@ -27,6 +27,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.selection.cost import Coefficients
 from tvm_scatter.selection.work import Work
 from tvm_scatter.tuning.space.candidates import default_candidate, need_strategy
+from tvm_scatter.tuning.store.log_files import write
 from tvm_scatter.tuning.store.packed import read_log
 
 from .candidate_times import CandidateTimes, measured_in_bench, measured_in_log
@@ -114,10 +115,26 @@ def fit_one(rows: Sequence[tuple[dict[str, float], float, float]]) -> dict[str, 
     return {name: float(f"{np.exp(at):.3g}") for name, at in zip(names, logs, strict=True)}
 
 
-def as_json(fitted: Coefficients, comment: str, machine: str, costs: dict[str, str]) -> str:
-    """Coefficients as a file of :mod:`tvm_scatter.selection.cost`."""
-    plain = {"comment": comment, "machine": machine, "regret": costs, "coefficients": fitted}
-    return json.dumps(plain, indent=2) + "\n"
+def ratio_error(times: Sequence[CandidateTimes], fitted: Coefficients) -> float:
+    """By how many times the ratio of the two best predictions is off, typically.
+
+    This is one standard deviation of its logarithm, taken from the median, which outliers move
+    little.
+    """
+    off = []
+    for known in times:
+        strategy = need_strategy(known.target)
+        for problem, measured in known.best.items():
+            usual = known.usual(problem)
+            predicted = strategy.default(problem, known.target, fitted=fitted).predictions
+            best = [name for name in predicted if name in usual][:2]
+            if len(best) == 2:
+                said, took = (
+                    [predicted[name].microseconds for name in best],
+                    [measured[usual[name]] for name in best],
+                )
+                off.append(abs(np.log(said[1] / said[0]) - np.log(took[1] / took[0])))
+    return float(f"{np.exp(1.4826 * np.median(off)):.3g}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -146,15 +163,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             )
             costs[Path(path).name] = str(found)
             print(f"{path}: {found}")
+        if parsed.output:
+            plain = {
+                "comment": "Fitted to measurements by python -m tvm_scatter.tuning.fit.fit_costs.",
+                "machine": need_strategy(target).backend.machine(target).name,
+                "regret": costs,
+                "ratio_error": ratio_error(list(known.values()), fitted),
+                "coefficients": fitted,
+            }
+            write(Path(parsed.output), json.dumps(plain, indent=2) + "\n")
+            print(f"{sum(map(len, fitted.values()))} coefficients in {parsed.output}")
     except ScatterError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    if parsed.output:
-        comment = "Fitted to measurements by python -m tvm_scatter.tuning.fit.fit_costs."
-        machine = need_strategy(target).backend.machine(target).name
-        text = as_json(fitted, comment, machine, costs)
-        Path(parsed.output).write_text(text, encoding="utf-8")
-        print(f"{sum(map(len, fitted.values()))} coefficients in {parsed.output}")
     return 0
 
 

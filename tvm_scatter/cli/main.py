@@ -163,6 +163,9 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument("--deterministic", action="store_true", help="equal bits on every run")
     command.add_argument("--bounds", choices=BOUNDS, help="what becomes of a bad index")
     command.add_argument("--log", metavar="DIR", help="records of tvm-scatter tune to choose by")
+    command.add_argument(
+        "--measure", action="store_true", help="where predictions are too close, time the best"
+    )
     switches = [switch for switch, _ in PASSES]
     command.add_argument(
         "--without", action="append", choices=switches, default=[], help="leave a pass out"

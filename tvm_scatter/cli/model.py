@@ -144,6 +144,7 @@ def chosen_options(arguments: argparse.Namespace, target: Target) -> Iterator[Op
             bounds=arguments.bounds,
             donate=arguments.donate,
             cuda_graph=arguments.cuda_graph or None,
+            measure=arguments.measure,
             **dict.fromkeys(arguments.without, False),
         ) as chosen:
             yield chosen

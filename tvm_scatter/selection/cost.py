@@ -62,14 +62,26 @@ class Costly(Protocol):
 Predict = Callable[[Sizes], Prediction]
 
 
+#: By how many times a ratio of two estimates may be off that were not fitted.
+_UNFITTED_ERROR = 2.0
+
+
 @cache
+def _fit(target_kind: str) -> Mapping[str, Any]:
+    path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"
+    found: Mapping[str, Any] = {}
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else found
+
+
 def coefficients(target_kind: str) -> Coefficients:
     """The fitted coefficients for a kind of target; none for kinds that were never fitted."""
-    path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"
-    if not path.is_file():
-        return {}
-    found: Coefficients = json.loads(path.read_text(encoding="utf-8"))["coefficients"]
+    found: Coefficients = _fit(target_kind).get("coefficients", {})
     return found
+
+
+def ratio_error(target_kind: str) -> float:
+    """By how many times the ratio of the two best predictions is off, typically, in the fit."""
+    return float(_fit(target_kind).get("ratio_error", _UNFITTED_ERROR))
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,16 @@ from tvm_scatter.problem.sizes import Sizes
 
 from .backend import Backend, backend_for, register_backend
 from .calibrated import machine_for
-from .cost import Coefficients, Costs, Predict, Prediction, coefficients
+from .cost import Coefficients, Costs, Predict, Prediction, coefficients, ratio_error
+from .measuring import settled
 from .records import TunedRecord, tuned_records
 from .shipped_log import shipped_records
 from .undominated import undominated
 from .work import Terms, Work
 
 Config = Mapping[str, int]
+#: Of those that are predicted to be about equally fast, so many are measured if that is asked for.
+_MOST_MEASURED = 3
 
 
 class Implementation(ABC):
@@ -252,7 +255,8 @@ class OpStrategy:
     ) -> Selection:
         """Choose: what the caller forces, else the fastest tuned record, else the least cost.
 
-        Records of the current database take precedence over those of the shipped log.
+        Records of the current database take precedence over those of the shipped log. Where the
+        default is unsure, the option ``measure`` settles it.
 
         Raises
         ------
@@ -282,7 +286,30 @@ class OpStrategy:
                 if branch is not None:
                     reason = f"fastest of the {log}, {record.microseconds:.1f} us"
                     return self._selection(problem, target, (branch,), "tuned", reason, options)
-        return self.default(problem, target, options=options)
+        default = self.default(problem, target, options=options)
+        return self._measured(default, problem, target, options) if options.measure else default
+
+    def _measured(
+        self, default: Selection, problem: ScatterProblem, target: Any, options: Options
+    ) -> Selection:
+        """The fastest on this machine's device of those that are predicted to be about equal."""
+        least = min((each.microseconds for each in default.predictions.values()), default=0.0)
+        equal = [
+            (name, self.implementations[name].config(problem, target))
+            for name, each in default.predictions.items()
+            if each.microseconds <= least * ratio_error(self.target_kind)
+        ]
+        posed = problem.measured
+        ways = [way for way in equal[:_MOST_MEASURED] if self.branch(*way, posed, target)]
+        record = settled(posed, target, ways) if len(ways) > 1 else None
+        if record is None:
+            return default
+        branch = self.branch(record.implementation, record.config, problem, target, options)
+        assert branch is not None  # it is one of those that the default was chosen from
+        reason = f"fastest of the {len(ways)} best predicted, measured here: "
+        reason += f"{record.microseconds:.1f} us"
+        found = self._selection(problem, target, (branch,), "tuned", reason, options)
+        return replace(found, predictions=default.predictions)
 
     def _settled(
         self,
