@@ -62,6 +62,9 @@ class Options:
     fill : bool
         Whether a scatter into zeros, or another number everywhere, fills the tensor itself where it
         writes all of it.
+    gather : bool
+        Whether reads by index are fused with what they feed, and scheduled by this package, on
+        GPUs.
     donate : tuple of str
         Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
@@ -87,6 +90,7 @@ class Options:
     fuse: bool = False
     share_order: bool = False
     fill: bool = False
+    gather: bool = True
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
     schedule: bool | None = None

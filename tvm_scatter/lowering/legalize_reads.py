@@ -20,6 +20,9 @@ from .plan_read import ReadPlan, plan_read
 from .reads import STOCK_OPERATORS
 from .target import target_of
 
+#: TVM's number for a function that computes each element by itself.
+_INJECTIVE = 2
+
 
 def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Emit a read that follows the bounds policy.
@@ -67,4 +70,13 @@ def _compute(
         return read(form, data, indices, wrap, plan.guard)
 
     name = check.operator if check.operator.isidentifier() else "read"
-    return bb.call_te(compute, check.data, list(check.indices), *tokens, primfunc_name_hint=name)
+    # TVM itself takes what an index addresses for opaque, and fuses it with nothing.
+    attributes = {"op_pattern": _INJECTIVE} if plan.fuses else None
+    return bb.call_te(
+        compute,
+        check.data,
+        list(check.indices),
+        *tokens,
+        primfunc_name_hint=name,
+        primfunc_attrs=attributes,
+    )

@@ -28,11 +28,14 @@ class ReadPlan:
         read runs, or indices are trusted.
     check : CheckKind or None
         How bad indices are found that must be reported; ``None`` if none must be.
+    fuses : bool
+        Whether TVM may make one function of the read and the operators in front and behind.
     """
 
     read: Read
     guard: bool
     check: CheckKind | None
+    fuses: bool = False
 
 
 def plan_read(call: relax.Call, target: Target, options: Options) -> ReadPlan | None:
@@ -52,10 +55,11 @@ def plan_read(call: relax.Call, target: Target, options: Options) -> ReadPlan | 
     if read is None:
         return None
     bounds = "drop" if strategy is None else strategy.backend.bounds_under(options)
+    fuses = options.gather and target.kind.name == "cuda"
     if bounds == "trust" or read.is_in_range():
-        return ReadPlan(read, guard=False, check=None)
+        return ReadPlan(read, guard=False, check=None, fuses=fuses)
     if bounds == "drop" or strategy is None or (read.is_empty() and read.check.has_no_entries):
-        return ReadPlan(read, guard=True, check=None)
+        return ReadPlan(read, guard=True, check=None, fuses=fuses)
     if strategy.device_check is None:
-        return ReadPlan(read, guard=False, check=CheckKind.HOST)
-    return ReadPlan(read, guard=True, check=CheckKind.BESIDE)
+        return ReadPlan(read, guard=False, check=CheckKind.HOST, fuses=fuses)
+    return ReadPlan(read, guard=True, check=CheckKind.BESIDE, fuses=fuses)

@@ -16,6 +16,7 @@ from tvm.target import Target
 
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
+from .gpu import Gather
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 
@@ -32,11 +33,12 @@ class GuardedDefaultSchedule:
     Parameters
     ----------
     *rules : dlight.ScheduleRule
-        The rules, tried in this order for each function that is not scheduled yet.
+        The rules, tried in this order, behind those of this package for GPUs, for each function
+        that is not scheduled yet.
     """
 
     def __init__(self, *rules: dlight.ScheduleRule) -> None:
-        self.rules = rules
+        self.rules = (Gather(), *rules)
 
     def transform_module(self, mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         """Schedule the functions of a module."""

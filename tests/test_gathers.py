@@ -1,0 +1,273 @@
+"""Reads by index on GPUs: how they are spread over threads, and that they are right."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import tvm
+from cuda_cases import cuda_target, no_compiler
+from harness import at_its_address, compile_all, device_of, relax_function, run_compiled
+from random_reads import draw_read
+from tvm import relax
+from tvm.support import nvcc
+
+import tvm_scatter
+from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
+from tvm_scatter.schedules.gpu.gather_form import form_of, gathering
+
+
+def take(x: Any, i: Any) -> Any:
+    return relax.op.take(x, i, 0)
+
+
+def module(build: Any, *parameters: tuple[Any, str]) -> tvm.IRModule:
+    """A function of parameters, each of a shape, in which sizes may be symbolic, and a type."""
+    builder, sizes = relax.BlockBuilder(), {}
+
+    def dim(size: Any) -> Any:
+        return (
+            sizes.setdefault(size, tvm.tirx.Var(size, "int64")) if isinstance(size, str) else size
+        )
+
+    given = [
+        relax.Var(f"p{at}", relax.TensorType([dim(size) for size in shape], dtype))
+        for at, (shape, dtype) in enumerate(parameters)
+    ]
+    with builder.function("main", given):
+        with builder.dataflow():
+            output = builder.emit_output(builder.emit(build(*given)))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def form(build: Any, *parameters: tuple[Any, str], bounds: str = "drop") -> Any:
+    """How the read of a function is spread."""
+    with cuda_target("sm_90"), tvm_scatter.options(bounds=bounds):
+        mod = relax.transform.LegalizeOps()(module(build, *parameters))
+    [function] = [each for _, each in mod.functions_items() if isinstance(each, tvm.tirx.PrimFunc)]
+    found = gathering(function)
+    assert found is not None
+    return form_of(found)
+
+
+MANY = (1_000_000,)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "lanes"),
+    [
+        ((100_000,), "float32", 1),
+        ((100_000, 1), "float32", 1),
+        ((100_000, 3), "float32", 1),
+        ((100_000, 6), "float32", 2),
+        ((100_000, 16), "float32", 4),
+        ((100_000, 128), "float32", 4),
+        ((100_000, 128), "float16", 8),
+        ((100_000, 128), "bfloat16", 8),
+        ((100_000, 128), "float64", 2),
+        ((100_000, 48), "int8", 16),
+        ((100_000, 40), "int8", 8),
+        ((100_000, 64), "bool", 1),
+        (("n", 64), "float32", 4),
+        ((100_000, "d"), "float32", 1),
+        ((500, 200, 8), "float32", 4),
+    ],
+)
+def test_rows_are_read_in_vectors(shape: Any, dtype: str, lanes: int) -> None:
+    assert form(take, (shape, dtype), (MANY, "int64")).lanes == lanes
+
+
+def test_elements_of_their_own_are_not() -> None:
+    square = (4096, 4096)
+    for axis in (0, 1):
+        found = form(
+            lambda x, i, axis=axis: relax.op.gather_elements(x, i, axis),
+            (square, "float32"),
+            (square, "int64"),
+        )
+        assert (found.lanes, found.in_flight) == (1, 4)
+
+
+def test_a_small_read_is_spread_over_more_threads() -> None:
+    counts = (1, 1000, 100_000, 1_000_000)
+    found = [form(take, ((1000, 128), "float32"), ((n,), "int64")).in_flight for n in counts]
+    assert found == [1, 1, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "narrow"),
+    [
+        (1 << 20, 128, True),
+        (1 << 31, 1, False),
+        (1 << 25, 64, True),
+        (1 << 31, 16, False),
+        ("n", 64, False),
+    ],
+)
+def test_positions_are_wide_where_they_must_be(count: Any, width: int, narrow: bool) -> None:
+    assert form(take, ((1000, width), "int8"), ((count,), "int32")).narrow is narrow
+
+
+def test_offsets_into_large_tensors_have_64_bits() -> None:
+    """Where 32 bits number the reads, but not the elements of what is read."""
+    parameters = (((1 << 26, 64), "float32"), ((1000,), "int32"))
+    assert form(take, *parameters).narrow
+    source = cuda(module(take, *parameters))
+    assert re.search(r"\(int64_t\)value0.*\* \(int64_t\)64", source)
+
+
+def cuda(mod: tvm.IRModule, **options: Any) -> str:
+    """The CUDA C++ of a module."""
+    with no_compiler(), tvm_scatter.options(**{"bounds": "drop", **options}):
+        executable = tvm.compile(mod, cuda_target("sm_90"))
+    found = []
+    stack = [executable.mod]
+    while stack:
+        each = stack.pop()
+        stack.extend(list(each.imports))
+        found += [each.inspect_source()] if each.kind == "cuda" else []
+    return "\n".join(found)
+
+
+needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+
+
+def ptx(source: str) -> str:
+    with cuda_target("sm_90"):
+        found = nvcc.compile_cuda(source, target_format="ptx", compiler="nvrtc", arch="sm_90")
+    return bytes(found).decode()
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("bounds", ["drop", "trust"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "float64"])
+def test_the_code_of_rows(dtype: str, bounds: str) -> None:
+    """16 bytes to an access, four of them in flight, and nothing in local memory."""
+    mod = module(take, ((100_000, 128), dtype), (MANY, "int64"))
+    text = ptx(cuda(mod, bounds=bounds))
+    accesses = re.findall(r"(ld\.global(?:\.nc)?|st\.global)\.(v[24]\.[bfu]\d+)", text)
+    wide = [kind for kind, width in accesses if width in ("v4.f32", "v4.u32", "v4.b32", "v2.f64")]
+    kinds = [kind[:2] for kind in wide]
+    # What has no branches is ordered by the next compiler.
+    assert (kinds if bounds == "drop" else sorted(kinds)) == ["ld"] * 4 + ["st"] * 4
+    assert ".local" not in text
+    assert not re.search(r"(div|rem)\.[su]64", text)
+
+
+@needs_nvrtc
+def test_the_code_of_elements() -> None:
+    """Four indices, four elements, and only then the first write."""
+    square = (4096, 4096)
+    build = lambda x, i: relax.op.gather_elements(x, i, 1)  # noqa: E731
+    text = ptx(cuda(module(build, (square, "float32"), (square, "int64"))))
+    kinds = re.findall(r"(ld|st)\.global", text)
+    assert kinds == ["ld"] * 8 + ["st"] * 4
+    assert ".local" not in text
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("arch", ["sm_75", "sm_100"])
+def test_compiles(arch: str) -> None:
+    calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(12)}
+    source = cuda_of(calls)
+    with cuda_target(arch):
+        cubin = nvcc.compile_cuda(source, target_format="cubin", compiler="nvrtc", arch=arch)
+    assert bytes(cubin).startswith(b"\x7fELF")
+
+
+def cuda_of(calls: Any) -> str:
+    builder = relax.BlockBuilder()
+    for name, (build, arrays) in calls.items():
+        relax_function(builder, name, build, arrays)
+    return cuda(builder.get())
+
+
+def check(seeds: Any, device: str, bad: bool, **options: Any) -> None:
+    drawn = {f"f{seed}": draw_read(seed, bad) for seed in seeds}
+    calls = {name: each[:2] for name, each in drawn.items()}
+    machine = compile_all(calls, device, **options)
+    results = run_compiled(machine, calls, device)
+    for name, each in drawn.items():
+        assert results[name].dtype == each.expected.dtype, name
+        found, expected = (a.astype("float64") for a in (results[name], each.expected))
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+
+
+@needs_nvrtc
+def test_what_follows_is_computed_in_between() -> None:
+    """A weighted sum of two rows is one kernel, which reads both rows in vectors."""
+
+    def build(x: Any, i: Any, j: Any, w: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        left, right = (emit(relax.op.take(x, each, 0)) for each in (i, j))
+        scaled = emit(relax.op.multiply(right, emit(relax.op.expand_dims(w, 1))))
+        return relax.op.nn.relu(emit(relax.op.subtract(left, scaled)))
+
+    index = (MANY, "int64")
+    mod = module(build, ((100_000, 128), "float32"), index, index, (MANY, "float32"))
+    source = cuda(mod)
+    assert len(re.findall(r"__global__[^;]*\{", source)) == 1
+    text = ptx(source)
+    assert re.findall(r"(ld|st)\.global(?:\.nc)?\.v4", text) == ["ld"] * 8 + ["st"] * 4
+    assert ".local" not in text
+
+
+def test_a_long_expression_is_not_repeated_often() -> None:
+    """Each access in flight has the whole expression, for each of its elements."""
+
+    def build(x: Any, i: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        value = emit(relax.op.take(x, i, 0))
+        for _ in range(40):
+            value = emit(relax.op.exp(emit(relax.op.multiply(value, relax.const(0.5)))))
+        return value
+
+    source = cuda(module(build, ((100_000, 128), "float32"), (MANY, "int64")))
+    # In vectors, and element by element for rows that are not aligned.
+    assert source.count("__expf(") <= 2 * 40 * 2
+
+
+def test_the_option_gives_TVMs_own_back() -> None:
+    mod = module(take, ((1000, 128), "float32"), (MANY, "int64"))
+    kernels = [re.findall(r"__global__.*", cuda(mod, **o)) for o in ({"gather": False}, {})]
+    assert "__launch_bounds__(1024)" in kernels[0][0]
+    assert "__launch_bounds__(256)" in kernels[1][0]
+
+
+@pytest.mark.parametrize("shift", [1, 2])
+def test_rows_that_are_aligned_to_their_elements_only(shift: int) -> None:
+    """What is read and what is written may be a view of another tensor."""
+    data = np.arange(40 * 16, dtype="float32").reshape(40, 16)
+    index = np.array([3, 39, -1, 0, 7] * 20)
+    machine = compile_all({"main": (take, (data, index))}, "cuda", bounds="drop")
+    on = device_of("cuda")
+    whole = np.concatenate([np.full(shift, np.nan, "float32"), data.reshape(-1)])
+    buffer = tvm.runtime.tensor(whole, device=on)
+    view = at_its_address(buffer._create_view(data.shape, "float32", 4 * shift))
+    result = machine["main"](view, tvm.runtime.tensor(index, device=on))
+    np.testing.assert_array_equal(result.numpy(), data[index])
+
+
+@pytest.mark.parametrize("bad", [False, True])
+def test_random_reads(device: str, bad: bool, caplog: pytest.LogCaptureFixture) -> None:
+    check(range(1000, 1024), device, bad, bounds="drop")
+    assert not caplog.records
+
+
+def test_random_reads_of_symbolic_sizes(device: str) -> None:
+    seeds = [seed for seed in range(1100, 1130) if draw_read(seed).takes_symbols]
+    check(seeds, device, True, symbolic=True, bounds="drop")
+
+
+@pytest.mark.parametrize("bounds", ["raise", "trust"])
+def test_random_reads_of_good_indices(device: str, bounds: str) -> None:
+    check(range(1200, 1212), device, False, bounds=bounds)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(2000, 3000, 40))
+def test_many_random_reads(device: str, seed: int) -> None:
+    check(range(seed, seed + 40), device, bool(seed % 80), bounds="drop")

@@ -1,0 +1,32 @@
+"""The schedule of functions that read by index, with what TVM has fused with the read.
+
+TVM's own schedule gives each thread one element. So few bytes are on their way at a time that the
+memory waits for the threads.
+"""
+
+from __future__ import annotations
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.base import ScheduleRule
+from tvm.target import Target
+
+from tvm_scatter.options import current_options
+from tvm_scatter.schedules.empty_launches import with_body
+
+from .gather_form import form_of, gathering
+from .gather_kernel import Kernel
+
+
+class Gather(ScheduleRule):
+    """Accesses of 16 bytes where rows allow it, and several on their way in each thread."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
+        """The scheduled function, or ``None`` if it is not one read by index and what it feeds."""
+        if target.kind.name != "cuda" or not current_options().gather:
+            return None
+        found = gathering(func)
+        form = None if found is None else form_of(found)
+        if found is None or form is None:
+            return None
+        body = with_body(found.function.body, Kernel(found, form).body())
+        return s_tir.Schedule(found.function.with_body(body))

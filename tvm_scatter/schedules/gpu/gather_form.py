@@ -1,0 +1,193 @@
+"""How a function that reads by index is spread over the threads of a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight import normalize_prim_func
+from tvm.s_tir.dlight.base import try_inline
+
+from tvm_scatter.emit.computed_updates import loads_of
+from tvm_scatter.schedules.cpu.blocks import uses
+
+#: Bytes of the widest access.
+_ACCESS_BYTES = 16
+_MOST_IN_FLIGHT = 4
+#: TVM writes CUDA for vectors of these. It takes one of four booleans for 8 bytes.
+_IN_VECTORS = frozenset(
+    (
+        *("float16", "bfloat16", "float32", "float64"),
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    )
+)
+#: Accesses that keep every thread of a large GPU busy. Where there are fewer, they are spread over
+#: more threads instead of following each other in one.
+_FILLS_GPU = 1 << 18
+#: Nodes of all copies of the expression that one thread computes.
+_MOST_NODES = 2048
+_INT32_VALUES = 1 << 31
+#: A position counts on to the end of the last block.
+_ROUNDING = 1 << 16
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """A function of one computation that reads by index.
+
+    Attributes
+    ----------
+    function : tvm.tirx.PrimFunc
+        The function.
+    store : tvm.tirx.BufferStore
+        Stores an element of the result.
+    axes : list of Var
+        The coordinates of the element, the last of which is the innermost loop's.
+    sizes : list of (int or expression)
+        The number of values of each.
+    """
+
+    function: tirx.PrimFunc
+    store: tirx.BufferStore
+    axes: list[Any]
+    sizes: list[Any]
+
+    def reads(self) -> list[Any]:
+        """The reads by index."""
+        return [load for load in loads_of(self.store.value) if is_by_index(load)]
+
+
+@dataclass(frozen=True)
+class GatherForm:
+    """How the elements of the result are spread.
+
+    Attributes
+    ----------
+    lanes : int
+        Elements that a thread reads, and writes, by one access.
+    in_flight : int
+        Accesses of a thread that do not wait for each other.
+    narrow : bool
+        Whether 32 bits number the accesses.
+    reason : str
+        Why, in one clause.
+    """
+
+    lanes: int
+    in_flight: int
+    narrow: bool
+    reason: str
+
+    def __str__(self) -> str:
+        what = f"{self.lanes} elements" if self.lanes > 1 else "1 element"
+        bits = 32 if self.narrow else 64
+        return f"{what} to an access, {self.in_flight} in flight, {bits}-bit positions"
+
+
+def gathering(function: tirx.PrimFunc) -> Gathering | None:
+    """The one computation of a function, if that reads by index, or ``None``."""
+    if not isinstance(function.body, s_tir.SBlockRealize) or not _reads_by_index(function.body):
+        return None
+    schedule = s_tir.Schedule(function)
+    blocks = try_inline(schedule, normalize_prim_func(schedule) or [])
+    if len(blocks) != 1 or not blocks[0].is_injective():
+        return None
+    [block] = blocks
+    loops = schedule.get_loops(block.block_rv)
+    found = schedule.get(block.block_rv)
+    function = schedule.mod["main"]
+    if len(loops) != len(block.iters) or function.body.block.alloc_buffers:
+        return None
+    if not block.iters or not isinstance(found.body, tirx.BufferStore):
+        return None
+    result = Gathering(
+        function,
+        found.body,
+        [each.var for each in block.iters],
+        [each.dom for each in block.iters],
+    )
+    return result if result.reads() else None
+
+
+def form_of(gathering: Gathering) -> GatherForm | None:
+    """How a function is spread over threads; ``None`` if its result is empty."""
+    sizes = gathering.sizes
+    if 0 in sizes:
+        return None
+    lanes, reason = _lanes(gathering)
+    known = all(isinstance(size, int) for size in sizes)
+    accesses = prod(sizes) // lanes if known else None
+    in_flight = _MOST_IN_FLIGHT
+    if accesses is None and lanes > 1:
+        in_flight //= 2
+    while accesses is not None and in_flight > 1 and accesses < in_flight * _FILLS_GPU:
+        in_flight //= 2
+    while in_flight > 1 and in_flight * lanes * _nodes(gathering.store.value) > _MOST_NODES:
+        in_flight //= 2
+    narrow = accesses is not None and accesses + _ROUNDING < _INT32_VALUES
+    return GatherForm(lanes, in_flight, narrow, reason)
+
+
+def is_by_index(load: Any) -> bool:
+    """Whether what a load reads depends on what another one reads."""
+    return any(True for index in load.indices for _ in loads_of(index))
+
+
+def is_along(load: Any, axis: Any, lanes: int) -> bool:
+    """Whether neighbours along an axis are read by one access of so many elements."""
+    *others, last = load.indices or [None]
+    size = load.source.shape[-1] if load.indices else None
+    return (
+        last is not None
+        and last.same_as(axis)
+        and not any(uses(each, axis) for each in others)
+        and isinstance(size, tirx.IntImm)
+        and int(size) % lanes == 0
+    )
+
+
+def has_vectors(buffer: Any) -> bool:
+    """Whether TVM can read and write several elements of a buffer by one access."""
+    return str(buffer.dtype) in _IN_VECTORS
+
+
+def varies(expression: Any, axis: Any) -> bool:
+    """Whether an expression depends on an axis."""
+    return uses(expression, axis)
+
+
+def _reads_by_index(body: Any) -> bool:
+    return any(is_by_index(load) for load in loads_of(body))
+
+
+def _lanes(gathering: Gathering) -> tuple[int, str]:
+    """The elements of an access, and why."""
+    axis, size = gathering.axes[-1], gathering.sizes[-1]
+    reads = gathering.reads()
+    written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
+    if any(any(uses(index, axis) for index in load.indices[:-1]) for load in reads):
+        return 1, "each element has an index of its own"
+    if not all(is_along(load, axis, 1) for load in [*reads, written]):
+        return 1, "neighbours in the result are not known to be neighbours in what is read"
+    if not isinstance(size, int):
+        return 1, "the size of a row is known at run time only"
+    if not all(has_vectors(load.source) for load in [*reads, written]):
+        return 1, "TVM has no vectors of this type"
+    widest = max(_bytes(load.source) for load in [*reads, written])
+    rows = gcd(size, *(int(load.source.shape[-1]) for load in [*reads, written]))
+    lanes = gcd(rows, max(_ACCESS_BYTES // widest, 1))
+    return lanes, f"rows of {size} elements lie side by side"
+
+
+def _nodes(expression: Any) -> int:
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tvm.ir.Expr, found.append))
+    return len(found)
+
+
+def _bytes(buffer: Any) -> int:
+    return -(-int(tvm.DataType(str(buffer.dtype)).bits) // 8)

@@ -1,0 +1,102 @@
+"""Takes the loads out of an expression, so that all of them can be on their way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from tvm_scatter.emit.computed_updates import BRANCH, function_name
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A load of an expression, and the variable that stands for its value there.
+
+    Attributes
+    ----------
+    load : TensorLoad
+        The load, in whose indices other values are variables, too.
+    value : Var
+        The variable.
+    guards : tuple of expression
+        The conditions of the branches that the load stands in, of variables as well: it may be
+        evaluated only if all of them hold.
+    """
+
+    load: Any
+    value: Any
+    guards: tuple[Any, ...]
+
+    @property
+    def condition(self) -> Any:
+        """When the load may be evaluated, or ``None`` for always."""
+        return tirx.all(*self.guards) if self.guards else None
+
+
+def without_loads(expression: Any) -> tuple[Any, list[Loaded]]:
+    """The expression of variables, and the loads that they stand for, in an order to load them."""
+    writer = _Writer()
+    return writer.written(expression, ()), writer.found
+
+
+def copied(expression: Any, loads: Sequence[Loaded]) -> tuple[Loaded, Any] | None:
+    """The load whose value an expression is, and the number that it is where the load is not.
+
+    ``None`` for an expression that computes anything else.
+    """
+    for loaded in loads:
+        if loaded.value.same_as(expression):
+            return loaded, None
+        if isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
+            condition, yes, no = expression.args
+            plain = isinstance(no, tirx.IntImm | tirx.FloatImm) and loaded.guards
+            if plain and loaded.value.same_as(yes) and _are_equal(condition, loaded.condition):
+                return loaded, no
+    return None
+
+
+class _Writer:
+    """Writes an expression anew."""
+
+    def __init__(self) -> None:
+        self.found: list[Loaded] = []
+        self._branches: list[Any] = []
+
+    def written(self, expression: Any, guards: tuple[Any, ...]) -> Any:
+        """The expression, which stands in branches of these conditions."""
+
+        def branch(call: Any) -> Any:
+            if function_name(call) != BRANCH or any(map(call.same_as, self._branches)):
+                return call
+            condition, yes, no = call.args
+            condition = self.written(condition, guards)
+            yes = self.written(yes, (*guards, condition))
+            no = self.written(no, (*guards, tirx.Not(condition)))
+            self._branches.append(tirx.if_then_else(condition, yes, no))
+            return self._branches[-1]
+
+        def load(each: Any) -> Any:
+            indices = [self.written(index, guards) for index in each.indices]
+            return self._value(tirx.BufferLoad(each.source, indices), guards)
+
+        callbacks = [(tvm.ir.Call, branch), (tvm.ir.TensorLoad, load)]
+        return tvm_ffi.structural_map(expression, callbacks, order="pre")
+
+    def _value(self, load: Any, guards: tuple[Any, ...]) -> Any:
+        """The variable of a load that is evaluated wherever this one is; a new one at last."""
+        for each in self.found:
+            outer = guards[: len(each.guards)]
+            if _are_equal(each.load, load) and _are_equal(list(each.guards), list(outer)):
+                return each.value
+        value = tirx.Var(f"value{len(self.found)}", str(load.source.dtype))
+        self.found.append(Loaded(load, value, guards))
+        return value
+
+
+def _are_equal(some: Any, other: Any) -> bool:
+    return bool(tvm_ffi.structural_equal(some, other))
