@@ -215,6 +215,25 @@ def test_what_follows_is_computed_in_between() -> None:
     assert ".local" not in text
 
 
+@pytest.mark.parametrize(
+    ("operands", "count", "kernels"),
+    [(1, 1000, 1), (2, 10, 1), (2, 1000, 2), (2, "m", 2), (3, 10, 1), (3, 1000, 2)],
+)
+def test_what_is_read_often_is_computed_once(operands: int, count: Any, kernels: int) -> None:
+    """Rows are added up where they are read only if that reads fewer bytes than their sum."""
+
+    def build(i: Any, *rows: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        total = emit(relax.op.exp(rows[0]))
+        for row in rows[1:]:
+            total = emit(relax.op.add(total, row))
+        return relax.op.negative(emit(relax.op.take(total, i, 0)))
+
+    rows = [((100, 128), "float32")] * operands
+    source = cuda(module(build, ((count,), "int64"), *rows))
+    assert len(re.findall(r"__global__[^;]*\{", source)) == kernels
+
+
 def test_a_long_expression_is_not_repeated_often() -> None:
     """Each access in flight has the whole expression, for each of its elements."""
 

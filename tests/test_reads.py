@@ -397,7 +397,7 @@ def test_a_guarded_read_is_fused_with_what_is_around_it() -> None:
     assert counts["drop"] == counts["trust"] == 1
     assert counts["apart"] == counts["stock"]
     # The check needs the indices, which the read would have computed on its way, and is a launch.
-    assert counts["raise"] <= 1 + 2
+    assert counts["raise"] <= counts["stock"] + 2
 
 
 def test_the_host_waits_once_for_reads_and_scatters() -> None:

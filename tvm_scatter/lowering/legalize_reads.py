@@ -13,15 +13,13 @@ from tvm_scatter.ops.shapes import no_elements
 from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
 
+from .fused_reads import pattern_of
 from .legalizations import put_in_front, stock
 from .make import check_alone
 from .operands import Made
 from .plan_read import ReadPlan, plan_read
 from .reads import STOCK_OPERATORS
 from .target import target_of
-
-#: TVM's number for a function that computes each element by itself.
-_INJECTIVE = 2
 
 
 def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -40,7 +38,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         # TVM's schedule for GPUs writes an element even if the result is empty.
         empty = no_elements(call.ty)
         return empty if plan.check is None else check_alone(bb, check, device_check, empty)
-    return _checked(bb, plan, check, device_check)
+    return _checked(bb, plan, check, device_check, call.ty)
 
 
 def install_legalizations() -> None:
@@ -50,18 +48,26 @@ def install_legalizations() -> None:
 
 
 def _checked(
-    bb: relax.BlockBuilder, plan: ReadPlan, check: IndexCheck, device_check: DeviceCheck | None
+    bb: relax.BlockBuilder,
+    plan: ReadPlan,
+    check: IndexCheck,
+    device_check: DeviceCheck | None,
+    result: relax.TensorType,
 ) -> relax.Expr:
     """Emit a read and its check, in the order that the kind of check needs."""
     if plan.check is None:
-        return _compute(bb, plan, check)
+        return _compute(bb, plan, check, result)
     if device_check is None:
-        return _compute(bb, plan, check, check_on_host(bb, check))
-    return check_beside(bb, check, device_check, lambda _: _compute(bb, plan, check))
+        return _compute(bb, plan, check, result, check_on_host(bb, check))
+    return check_beside(bb, check, device_check, lambda _: _compute(bb, plan, check, result))
 
 
 def _compute(
-    bb: relax.BlockBuilder, plan: ReadPlan, check: IndexCheck, *tokens: relax.Expr
+    bb: relax.BlockBuilder,
+    plan: ReadPlan,
+    check: IndexCheck,
+    result: relax.TensorType,
+    *tokens: relax.Expr,
 ) -> relax.Expr:
     """Emit the read. TVM computes the tokens before it."""
     form, wrap = plan.read.form, plan.read.has_negative()
@@ -71,7 +77,7 @@ def _compute(
 
     name = check.operator if check.operator.isidentifier() else "read"
     # TVM itself takes what an index addresses for opaque, and fuses it with nothing.
-    attributes = {"op_pattern": _INJECTIVE} if plan.fuses else None
+    attributes = {"op_pattern": pattern_of(bb, check.data, result)} if plan.fuses else None
     return bb.call_te(
         compute,
         check.data,

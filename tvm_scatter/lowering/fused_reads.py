@@ -1,0 +1,76 @@
+"""What TVM may fuse with a read by index: the operators behind it, and those in front.
+
+Fused with a read, what its data is computed from is read once for each time that it is read, and
+the data itself is never written.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.s_tir import SBlock
+
+#: TVM's numbers: a function that computes each element by itself, and one that only elementwise
+#: operators behind it are fused with.
+INJECTIVE, ROOT = 2, 4
+
+
+def pattern_of(bb: relax.BlockBuilder, data: relax.Expr, result: relax.TensorType) -> int:
+    """TVM's number for what a read by index may be fused with."""
+    sources = [each for each in _sources(bb, data) if _is_as_large(each.ty, data.ty)]
+    if len(sources) < 2:
+        return INJECTIVE
+    reads, size = _elements(result), _elements(data.ty)
+    if reads is None or size is None:
+        return ROOT
+    fused, apart = len(sources) * reads, (len(sources) + 1) * size + reads
+    return INJECTIVE if fused <= apart else ROOT
+
+
+def _sources(bb: relax.BlockBuilder, value: Any) -> list[Any]:
+    """The tensors that a value is computed from, element by element; itself, if by none."""
+    call = bb.lookup_binding(value) if isinstance(value, relax.Var) else None
+    if not isinstance(call, relax.Call) or call.op != tvm.ir.Op.get("relax.call_tir"):
+        return [value]
+    function, operands = call.args[:2]
+    if not _computes_elements(bb.get()[function]):
+        return [value]
+    found: list[Any] = []
+    for operand in operands.fields:
+        for source in _sources(bb, operand):
+            if not any(map(source.same_as, found)):
+                found.append(source)
+    return found
+
+
+def _computes_elements(function: Any) -> bool:
+    """Whether a function computes each element of its result by itself."""
+    if not isinstance(function, tirx.PrimFunc):
+        return False
+    if int((function.attrs or {}).get("op_pattern", INJECTIVE)) > INJECTIVE:
+        return False
+    blocks: list[SBlock] = []
+    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
+    axes = [axis for block in blocks for axis in block.iter_vars]
+    return bool(axes) and all(axis.iter_type == tirx.IterVar.DataPar for axis in axes)
+
+
+def _is_as_large(tensor: Any, data: Any) -> bool:
+    if not isinstance(tensor, relax.TensorType):
+        return False
+    one, other = _elements(tensor), _elements(data)
+    if one is not None and other is not None:
+        return one >= other
+    return bool(tensor.ndim >= data.ndim)
+
+
+def _elements(tensor: Any) -> int | None:
+    """The number of elements, if that is known."""
+    dims = getattr(tensor.shape, "values", None)
+    if dims is None or not all(isinstance(dim, tirx.IntImm) for dim in dims):
+        return None
+    return prod(map(int, dims))
