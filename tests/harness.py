@@ -255,8 +255,9 @@ class ProblemRunner:
         """Give the symbols of a problem other values."""
         problem, selection = self._problems[name]
         self._signatures[name] = (signature_of(problem), dict(sizes))
-        size = workspace_size(problem, selection, dict(sizes))
-        if size is None and workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1)):
+        target, ones = target_of(self.device), dict.fromkeys(problem.symbols, 1)
+        size = workspace_size(problem, selection, dict(sizes), target)
+        if size is None and workspace_size(problem, selection, ones, target):
             size = 16  # a function of symbolic sizes takes one even where it is empty
         self._sizes[name] = None if size is None else int(size)
 

@@ -334,7 +334,7 @@ def test_every_implementation_serves_several(device) -> None:
                     problem, signature_of(problem), selection, target, scatters=3
                 )
                 functions[key] = function.with_attr("global_symbol", key)
-                cases[key] = (problem, workspace_size(problem, selection, {}))
+                cases[key] = (problem, workspace_size(problem, selection, {}, target))
     module = tvm.compile(tvm.IRModule(functions), target)
     generator = np.random.default_rng(0)
     for key, (problem, workspace) in cases.items():

@@ -37,7 +37,11 @@ def problem(batch: int, extent: int, count: int) -> ScatterProblem:
 @pytest.mark.parametrize(
     ("name", "posed", "knobs"),
     [
-        ("shared_bins", problem(1, 16, 290_000), {"blocks": 132, "threads": 256, "unroll": 4}),
+        (
+            "shared_bins",
+            problem(1, 16, 290_000),
+            {"blocks_per_multiprocessor": 1, "threads": 256, "unroll": 4},
+        ),
         ("lane_bins", problem(1, 16, 410_001), {"unroll": 8}),
         ("shared_bins", problem(1, FULL, 3_000), {}),
         ("row_resident", problem(30, 40, 70), {"threads": 256}),

@@ -18,6 +18,7 @@ from tvm_scatter import (
     strategy_for,
 )
 from tvm_scatter.options import Options
+from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, tuned_records, workload
 from tvm_scatter.selection.targets import parse_target
@@ -308,3 +309,22 @@ def test_a_kernels_own_shared_memory_counts(arch: str, fits: bool) -> None:
     )
     refusal = strategy.refusal(strategy.implementations["partitioned"], many, parse_target(arch))
     assert refusal is None if fits else "too little shared memory" in str(refusal)
+
+
+@pytest.mark.parametrize("name", ["shared_bins", "lane_bins"])
+def test_blocks_are_counted_by_the_multiprocessors_of_the_target(name: str) -> None:
+    """A record or a knob of one GPU means the same on another: so many blocks for each."""
+    strategy = strategy_for("cuda")
+    assert strategy is not None
+    posed, implementation = single(100, 1_000_000), strategy.implementations[name]
+    taken = {}
+    # An H200 has 132 multiprocessors, a T4 has 40.
+    for arch, units in (("sm_90", 132), ("sm_75", 40)):
+        target = parse_target(arch)
+        config = {**implementation.config(posed, target)}
+        if name == "shared_bins":
+            config["blocks_per_multiprocessor"] = 2
+        taken[arch] = implementation.workspace(posed, Sizes.of(posed), config, target) / units
+    assert taken["sm_90"] == taken["sm_75"] > 0
+    knobs = [implementation.knobs(posed, parse_target(arch)) for arch in taken]
+    assert knobs[0].get("blocks_per_multiprocessor") == knobs[1].get("blocks_per_multiprocessor")

@@ -23,6 +23,7 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
     lanes_and_parts,
 )
 
+from .machines import multiprocessors
 from .steps import sorting
 
 _TILE_THREADS = device_constant("bucketed", "kTileThreads")
@@ -44,8 +45,8 @@ _SUM_BYTES = 1 << 18
 #: Updates of a unit, into which larger buckets are cut: fewer if there is little work to share.
 _UNIT_ITEMS = (1024, 512, 256)
 _ENOUGH_UNITS = 1024
-#: Blocks that search for chunks and units, whose number only the device knows.
-_SUM_BLOCKS = 528
+#: Blocks of a multiprocessor that search for chunks and units, whose number only the device knows.
+_SUM_BLOCKS = 4
 #: The most updates: they are counted in 31 bits.
 _LIMIT = 1 << 31
 _FIELDS = {
@@ -105,7 +106,7 @@ class Bucketed(Implementation):
             "threads": (128, 256),
         }
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _Plan(problem, sizes, config).layout.total
 
     def cost(self, work: Work, config: Config) -> Terms:
@@ -207,11 +208,12 @@ def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
     if items > LONG_LIST:
         room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, {plan.unit_items}> room;\n"
         rows = ListedRows(operands, "bucketed", text + room, arguments)
+        most = _SUM_BLOCKS * multiprocessors(operands.target)
         parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
         rows.step(
             f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}>(room, sums, buckets, updates, "
             "sizes, tiles);",
-            at_most((plan.units + parts) * rows.tiles, _SUM_BLOCKS),
+            at_most((plan.units + parts) * rows.tiles, most),
             _UNIT_THREADS,
         )
     ListedRows(operands, "bucketed", text, arguments).write("buckets", threads)

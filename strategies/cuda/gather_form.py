@@ -45,7 +45,7 @@ class GatherForm(Implementation):
         search = (1, 0) if _is_searchable(problem) and not problem.in_place else (0,)
         return {"search": search, "unroll": (4, 1, 2)}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return 0 if config["search"] or problem.in_place else sizes.destinations * 8
 
     def cost(self, work: Work, config: Config) -> Terms:

@@ -68,7 +68,7 @@ class Grouped(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         return {"threads": (128, 256)}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _layout(problem, sizes).total
 
     def cost(self, work: Work, config: Config) -> Terms:

@@ -12,12 +12,14 @@ from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
+from .machines import multiprocessors
 from .shared_bins import output_bytes, reduce_by_blocks
 
 _LANES = 32
-#: Blocks of one warp with 32 KB of bins: six fit each of 132 multiprocessors. This is not a knob,
-#: because the number of partial sums affects how the result is rounded.
-_BLOCKS = 792
+#: Blocks of one warp with 32 KB of bins: six fit a multiprocessor of an H200. This is not a knob,
+#: because the number of partial sums affects how the result is rounded: GPUs of as many
+#: multiprocessors give equal bits.
+_BLOCKS_PER_MULTIPROCESSOR = 6
 
 
 class LaneBins(Implementation):
@@ -43,16 +45,17 @@ class LaneBins(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         return {"unroll": (16, 8, 32)}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
-        return _BLOCKS * output_bytes(problem)
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
+        return _blocks(target) * output_bytes(problem)
 
     def cost(self, work: Work, config: Config) -> Terms:
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
+        blocks = _BLOCKS_PER_MULTIPROCESSOR * work.machine.multiprocessors
         return {
             "launches": work.launches(2 + work.around_launches),
             "streams": work.streams(work.operand_bytes) + work.around,
             "updates": work.sectors(work.update_size),
-            "bins": work.streams(2 * _BLOCKS * bins),
+            "bins": work.streams(2 * blocks * bins),
             "bins of lanes": work.cycles(10 * _LANES * bins / 32),
         }
 
@@ -60,7 +63,11 @@ class LaneBins(Implementation):
         reduce_by_blocks(
             operands,
             f"  fill_lane_bins<P, {config['unroll']}>(partials, updates, indices, sizes, shared);",
-            _BLOCKS,
+            _blocks(operands.target),
             _LANES,
             output_bytes(operands.problem) * _LANES,
         )
+
+
+def _blocks(target: Any) -> int:
+    return _BLOCKS_PER_MULTIPROCESSOR * multiprocessors(target)

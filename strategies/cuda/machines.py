@@ -44,6 +44,11 @@ def machine_of(target: Any) -> Machine:
     return _machine(architecture(target), str(target.tag), shared_memory_limit(target))
 
 
+def multiprocessors(target: Any) -> int:
+    """The multiprocessors of a target's GPU, which a launch shall keep busy."""
+    return machine_of(target).multiprocessors
+
+
 def device_name(target: Any) -> str:
     """What this machine's GPU calls itself, if the target is for it; else nothing."""
     return _device_name(architecture(target), str(target.tag))
@@ -56,7 +61,13 @@ def _machine(compute: int, tag: str, shared_bytes: int) -> Machine:
         known = [each for each, facts in _GPUS.items() if facts[0] <= max(compute, 75)]
         newest = max(_GPUS[each][0] for each in known)
         name = next(each for each in known if _GPUS[each][0] == newest)
-    return named(name, shared_bytes)
+    machine = named(name, shared_bytes)
+    if not _device_name(compute, tag):
+        return machine
+    # GPUs of one name differ: an H100 has 132 multiprocessors, or 114 as a PCIe card.
+    return replace(
+        machine, multiprocessors=int(tvm.cuda(0).multi_processor_count), cached_sectors=0.0
+    )
 
 
 @cache
@@ -97,7 +108,6 @@ def _device(target: Any) -> Machine:
     return replace(
         assumed,
         name=str(device.device_name),
-        multiprocessors=int(device.multi_processor_count or assumed.multiprocessors),
         # TVM tells kilohertz.
         clock=float(device.max_clock_rate or 0) / 1e3 or assumed.clock,
         cache_bytes=float(device.l2_cache_size_bytes or assumed.cache_bytes),

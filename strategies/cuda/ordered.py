@@ -38,7 +38,7 @@ class Ordered(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         return {"threads": (128, 256)}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         # Whether there is a workspace must not depend on what the sizes are at run time.
         return at_least(_layout(problem, sizes).total, 16)
 

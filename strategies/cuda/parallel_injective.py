@@ -52,7 +52,7 @@ class ParallelInjective(Implementation):
         threads = (512, 256, 128) if wide else (256, 128, 512)
         return {"vector": vectors, "unroll": (4, 1, 2, 8), "threads": threads}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return stages.count_bytes(problem, sizes)
 
     def cost(self, work: Work, config: Config) -> Terms:

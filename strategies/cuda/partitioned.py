@@ -17,6 +17,8 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps.sorting import Layout
 
+from .machines import multiprocessors
+
 _THREADS = device_constant("partition", "kPartitionThreads")
 _HOT_PLACES = device_constant("partition", "slots")
 #: Bytes of static shared memory of a scan in a block: a sum for each warp.
@@ -29,6 +31,8 @@ _PER_THREAD = (16, 8, 4)
 #: blocks share a bucket.
 _LEAST_UNIT = 1 << 15
 _UNEVEN = 2
+#: Blocks of a multiprocessor that count updates, and how many a thread counts at least.
+_COUNT_BLOCKS, _ITEMS_COUNTED = 8, 8
 _REGIONS = ("counts", "begins", "cursors", "first_units", "places", "values")
 
 
@@ -66,7 +70,7 @@ class Partitioned(Implementation):
         )
         return {"bucket_bits": bits}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _layout(problem, sizes, config).total
 
     def cost(self, work: Work, config: Config) -> Terms:
@@ -116,7 +120,8 @@ class Partitioned(Implementation):
         step(f"  fill(counts, 0u, {buckets});", 1)
         per_thread = _per_thread(problem, operands.target)
         assert per_thread is not None
-        spread = min(ceil_div(sizes.items, 8 * _THREADS), 1056)
+        most = _COUNT_BLOCKS * multiprocessors(operands.target)
+        spread = min(ceil_div(sizes.items, _ITEMS_COUNTED * _THREADS), most)
         step(
             f"  count_buckets<P, {bits}>(counts, indices, sizes, {buckets});",
             spread,

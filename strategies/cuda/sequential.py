@@ -36,7 +36,7 @@ class Sequential(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         return {"threads": (1024, 64, 128, 256, 512)}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return stages.count_bytes(problem, sizes)
 
     def cost(self, work: Work, config: Config) -> Terms:

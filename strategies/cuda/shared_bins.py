@@ -15,6 +15,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
+from .machines import multiprocessors
 from .steps import stages
 
 _MERGE_THREADS = 256
@@ -52,28 +53,28 @@ class SharedBins(Implementation):
         # Two blocks for each multiprocessor are an option only if both fit; each adds a copy to
         # merge.
         many = not problem.items.is_static or problem.items.constant > _MANY_ITEMS
-        blocks = (264, 132) if len(copies) > 1 and many else (132, 264)
+        blocks = (2, 1) if len(copies) > 1 and many else (1, 2)
         return {
             "copies": tuple(copies),
-            "blocks": (*blocks, 528, 1056),
+            "blocks_per_multiprocessor": (*blocks, 4, 8),
             "threads": (1024, 512, 256),
             "unroll": (4, 8, 16),
         }
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
-        return config["blocks"] * output_bytes(problem)
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
+        return _blocks(config, target) * output_bytes(problem)
 
     def cost(self, work: Work, config: Config) -> Terms:
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
-        blocks, copies = config["blocks"], config["copies"]
-        each = smaller(blocks, float(work.machine.multiprocessors))
+        copies, units = config["copies"], work.machine.multiprocessors
+        blocks = config["blocks_per_multiprocessor"] * units
         meets = "swaps" if work.swaps_in_shared else "atomics"
         extreme = work.problem.reduces.is_extreme
         hottest = smaller(work.hottest, _UNDER_WAY * blocks) if extreme else work.hottest
         return {
             "launches": work.launches(2 + work.around_launches),
             "streams": work.streams(work.operand_bytes) + work.around,
-            meets: work.cycles(work.update_size / each),
+            meets: work.cycles(work.update_size / units),
             "bins": work.streams(2 * blocks * bins),
             "copies of bins": work.cycles(10 * copies * bins / 32),
             "hot updates": work.cycles(
@@ -87,10 +88,14 @@ class SharedBins(Implementation):
             operands,
             f"  fill_bins<P, {copies}, {config['unroll']}>(partials, updates, indices, sizes, "
             "shared);",
-            config["blocks"],
+            _blocks(config, operands.target),
             config["threads"],
             output_bytes(operands.problem) * copies,
         )
+
+
+def _blocks(config: Config, target: Any) -> int:
+    return config["blocks_per_multiprocessor"] * multiprocessors(target)
 
 
 def output_bytes(problem: ScatterProblem) -> int:

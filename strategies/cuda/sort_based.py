@@ -42,7 +42,7 @@ class SortBased(Implementation):
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         return sorting.refuse_too_many(problem)
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _layout(problem, sizes).total
 
     def cost(self, work: Work, config: Config) -> Terms:

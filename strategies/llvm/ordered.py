@@ -27,7 +27,7 @@ class Ordered(Implementation):
     takes_ordering = True
     summary = "several scatters by one index, which share the order of the updates"
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _keys_bytes(sizes) + Segments(problem, sizes).workspace_bytes
 
     def cost(self, work: Work, config: Config) -> Terms:

@@ -30,7 +30,7 @@ class ParallelInjective(Implementation):
     fuses = True
     summary = "many updates of narrow rows on many cores, and unique updates"
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return ordered.counts_bytes(problem, sizes)
 
     def cost(self, work: Work, config: Config) -> Terms:

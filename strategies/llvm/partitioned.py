@@ -45,7 +45,7 @@ class Partitioned(Implementation):
             return "it reduces into the data only"
         return loops.refusal_of_sizes(problem)
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _Partition(problem, sizes).workspace_bytes
 
     def cost(self, work: Work, config: Config) -> Terms:

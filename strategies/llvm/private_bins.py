@@ -49,7 +49,7 @@ class PrivateBins(Implementation):
             return f"the output takes {needed} bytes and a chunk has {_MOST_BYTES}"
         return None
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         chunks = ceil_div(loops.item_count(problem, sizes), _chunk(problem, sizes))
         return chunks * sizes.data_size * _accumulator_bytes(problem)
 

@@ -21,7 +21,7 @@ class Sequential(Implementation):
     fuses = True
     summary = "few updates, many batches or wide rows; the meaning of scatter itself"
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return ordered.counts_bytes(problem, sizes)
 
     def cost(self, work: Work, config: Config) -> Terms:

@@ -30,7 +30,7 @@ class SortBased(Implementation):
     order_cost = 1.0
     summary = "plain updates of wide rows, several for each destination: only the last is read"
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         return sort.workspace_bytes + segments.workspace_bytes
 

@@ -50,6 +50,6 @@ def compile_selections(
     }
     module = tvm.compile(tvm.IRModule(functions), target=target)
     return [
-        Kernel(selection, module[name], workspace_size(problem, selection, {}))
+        Kernel(selection, module[name], workspace_size(problem, selection, {}, target))
         for name, selection in zip(names, selections, strict=True)
     ]

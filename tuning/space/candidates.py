@@ -111,5 +111,5 @@ def prim_func(
     """A candidate's function under a name of its own."""
     selection = selection_of(candidate, problem, target)
     function = build_prim_func(problem, flat_signature(problem), selection, target)
-    workspace: Any = workspace_size(problem, selection, {})
+    workspace: Any = workspace_size(problem, selection, {}, target)
     return function.with_attr("global_symbol", name), Built(candidate, name, workspace)

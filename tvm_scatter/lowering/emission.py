@@ -57,7 +57,7 @@ def build_prim_func(
         each scatter and, if it is needed, the workspace of each. If the problem is in place, data
         is the output, and there is no other. The function has no name: the module gives it one.
     """
-    workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1))
+    workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1), target)
     has_workspace = workspace_bytes is not None
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
@@ -192,7 +192,9 @@ def _emit_branch(operands: Operands, branch: Branch) -> None:
         )
 
 
-def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[str, Any]) -> Any:
+def workspace_size(
+    problem: ScatterProblem, selection: Selection, symbols: dict[str, Any], target: Any
+) -> Any:
     """Bytes of workspace that the selection needs, or ``None`` if it needs none.
 
     The values of the symbols do not decide whether it is ``None``.
@@ -200,7 +202,7 @@ def workspace_size(problem: ScatterProblem, selection: Selection, symbols: dict[
     sizes = Sizes.of(problem, symbols)
     result: Any = None
     for branch in selection.branches:
-        size = branch.implementation.workspace(problem, sizes, branch.config)
+        size = branch.implementation.workspace(problem, sizes, branch.config, target)
         if isinstance(size, int) and size == 0:
             continue
         if result is None:

@@ -142,7 +142,7 @@ def _call(
         producer=plan.lowered[0].producer,
     )
     types: Any = [relax.TensorType(data.ty.shape, problem.data_dtype) for data, *_ in inputs]
-    workspace = workspace_size(problem, selection, plan.lowered[0].symbols)
+    workspace = workspace_size(problem, selection, plan.lowered[0].symbols, plan.target)
     global_var = bb.add_func(func, function_name(problem, selection))
     if workspace is not None:
         types += [relax.TensorType((workspace,), "uint8")] * count

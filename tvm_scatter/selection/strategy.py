@@ -91,7 +91,7 @@ class Implementation(ABC):
         """
         return None
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         """Bytes of scratch memory: an ``int``, or an expression if ``sizes`` holds expressions."""
         return 0
 

@@ -18,6 +18,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Lock = std::lock_guard<std::recursive_mutex>;
 
+// As an H200 has, so that grids sized by it are the real ones.
+constexpr int kMultiProcessors = 132;
+
 thread_local cudaError_t last_error = cudaSuccess;
 
 cudaError_t report(cudaError_t code) {
@@ -78,7 +81,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
       *value = 0;
       break;
     case cudaDevAttrMultiProcessorCount:
-      *value = 4;  // few, so that grids sized by it stay small
+      *value = kMultiProcessors;
       break;
     case cudaDevAttrMaxRegistersPerBlock:
       *value = 65536;
@@ -102,7 +105,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->major = 9;
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
-  properties->multiProcessorCount = 4;
+  properties->multiProcessorCount = kMultiProcessors;
   properties->sharedMemPerBlock = 48 << 10;
   properties->sharedMemPerBlockOptin = 227 << 10;
   return cudaSuccess;
