@@ -1064,7 +1064,37 @@ _KNOWN = "tests/test_index_facts.py::"
 _TRUE = _KNOWN + "test_what_is_known_is_true[0]"
 _ANALYSIS = "tvm_scatter/passes/analysis/"
 
+_TOGETHER = "tests/test_share_checks.py::"
+
 FACTS = (
+    Mutant(
+        "a check of another extent is taken for one's own",
+        "tvm_scatter/passes/share_checks.py",
+        "and all(map(same_size, self.extents, other.extents))",
+        "and len(self.extents) == len(other.extents)",
+        (_TOGETHER + "test_which_are_checked_together",),
+    ),
+    Mutant(
+        "negative indices are good for those that do not wrap",
+        "tvm_scatter/passes/share_checks.py",
+        "(self.tuples, self.wrap_negative) == (other.tuples, other.wrap_negative)",
+        "self.tuples == other.tuples",
+        (_TOGETHER + "test_which_are_checked_together",),
+    ),
+    Mutant(
+        "a caller's tensor is overwritten while its indices are checked",
+        "tvm_scatter/lowering/lower.py",
+        "if call.checked and not (call.in_place and not call.temporary):",
+        "if call.checked:",
+        (_TOGETHER + "test_a_callers_tensor_is_overwritten_after_a_check_of_its_own",),
+    ),
+    Mutant(
+        "indices that are being checked on a device are trusted",
+        "tvm_scatter/selection/backend.py",
+        'return "trust" if self.device_check is None else "drop"',
+        'return "trust"',
+        (_TOGETHER + "test_a_callers_tensor_is_overwritten_after_a_check_of_its_own",),
+    ),
     Mutant(
         "a remainder is less than it may be",
         _ANALYSIS + "integer_ranges.py",

@@ -172,6 +172,7 @@ _ONLY_OURS = (
     "fill",
     "ordered",
     *FACTS,
+    "checked",
     "include_self",
     "wrap_negative",
     "operator",

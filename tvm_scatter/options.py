@@ -59,6 +59,8 @@ class Options:
         other operators compute.
     share_order : bool
         Whether scatters by one index share one order of their updates, where it pays.
+    share_checks : bool
+        Whether operators by one index share one check of it, where a bad index is an error.
     fill : bool
         Whether a scatter into zeros, or another number everywhere, fills the tensor itself where it
         writes all of it.
@@ -89,6 +91,7 @@ class Options:
     batch: bool | None = None
     fuse: bool = False
     share_order: bool = False
+    share_checks: bool = True
     fill: bool = False
     gather: bool = True
     donate: tuple[str, ...] = ()

@@ -62,6 +62,7 @@ def _signature(operands: str, attributes: str, **optional: Any) -> Signature:
     )
 
 
+_PROVED = {"in_range": False, "checked": False}
 _SCATTER = {"earlier": _ABSENT, **REQUESTS}
 #: Where updates may be ordered, their ordering stands in front of what must be computed earlier.
 _ORDERED = {
@@ -79,11 +80,11 @@ _SIGNATURES = {
         "operands earlier", "scatter scatters", axis=_ABSENT, axes=_ABSENT, **REQUESTS
     ),
     SELECT_ROWS: _signature("data winners sources", ""),
-    INDEX: _signature("data indices", "axes wrap_negative operator", in_range=False),
-    GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator", in_range=False),
-    GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator", in_range=False),
+    INDEX: _signature("data indices", "axes wrap_negative operator", **_PROVED),
+    GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator", **_PROVED),
+    GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator", **_PROVED),
     ON_HOST: _signature("numbers", ""),
-    ORDER: _signature("index extent", "wrap_negative operator"),
+    ORDER: _signature("index extent", "wrap_negative operator", **_PROVED),
     TRUE_POSITIONS: _signature("mask", ""),
     GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),

@@ -53,7 +53,9 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         raise ScatterError(f"{operator}: nothing orders updates on target {target.kind.name}.")
     symbols = SymbolTable()
     shape = symbols.shape(operator, index)
-    if backend.bounds_under(current_options()) == "raise" and 0 not in shape:
+    proved = bool(call.attrs["in_range"]) or bool(call.attrs["checked"])
+    raises = not proved and backend.bounds_under(current_options()) == "raise"
+    if raises and 0 not in shape:
         check = _check(bb, operator, index, extent, wraps)
         index = check_alone(bb, check, backend.device_check, index)
     if str(index.ty.dtype) == "uint64":

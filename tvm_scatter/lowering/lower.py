@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm_scatter.ops.names import COPY_RANGES, INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.options import Options
-from tvm_scatter.selection.backend import backend_for
+from tvm_scatter.selection.backend import Backend, backend_for
 
 from .copy_ranges import as_index_put
 from .draft import Draft, Lowered
@@ -25,8 +25,17 @@ def lower(call: ScatterCall, options: Options, target_kind: str) -> Lowered:
     if call.form == COPY_RANGES:
         # All positions are known to lie inside the data.
         return lower_put(Draft(as_index_put(call), options, bounds="trust"))
-    bounds = "trust" if call.in_range else backend_for(target_kind).bounds_under(options)
-    draft = Draft(call, options, bounds)
+    draft = Draft(call, options, _bounds(call, backend_for(target_kind), options))
     if call.form == SCATTER_ELEMENTS:
         return lower_elements(draft)
     return lower_put(draft) if call.form == INDEX_PUT else lower_tuples(draft)
+
+
+def _bounds(call: ScatterCall, backend: Backend, options: Options) -> str:
+    """The policy for bad indices of a call, given what is known of them."""
+    if call.in_range:
+        return "trust"
+    if call.checked and not (call.in_place and not call.temporary):
+        return backend.bounds_once_checked(options)
+    # Before a caller's tensor is overwritten, the host must know that all indices are good.
+    return backend.bounds_under(options)

@@ -54,7 +54,10 @@ def plan_read(call: relax.Call, target: Target, options: Options) -> ReadPlan | 
     read = read_of(call)
     if read is None:
         return None
-    bounds = "drop" if strategy is None else strategy.backend.bounds_under(options)
+    bounds = "drop"
+    if strategy is not None:
+        backend = strategy.backend
+        bounds = (backend.bounds_once_checked if read.checked else backend.bounds_under)(options)
     fuses = options.gather and target.kind.name == "cuda"
     if bounds == "trust" or read.is_in_range():
         return ReadPlan(read, guard=False, check=None, fuses=fuses)

@@ -46,11 +46,14 @@ class Read:
         The check of the indices. Its tensors, the operands of the read, are not emitted yet.
     proved : bool
         Whether all indices are proved to be within bounds.
+    checked : bool
+        Whether bad ones are reported without a check of its own.
     """
 
     form: Form
     check: IndexCheck
     proved: bool = False
+    checked: bool = False
 
     def is_in_range(self) -> bool:
         """Whether all indices are proved to be within bounds, or constants within bounds."""
@@ -131,7 +134,7 @@ def read_of(call: relax.Call) -> Read | None:
         assert name == GATHER_ND
         form = ByTuples(int(attrs["batch_dims"]), int(index.ty.shape[-1]))
     found = _read(form, operator, data, indices, wrap)
-    return replace(found, proved=bool(attrs["in_range"]))
+    return replace(found, proved=bool(attrs["in_range"]), checked=bool(attrs["checked"]))
 
 
 def is_read(value: Any) -> bool:

@@ -26,7 +26,13 @@ LIMIT = (1 << 31) - 1
 
 
 def order(
-    index: relax.Expr, extent: Any, *, wrap_negative: bool = True, operator: str = "order"
+    index: relax.Expr,
+    extent: Any,
+    *,
+    wrap_negative: bool = True,
+    in_range: bool = False,
+    checked: bool = False,
+    operator: str = "order",
 ) -> relax.Expr:
     """Order updates by their destinations, once for all scatters by one index.
 
@@ -41,6 +47,11 @@ def order(
         The number of destinations.
     wrap_negative : bool
         Whether negative indices count from the end.
+    in_range : bool
+        Whether all indices are proved to be in range, so that none need be checked.
+    checked : bool
+        Whether :func:`~tvm_scatter.ops.expectations.expect_indices` has returned the index, so that
+        a bad one is reported without a check of its own.
     operator : str
         The name of the operator in errors.
 
@@ -70,7 +81,8 @@ def order(
     sizes = static_shape(index) if typed else None
     if sizes is not None and all(isinstance(size, int | tirx.IntImm) for size in sizes):
         check_number(operator, "updates", _product(sizes))
-    attrs = {"wrap_negative": wrap_negative, "operator": operator}
+    attrs: dict[str, Any] = {"wrap_negative": wrap_negative, "operator": operator}
+    attrs |= {"in_range": in_range, "checked": checked}
     return call_of(ORDER, [index, relax.ShapeExpr([extent])], attrs)
 
 

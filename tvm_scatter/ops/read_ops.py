@@ -37,6 +37,7 @@ def index(
     *,
     wrap_negative: bool = True,
     in_range: bool = False,
+    checked: bool = False,
     operator: str = "index",
 ) -> relax.Expr:
     """Read at indices along some axes, an index tensor for each: NumPy's ``x[i, :, j]``.
@@ -53,6 +54,9 @@ def index(
         Whether negative indices count from the end.
     in_range : bool
         Whether all indices are proved to be in range, so that none need be checked.
+    checked : bool
+        Whether :func:`~tvm_scatter.ops.expectations.expect_indices` has returned the first index,
+        so that a bad one is reported without a check of its own.
     operator : str
         The name of the operator in errors.
 
@@ -71,7 +75,7 @@ def index(
     tensors = need_indices(operator, indices)
     axes = checked_axes(operator, axes, rank, len(tensors))
     attrs = {"axes": axes, "wrap_negative": bool(wrap_negative), "operator": operator}
-    attrs["in_range"] = bool(in_range)
+    attrs |= {"in_range": bool(in_range), "checked": bool(checked)}
     return call_of(INDEX, [data, relax.Tuple(tensors)], attrs)
 
 
@@ -82,6 +86,7 @@ def gather_elements(
     *,
     wrap_negative: bool = False,
     in_range: bool = False,
+    checked: bool = False,
     operator: str = "gather_elements",
 ) -> relax.Expr:
     """Read one element for each element of ``index``: PyTorch's ``gather``.
@@ -94,7 +99,7 @@ def gather_elements(
         Integers of shape I, of the rank of D; ``I[d] <= D[d]`` for every axis but ``axis``.
     axis : int
         The axis that the indices address, counted from the front.
-    wrap_negative, in_range, operator
+    wrap_negative, in_range, checked, operator
         As in :func:`index`.
 
     Returns
@@ -110,7 +115,7 @@ def gather_elements(
     axis = checked_axis(operator, axis, rank_of(operator, data))
     need_tensor(operator, "index", index)
     attrs = {"axis": axis, "wrap_negative": bool(wrap_negative), "operator": operator}
-    attrs["in_range"] = bool(in_range)
+    attrs |= {"in_range": bool(in_range), "checked": bool(checked)}
     return call_of(GATHER_ELEMENTS, [data, index], attrs)
 
 
@@ -121,6 +126,7 @@ def gather_nd(
     *,
     wrap_negative: bool = True,
     in_range: bool = False,
+    checked: bool = False,
     operator: str = "gather_nd",
 ) -> relax.Expr:
     """Read at positions given by index tuples, which lie along the last axis of ``indices``.
@@ -134,7 +140,7 @@ def gather_nd(
         the batch axes.
     batch_dims : int
         The number of leading axes that data and indices share.
-    wrap_negative, in_range, operator
+    wrap_negative, in_range, checked, operator
         As in :func:`index`.
 
     Returns
@@ -159,6 +165,7 @@ def gather_nd(
         "batch_dims": batch_dims,
         "wrap_negative": bool(wrap_negative),
         "in_range": bool(in_range),
+        "checked": bool(checked),
         "operator": operator,
     }
     return call_of(GATHER_ND, [data, indices], attrs)

@@ -77,6 +77,9 @@ class ScatterCall:
         Whether all indices are proved to be in range, so that none need be checked.
     known : str
         What is known of the indices, and why, in words.
+    checked : bool
+        Whether :func:`~tvm_scatter.ops.expectations.expect_indices` has returned the first index,
+        so that a bad one is reported without a check of its own.
     temporary : bool
         Whether the data that an in-place scatter overwrites is an intermediate value. No caller
         sees it if the call fails.
@@ -100,6 +103,7 @@ class ScatterCall:
     unique: bool = False
     in_range: bool = False
     known: str = ""
+    checked: bool = False
     ordered: bool = False
     in_place: bool = False
     temporary: bool = False

@@ -20,6 +20,7 @@ from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
+from .share_checks import ShareChecks
 from .share_orders import ShareOrders
 from .use_index_facts import UseIndexFacts
 
@@ -32,6 +33,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: ShareOrders()),
     ("fill", lambda options: FillData()),
+    ("share_checks", lambda options: ShareChecks()),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
     ("batch", lambda options: HorizontalFusion(always=options.batch is True)),
 )
@@ -64,6 +66,7 @@ __all__ = [
     "MergeScatterChains",
     "ReuseBuffers",
     "RowProducts",
+    "ShareChecks",
     "ShareOrders",
     "UseIndexFacts",
     "passes",

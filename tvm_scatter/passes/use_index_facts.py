@@ -14,11 +14,10 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.reads import Read, is_read, read_of
+from tvm_scatter.lowering.own_reads import index_tensors, own_read
+from tvm_scatter.lowering.reads import is_read, read_of
 from tvm_scatter.lowering.target import strategy_of
-from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.names import COPY_RANGES
-from tvm_scatter.ops.read_forms import ByAxes, ByElements
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.passes.analysis.bindings import Bindings
@@ -85,30 +84,13 @@ def _read(call: relax.Call, known: IndexAnalysis, where: str) -> relax.Call | No
     shape = static_shape(call.args[0])
     if read is None or shape is None or read.is_in_range():
         return None
-    indices = call.args[1]
-    if not isinstance(indices, relax.Tuple):
-        indices = relax.Tuple([indices])
     extents = [shape[axis] for axis in read.form.addressed]
-    found = claims(list(indices.fields), extents, read.check.wrap_negative, known)
+    found = claims(index_tensors(call), extents, read.check.wrap_negative, known)
     if found is None or not found.in_range:
         return None
     note("index_facts", where, f"reads unchecked: {found.words}")
-    return _unchecked(call.args[0], list(indices.fields), read, found.wraps)
-
-
-def _unchecked(data: Any, indices: list[Any], read: Read, wraps: bool) -> relax.Call:
-    form, attributes = read.form, {"wrap_negative": wraps, "in_range": True}
-    operator = read.check.operator
-    if isinstance(form, ByAxes):
-        made = read_ops.index(data, indices, form.axes, operator=operator, **attributes)
-    elif isinstance(form, ByElements):
-        made = read_ops.gather_elements(
-            data, indices[0], form.axis, operator=operator, **attributes
-        )
-    else:
-        made = read_ops.gather_nd(data, indices[0], form.batch, operator=operator, **attributes)
-    assert isinstance(made, relax.Call)
-    return made
+    data, indices = call.args[0], index_tensors(call)
+    return own_read(data, indices, read, wrap_negative=found.wraps, in_range=True)
 
 
 @mutator

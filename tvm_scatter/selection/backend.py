@@ -88,6 +88,17 @@ class Backend:
     device_name: Callable[[Target], str] = lambda _target: ""
     calibration: Calibration | None = None
 
+    def bounds_once_checked(self, options: Options) -> str:
+        """The policy where a check of the same indices reports bad ones.
+
+        On a host that check is over. On a device it is only launched, so that bad indices must
+        do no harm.
+        """
+        bounds = self.bounds_under(options)
+        if bounds != "raise":
+            return bounds
+        return "trust" if self.device_check is None else "drop"
+
     def bounds_under(self, options: Options) -> str:
         """The policy for bad indices: that of the options, else the default of this kind.
 
