@@ -13,6 +13,8 @@ from torch.nn import functional  # noqa: E402
 from torch_harness import assert_same, check, check_all, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
+from tvm_scatter.errors import ScatterError  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 INTEGERS = torch.tensor([-7, -3, 1, 3, 7, 12])
@@ -187,6 +189,63 @@ def test_smoothed_images() -> None:
             ]
         ]
     )
+
+
+def test_images_of_another_size() -> None:
+    def resize(mode: str, **options: Any) -> Any:
+        return lambda x: functional.interpolate(x, mode=mode, **options)
+
+    image = torch.randn(1, 2, 9, 10)
+    sizes: list[dict[str, Any]] = [
+        {"size": (7, 5)},
+        {"size": (18, 10)},
+        {"scale_factor": 1.7},
+        {"scale_factor": (0.6, 2.0)},
+        {"scale_factor": 1.7, "recompute_scale_factor": True},
+    ]
+    cases = [(mode, size, {}) for mode in ("nearest", "bilinear") for size in sizes]
+    cases += [("bilinear", {"scale_factor": 1.7}, {"align_corners": True})]
+    check_all(
+        [
+            (f"{mode} {size} {options}", resize(mode, **size, **options), (image,))
+            for mode, size, options in cases
+        ]
+        + [("halves", resize("bilinear", scale_factor=0.6), (image.half(),))]
+    )
+
+
+def test_images_of_integers() -> None:
+    image = torch.randint(0, 256, (1, 2, 12, 13)).to(torch.uint8)
+    check(lambda x: functional.interpolate(x, (7, 5)), image)
+    program = export(lambda x: functional.interpolate(x, (7, 5), mode="bilinear"), [image])
+    [found] = run(compile_for(from_exported_program(program)), [image])
+    # PyTorch rounds weights, too.
+    assert (found.int() - program.module()(image).int()).abs().max() <= 1
+
+    def smooth(x: Any) -> Any:
+        return functional.interpolate(x, (7, 5), mode="bilinear", antialias=True)
+
+    with pytest.raises(ScatterError, match="uint8 are not supported; make them float32"):
+        from_exported_program(export(smooth, [image]))
+
+
+def test_nearest_pixels_of_images_of_any_size(device: str) -> None:
+    def function(x: Any, y: Any) -> Sequence[Any]:
+        return (
+            functional.interpolate(x, scale_factor=2),
+            functional.interpolate(x, y.shape),
+            functional.interpolate(x, y.shape, mode="nearest-exact"),
+        )
+
+    sizes = [torch.export.Dim(name, min=2, max=40) for name in ("a", "b", "c", "d")]
+    dynamic = [{2: sizes[0], 3: sizes[1]}, {0: sizes[2], 1: sizes[3]}]
+    program = export(function, [torch.randn(1, 2, 9, 10), torch.randn(7, 13)], dynamic)
+    machine = compile_for(from_exported_program(program), device)
+    for given in ((9, 10, 7, 13), (4, 4, 8, 8), (5, 3, 10, 2)):
+        inputs = [torch.randn(1, 2, *given[:2]), torch.randn(given[2:])]
+        found = run(machine, inputs, device)
+        for each, wanted in zip(found, function(*inputs), strict=True):
+            assert_same(each, wanted, str(given))
 
 
 def test_rrelu_outside_of_training() -> None:

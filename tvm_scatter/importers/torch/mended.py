@@ -74,9 +74,13 @@ _SHIFTS: dict[str, Mended] = {
 }
 
 _UPSAMPLING: dict[str, Mended] = {
-    f"{name}{axes}d.default": resizing.upsample_nearest
-    for name in ("upsample_nearest", "_upsample_nearest_exact")
-    for axes in (1, 2, 3)
+    **{
+        f"{name}{axes}d.default": resizing.upsample_nearest
+        for name in ("upsample_nearest", "_upsample_nearest_exact")
+        for axes in (1, 2, 3)
+    },
+    "upsample_nearest2d.vec": resizing.upsample_nearest,
+    "upsample_bilinear2d.vec": resizing.upsample_bilinear,
 }
 
 _CONVOLUTIONS = (

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import is_empty
 
 from .along import add_along, known_sizes
 from .call import TorchCall
+from .ordering import is_float
 
 #: PyTorch's parameters of bicubic interpolation, without and with smoothing.
 _CUBIC, _SMOOTH_CUBIC = -0.75, -0.5
@@ -23,16 +24,99 @@ _Spreading = Callable[[int, int, float | None, Any], _Spread]
 
 
 def upsample_nearest(call: TorchCall) -> Any:
-    """``upsample_nearest1d`` and so on, and ``_upsample_nearest_exact1d``, of known sizes."""
-    image = call["self"] if "self" in call else call["input"]
-    spatial = len(call["output_size"])
-    wanted = known_sizes(call, "the output", call["output_size"])
-    sizes = known_sizes(call, "the input", tuple(shape_of(image))[2:])
+    """``upsample_nearest1d`` and so on, and ``_upsample_nearest_exact1d``."""
+    image = _image(call)
+    wanted, scales = _asked(call, image)
+    sizes = shape_of(image)[2:]
     offset = 0.5 if "exact" in call.name else 0.0
-    for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
-        places = _nearest(size, entries, _scale(call, i, spatial), offset)
+    if not all(isinstance(size, int) for size in (*sizes, *wanted)):
+        return _nearest_at_run_time(call, image, wanted, scales, offset)
+    if "scale_factors" in call and _repeats_pixels(sizes, wanted):
+        return None
+    for i, (size, entries, scale) in enumerate(zip(sizes, wanted, scales, strict=True)):
+        places = _nearest(size, entries, scale, offset)
         image = call.emit(relax.op.take(image, relax.const(places[:, 0], "int64"), 2 + i))
     return image
+
+
+def upsample_bilinear(call: TorchCall) -> Any:
+    """``upsample_bilinear2d`` by factors, whose fractions TVM ignores, or of integers."""
+    image = _image(call)
+    wanted, scales = _asked(call, image)
+    sizes, dtype = shape_of(image)[2:], str(image.ty.dtype)
+    exact = call["align_corners"] or all(x is None or float(x).is_integer() for x in scales)
+    if exact and is_float(dtype):
+        return None
+    sizes = known_sizes(call, "the input", sizes)
+    wanted = known_sizes(call, "the output", wanted)
+    wide = dtype if is_float(dtype) else "float32"
+    image = call.cast(image, wide)
+    number: Any = np.float64 if dtype == "float64" else np.float32
+    for i, (size, entries, scale) in enumerate(zip(sizes, wanted, scales, strict=True)):
+        places, weights = _between(size, entries, scale, call["align_corners"], number)
+        image = _mixed(call, image, 2 + i, places, weights)
+    return image if wide == dtype else call.cast(call.emit(relax.op.round(image)), dtype)
+
+
+def _image(call: TorchCall) -> Any:
+    return call["self"] if "self" in call else call["input"]
+
+
+def _asked(call: TorchCall, image: Any) -> tuple[list[Any], list[float | None]]:
+    """The sizes of the output, and the factors that were asked for, if any were."""
+    spatial, wanted = image.ty.ndim - 2, call["output_size"]
+    if "scale_factors" not in call:
+        return list(wanted), [_scale(call, i, spatial) for i in range(spatial)]
+    scales = list(call["scale_factors"] or [None] * spatial)
+    if wanted is None:
+        sizes = shape_of(image)[2:]
+        if not all(scale.is_integer() for scale in scales):
+            sizes = known_sizes(call, "the input", sizes)
+        wanted = [_enlarged(size, scale) for size, scale in zip(sizes, scales, strict=True)]
+    return list(wanted), scales
+
+
+def _enlarged(size: Any, scale: float) -> Any:
+    return int(size * scale) if isinstance(size, int) else size * int(scale)
+
+
+def _repeats_pixels(sizes: Any, wanted: list[Any]) -> bool:
+    """Whether each pixel is repeated as often as any other, which TVM does as PyTorch."""
+    return all(size and entries % size == 0 for size, entries in zip(sizes, wanted, strict=True))
+
+
+def _nearest_at_run_time(
+    call: TorchCall, image: Any, wanted: list[Any], scales: list[float | None], offset: float
+) -> Any:
+    """The nearest pixels of an image, or those of an output, whose size the run time knows."""
+
+    def nearest(image: te.Tensor, wanted: Any) -> te.Tensor:
+        def place(axis: int, at: Any) -> Any:
+            size, scale = image.shape[2 + axis], scales[axis]
+            step: Any = tirx.const(1 / scale, "float32") if scale else None
+            if step is None:
+                step = size.astype("float32") / wanted[axis].astype("float32")
+            first = tirx.floor((at.astype("float32") + tirx.const(offset, "float32")) * step)
+            return tirx.min(first.astype("int64"), size - 1)
+
+        def pixel(*at: Any) -> Any:
+            return image(*at[:2], *(place(axis, each) for axis, each in enumerate(at[2:])))
+
+        return te.compute([*image.shape[:2], *wanted], pixel, name="nearest")
+
+    wanted = [tirx.IntImm("int64", x) if isinstance(x, int) else x for x in wanted]
+    return call.compute(nearest, image, wanted, name="nearest")
+
+
+def _mixed(call: TorchCall, image: Any, axis: int, places: np.ndarray, weights: np.ndarray) -> Any:
+    """The sum of several pixels along an axis, with weights."""
+    after, dtype = (1,) * (image.ty.ndim - axis - 1), str(image.ty.dtype)
+    parts = []
+    for place, weight in zip(places.T, weights.T, strict=True):
+        pixels = call.emit(relax.op.take(image, relax.const(place, "int64"), axis))
+        factor = relax.const(weight.reshape(-1, *after).astype("float64"), "float64")
+        parts.append(call.emit(relax.op.multiply(pixels, call.cast(factor, dtype))))
+    return call.emit(relax.op.add(*parts))
 
 
 def upsample_nearest_backward(call: TorchCall) -> Any:
@@ -61,8 +145,10 @@ def upsample_cubic_backward(call: TorchCall) -> Any:
 
 def upsample_smooth(call: TorchCall) -> Any:
     """``_upsample_bilinear2d_aa`` and ``_upsample_bicubic2d_aa``. TVM leaves the smoothing out."""
-    image = call["self"] if "self" in call else call["input"]
+    image = _image(call)
     shape, dtype = shape_of(image), str(image.ty.dtype)
+    if not is_float(dtype):
+        raise call.error(f"smoothed images of type {dtype} are not supported; make them float32.")
     wanted = known_sizes(call, "the output", call["output_size"])
     sizes = known_sizes(call, "the input", tuple(shape)[2:])
     for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
