@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch_harness import Case, check, check_all, export  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
@@ -205,3 +206,40 @@ def test_on_a_gpu() -> None:
         return max_pool(g, x, at), padded, resized
 
     check(both, *inputs, device="cuda")
+
+
+def gradient_of(loss: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:
+    def gradient(x: Any, *others: Any) -> Any:
+        x = x.requires_grad_()
+        return torch.autograd.grad(loss(x, *others).square().sum(), x)[0]
+
+    first, *others = inputs
+    return make_fx(gradient)(first.clone(), *others)
+
+
+ENDED_LISTS = torch.tensor([[1, 0, -1, 2, 2], [3, -1, 0, 0, 0], [-1, 0, 1, 2, 3], [0, 1, 2, 3, 4]])
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_margin_losses(reduction: str) -> None:
+    scores, classes = torch.randn(4, 5), torch.tensor([1, 0, 4, 2])
+
+    def of_lists(x: Any, y: Any) -> Any:
+        return torch.nn.functional.multilabel_margin_loss(x, y, reduction=reduction)
+
+    def of_classes(x: Any, y: Any, p: int = 1, weight: Any = None) -> Any:
+        options = {"p": p, "margin": 0.7, "weight": weight, "reduction": reduction}
+        return torch.nn.functional.multi_margin_loss(x, y, **options)
+
+    def squares(x: Any, y: Any) -> Any:
+        return of_classes(x, y, 2, torch.arange(5.0))
+
+    for loss, given, labels in (
+        (of_lists, scores, ENDED_LISTS),
+        (of_lists, scores[0], ENDED_LISTS[0]),
+        (of_classes, scores, classes),
+        (squares, scores, classes),
+    ):
+        check(loss, given, labels)
+
+        check(gradient_of(loss, given, labels), given, labels)

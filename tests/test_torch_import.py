@@ -828,3 +828,15 @@ def test_every_sample(dtype: torch.dtype, part: int, device: str, tally: Tally) 
     for start in range(0, len(cases), 32):
         check_all(cases[start : start + 32], device=device)
     tally("of PyTorch's own samples", len(cases))
+
+
+@pytest.mark.parametrize("order", [1.0, 2.0, float("inf")])
+def test_rows_of_limited_length(order: float) -> None:
+    """The rows that are read are shortened in place."""
+
+    def function(words: Any, weight: Any) -> Any:
+        weight = weight.clone()
+        rows = torch.nn.functional.embedding(words, weight, max_norm=2.0, norm_type=order)
+        return rows, weight
+
+    check(function, torch.tensor([[3, 1], [1, 0]]), torch.randn(5, 6) * torch.arange(5.0)[:, None])

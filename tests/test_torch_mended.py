@@ -191,6 +191,50 @@ def test_smoothed_images() -> None:
     )
 
 
+def test_powers_of_integers() -> None:
+    integers = torch.tensor([[0, 1, 2], [3, 5, 62]])
+
+    def powers(i: Any) -> Sequence[Any]:
+        small, byte = i.to(torch.int8), i.to(torch.uint8)
+        return (
+            *(2**i, 2 ** (i - 1), i**5, i**0, 3 ** (i % 8).int(), i ** i[0]),
+            *((i % 7 - 3) ** (i % 9 - 2), (2 * i + 1) ** (i * 12345)),
+            *(small ** (small * 9 - 3), byte**byte, (i > 1) ** i),
+        )
+
+    check(powers, integers)
+
+
+def test_powers_of_integers_on_a_gpu() -> None:
+    check(lambda i: ((i - 3) ** i, 2**i), torch.tensor([0, 1, 2, 5, 40]), device="cuda")
+
+
+@pytest.mark.parametrize("order", [INFINITY, -INFINITY])
+def test_extreme_norms_of_no_elements(order: float) -> None:
+    def norm(x: Any) -> Any:
+        return torch.linalg.vector_norm(x[x > 0], order)
+
+    positive = torch.rand(5, 6)
+    positive[2, 3] = float("nan")
+    machine = compile_for(from_exported_program(export(norm, [positive])))
+    assert_same(run(machine, [positive])[0], norm(positive))
+    with pytest.raises(ValueError, match="linalg_vector_norm: self, of which 1 or more are needed"):
+        run(machine, [-torch.rand(5, 6)])
+
+
+def test_parts_of_a_dynamic_size(device: str) -> None:
+    def parts(x: Any) -> Sequence[Any]:
+        first, *others = x.split([x.shape[0] - 2, 1, 1])
+        return first, *(part * 2 for part in others)
+
+    program = export(parts, [torch.randn(6, 4)], [{0: torch.export.Dim("rows", min=4, max=90)}])
+    machine = compile_for(from_exported_program(program), device)
+    for count in (4, 9):
+        x = torch.randn(count, 4)
+        for found, wanted in zip(run(machine, [x], device), parts(x), strict=True):
+            assert_same(found, wanted)
+
+
 def test_images_of_another_size() -> None:
     def resize(mode: str, **options: Any) -> Any:
         return lambda x: functional.interpolate(x, mode=mode, **options)

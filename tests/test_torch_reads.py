@@ -209,3 +209,12 @@ def test_reads_of_nothing_as_results(device: str) -> None:
             [result] = through_tvm(read, (table, places), dynamic, device)
             assert result.shape == (2, 0), name
     check(lambda x, i: torch.nn.functional.embedding(i[None], x), table, places, device=device)
+
+
+def test_take_of_one_element() -> None:
+    data = torch.randn(5, 6)
+
+    def function(x: torch.Tensor, at: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.take(x, x.argmax()), torch.take(x, at), torch.take(x, at - 4)
+
+    check(function, data, torch.tensor(3))

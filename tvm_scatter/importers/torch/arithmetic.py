@@ -15,6 +15,7 @@ from tvm import relax
 
 from .call import TorchCall
 from .ordering import unknown
+from .powers import integer_power
 
 Operator = Callable[[Any, Any], Any]
 
@@ -93,12 +94,12 @@ def floor_divide(call: TorchCall) -> Any:
 
 
 def power(call: TorchCall) -> Any:
-    """``pow`` with a result of type float. Powers of integers are left to TVM."""
+    """``pow``."""
     operands = call["self"], call["exponent"]
     dtype = common_type(*operands)
-    if is_integral(dtype) or _uniform(operands, dtype):
-        return None
-    return _apply(call, relax.op.power, operands, dtype)
+    if is_integral(dtype):
+        return integer_power(call, *operands, dtype)
+    return None if _uniform(operands, dtype) else _apply(call, relax.op.power, operands, dtype)
 
 
 def negative(call: TorchCall) -> Any:

@@ -57,6 +57,7 @@ from .aliases import with_constants_as_buffers
 from .attention_layout import with_contiguous_attention
 from .call import TorchCall
 from .complex_numbers import knowing_complex_numbers
+from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .equal_sizes import knowing_equal_sizes
 from .mended import MENDED
@@ -282,6 +283,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)
         exported_program = with_strided_views(exported_program)
+        exported_program = with_corrected_decompositions(exported_program)
     return stock(exported_program, *rest, **named)
 
 

@@ -60,11 +60,18 @@ def reduced(greatest: bool, call: TorchCall) -> Any:
     """``amax``, ``amin``, and ``max`` and ``min`` of all."""
     data = call["self"]
     axes = [call.axis(dim, data.ty.ndim) for dim in call.get("dim", ())]
+    return greatest_along(call, data, axes, greatest, call.get("keepdim", False))
+
+
+def greatest_along(
+    call: TorchCall, data: Any, axes: list[int], greatest: bool, keepdim: bool
+) -> Any:
+    """The greatest or least elements along some axes, or all, of which there must be one."""
     if data.ty.ndim == 0:
         return data
     data = call.expect_at_least(1, data, axes or range(data.ty.ndim))
     order = keys(call, data, last=greatest)
-    best = _REDUCED[greatest](order, axes or None, call.get("keepdim", False))
+    best = _REDUCED[greatest](order, axes or None, keepdim)
     return values_of(call, call.emit(best), str(data.ty.dtype))
 
 

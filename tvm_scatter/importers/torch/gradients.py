@@ -15,6 +15,7 @@ from .histograms import (
     histogramdd,
     histogramdd_between,
 )
+from .margins import multi_margin_loss_backward, multilabel_margin_loss_backward
 from .segment_gradients import segment_reduce_backward
 
 
@@ -35,6 +36,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten._histogramdd_bin_edges.default: edges_of_bins,
         aten._histogramdd_from_bin_cts.default: histogramdd,
         aten._histogramdd_from_bin_tensors.default: histogramdd_between,
+        aten.embedding_renorm.default: _with_short_rows,
+        aten.multi_margin_loss_backward.default: multi_margin_loss_backward,
+        aten.multilabel_margin_loss_backward.default: multilabel_margin_loss_backward,
         aten._segment_reduce_backward.default: segment_reduce_backward,
         aten._embedding_bag_per_sample_weights_backward.default: _of_weights_of_words,
     }
@@ -54,3 +58,14 @@ def _of_weights_of_words(
     bags = starts[:-1].cumsum(0) - 1
     products = (weight.index_select(0, words) * gradient.index_select(0, bags)).sum(1)
     return torch.where(words == padding, torch.zeros_like(products), products)
+
+
+def _with_short_rows(weight: Any, words: Any, longest: float, order: float) -> Any:
+    """``embedding_renorm``: rows of words that are longer than ``longest`` are shortened to it."""
+    import torch
+
+    words = words.reshape(-1)
+    rows = weight.index_select(0, words)
+    lengths = torch.linalg.vector_norm(rows, order, dim=1, keepdim=True)
+    scales = torch.where(lengths > longest, longest / (lengths + 1e-7), 1.0)
+    return weight.index_put([words], rows * scales)

@@ -147,6 +147,7 @@ MENDED: dict[str, Mended] = {
     "max_pool3d_with_indices.default": pooling_indices.max_pool,
     "_upsample_bilinear2d_aa.default": resizing.upsample_smooth,
     "_upsample_bicubic2d_aa.default": resizing.upsample_smooth,
+    "split_with_sizes.default": slicing.split,
     "slice.Tensor": slicing.slice_tensor,
     "view.default": views.view,
     "repeat.default": views.repeat,

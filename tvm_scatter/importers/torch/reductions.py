@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from math import nan
 from typing import Any
 
 from tvm import relax
@@ -12,6 +12,7 @@ from tvm_scatter.importers.shapes import number_of, shape_of
 from tvm_scatter.ops.shapes import is_empty, no_elements
 
 from .call import TorchCall
+from .extremes import greatest_along
 
 
 def running(operator: Callable[..., Any], call: TorchCall) -> Any:
@@ -51,14 +52,17 @@ def variance(call: TorchCall) -> Any:
 
 
 def vector_norm(call: TorchCall) -> Any:
-    """``linalg_vector_norm`` of order 0: how many elements are not zero."""
-    data, dtype = call["self"], call["dtype"]
-    if call["ord"] != 0:
-        return None
+    """``linalg_vector_norm`` of order 0: how many elements are not zero, or of infinite order."""
+    data, dtype, order = call["self"], call["dtype"], call["ord"]
     dtype = str(data.ty.dtype) if dtype is None else str(dtype).removeprefix("torch.")
+    axes = _axes(call, call["dim"])
+    if math.isinf(order):
+        sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
+        return greatest_along(call, sizes, axes, order > 0, call["keepdim"])
+    if order != 0:
+        return None
     zero = call.emit(relax.op.equal(data, relax.const(0, str(data.ty.dtype))))
     counted = call.cast(call.emit(relax.op.logical_not(zero)), dtype)
-    axes = _axes(call, call["dim"])
     return _reduced(call, relax.op.sum, counted, axes, call["keepdim"])
 
 
@@ -105,7 +109,7 @@ def _of_nothing(call: TorchCall, dims: Any, keepdim: bool, dtype: str) -> Any:
         kept = [size for axis, size in enumerate(shape) if axis not in axes]
     if 0 in kept:
         return call.emit(no_elements(relax.TensorType(kept, dtype)))
-    return call.full(kept, nan, dtype)
+    return call.full(kept, math.nan, dtype)
 
 
 def _reduced(

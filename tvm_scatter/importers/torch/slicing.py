@@ -1,7 +1,8 @@
-"""Slices whose size PyTorch knows better, and views of nothing: TVM cannot compile the shapes."""
+"""Slices and parts of symbolic sizes, and views of nothing: TVM cannot compile the shapes."""
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import tvm
@@ -42,6 +43,32 @@ def slice_tensor(call: TorchCall) -> Any:
 
     data = _long_enough(call, data, axis, size)
     return call.compute(part, data, _constant(start), size, name="part")
+
+
+def split(call: TorchCall) -> Any:
+    """``split_with_sizes`` with symbolic sizes."""
+    data, sizes = call["self"], call["split_sizes"]
+    if all(isinstance(size, int) for size in sizes):
+        return None
+    shape = shape_of(data)
+    axis = call.axis(call["dim"], len(shape))
+    ends = list(accumulate(sizes))
+    before, after = shape[:axis], shape[axis + 1 :]
+    total = (*before, ends[-1], *after)
+    data = call.expect_sizes("split_sizes", total, shape, data)
+
+    def part(data: te.Tensor, first: Any, size: Any) -> te.Tensor:
+        def at(*place: Any) -> Any:
+            return data(*place[:axis], first + place[axis], *place[axis + 1 :])
+
+        return te.compute([*data.shape[:axis], size, *data.shape[axis + 1 :]], at, name="part")
+
+    firsts = map(_constant, [0, *ends[:-1]])
+    parts = [
+        call.compute(part, data, first, _constant(size), name="part")
+        for first, size in zip(firsts, sizes, strict=True)
+    ]
+    return call.emit(relax.Tuple(parts))
 
 
 def unsqueeze(call: TorchCall) -> Any:
