@@ -41,6 +41,7 @@ from tvm_scatter.tuning.search.cost_model import CostModel
 from tvm_scatter.tuning.search.features import features, hottest_share
 from tvm_scatter.tuning.search.metaschedule import Measurement, space
 from tvm_scatter.tuning.search.search import next_round
+from tvm_scatter.tuning.search.tune import DISTRIBUTIONS as DISTRIBUTIONS_OF_TUNING
 from tvm_scatter.tuning.space.candidates import (
     Candidate,
     candidates,
@@ -482,6 +483,34 @@ def test_coefficients_stay_physical() -> None:
     assert all(0.02 <= each <= 50 for each in fit_costs.fit_one(rows).values())
 
 
+def test_a_log_of_a_cpu_is_fitted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a kind that was never fitted, with whatever sizes the wide grid poses."""
+    log, output = tmp_path / "log", tmp_path / "llvm.json"
+    posed = [task.problem for task in grid("wide:9")[:12]]
+    strategy = need_strategy(LLVM)
+    with open_database(log, LLVM) as database:
+        for each in posed:
+            predicted = strategy.default(each, LLVM).predictions
+            for candidate in candidates(each, LLVM):
+                slower = 2.0 if candidate.implementation == "sequential" else 1.0
+                seconds = 1e-6 * slower * predicted[candidate.implementation].microseconds
+                for distribution in DISTRIBUTIONS_OF_TUNING:
+                    told = {"distribution": distribution, "seed": "0", "cache": "warm"}
+                    database.add(each, LLVM, candidate, told, [seconds])
+    assert fit_costs.main([str(log), "--target", "llvm", "-o", str(output)]) == 0
+    found = json.loads(output.read_text())
+    assert found["machine"] == "a CPU of 2 cores"
+    assert set(found["coefficients"]) <= set(strategy.implementations)
+    assert max(found["coefficients"]["sequential"].values()) > 1.2
+    assert 1 <= found["ratio_error"] < 1.5
+    judged = float(found["regret"]["log"].split("x")[0])
+    assert judged < 1.1
+    assert fit_costs.main([str(log), "--target", "cuda"]) == 2
+    assert "is a log of llvm, not of cuda." in capfd.readouterr().err
+    assert fit_costs.main([str(log), "-o", str(tmp_path / "none" / "llvm.json")]) == 2
+    assert "cannot be written" in capfd.readouterr().err
+
+
 def test_the_choice_is_judged_by_the_best_measured() -> None:
     times = CandidateTimes(LLVM)
     for count in (10, 1000, 100_000):
@@ -490,7 +519,7 @@ def test_the_choice_is_judged_by_the_best_measured() -> None:
             Candidate("parallel_injective"): 2.0 * count,
         }
     judged = regret(times, lambda posed: Candidate("sequential"))
-    assert (judged.problems, judged.mean, judged.worst) == (3, 1.0, 1.0)
+    assert (len(judged.losses), judged.mean, judged.worst) == (3, 1.0, 1.0)
     judged = regret(times, lambda posed: Candidate("parallel_injective"))
     assert judged.mean == pytest.approx(2) and judged.worst == 2
     with pytest.raises(ScatterError, match="no default choice was measured"):
@@ -514,7 +543,7 @@ def test_the_coefficients_in_force_are_the_fitted_ones() -> None:
     assert max(map(len, found["coefficients"].values())) <= 8
     times = shipped_times()
     judged = regret(times, lambda posed: default_candidate(posed, times.target))
-    assert judged.problems >= 200
+    assert len(judged.losses) >= 200
     assert judged.mean < 1.10
     assert judged.worst < 3
 

@@ -8,7 +8,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
-from tvm_scatter.problem.vectors import adds_vectors, widest_vector
+from tvm_scatter.problem.vectors import adds_vectors, needs_swaps, widest_vector
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
@@ -58,8 +58,8 @@ class ParallelInjective(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         problem, vector = work.problem, config["vector"]
         lanes = lanes_for(problem, work.vector)
-        together = vector if work.only_stores or adds_vectors(problem) else 1
-        touched = work.items * work.row_sectors
+        together = vector if problem.only_stores or adds_vectors(problem) else 1
+        touched, swaps = work.items * work.row_sectors, 3 if needs_swaps(problem) else 1
         # Each thread of a long row has many columns, and a few rows do not fill the machine.
         turns = larger(work.width / (lanes * work.vector), 1.0)
         return {
@@ -67,7 +67,7 @@ class ParallelInjective(Implementation):
             "streams": work.streams(work.copied_bytes + work.operand_bytes) + work.around,
             "sectors": work.sectors(touched, work.data_bytes),
             "misses": work.misses(touched, work.data_bytes),
-            "updates": work.sectors(work.writes * work.width / together * (3 if work.swaps else 1)),
+            "updates": work.sectors(work.writes * work.width / together * swaps),
             "hot updates": work.cycles(work.contention(together)),
             "turns": work.cycles(1000 * turns),
         }

@@ -9,10 +9,10 @@ from statistics import geometric_mean
 from tvm.target import Target
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.selection.records import typical
+from tvm_scatter.selection.records import Decision, ranking, typical
 from tvm_scatter.tuning.space.candidates import Candidate, need_strategy
 from tvm_scatter.tuning.store.database import Database
-from tvm_scatter.tuning.store.results import candidate_of, results_in
+from tvm_scatter.tuning.store.results import candidate_of
 
 
 @dataclass(frozen=True)
@@ -54,16 +54,18 @@ class CandidateTimes:
 def measured_in_log(database: Database) -> CandidateTimes:
     """The static problems of a log."""
     times = CandidateTimes(database.target())
-    for result in results_in(database):
-        if result.task.problem.is_static:
-            ranked = {candidate_of(record): record.microseconds for record in result.ranked}
-            times.best[result.task.problem] = ranked
+    timed: dict[ScatterProblem, list[tuple[Decision, float]]] = {}
     for problem, decision, seconds in database.records():
-        if problem in times.best:
+        if problem.is_static:
+            timed.setdefault(problem, []).append((decision, typical(seconds)))
+    for problem, known in timed.items():
+        ranked = {candidate_of(record): record.microseconds for record in ranking(known)}
+        times.best[problem] = ranked
+        by_candidate = times.each.setdefault(problem, {})
+        for decision, microseconds in known:
             candidate = Candidate.of(decision.implementation, decision.config)
-            by_candidate = times.each.setdefault(problem, {})
             distribution = decision.circumstances["distribution"]
-            by_candidate.setdefault(candidate, {})[distribution] = typical(seconds)
+            by_candidate.setdefault(candidate, {})[distribution] = microseconds
     return times
 
 
@@ -77,12 +79,13 @@ def measured_in_bench(path: Path, target: Target) -> CandidateTimes:
     from tvm_scatter.tuning.space.workloads import WORKLOADS
 
     times = CandidateTimes(target, weight=_BENCH_WEIGHT)
-    rows = {row.workload: row for row in Report.load(path).rows}
-    strategy = need_strategy(target)
+    report, strategy = Report.load(path), need_strategy(target)
+    rows = {row.workload: row for row in report.rows}
     for workload in WORKLOADS:
-        row, problem = rows.get(workload.name), workload.problem()
+        row = rows.get(workload.name)
         if row is None:
             continue
+        problem = workload.scaled(int(report.machine.get("scale", 1))).problem()
         for name, implementation in strategy.applicable(problem, target).items():
             timed = row.others.get(f"ours: {name}")
             if timed is None:

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.selection.calibrated import machine_for
 from tvm_scatter.selection.cost import Coefficients
-from tvm_scatter.selection.work import Work
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.tuning.space.candidates import default_candidate, need_strategy
 from tvm_scatter.tuning.store.log_files import write
 from tvm_scatter.tuning.store.packed import read_log
@@ -42,46 +43,40 @@ _RIDGE = 1e-3
 _STEPS = 60
 #: What is far from the best is never chosen, so it counts less: its weight is the ratio to this.
 _NEARNESS = 0.7
+#: The estimates of the terms of a measurement, its microseconds, and how much it counts.
+Row = tuple[Terms, float, float]
 _SPREAD_OF = {"uniform": "even", "permutation": "even"}
 _SPREAD_OF |= dict.fromkeys(("zipf(1.1)", "zipf(1.2)", "zipf(1.3)"), "skewed")
 
 
 def fit(times: Sequence[CandidateTimes]) -> dict[str, dict[str, float]]:
     """The coefficients of every implementation that says what it costs."""
-    rows: dict[str, list[tuple[dict[str, float], float, float]]] = {}
+    rows: dict[str, list[Row]] = {}
     for known in times:
         for name, row in _rows(known):
             rows.setdefault(name, []).append(row)
     return {name: fit_one(rows[name]) for name in sorted(rows)}
 
 
-def _rows(known: CandidateTimes) -> Iterator[tuple[str, tuple[dict[str, float], float, float]]]:
+def _rows(known: CandidateTimes) -> Iterator[tuple[str, Row]]:
     """For each measurement of each implementation's usual knobs its terms, time and weight."""
     strategy = need_strategy(known.target)
-    machine = strategy.backend.machine(known.target)
+    machine = machine_for(strategy.backend, known.target)
     for problem, by_candidate in known.each.items():
         best = known.best[problem]
         fastest = min(best.values())
         for name, candidate in known.usual(problem).items():
             weight = known.weight * (fastest / best[candidate]) ** _NEARNESS
             for distribution, microseconds in by_candidate[candidate].items():
-                spread = _SPREAD_OF.get(distribution)
-                if spread is None:
-                    continue
-                work = Work.of(problem, machine, spread)
-                terms = strategy.implementations[name].cost(work, dict(candidate.config))
-                if terms is not None:
-                    yield name, (dict(terms), microseconds, weight)
+                if distribution in _SPREAD_OF:
+                    work = Work.of(problem, machine, _SPREAD_OF[distribution])
+                    terms = strategy.implementations[name].cost(work, dict(candidate.config))
+                    if terms is not None:
+                        yield name, (terms, microseconds, weight)
 
 
-def fit_one(rows: Sequence[tuple[dict[str, float], float, float]]) -> dict[str, float]:
-    """The coefficients of one implementation, by term.
-
-    Parameters
-    ----------
-    rows : sequence of (terms, microseconds, weight)
-        The estimates of a problem's terms, and the time that was measured.
-    """
+def fit_one(rows: Sequence[Row]) -> dict[str, float]:
+    """The coefficients of one implementation, by term."""
     names = list(dict.fromkeys(name for terms, _, _ in rows for name in terms))
     estimates = np.array([[terms.get(name, 0.0) for name in names] for terms, _, _ in rows])
     measured = np.log([microseconds for _, microseconds, _ in rows])
@@ -118,8 +113,7 @@ def fit_one(rows: Sequence[tuple[dict[str, float], float, float]]) -> dict[str, 
 def ratio_error(times: Sequence[CandidateTimes], fitted: Coefficients) -> float:
     """By how many times the ratio of the two best predictions is off, typically.
 
-    This is one standard deviation of its logarithm, taken from the median, which outliers move
-    little.
+    This is one standard deviation of its logarithm, by the median, which outliers move little.
     """
     off = []
     for known in times:
@@ -128,12 +122,8 @@ def ratio_error(times: Sequence[CandidateTimes], fitted: Coefficients) -> float:
             usual = known.usual(problem)
             predicted = strategy.default(problem, known.target, fitted=fitted).predictions
             best = [name for name in predicted if name in usual][:2]
-            if len(best) == 2:
-                said, took = (
-                    [predicted[name].microseconds for name in best],
-                    [measured[usual[name]] for name in best],
-                )
-                off.append(abs(np.log(said[1] / said[0]) - np.log(took[1] / took[0])))
+            ratios = [predicted[name].microseconds / measured[usual[name]] for name in best]
+            off += [abs(np.log(ratios[0] / ratios[1]))] if len(best) == 2 else []
     return float(f"{np.exp(1.4826 * np.median(off)):.3g}")
 
 
@@ -141,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Fit, print the regret and write the coefficients."""
     parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.fit.fit_costs")
     parser.add_argument("log", metavar="LOG", nargs="+", help="directories of tvm-scatter tune")
+    parser.add_argument("--target", metavar="KIND", help="what the logs must be for")
     parser.add_argument("--bench", metavar="FILE", help="figures of tvm-scatter bench --all --json")
     parser.add_argument(
         "--held-out", metavar="LOG", action="append", default=[],
@@ -149,24 +140,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-o", "--output", metavar="FILE", help="where the coefficients go")
     parsed = parser.parse_args(arguments)
     try:
-        known = {path: measured_in_log(read_log(Path(path))) for path in parsed.log}
-        target = next(iter(known.values())).target
+        known = {path: _read(path, parsed.target) for path in parsed.log}
+        target = known[parsed.log[0]].target
         if parsed.bench:
             known[parsed.bench] = measured_in_bench(Path(parsed.bench), target)
+        judged = {path: _read(path, target.kind.name) for path in parsed.held_out}
         fitted = fit(list(known.values()))
-        judged = {path: measured_in_log(read_log(Path(path))) for path in parsed.held_out}
         costs = {}
         for path, times in {**known, **judged}.items():
-            found = regret(
-                times,
-                lambda problem: default_candidate(problem, times.target, fitted),  # noqa: B023
-            )
+            found = regret(times, lambda problem: default_candidate(problem, target, fitted))
             costs[Path(path).name] = str(found)
             print(f"{path}: {found}")
         if parsed.output:
             plain = {
                 "comment": "Fitted to measurements by python -m tvm_scatter.tuning.fit.fit_costs.",
-                "machine": need_strategy(target).backend.machine(target).name,
+                "machine": machine_for(need_strategy(target).backend, target).name,
                 "regret": costs,
                 "ratio_error": ratio_error(list(known.values()), fitted),
                 "coefficients": fitted,
@@ -177,6 +165,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     return 0
+
+
+def _read(path: str, kind: str | None) -> CandidateTimes:
+    times = measured_in_log(read_log(Path(path)))
+    found = times.target.kind.name
+    if kind not in (None, found):
+        raise ScatterError(f"fit_costs: {path!r} is a log of {found}, not of {kind}.")
+    return times
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import geometric_mean
 
 from tvm_scatter.errors import ScatterError
@@ -19,28 +20,30 @@ class Regret:
 
     Attributes
     ----------
-    mean, worst : float
-        Geometric mean and maximum.
-    problems : int
-        How many there are whose default choice was measured.
+    losses : dict of ScatterProblem to float
+        For each problem whose default choice was measured.
     unknown : int
         How many there are whose default choice was not.
-    beyond : dict of float to int
-        For each ratio, how many problems are beyond it.
     """
 
-    mean: float
-    worst: float
-    problems: int
+    losses: dict[ScatterProblem, float]
     unknown: int
-    worst_problem: str
-    beyond: dict[float, int]
+
+    @cached_property
+    def mean(self) -> float:
+        """The geometric mean."""
+        return geometric_mean(self.losses.values())
+
+    @cached_property
+    def worst(self) -> float:
+        """The maximum."""
+        return max(self.losses.values())
 
     def __str__(self) -> str:
-        text = f"{self.mean:.3f}x the best in the geometric mean of {self.problems} problems"
-        for ratio, count in self.beyond.items():
-            text += f", beyond {ratio:g}x {count}"
-        text += f", {self.worst:.2f}x at worst ({self.worst_problem})"
+        text = f"{self.mean:.3f}x the best in the geometric mean of {len(self.losses)} problems"
+        for ratio in (1.5, 2.0):
+            text += f", beyond {ratio:g}x {sum(loss > ratio for loss in self.losses.values())}"
+        text += f", {self.worst:.2f}x at worst ({max(self.losses, key=self.losses.__getitem__)})"
         return text + (f"; {self.unknown} choices not measured" if self.unknown else "")
 
 
@@ -52,15 +55,11 @@ def regret(times: CandidateTimes, choice: Callable[[ScatterProblem], Candidate])
     ScatterError
         If none of the choices was measured.
     """
-    losses: dict[str, float] = {}
+    losses: dict[ScatterProblem, float] = {}
     for problem, measured in times.best.items():
         chosen = choice(problem)
         if chosen in measured:
-            losses[str(problem)] = measured[chosen] / min(measured.values())
+            losses[problem] = measured[chosen] / min(measured.values())
     if not losses:
         raise ScatterError("fit_costs: no default choice was measured.")
-    worst = max(losses, key=losses.__getitem__)
-    mean = geometric_mean(losses.values())
-    unknown = len(times.best) - len(losses)
-    beyond = {ratio: sum(loss > ratio for loss in losses.values()) for ratio in (1.5, 2.0)}
-    return Regret(mean, losses[worst], len(losses), unknown, worst, beyond)
+    return Regret(losses, len(times.best) - len(losses))

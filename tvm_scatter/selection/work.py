@@ -142,21 +142,11 @@ class Work:
         return larger(self.row_bytes / _SECTOR, 1.0)
 
     @property
-    def only_stores(self) -> bool:
-        """Whether updates are stored, and nothing is combined in memory."""
-        return self.problem.only_stores
-
-    @property
-    def swaps(self) -> bool:
-        """Whether combining in memory takes a loop of compare-and-swap."""
-        return needs_swaps(self.problem)
-
-    @property
     def swaps_in_shared(self) -> bool:
         """Whether combining in shared memory does, where 16-bit floats are held in 32 bits."""
         problem = self.problem
         narrow = self.element < 4 and problem.data_dtype not in HALVES
-        return not self.only_stores and (narrow or not problem.reduces.has_atomic)
+        return not problem.only_stores and (narrow or not problem.reduces.has_atomic)
 
     # How indices repeat.
 
@@ -199,7 +189,7 @@ class Work:
             Elements that one instruction combines.
         """
         operations = smaller(self.width, _LINE / self.element) / together
-        if self.only_stores:
+        if self.problem.only_stores:
             cycles = 0.1 * operations
         elif self._looks_first:
             cycles = 0.5 * operations
@@ -210,7 +200,7 @@ class Work:
     @property
     def contention_in_shared(self) -> Any:
         """Cycles for which an update of one place in shared memory holds up the next."""
-        if self.only_stores:
+        if self.problem.only_stores:
             return 0.0
         native = self.problem.data_dtype in ("int32", "uint32") and self.problem.reduces.has_atomic
         return 1.0 if native else 25.0 + (self._retry_cycles / 2 if self.swaps_in_shared else 0.0)
@@ -222,7 +212,7 @@ class Work:
         A loop of compare-and-swap that fails begins again. Products of floats fail seldom, because
         they are measured on factors of 1 and -1, and sums of bool soon change nothing.
         """
-        if not self.swaps or self._looks_first:
+        if not needs_swaps(self.problem) or self._looks_first:
             return 0.0
         product = self.problem.reduces.rounding is Rounding.PRODUCT
         seldom = (
@@ -232,7 +222,7 @@ class Work:
 
     @property
     def _looks_first(self) -> bool:
-        return self.problem.reduces.is_extreme and not self.only_stores
+        return self.problem.reduces.is_extreme and not self.problem.only_stores
 
     @cached_property
     def _under_way(self) -> Any:
