@@ -8,7 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import check  # noqa: E402
+from torch_harness import check, export  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 from tvm_scatter.errors import ScatterError  # noqa: E402
 
@@ -53,3 +54,23 @@ def test_other_operators_are_refused() -> None:
 
     with pytest.raises(ScatterError, match="sin: complex numbers are not supported here"):
         check(function, torch.randn(3, 2))
+
+
+class Turns(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("turns", torch.polar(torch.ones(4), torch.randn(4)))
+
+    def forward(self, x: Any) -> Any:
+        return torch.view_as_real(self.turns * x)
+
+
+def test_complex_inputs_buffers_and_results_are_refused() -> None:
+    number = torch.randn(4, dtype=torch.complex64)
+    for model, inputs, what in (
+        (lambda x: x.real, [number], "inputs_0 is a tensor of type complex64; pass or keep"),
+        (Turns(), [torch.randn(4)], "turns is a tensor of type complex64"),
+        (lambda x: torch.complex(x, x), [torch.randn(4)], "a result of the model is a tensor of c"),
+    ):
+        with pytest.raises(ScatterError, match=what):
+            from_exported_program(export(model, inputs))

@@ -493,6 +493,19 @@ def test_without_decomposition() -> None:
     check_all(operator_cases(), run_ep_decomposition=False)
 
 
+@pytest.mark.parametrize("kind", [tvm_scatter.ScatterError, AssertionError])
+def test_all_unsupported_operators_are_named(kind: type[Exception]) -> None:
+    def function(x: Any) -> Any:
+        return torch.fft.fft(x).real, torch.linalg.svd(x)[1], torch.linalg.svdvals(x), x * 2
+
+    program = export(function, [torch.randn(4, 4)])
+    with pytest.raises(kind, match="Unsupported function types") as caught:
+        from_exported_program(program)
+    assert str(caught.value).count("_linalg_svd.default") == 1
+    assert "'_fft_r2c.default'" in str(caught.value)
+    assert "mul" not in str(caught.value)
+
+
 def test_converters_passed_by_hand() -> None:
     tvm_scatter.uninstall()
     try:

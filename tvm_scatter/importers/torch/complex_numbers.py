@@ -193,3 +193,38 @@ def _of_parts(
         return Complex(*parts)
     finally:
         importer.env.update(numbers)
+
+
+def refuse_complex_ends(program: Any) -> None:
+    """Check that no input, constant or result of a program is complex.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program.
+
+    Raises
+    ------
+    ScatterError
+        If one is.
+    """
+    targets = {spec.arg.name: spec.target for spec in program.graph_signature.input_specs}
+    for node in program.graph.nodes:
+        if node.op == "placeholder" and _is_complex(node):
+            raise ScatterError(
+                f"{targets.get(node.name) or node.name} is a tensor of type {_dtype(node)}; pass "
+                "or keep torch.view_as_real of it, and use torch.view_as_complex within the model."
+            )
+        if node.op == "output" and any(map(_is_complex, node.all_input_nodes)):
+            raise ScatterError(
+                "a result of the model is a tensor of complex numbers; return torch.view_as_real "
+                "of it."
+            )
+
+
+def _is_complex(node: Any) -> bool:
+    return _dtype(node).startswith("complex")
+
+
+def _dtype(node: Any) -> str:
+    return str(getattr(node.meta.get("val"), "dtype", "")).removeprefix("torch.")

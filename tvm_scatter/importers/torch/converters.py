@@ -56,7 +56,7 @@ from . import (
 from .aliases import with_constants_as_buffers
 from .attention_layout import with_contiguous_attention
 from .call import TorchCall
-from .complex_numbers import knowing_complex_numbers
+from .complex_numbers import knowing_complex_numbers, refuse_complex_ends
 from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .equal_sizes import knowing_equal_sizes
@@ -66,6 +66,7 @@ from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_op
 from .state import explicit_buffers, remember_buffers
 from .strided_views import with_strided_views
 from .symbols import SYMBOLS, Symbolic
+from .unsupported import refuse_unsupported
 
 Converter = Callable[[TorchCall], Any]
 
@@ -259,9 +260,12 @@ def _extend(module: ModuleType) -> None:
             if _writes_through_views(exported_program):
                 exported_program = exported_program.run_decompositions({})
             callers = _of_the_caller(*rest, **named)
-            exported_program = decompose_unknown(exported_program, {*self.convert_map, *callers})
+            known = {*self.convert_map, *callers}
+            exported_program = decompose_unknown(exported_program, known)
             refuse_random_numbers(exported_program, callers)
             refuse_sparse_operators(exported_program)
+            refuse_complex_ends(exported_program)
+            refuse_unsupported(exported_program, known)
         buffers: dict[str, Any] = {}
         if current_options().enabled:
             exported_program, buffers = explicit_buffers(exported_program, _writes)
