@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import tvm
 from cuda_cases import cuda_target, in_one_source
-from harness import device_of, orders, target_of
+from harness import at_its_address, device_of, orders, target_of
 from tvm import relax
 from tvm.support import nvcc
 
@@ -295,3 +297,56 @@ def test_wrong_arguments():
         index_put(data, [index], updates, [1], ordering=(index, index))
     call = ScatterCall.from_call(scatter_elements(data, index, updates))
     assert call.ordering == ()
+
+
+def foreign(shape_of_permutation, shape_of_offsets):
+    """A module that scatters in an order that comes from outside."""
+    builder = relax.BlockBuilder()
+    parameters = {
+        "data": relax.Var("data", relax.TensorType([20, 6], "float32")),
+        "index": relax.Var("index", relax.TensorType([90], "int64")),
+        "updates": relax.Var("updates", relax.TensorType([90, 6], "float32")),
+        "permutation": relax.Var("permutation", relax.TensorType(shape_of_permutation, "int32")),
+        "offsets": relax.Var("offsets", relax.TensorType(shape_of_offsets, "int32")),
+    }
+    data, index, updates, *ordering = parameters.values()
+    with builder.function("main", list(parameters.values())):
+        with builder.dataflow():
+            put = index_put(data, [index], updates, [0], "add", ordering=ordering)
+            output = builder.emit_output(put)
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def wrong_orders(device):
+    """Permutations and offsets of nothing."""
+    generator = np.random.default_rng(3)
+    limits = np.iinfo("int32")
+    good = np.sort(generator.integers(0, 91, 21)).astype("int32")
+    wild = np.where(generator.random(21) < 0.5, limits.min, generator.integers(0, limits.max, 21))
+    for offsets in (good, good[::-1], good - 50, good + 50, wild, np.full(21, limits.max)):
+        yield generator.integers(0, 90, 90), offsets
+        if device == "llvm":
+            # On a GPU, these would be read outside of the updates.
+            yield generator.integers(limits.min, limits.max, 90), offsets
+
+
+def test_a_wrong_order_writes_nothing_outside(device):
+    with tvm_scatter.options(donate=["data"], bounds="drop"):
+        executable = tvm.compile(foreign([90], [21]), target_of(device))
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    arrays = drawn(90, 20, 6)
+    for permutation, offsets in wrong_orders(device):
+        # A simulated device looks after its own memory.
+        around = tvm.runtime.tensor(np.full((60, 6), 7, "float32"), on)
+        data = at_its_address(around._create_view((20, 6), "float32", 20 * 6 * 4))
+        data.copyfrom(arrays["data"])
+        given = [arrays["index"], arrays["updates"], *map(np.int32, (permutation, offsets))]
+        ascending = (np.diff(offsets) >= 0).all() and offsets[0] >= 0 and offsets[-1] <= 90
+        expectation = contextlib.nullcontext()
+        if device == "llvm" and not ascending:
+            expectation = pytest.raises(Exception, match="offsets of ordering must ascend")
+        with expectation:
+            machine["main"](data, *(tvm.runtime.tensor(each, on) for each in given))
+        left = around.numpy()
+        assert (left[:20] == 7).all() and (left[40:] == 7).all()

@@ -44,6 +44,7 @@ class Ordered(Implementation):
         loops.copy_data(operands)
         permutation, offsets = operands.ordering
         keys = loops.workspace_view(operands, 0, sizes.items, "int32")
+        _expect_ascending(operands.signature.operator, offsets, sizes)
         _write_keys(keys, offsets, sizes)
         segments = Segments(problem, sizes)
         segments.emit(operands, keys, permutation, offset=_keys_bytes(sizes))
@@ -53,9 +54,26 @@ def _keys_bytes(sizes: Sizes) -> Any:
     return round_up(sizes.items * 4, 64)
 
 
+def _expect_ascending(operator: str, offsets: Any, sizes: Sizes) -> None:
+    """Raise unless offsets ascend within the updates: they may come from anywhere."""
+    places = loops.int64(loops.settle(sizes.destinations))
+    descends = T.alloc_buffer((1,), "int32", scope="local")
+    T.buffer_store(descends, tirx.IntImm("int32", 0), [0])
+    with loops.serial(places) as place:
+        step = tirx.Cast("int32", offsets[place + 1] < offsets[place])
+        T.buffer_store(descends, tirx.bitwise_or(descends[0], step), [0])
+    inside = tirx.all(offsets[0] >= 0, loops.int64(offsets[places]) <= loops.int64(sizes.items))
+    message = f"{operator}: the offsets of ordering must ascend from 0 to at most the updates"
+    with T.Assert(tirx.all(descends[0] == 0, inside), message):
+        pass
+
+
 def _write_keys(keys: Any, offsets: Any, sizes: Sizes) -> None:
     """Write the destination of each update; those without one have one past the last."""
     places = loops.int64(loops.settle(sizes.destinations))
+
+    with loops.serial(T.bind(loops.int64(offsets[0]))) as i:
+        T.buffer_store(keys, tirx.Cast("int32", places), [i])
 
     def write(place: Any) -> None:
         begin = T.bind(loops.int64(offsets[place]))

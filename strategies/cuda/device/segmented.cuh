@@ -128,11 +128,13 @@ __device__ __forceinline__ void write_segments(typename P::Data* out, const type
   using Data = typename P::Data;
   const RowShare<P, lanes, vector> share(tiles);
   if (share.row >= sizes.destinations()) return;
-  const int64 begin = begins[share.row], end = ends[share.row];
+  // An order that the caller gives may be that of anything.
+  const int64 begin = max(static_cast<int64>(begins[share.row]), static_cast<int64>(0));
+  const int64 end = min(static_cast<int64>(ends[share.row]), static_cast<int64>(sizes.items()));
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
     const int64 at = share.row * width + column;
-    if (begin == end) {
+    if (begin >= end) {
       if (P::filled || out != data) store<Data, vector>(out + at, data_at<P, vector>(data, at));
       continue;
     }

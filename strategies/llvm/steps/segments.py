@@ -91,6 +91,13 @@ class Segments:
         loops.for_each(self.chunks * self.batches * self.blocks, self.work, self._reduce_chunk)
         loops.for_each(self.chunks, self.work, self._join)
 
+    def _item(self, at: Any) -> Any:
+        """The item at a position. Where the caller gives the order, it may be none of the items."""
+        item = loops.int64(self._items[at])
+        if self.problem.ordered:
+            item = tirx.max(tirx.min(item, loops.int64(self.items) - 1), loops.int64(0))
+        return T.bind(item)
+
     def _write_last(self, start: Any, length: Any) -> None:
         """Write the last update of each segment."""
         with loops.serial(length) as i:
@@ -98,7 +105,7 @@ class Segments:
             key = T.bind(loops.int64(self._keys[at]))
             with T.If(tirx.all(key < self.key_limit, self._ends(at, key))):
                 with T.Then():
-                    item = T.bind(loops.int64(self._items[at]))
+                    item = self._item(at)
                     with loops.serial(self.batches) as b:
                         out, update, step = self._positions(item, key, b, loops.int64(0))
                         with loops.serial(self.width) as c:
@@ -128,7 +135,7 @@ class Segments:
             key = T.bind(loops.int64(self._keys[at]))
             with T.If(key < self.key_limit):
                 with T.Then():
-                    item = T.bind(loops.int64(self._items[at]))
+                    item = self._item(at)
                     out, update, step = self._positions(item, key, b, first)
                     with T.If(tirx.any(i == 0, self._begins(at, key))):
                         with T.Then():
