@@ -154,29 +154,25 @@ def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:
     if len(branches) == 1:
         _emit_branch(operands, branches[0])
         return
-    least: Any = None
-    chosen: Any = tirx.IntImm("int32", 0)
-    for number, branch in enumerate(branches):
+    times = []
+    for branch in branches:
         assert branch.predict is not None
-        time = T.bind(branch.predict(operands.sizes).microseconds)
-        if least is not None:
-            is_less = time < least
-            chosen = T.bind(tirx.Select(is_less, tirx.IntImm("int32", number), chosen))
-            time = T.bind(tirx.Select(is_less, time, least))
-        least = time
-    _emit_arms(operands, list(enumerate(branches)), chosen)
+        times.append(T.bind(branch.predict(operands.sizes).microseconds))
+    _emit_arms(operands, branches, times)
 
 
-def _emit_arms(operands: Operands, arms: Sequence[tuple[int, Branch]], chosen: Any) -> None:
-    number, branch = arms[0]
-    if len(arms) == 1:
-        _emit_branch(operands, branch)
+def _emit_arms(operands: Operands, branches: Sequence[Branch], times: Sequence[Any]) -> None:
+    """Emit the branch that takes least of these; of equals, the first."""
+    if len(branches) == 1:
+        _emit_branch(operands, branches[0])
         return
-    with T.If(chosen == tirx.IntImm("int32", number)):
+    # TVM's simplifier puts what is bound in the place of its name: the least so far would be an
+    # expression that doubles with each branch, and take it minutes.
+    with T.If(tirx.all(*(times[0] <= time for time in times[1:]))):
         with T.Then():
-            _emit_branch(operands, branch)
+            _emit_branch(operands, branches[0])
         with T.Else():
-            _emit_arms(operands, arms[1:], chosen)
+            _emit_arms(operands, branches[1:], times[1:])
 
 
 def _emit_branch(operands: Operands, branch: Branch) -> None:
