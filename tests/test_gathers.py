@@ -141,6 +141,15 @@ def ptx(source: str) -> str:
     return bytes(found).decode()
 
 
+def test_explain_says_which_form_a_read_has() -> None:
+    mod = module(take, ((100_000, 128), "float32"), (MANY, "int64"))
+    text = str(tvm_scatter.explain(mod, cuda_target("sm_90")))
+    assert "take, 4 elements to an access, 4 in flight, 32-bit positions, because rows of" in text
+    for target, options in ((cuda_target("sm_90"), {"gather": False}), ("llvm", {})):
+        with tvm_scatter.options(**options):
+            assert str(tvm_scatter.explain(mod, target)) == "no scatter"
+
+
 @needs_nvrtc
 @pytest.mark.parametrize("bounds", ["drop", "trust"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "float64"])

@@ -1,4 +1,4 @@
-"""Explains which implementation computes each scatter of a module, and why."""
+"""Explains which implementation computes each scatter of a module, how it reads, and why."""
 
 from __future__ import annotations
 
@@ -14,16 +14,19 @@ from tvm.ir import IRModule
 
 from tvm_scatter.lowering.batched import describe, is_batch
 from tvm_scatter.lowering.plan import Plan, Way, plan
-from tvm_scatter.lowering.target import target_of_call
+from tvm_scatter.lowering.plan_read import plan_read
+from tvm_scatter.lowering.reads import is_read
+from tvm_scatter.lowering.target import target_of, target_of_call
 from tvm_scatter.ops.arguments import need_module
 from tvm_scatter.ops.scatter_call import is_scatter, operator_name
 from tvm_scatter.passes.functions import is_ours_to_change
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.schedules.gpu.planned_read import form_of_plan
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import to_target
 
-from .options import current_options
+from .options import Options, current_options
 from .passes import passes
 
 #: The name in :func:`summary` for scatters that this package does not compute.
@@ -166,18 +169,22 @@ class Explanations(list[Explanation]):
     ----------
     notes : list of Note
         The rewrites of the passes that run before the strategy.
+    reads : list of Note
+        The forms of the reads by index that no scatter computes, on GPUs. What TVM fuses with a
+        read may still change its form.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.notes: list[Note] = []
+        self.reads: list[Note] = []
 
     def to_dict(self) -> list[dict[str, Any]]:
         """Plain data that ``json`` takes."""
         return [explanation.to_dict() for explanation in self]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, [*self.notes, *self])) or "no scatter"
+        return "\n".join(map(str, [*self.notes, *self, *self.reads])) or "no scatter"
 
 
 def explain(mod: IRModule, target: Any = None) -> Explanations:
@@ -204,9 +211,11 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
         If ``mod`` is not a module, if the target is unknown, or if a scatter is malformed.
     """
     need_module("explain", mod)
-    found = Explanations()
-    found.notes, plans = planned(mod, target)
-    found += [_explanation(where, plan) for where, plan in plans]
+    found, options = Explanations(), current_options()
+    with nullcontext() if target is None else to_target(target):
+        found.notes, mod = _rewritten(mod, options)
+        found += [_explanation(where, each) for where, each in _plans(mod, options)]
+        found.reads = list(_reads(mod, options))
     return found
 
 
@@ -222,26 +231,55 @@ def planned(mod: IRModule, target: Any = None) -> tuple[list[Note], list[tuple[s
     """
     options = current_options()
     with nullcontext() if target is None else to_target(target):
-        with collected_notes() as notes:
-            mod = tvm.transform.Sequential(passes(options))(mod)
-        return notes, [
-            (where, plan(call, target_of_call(call), options))
-            for name, function in mod.functions.items()
-            if is_ours_to_change(function)
-            for where, call in _scatters(function.body, name.name_hint)
-        ]
+        notes, mod = _rewritten(mod, options)
+        return notes, _plans(mod, options)
 
 
-def _scatters(sequence: relax.SeqExpr, path: str) -> Iterator[tuple[str, relax.Call]]:
-    """The scatters of a function, with those in nested functions and branches."""
+def _rewritten(mod: IRModule, options: Options) -> tuple[list[Note], IRModule]:
+    """Run the passes on a module."""
+    with collected_notes() as notes:
+        mod = tvm.transform.Sequential(passes(options))(mod)
+    return notes, mod
+
+
+def _plans(mod: IRModule, options: Options) -> list[tuple[str, Plan]]:
+    """Plan the scatters of a module."""
+    return [
+        (where, plan(call, target_of_call(call), options))
+        for where, call in _values(mod)
+        if is_scatter(call) or is_batch(call)
+    ]
+
+
+def _reads(mod: IRModule, options: Options) -> Iterator[Note]:
+    """The forms of the reads by index that this package schedules."""
+    for where, call in _values(mod):
+        planned_read = None
+        if is_read(call):
+            planned_read = plan_read(call, target_of(call.args[0]), options)
+        form = None if planned_read is None else form_of_plan(planned_read)
+        if planned_read is not None and form is not None:
+            operator = planned_read.read.check.operator
+            yield Note("gather", where, f"= {operator}, {form}, because {form.reason}")
+
+
+def _values(mod: IRModule) -> Iterator[tuple[str, Any]]:
+    """What the variables of a module's functions are bound to."""
+    for name, function in mod.functions.items():
+        if is_ours_to_change(function):
+            yield from _bound(function.body, name.name_hint)
+
+
+def _bound(sequence: relax.SeqExpr, path: str) -> Iterator[tuple[str, Any]]:
+    """What variables are bound to, those in nested functions and branches too."""
     for binding in (binding for block in sequence.blocks for binding in block.bindings):
         value, where = binding.value, f"{path}.{binding.var.name}"
         if isinstance(value, relax.Function):
-            yield from _scatters(value.body, where)
+            yield from _bound(value.body, where)
         elif isinstance(value, relax.If):
-            yield from _scatters(value.true_branch, path)
-            yield from _scatters(value.false_branch, path)
-        elif is_scatter(value) or is_batch(value):
+            yield from _bound(value.true_branch, path)
+            yield from _bound(value.false_branch, path)
+        else:
             yield where, value
 
 

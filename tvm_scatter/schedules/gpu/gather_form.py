@@ -13,7 +13,6 @@ from tvm.s_tir.dlight import normalize_prim_func
 from tvm.s_tir.dlight.base import try_inline
 
 from tvm_scatter.emit.computed_updates import loads_of
-from tvm_scatter.schedules.cpu.blocks import uses
 
 #: Bytes of the widest access.
 _ACCESS_BYTES = 16
@@ -144,7 +143,7 @@ def is_along(load: Any, axis: Any, lanes: int) -> bool:
     return (
         last is not None
         and last.same_as(axis)
-        and not any(uses(each, axis) for each in others)
+        and not any(varies(each, axis) for each in others)
         and isinstance(size, tirx.IntImm)
         and int(size) % lanes == 0
     )
@@ -157,7 +156,7 @@ def has_vectors(buffer: Any) -> bool:
 
 def varies(expression: Any, axis: Any) -> bool:
     """Whether an expression depends on an axis."""
-    return uses(expression, axis)
+    return any(each.same_as(axis) for each in tirx.analysis.undefined_vars(expression))
 
 
 def _reads_by_index(body: Any) -> bool:
@@ -169,7 +168,7 @@ def _lanes(gathering: Gathering) -> tuple[int, str]:
     axis, size = gathering.axes[-1], gathering.sizes[-1]
     reads = gathering.reads()
     written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
-    if any(any(uses(index, axis) for index in load.indices[:-1]) for load in reads):
+    if any(any(varies(index, axis) for index in load.indices[:-1]) for load in reads):
         return 1, "each element has an index of its own"
     if not all(is_along(load, axis, 1) for load in [*reads, written]):
         return 1, "neighbours in the result are not known to be neighbours in what is read"
