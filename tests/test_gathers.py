@@ -207,7 +207,7 @@ def check(seeds: Any, device: str, bad: bool, **options: Any) -> None:
 
 @needs_nvrtc
 def test_what_follows_is_computed_in_between() -> None:
-    """A weighted sum of two rows is one kernel, which reads both rows in vectors."""
+    """A weighted difference of two rows is one kernel, which reads both rows in vectors."""
 
     def build(x: Any, i: Any, j: Any, w: Any) -> Any:
         emit = relax.BlockBuilder.current().emit
@@ -241,6 +241,22 @@ def test_what_is_read_often_is_computed_once(operands: int, count: Any, kernels:
     rows = [((100, 128), "float32")] * operands
     source = cuda(module(build, ((count,), "int64"), *rows))
     assert len(re.findall(r"__global__[^;]*\{", source)) == kernels
+
+
+def test_a_reduction_is_not_fused_with_reads() -> None:
+    """TVM computes normed rows, both reads, their product and its sum by one thread for a sum."""
+
+    def build(x: Any, norm: Any, i: Any, j: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        normed = emit(relax.op.divide(x, norm))
+        left, right = (emit(relax.op.take(normed, each, 0)) for each in (i, j))
+        return relax.op.sum(emit(relax.op.multiply(left, right)), [1])
+
+    index = ((5000,), "int64")
+    mod = module(build, ((1000, 128), "float32"), ((1000, 1), "float32"), index, index)
+    source = cuda(mod)
+    kernels = re.findall(r"__global__ void.* (\w+)_kernel\(.*\{", source)
+    assert sorted(kernels) == ["divide", "fused_multiply_sum", "take"]
 
 
 def test_a_long_expression_is_not_repeated_often() -> None:

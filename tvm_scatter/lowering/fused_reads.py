@@ -17,6 +17,8 @@ from tvm.s_tir import SBlock
 #: TVM's numbers: a function that computes each element by itself, and one that only elementwise
 #: operators behind it are fused with.
 INJECTIVE, ROOT = 2, 4
+#: The attribute of a function that reads by index and may be fused.
+IS_READ = "tvm_scatter.read"
 
 
 def pattern_of(bb: relax.BlockBuilder, data: relax.Expr, result: relax.TensorType) -> int:

@@ -13,7 +13,7 @@ from tvm_scatter.ops.shapes import no_elements
 from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
 
-from .fused_reads import pattern_of
+from .fused_reads import IS_READ, pattern_of
 from .legalizations import put_in_front, stock
 from .make import check_alone
 from .operands import Made
@@ -77,12 +77,14 @@ def _compute(
 
     name = check.operator if check.operator.isidentifier() else "read"
     # TVM itself takes what an index addresses for opaque, and fuses it with nothing.
-    attributes = {"op_pattern": pattern_of(bb, check.data, result)} if plan.fuses else None
+    attributes: dict[str, int] = {}
+    if plan.fuses:
+        attributes = {"op_pattern": pattern_of(bb, check.data, result), IS_READ: 1}
     return bb.call_te(
         compute,
         check.data,
         list(check.indices),
         *tokens,
         primfunc_name_hint=name,
-        primfunc_attrs=attributes,
+        primfunc_attrs=attributes or None,
     )

@@ -18,6 +18,7 @@ from tvm.relax import transform
 from .analysis.size_order import reads_sizes_too_early
 from .cut_at_sizes import cut_at_sizes
 from .functions import is_ours_to_change, with_changes
+from .reads_apart import reads_apart
 
 _NAMES = ("FuseOps", "FuseOpsByPattern")
 _STOCK = "_tvm_scatter_stock"
@@ -46,7 +47,7 @@ def _ordered(stock: Callable[..., tvm.transform.Pass]) -> Callable[..., tvm.tran
         fuse = stock(*args, **kwargs)
 
         def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-            return _fused(mod, fuse)
+            return _fused(reads_apart(mod), fuse)
 
         return tvm.transform.module_pass(run, opt_level=fuse.info.opt_level, name=fuse.info.name)
 

@@ -1,0 +1,64 @@
+"""Reads by index stay apart from reductions, of which TVM's schedules expect plain reads.
+
+Fused with one, a read would be computed by a single thread for each result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_scatter.lowering.fused_reads import IS_READ
+
+from .analysis.bindings import Binding, Bindings
+from .functions import is_ours_to_change
+
+_PATTERN = "op_pattern"
+#: TVM's numbers for functions: the last that computes elements by themselves, a reduction, and one
+#: that is fused with nothing.
+_INJECTIVE, _REDUCTION, _OPAQUE = 2, 3, 8
+
+
+def reads_apart(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module, in which reads that lead to a reduction are fused with nothing."""
+    apart = {
+        name
+        for _, function in mod.functions.items()
+        if is_ours_to_change(function)
+        for name in _before_reductions(Bindings(function), mod.functions)
+    }
+    if not apart:
+        return mod
+    result = mod.clone()
+    for name in apart:
+        result.update_func(name, mod[name].with_attr(_PATTERN, _OPAQUE))
+    return result
+
+
+def _before_reductions(bindings: Bindings, functions: Mapping[Any, Any]) -> set[Any]:
+    """The names of the functions of reads that a reduction would be fused with."""
+    leading: set[Any] = set()
+    found: set[Any] = set()
+    for binding in reversed(bindings.all):
+        name = _called(binding)
+        function = None if name is None else functions.get(name)
+        if not isinstance(function, tirx.PrimFunc):
+            continue
+        pattern = int((function.attrs or {}).get(_PATTERN, _OPAQUE))
+        leads = pattern <= _INJECTIVE and binding.var in leading
+        if leads and IS_READ in function.attrs:
+            found.add(name)
+        elif leads or pattern == _REDUCTION:
+            leading |= binding.reads
+    return found
+
+
+def _called(binding: Binding) -> Any:
+    """The function that a binding calls, or ``None``."""
+    value = binding.value
+    if isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.call_tir"):
+        return value.args[0]
+    return None
