@@ -127,7 +127,7 @@ def test_each_workload_runs_and_is_checked(
         return CallTimes(1.0, 0.0, 1.0)
 
     monkeypatch.setattr(bench, "copy_bandwidth", lambda device: 1e4)
-    monkeypatch.setattr(bench, "_share_threads", lambda: None)
+    monkeypatch.setattr(bench, "share_threads", lambda: None)
     monkeypatch.setattr(call_times, "on_cpu", once)
     (row,) = bench.run("cpu", [small(workload)], stock=workload.per_element)
     assert row.workload == workload.name and not row.failed
