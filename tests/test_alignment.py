@@ -42,15 +42,22 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.parametrize(
+    "step", [2, pytest.param(1, marks=pytest.mark.exhaustive)], ids=["some", "all"]
+)
 def test_tensors_aligned_to_their_elements_only(
-    device: str, implementation: str, tally: Tally
+    device: str, implementation: str, step: int, tally: Tally
 ) -> None:
+    """Every other problem, in turns that the implementations take; or all of them."""
     strategy = strategy_for(device)
     assert strategy is not None
     runner = ProblemRunner(device)
     chosen = strategy.implementations[implementation]
-    names = []
-    for name, problem in PROBLEMS.items():
+    turn = list(strategy.implementations).index(implementation)
+    names: list[str] = []
+    for number, (name, problem) in enumerate(PROBLEMS.items()):
+        if (number + turn) % step:
+            continue
         if strategy.refusal(chosen, problem, runner.target) is None:
             runner.add(name, problem, implementation)
             names.append(name)

@@ -1,7 +1,9 @@
 """The table of literal cases, crossed with device, implementation, data type and index type.
 
 A module holds many cases, because compiling is what takes the time. Every case runs with float32
-(or the first type it has); the other types take turns, and between them they meet nearly all.
+(or the first type it has), by every other implementation of a device and by the default one; the
+other types take turns, and between them they meet nearly all. With ``-m exhaustive``, every
+implementation runs every case.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
 SIGNED_INDEX = ("int64", "int32", "int8", "int16")
 ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")
-#: Every so-many-th case of a data type runs, another one with each implementation.
+#: Of the common data type, every so-many-th case runs, another one with each implementation.
+COMMON = 2
+#: The same of the other types.
 EVERY = {"llvm": 24, "cuda": 48}
 #: The same where it may take long.
 MANY = 4
@@ -40,16 +44,17 @@ GROUPS = {
 }
 
 
-def chosen(dtype: str, every: int, turn: int) -> dict[str, Case]:
-    """The cases that run with a data type: all of the common one, of others each ``every``-th."""
-    turn = turn * len(DATA_DTYPES) + DATA_DTYPES.index(dtype)
+def chosen(dtype: str, common: int, every: int, turn: int) -> dict[str, Case]:
+    """The cases that run with a data type: of the common one each ``common``-th."""
+    other_turn = turn * len(DATA_DTYPES) + DATA_DTYPES.index(dtype)
     return {
         name: case
         for i, (name, case) in enumerate(CASES.items())
         if dtype in case.dtypes
         and (
-            dtype == ("float32" if "float32" in case.dtypes else case.dtypes[0])
-            or (i + turn) % every == 0
+            (i + turn) % common == 0
+            if dtype == ("float32" if "float32" in case.dtypes else case.dtypes[0])
+            else (i + other_turn) % every == 0
         )
     }
 
@@ -70,7 +75,12 @@ def wanted(case: Case, device: str, deterministic: bool) -> bool:
 
 
 def check(
-    device: str, implementation: str, dtypes: tuple[str, ...], every: int, **options: object
+    device: str,
+    implementation: str,
+    dtypes: tuple[str, ...],
+    common: int,
+    every: int,
+    **options: object,
 ) -> int:
     """Run all cases that apply in one module; how many there were."""
     strategy = strategy_for(device)
@@ -79,7 +89,7 @@ def check(
     names = {
         f"{name}_{dtype}": (case, dtype, index_dtype(name, case, dtype))
         for dtype in dtypes
-        for name, case in chosen(dtype, every, turn).items()
+        for name, case in chosen(dtype, common, every, turn).items()
         if wanted(case, device, bool(options.get("deterministic")))
     }
     calls = {
@@ -101,7 +111,7 @@ def check(
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
-    count = check(device, implementation, GROUPS[group], EVERY[device])
+    count = check(device, implementation, GROUPS[group], COMMON, EVERY[device])
     if not count:
         pytest.skip("the implementation takes none of these types")
     tally("literal cases", count)
@@ -110,7 +120,7 @@ def test_cases(device: str, implementation: str, group: str, tally: Tally) -> No
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("group", GROUPS)
 def test_more_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
-    count = check(device, implementation, GROUPS[group], LONG[device])
+    count = check(device, implementation, GROUPS[group], 1, LONG[device])
     if not count:
         pytest.skip("the implementation takes none of these types")
     tally("literal cases", count)
@@ -121,7 +131,17 @@ def test_cases_deterministic(device: str, implementation: str, tally: Tally) -> 
     if device == "llvm":
         assert legalized(implementation, deterministic=True) == legalized(implementation)
         return
-    count = check(device, implementation, ("float32",), MANY, deterministic=True)
+    count = check(device, implementation, ("float32",), COMMON, MANY, deterministic=True)
+    if not count:
+        pytest.skip("not a deterministic implementation")
+    tally("literal cases", count)
+
+
+@pytest.mark.exhaustive
+def test_more_cases_deterministic(device: str, implementation: str, tally: Tally) -> None:
+    if device == "llvm":
+        pytest.skip("the code is the same")
+    count = check(device, implementation, ("float32",), 1, MANY, deterministic=True)
     if not count:
         pytest.skip("not a deterministic implementation")
     tally("literal cases", count)

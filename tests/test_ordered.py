@@ -67,9 +67,17 @@ def build(
 
 
 def run(module, arrays, device, **options):
+    return run_compiled(compiled(module, device, **options), arrays, device)
+
+
+def compiled(module, device, **options):
     with tvm_scatter.options(**options):
         executable = tvm.compile(module, target_of(device))
-    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    return relax.VirtualMachine(executable, device_of(device))
+
+
+def run_compiled(machine, arrays, device):
+    on = device_of(device)
     tensors = [tvm.runtime.tensor(array, on) for array in arrays.values()]
     results = []
     for _ in orders(device):
@@ -119,19 +127,36 @@ def test_by_eye(device):
     assert means.tolist() == [np.float32(16 / 3), 20, np.float32(34 / 3), 40]
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize(
-    ("count", "extent", "width"), [(0, 3, 2), (1, 1, 1), (2, 5, 3), (90, 7, 8), (70, 130, 36)]
-)
-def test_sizes(device, count, extent, width, symbolic):
-    arrays = drawn(count, extent, width)
-    for include_self in (True, False):
-        reductions = [each for each in REDUCTIONS if each != "mul" or count < 10]
-        module = build(arrays, extent, reductions, True, symbolic, include_self)
-        results = run(module, arrays, device, bounds="drop")
-        for reduction, result in zip(reductions, results, strict=True):
-            wanted = expected(arrays, reduction, include_self)
-            np.testing.assert_allclose(result, wanted, rtol=1e-6, err_msg=reduction)
+SIZES = ((0, 3, 2), (1, 1, 1), (2, 5, 3), (90, 7, 8), (70, 130, 36))
+
+
+def check_sizes(machine, reductions, sizes, device, include_self):
+    arrays = drawn(*sizes)
+    results = run_compiled(machine, arrays, device)
+    for reduction, result in zip(reductions, results, strict=True):
+        if reduction == "mul" and sizes[0] >= 10:
+            continue
+        wanted = expected(arrays, reduction, include_self)
+        np.testing.assert_allclose(result, wanted, rtol=1e-6, err_msg=f"{reduction} {sizes}")
+
+
+@pytest.mark.parametrize("number", range(len(SIZES)))
+def test_sizes(device, number):
+    """With the data included and without take turns; both have symbolic sizes."""
+    sizes, include_self = SIZES[number], number % 2 == 0
+    reductions = [each for each in REDUCTIONS if each != "mul" or sizes[0] < 10]
+    module = build(drawn(*sizes), sizes[1], reductions, include_self=include_self)
+    machine = compiled(module, device, bounds="drop")
+    check_sizes(machine, reductions, sizes, device, include_self)
+
+
+@pytest.mark.parametrize("include_self", [True, False])
+def test_symbolic_sizes(device, include_self):
+    """One module serves all sizes."""
+    module = build(drawn(90, 7, 8), 7, REDUCTIONS, True, True, include_self)
+    machine = compiled(module, device, bounds="drop")
+    for sizes in SIZES:
+        check_sizes(machine, REDUCTIONS, sizes, device, include_self)
 
 
 def test_skewed_destinations(device):

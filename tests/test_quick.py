@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 
 import pytest
@@ -11,7 +10,7 @@ import quick_stack
 
 
 def test_the_stack_has_the_frames_and_the_source_around_the_caller() -> None:
-    found, right = quick_stack._stack(), inspect.getouterframes(sys._getframe())
+    found, right = quick_stack._stack(), quick_stack.getouterframes(sys._getframe())
     assert [each.frame for each in found] == [each.frame for each in right]
     assert [each.function for each in found] == [each.function for each in right]
     assert found[0].code_context and "quick_stack._stack()" in found[0].code_context[0]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
-import pytest
 from harness import ProblemRunner
 from worker_threads import THREADS, running_in
 
@@ -75,28 +75,19 @@ def compiled() -> Callable[[], Results]:
     return run
 
 
-@pytest.fixture(scope="module")
-def by_threads() -> dict[int, Results]:
-    """What the same code computes in several numbers of threads."""
-    run, outcome = compiled(), {}
+def test_bits_do_not_change() -> None:
+    """By no number of threads, and by no symbolic sizes. One test, since compiling takes long."""
+    run, results = compiled(), {}
     for threads in COUNTS:
         with running_in(threads):
-            outcome[threads] = run()
-    return outcome
-
-
-@pytest.mark.parametrize("threads", COUNTS[1:])
-def test_threads_do_not_change_a_bit(by_threads: dict[int, Results], threads: int) -> None:
-    for key, result in by_threads[threads].items():
-        assert result.tobytes() == by_threads[1][key].tobytes(), key
-
-
-def test_symbolic_sizes_do_not_change_a_bit(by_threads: dict[int, Results]) -> None:
+            results[threads] = run()
+    for threads, key in product(COUNTS[1:], results[1]):
+        assert results[threads][key].tobytes() == results[1][key].tobytes(), f"{key}, {threads}"
     compared = set()
-    for key, result in by_threads[THREADS].items():
+    for key, result in results[THREADS].items():
         static = key.replace("_symbolic", "_static")
         if static != key:
-            assert result.tobytes() == by_threads[THREADS][static].tobytes(), key
+            assert result.tobytes() == results[THREADS][static].tobytes(), key
             compared.add(key.split("_add_")[1])
     everywhere = {"sequential", "parallel_injective", "sort_based"}
     assert compared == {f"{name}_symbolic" for name in everywhere}

@@ -35,11 +35,20 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool)
-_COMMON = (torch.float16, torch.float32, torch.uint8, torch.int64, torch.bool)
-EACH_DTYPE = [
-    pytest.param(dtype, marks=() if dtype in _COMMON else pytest.mark.exhaustive, id=str(dtype))
-    for dtype in DTYPES
-]
+
+
+def each_dtype(*always: torch.dtype) -> Any:
+    """All data types, of which some run by default; others do so in other tests."""
+    return pytest.mark.parametrize(
+        "dtype",
+        [
+            pytest.param(dtype, marks=() if dtype in always else pytest.mark.exhaustive)
+            for dtype in DTYPES
+        ],
+        ids=str,
+    )
+
+
 REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 aten = torch.ops.aten
 
@@ -105,7 +114,7 @@ def test_scatter_boxes(rank: int) -> None:
     check_all(cases)
 
 
-@pytest.mark.parametrize("dtype", EACH_DTYPE)
+@each_dtype(torch.float16, torch.int64, torch.bool)
 def test_scatter_reductions(dtype: torch.dtype) -> None:
     at = torch.randint(0, 6, (9, 3))
     x, v = values((6, 4), dtype), values((9, 4), dtype)
@@ -186,7 +195,7 @@ def test_scatter_of_scalars_and_of_nothing() -> None:
 # index_add and its kin
 
 
-@pytest.mark.parametrize("dtype", EACH_DTYPE)
+@each_dtype(torch.float32, torch.uint8)
 def test_rows(dtype: torch.dtype) -> None:
     cases: list[Case] = []
     layouts = (((6, 3), 0), ((6,), 0), ((2, 6, 3), 1), ((2, 6, 3), -1))
@@ -277,7 +286,7 @@ def test_index_put(masks: int, part: int) -> None:
     check_all(list(put_cases(masks))[part::4])
 
 
-@pytest.mark.parametrize("dtype", EACH_DTYPE)
+@each_dtype(torch.float16, torch.int64, torch.bool)
 def test_index_put_dtypes(dtype: torch.dtype) -> None:
     x, at, mask = values((5, 3), dtype), torch.tensor([0, -1, 0]), torch.rand(5, 3) > 0.5
     rows = values((1, 3), dtype).expand(3, 3)
