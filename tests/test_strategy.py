@@ -328,3 +328,26 @@ def test_blocks_are_counted_by_the_multiprocessors_of_the_target(name: str) -> N
     assert taken["sm_90"] == taken["sm_75"] > 0
     knobs = [implementation.knobs(posed, parse_target(arch)) for arch in taken]
     assert knobs[0].get("blocks_per_multiprocessor") == knobs[1].get("blocks_per_multiprocessor")
+
+
+def test_lines_that_are_not_under_way_together_wait_in_turn() -> None:
+    """Each has a hot place of its own, but one line is work for all the machine."""
+    strategy = strategy_for("cuda")
+    assert strategy is not None
+    predicted = {}
+    for lines in (1, 4):
+        posed = single(200_000, 600_000, batch=SymbolicSize(lines), index_batch=True, in_place=True)
+        found = strategy.default(posed, parse_target("sm_90")).predictions["parallel_injective"]
+        predicted[lines] = found.terms["hot updates"]
+    assert predicted[4] == pytest.approx(4 * predicted[1])
+
+
+def test_a_hot_place_holds_up_no_more_than_a_unit_of_partitioned() -> None:
+    strategy = strategy_for("cuda")
+    assert strategy is not None
+    predicted = [
+        strategy.default(single(1 << 24, count), parse_target("sm_90")).predictions["partitioned"]
+        for count in (1 << 20, 1 << 22)
+    ]
+    terms = [each.terms["hot updates"] for each in predicted]
+    assert terms[0] == pytest.approx(terms[1])

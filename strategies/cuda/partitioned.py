@@ -8,7 +8,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
-from tvm_scatter.selection.arithmetic import smaller
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -79,11 +79,14 @@ class Partitioned(Implementation):
         buckets = work.destinations / (1 << config["bucket_bits"])
         # Blocks share a bucket if it has twice the mean of the updates.
         blocks = smaller(1.5 * buckets + 1, float(work.machine.multiprocessors))
+        # A unit is the work of one block, so no more than that waits for each other.
+        unit = larger(_UNEVEN * work.items / larger(buckets, 1.0), float(_LEAST_UNIT))
+        hottest = smaller(work.hottest, unit)
         return {
             "launches": work.launches(6),
             "streams": work.streams(moved),
             "updates": work.sectors(work.items),
-            "hot updates": work.cycles(work.hottest * work.contention_in_shared / 25),
+            "hot updates": work.cycles(hottest * work.contention_in_shared / 25),
             "buckets": work.cycles(2000 * buckets / work.machine.multiprocessors),
             "units": work.cycles(work.items / blocks * (3 if work.swaps_in_shared else 1)),
         }

@@ -162,7 +162,10 @@ class Work:
         Of a minimum or maximum these are the ones under way before the first result is seen.
         """
         sectors = larger(self.data_bytes / _SECTOR, 1.0)
-        found = larger(self.hottest, self.items * self.row_sectors / sectors)
+        # Lines that are not under way together wait for each other.
+        together = larger(self._under_way / larger(self.count, 1.0), 1.0)
+        turns = larger(self._lines / together, 1.0)
+        found = larger(self.hottest * turns, self.items * self.row_sectors / sectors)
         if self._looks_first:
             found = smaller(found, self._under_way / self._lines)
         return found
