@@ -1,4 +1,7 @@
-"""Devices that the tests run on: the CPU, CUDA executed on the CPU, and a GPU if there is one."""
+"""Devices that the tests run on: the CPU, CUDA executed on the CPU, and a GPU if there is one.
+
+How to write a test that costs little is said in docs/testing.md.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +47,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What TVM, PyTorch and the tests are made of stays: a collector need not look at it again."""
+    """What TVM, PyTorch and the tests are made of stays: a collector need not look at it again.
+
+    Nor need it look for new garbage as often as in a program with little memory.
+    """
     quick_export.enable()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -62,13 +62,15 @@ assert tvm_scatter.strategy_for("cuda").implementations
 """
 
 
+@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("where", ["elsewhere", "repository"])
 def test_installed_wheel_imports(wheel, where, tmp_path):
     installed = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
     folder = tmp_path if where == "elsewhere" else ROOT
-    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    paths = os.pathsep.join([str(installed), os.environ["PYTHONPATH"]])
+    environment = {**os.environ, "PYTHONPATH": paths}
     # -P: the current folder is not searched first, as for an installed command.
     command = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else []), "-c", _IMPORTS]
     finished = subprocess.run(
@@ -85,8 +87,7 @@ def test_installed_wheel_imports(wheel, where, tmp_path):
         assert finished.stdout.startswith(str(installed))
 
 
-def test_checkout_imports_from_its_root():
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    subprocess.run(
-        [sys.executable, "-c", _IMPORTS], check=True, cwd=ROOT, env=environment, timeout=120
-    )
+def test_checkout_imports_from_its_root(monkeypatch, request):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    request.getfixturevalue("quick_processes")
+    subprocess.run([sys.executable, "-c", _IMPORTS], check=True, cwd=ROOT, timeout=120)

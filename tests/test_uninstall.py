@@ -166,10 +166,18 @@ def compare() -> None:
     print("stock TVM, exactly")
 
 
-@pytest.mark.parametrize("frontends", ["imported", "not imported"])
-def test_uninstall_gives_stock_tvm_back(frontends: str) -> None:
+def test_uninstall_gives_stock_tvm_back() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("onnx")
+    in_a_process("imported")
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_uninstall_where_no_importer_is_loaded() -> None:
+    in_a_process("not imported")
+
+
+def in_a_process(frontends: str) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     result = subprocess.run(
         [sys.executable, str(HERE), frontends],
