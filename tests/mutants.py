@@ -1096,6 +1096,27 @@ FACTS = (
         (_TOGETHER + "test_a_callers_tensor_is_overwritten_after_a_check_of_its_own",),
     ),
     Mutant(
+        "what ascends from below zero is in order",
+        "tvm_scatter/passes/known_orders.py",
+        "return facts is not None and facts.ascending and known.ranges.at_most(0, facts.range.low)",
+        "return facts is not None and facts.ascending",
+        ("tests/test_known_orders.py::test_what_is_known_to_ascend",),
+    ),
+    Mutant(
+        "a constant that is out of bounds has an order",
+        "tvm_scatter/passes/known_orders.py",
+        "places.min() < 0 or places.max() >= size",
+        "places.min() < 0",
+        ("tests/test_known_orders.py::test_the_order_of_a_constant",),
+    ),
+    Mutant(
+        "what may leave a row is taken to write all",
+        _ANALYSIS + "index_claims.py",
+        "if not (claimed.unique and claimed.in_range) or not shape or not index:",
+        "if not claimed.in_range or not shape or not index:",
+        (_KNOWN + "test_what_is_written_everywhere_is_not_read",),
+    ),
+    Mutant(
         "a remainder is less than it may be",
         _ANALYSIS + "integer_ranges.py",
         "return Range(0, self._plus(right.high, -1))",

@@ -464,3 +464,87 @@ def test_programs_compute_the_same(device, seed):
             with_facts["main"](*arguments), without["main"](*arguments), strict=True
         ):
             np.testing.assert_array_equal(one.numpy(), other.numpy(), err_msg=str((seed, size)))
+
+
+def passed(build, target="llvm", **options):
+    """A module of what ``build`` makes of the parameters, after the passes."""
+    builder = relax.BlockBuilder()
+    parameters = SimpleNamespace(**{name: relax.Var(name, ty) for name, ty in TYPES.items()})
+    with builder.function("main", list(vars(parameters).values())):
+        with builder.dataflow():
+            output = builder.emit_output(build(builder.emit, parameters))
+        builder.emit_func_output(output)
+    mod = builder.get()
+    with tvm_scatter.options(**options) as wanted, target_of(target):
+        return mod, tvm.transform.Sequential(tvm_scatter.passes.passes(wanted))(mod)
+
+
+def ranks(e, p):
+    return order(e, order(e, p.x))
+
+
+def test_the_sort_of_a_permutation_is_a_scatter():
+    _, mod = passed(ranks)
+    assert mod.script().count("R.argsort(") == 1 and "in_range=True" in mod.script()
+    _, mod = passed(ranks, index_facts=False)
+    assert mod.script().count("R.argsort(") == 2
+    # Of floats, a sort may be no permutation; a sort of rows and a descending one are left alone.
+    for build in (
+        lambda e, p: e(op.argsort(order(e, p.real))),
+        lambda e, p: e(op.argsort(e(op.argsort(p.matrix, 1)), 1)),
+        lambda e, p: e(op.argsort(order(e, p.ten), 0, True)),
+    ):
+        _, mod = passed(build)
+        assert mod.script().count("R.argsort(") == 2
+
+
+def permutation(e, p):
+    return order(e, p.ten)
+
+
+def zeros(rows):
+    return lambda e, p: e(op.zeros([rows, 4], "float32"))
+
+
+def written(e, p, data=None, index=permutation):
+    data = data or zeros(10)
+    rows = e(op.multiply(e(op.ones([10, 4], "float32")), e(op.reshape(p.real, [10, 1]))))
+    return e(ops.index_put(data(e, p), [index(e, p)], rows, [0]))
+
+
+def test_what_is_written_everywhere_is_not_read():
+    _, mod = passed(written)
+    assert "R.zeros" not in mod.script() and "in_place=True" in mod.script()
+    for without in ({"index_facts": False}, {"in_place": False}):
+        assert "R.zeros" in passed(written, **without)[1].script()
+    # A row may be left as it is.
+    for data, index in (
+        (zeros(10), lambda e, p: p.ten),
+        (zeros(10), lambda e, p: e(op.floor_mod(p.ten, number(10)))),
+        (zeros(11), permutation),
+    ):
+        _, mod = passed(lambda e, p, data=data, index=index: written(e, p, data, index))
+        assert "R.zeros" in mod.script()
+
+
+def test_permutations_compute_the_same(device):
+    def both(e, p):
+        return relax.Tuple([ranks(e, p), written(e, p), e(op.argsort(order(e, p.ten)))])
+
+    mod, _ = passed(both)
+    machines = [compiled(mod, device, index_facts=wanted) for wanted in (True, False)]
+    generator = np.random.default_rng(0)
+    for count in (0, 1, 300):
+        sizes = {"n": count, "m": 3}
+        arrays = []
+        for type_ in TYPES.values():
+            shape = [
+                bound(s if isinstance(s, tvm.ir.Var) else int(s), sizes) for s in type_.shape.values
+            ]
+            arrays.append(generator.integers(0, 9, shape).astype(str(type_.dtype)))
+        given = [tvm.runtime.tensor(each, device=device_of(device)) for each in arrays]
+        for one, other in zip(*(machine["main"](*given) for machine in machines), strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+        np.testing.assert_array_equal(
+            machines[0]["main"](*given)[0].numpy(), np.argsort(np.argsort(arrays[0], kind="stable"))
+        )

@@ -84,7 +84,7 @@ _SIGNATURES = {
     GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator", **_PROVED),
     GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator", **_PROVED),
     ON_HOST: _signature("numbers", ""),
-    ORDER: _signature("index extent", "wrap_negative operator", **_PROVED),
+    ORDER: _signature("index extent", "wrap_negative operator", **_PROVED, ascending=False),
     TRUE_POSITIONS: _signature("mask", ""),
     GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),

@@ -24,6 +24,7 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.backend import backend_of
 
 from . import recipes
+from .ascending_order import ascending_order
 from .legalizations import put_in_front
 from .make import check_alone
 from .target import target_of
@@ -60,6 +61,8 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         index = check_alone(bb, check, backend.device_check, index)
     if str(index.ty.dtype) == "uint64":
         index = bb.emit_te(recipes.signed, [index], primfunc_name_hint="signed_index")
+    if bool(call.attrs["ascending"]):
+        return relax.Tuple(ascending_order(bb, index, extent, call.ty.fields))
     known = isinstance(extent, int | tirx.IntImm)
     problem = _problem(shape, int(extent) if known else _EXTENT, str(index.ty.dtype), wraps)
     func, workspace = _build(operator, problem, shape, backend.ordering, target)

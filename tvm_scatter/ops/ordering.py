@@ -32,6 +32,7 @@ def order(
     wrap_negative: bool = True,
     in_range: bool = False,
     checked: bool = False,
+    ascending: bool = False,
     operator: str = "order",
 ) -> relax.Expr:
     """Order updates by their destinations, once for all scatters by one index.
@@ -52,6 +53,8 @@ def order(
     checked : bool
         Whether :func:`~tvm_scatter.ops.expectations.expect_indices` has returned the index, so that
         a bad one is reported without a check of its own.
+    ascending : bool
+        Whether it is proved that indices ascend and none is negative, so that nothing is sorted.
     operator : str
         The name of the operator in errors.
 
@@ -82,7 +85,7 @@ def order(
     if sizes is not None and all(isinstance(size, int | tirx.IntImm) for size in sizes):
         check_number(operator, "updates", _product(sizes))
     attrs: dict[str, Any] = {"wrap_negative": wrap_negative, "operator": operator}
-    attrs |= {"in_range": in_range, "checked": checked}
+    attrs |= {"in_range": in_range, "checked": checked, "ascending": ascending}
     return call_of(ORDER, [index, relax.ShapeExpr([extent])], attrs)
 
 

@@ -29,7 +29,7 @@ from .use_index_facts import UseIndexFacts
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
-    ("index_facts", lambda options: UseIndexFacts()),
+    ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
     ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: ShareOrders()),
     ("fill", lambda options: FillData()),

@@ -237,7 +237,14 @@ def _of_order(call: relax.Call) -> _Access | None:
     wraps, operator = bool(attrs["wrap_negative"]), str(attrs["operator"])
 
     def unchecked(indices: Sequence[Any]) -> Any:
-        return order(indices[0], extents[0], wrap_negative=wraps, checked=True, operator=operator)
+        return order(
+            indices[0],
+            extents[0],
+            wrap_negative=wraps,
+            checked=True,
+            ascending=bool(attrs["ascending"]),
+            operator=operator,
+        )
 
     return _Access([index], extents, False, wraps, operator, unchecked)
 

@@ -25,9 +25,11 @@ from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
+from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.same_value import SameValue
 
 from .functions import with_changes
+from .known_orders import ascends
 from .report import note
 
 
@@ -66,28 +68,31 @@ class _Group:
     extent: Any
     scatters: list[Binding]
     saved: float = 0.0
+    ascending: bool = False
 
     @property
     def pays(self) -> bool:
         """Whether one order for all costs less than what they save by it."""
-        return self.saved > 1
+        return self.saved > (0 if self.ascending else 1)
 
 
 def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
     """The function with shared orders, or ``None`` if none is worth making."""
-    groups = [group for group in _groups(function) if group.pays]
+    groups = [group for group in _groups(mod, function) if group.pays]
     if not groups:
         return None
     for group in groups:
         first, *others = (each.var.name for each in group.scatters)
-        note("share_order", f"{name}.{first}", f"shares one order with {', '.join(others)}")
+        said = f"shares one order with {', '.join(others)}" if others else "needs no sort"
+        note("share_order", f"{name}.{first}", said + (": it ascends" if group.ascending else ""))
     of = {scatter.var: group for group in groups for scatter in group.scatters}
     return relax.analysis.remove_all_unused(_Sharer(mod, of).visit_expr(function))
 
 
-def _groups(function: relax.Function) -> list[_Group]:
+def _groups(mod: tvm.IRModule, function: relax.Function) -> list[_Group]:
     groups: list[_Group] = []
     same = SameValue(Definitions.of(function).values)
+    known: IndexAnalysis | None = None
     for era, binding, planned in _candidates(function):
         [call] = planned.scatters
         extent = static_shape(call.data)[call.axes[0] if call.axes else 0]  # type: ignore[index]
@@ -100,7 +105,10 @@ def _groups(function: relax.Function) -> list[_Group]:
             ):
                 break
         else:
+            if known is None and current_options().index_facts:
+                known = IndexAnalysis(mod, function)
             group = _Group(era, call, extent, [])
+            group.ascending = known is not None and ascends(call.indices[0], known)
             groups.append(group)
         group.scatters.append(binding)
         group.saved += _order_cost(planned)
@@ -162,7 +170,14 @@ class _Sharer(PyExprMutator):
             call = group.call
             index = self.visit_expr(call.indices[0])
             made = self.builder_.emit(
-                order(index, group.extent, wrap_negative=call.wrap_negative, operator=call.operator)
+                order(
+                    index,
+                    group.extent,
+                    wrap_negative=call.wrap_negative,
+                    in_range=call.in_range,
+                    ascending=group.ascending,
+                    operator=call.operator,
+                )
             )
             fields = (self.builder_.emit(relax.TupleGetItem(made, at)) for at in range(2))
             self.made[id(group)] = next(fields), next(fields)

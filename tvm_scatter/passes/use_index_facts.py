@@ -6,7 +6,7 @@ the inputs of the model are. See :mod:`tvm_scatter.passes.analysis.index_rules`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm
@@ -18,40 +18,76 @@ from tvm_scatter.lowering.own_reads import index_tensors, own_read
 from tvm_scatter.lowering.reads import is_read, read_of
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.ordering import order
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
-from tvm_scatter.passes.analysis.bindings import Bindings
+from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.index_claims import claims, claims_of_scatter
+from tvm_scatter.passes.analysis.overwritable import donated_parameters
 
 from .functions import with_changes
+from .known_orders import ascends, constant_order, is_order
+from .permutations import into_new_memory, inverse, is_sort, is_sort_of_permutation, writes_all
 from .report import note
 
+#: What stands in place of a call, given a function that emits what it needs.
+Change = Callable[[Callable[[Any], Any]], relax.Expr]
 
-def UseIndexFacts() -> tvm.transform.Pass:
-    """The pass."""
+
+def UseIndexFacts(in_place: bool = True, donate: Sequence[str] = ()) -> tvm.transform.Pass:
+    """The pass.
+
+    Parameters
+    ----------
+    in_place : bool
+        Whether ReuseBuffers runs afterwards. Then a scatter writes to what is only allocated here.
+    donate : sequence of str
+        Names of parameters that the caller gives away, to be overwritten.
+    """
 
     def use(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        return with_changes(mod, lambda name, function: _using(mod, name.name_hint, function))
+        return with_changes(mod, lambda name, function: change(mod, name, function))
+
+    def change(mod: tvm.IRModule, name: Any, function: relax.Function) -> relax.Function | None:
+        kept = donated_parameters(mod, name, donate)
+        return _using(mod, name.name_hint, function, kept if in_place else None)
 
     return tvm.transform.module_pass(use, opt_level=0, name="UseIndexFacts")
 
 
-def _using(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
-    """The function whose calls say what is known of their indices; ``None`` if nothing is."""
-    bindings = [each for each in Bindings(function) if _is_for_us(each.value)]
-    if not bindings:
+def _using(
+    mod: tvm.IRModule, name: str, function: relax.Function, kept: Sequence[Any] | None
+) -> relax.Function | None:
+    """The function whose calls say what is known of their indices; ``None`` if nothing is.
+
+    Parameters
+    ----------
+    kept : sequence of relax.Var or None
+        Variables that scatters are to overwrite; ``None`` if nothing is overwritten.
+    """
+    bindings = Bindings(function)
+    if not any(
+        _is_for_us(each.value) or is_sort(each.value) or is_order(each.value) for each in bindings
+    ):
         return None
     known = IndexAnalysis(mod, function)
-    found: dict[Any, relax.Call] = {}
+    found: dict[Any, Change] = {}
     for binding in bindings:
-        if is_scatter(binding.value):
-            changed = _scatter(ScatterCall.from_call(binding.value), known)
+        where = f"{name}.{binding.var.name}"
+        if is_scatter(binding.value) and _is_for_us(binding.value):
+            changed = _scatter(ScatterCall.from_call(binding.value), known, kept, where)
+        elif is_order(binding.value):
+            changed = _order(binding.value, known, where)
+        elif _is_for_us(binding.value):
+            changed = _read(binding.value, known, where)
         else:
-            changed = _read(binding.value, known, f"{name}.{binding.var.name}")
+            changed = _sort(binding, known, kept, where)
         if changed is not None:
             found[binding.var] = changed
-    return _Rewriter(mod, found).visit_expr(function) if found else None
+    if not found:
+        return None
+    return relax.analysis.remove_all_unused(_Rewriter(mod, found).visit_expr(function))
 
 
 def _is_for_us(value: Any) -> bool:
@@ -60,22 +96,73 @@ def _is_for_us(value: Any) -> bool:
     return strategy_of(value.args[0])[1] is not None
 
 
-def _scatter(call: ScatterCall, known: IndexAnalysis) -> relax.Call | None:
+def _sort(
+    binding: Binding, known: IndexAnalysis, kept: Sequence[Any] | None, where: str
+) -> Change | None:
+    """The inverse of a permutation in place of its sort; ``None`` for anything else."""
+    if (
+        kept is None
+        or not binding.fused
+        or not is_sort_of_permutation(binding.var, binding.value, known)
+    ):
+        return None
+    [permutation] = binding.value.args
+    sizes = static_shape(permutation) or []
+    found = claims([permutation], sizes, False, known, differ=True)
+    if found is None or not (found.in_range and found.unique):
+        return None
+    note("index_facts", where, f"is the inverse of a permutation, not a sort: {found.words}")
+    return lambda emit: inverse(binding.value, emit, found.words)
+
+
+def _order(call: relax.Call, known: IndexAnalysis, where: str) -> Change | None:
+    """An order that is known, or need not be sorted or checked; ``None`` if it must be."""
+    index, (extent,), attrs = call.args[0], call.args[1].values, call.attrs
+    wraps, operator = bool(attrs["wrap_negative"]), str(attrs["operator"])
+    constant = constant_order(index, extent, wraps)
+    if constant is not None:
+        note("index_facts", where, "is an order that is known: of a constant")
+        return lambda _emit: constant
+    found = claims([index], [extent], wraps, known)
+    ascending = found is not None and ascends(index, known)
+    if found is None or not (found.in_range or ascending):
+        return None
+    if ascending:
+        note("index_facts", where, "orders what ascends already")
+    return lambda _emit: order(
+        index,
+        extent,
+        wrap_negative=wraps,
+        in_range=found.in_range,
+        checked=bool(attrs["checked"]),
+        ascending=ascending,
+        operator=operator,
+    )
+
+
+def _scatter(
+    call: ScatterCall, known: IndexAnalysis, kept: Sequence[Any] | None, where: str
+) -> Change | None:
     """The scatter with what is known of its indices; ``None`` if nothing is."""
     if call.form == COPY_RANGES or call.in_range:
         return None
     found = claims_of_scatter(call, known)
     if found is None or not (found.in_range or found.unique):
         return None
-    return call.replace(
+    claimed = call.replace(
         in_range=found.in_range,
         unique=call.unique or found.unique,
         wrap_negative=call.wrap_negative and (found.wraps or not found.in_range),
         known=found.words,
-    ).to_call()
+    )
+    given = kept is None or any(call.data.same_as(each) for each in kept)
+    if given or not writes_all(call, found):
+        return lambda _emit: claimed.to_call()
+    note("index_facts", where, "writes all of its data, which is not read")
+    return lambda emit: into_new_memory(claimed, emit).to_call()
 
 
-def _read(call: relax.Call, known: IndexAnalysis, where: str) -> relax.Call | None:
+def _read(call: relax.Call, known: IndexAnalysis, where: str) -> Change | None:
     """The read without a check; ``None`` if it needs one, or has none already."""
     try:
         read = read_of(call)
@@ -89,17 +176,18 @@ def _read(call: relax.Call, known: IndexAnalysis, where: str) -> relax.Call | No
     if found is None or not found.in_range:
         return None
     note("index_facts", where, f"reads unchecked: {found.words}")
-    data, indices = call.args[0], index_tensors(call)
-    return own_read(data, indices, read, wrap_negative=found.wraps, in_range=True)
+    data, indices, wraps = call.args[0], index_tensors(call), found.wraps
+    return lambda _emit: own_read(data, indices, read, wrap_negative=wraps, in_range=True)
 
 
 @mutator
 class _Rewriter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, found: Mapping[Any, relax.Call]) -> None:
+    def __init__(self, mod: tvm.IRModule, found: Mapping[Any, Change]) -> None:
         super().__init__(mod)
         self.found = found
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         if binding.var in self.found:
-            binding = relax.VarBinding(binding.var, self.found[binding.var])
+            value = self.found[binding.var](self.builder_.emit)
+            binding = relax.VarBinding(binding.var, value)
         super().visit_var_binding_(binding)

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm_scatter.ops.shapes import static_shape
 
 from .bindings import Binding
-from .created import CREATION
+from .created import ALLOCATION, CREATION
 from .known_values import numbers
 from .sharing import is_tensor, leaves, shared_operands
 
@@ -107,6 +107,9 @@ class Storage:
             return isinstance(value, relax.Var) and value in self._folded
         tensors = [leaf for leaf in leaves(value.args) if is_tensor(leaf)]
         name = value.op.name if isinstance(value.op, tvm.ir.Op) else ""
+        if name == ALLOCATION:
+            # There is nothing in it yet.
+            return False
         if not tensors or name in CREATION:
             size = _elements(value)
             return size is not None and size <= _FOLDED_ELEMENTS

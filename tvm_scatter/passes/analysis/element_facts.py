@@ -77,7 +77,9 @@ def element_facts(
     long = [axis for axis, size in enumerate(result) if number(size) != 1]
     for axis, (variable, size) in enumerate(zip(variables, result, strict=True)):
         last = ranges.add(Range(0, number(size)), Range(-1, -1)).high
-        known[variable] = IndexFacts(Range(0, last), frozenset([axis]), ascending=long == [axis])
+        known[variable] = IndexFacts(
+            Range(0, last), frozenset([axis]), long == [axis], uniform=axis not in long
+        )
     operands = {
         parameter: each
         for parameter, each in zip(parameters, arguments, strict=False)
@@ -141,6 +143,12 @@ def _sizes(parameters: Sequence[Any], arguments: Sequence[Any]) -> dict[Any, Ind
         for size, given in pairs
         if isinstance(size, tvm.ir.Var)
     }
+
+
+def _move_forward(places: Sequence[IndexFacts]) -> bool:
+    """Whether positions in a tensor ascend, because one coordinate does and the others stay."""
+    moving = [place for place in places if not place.uniform]
+    return len(moving) <= 1 and all(place.ascending for place in moving)
 
 
 class _Element:
@@ -219,8 +227,7 @@ class _Element:
         distinct = [place.distinct for axis, place in enumerate(places) if axis in facts.distinct]
         return facts.but(
             distinct=frozenset().union(*distinct) if apart else frozenset(),
-            ascending=facts.uniform
-            or (len(places) == 1 and facts.ascending and places[0].ascending),
+            ascending=facts.uniform or (facts.ascending and _move_forward(places)),
             uniform=facts.uniform or all(place.uniform for place in places),
         )
 

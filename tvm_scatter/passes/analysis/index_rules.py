@@ -14,6 +14,7 @@ from tvm import relax
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.reads import STOCK_OPERATORS as STOCK_READS
 from tvm_scatter.lowering.reads import read_of
+from tvm_scatter.lowering.target import target_of
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_INDICES, EXPECT_SIZES, first_index
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
@@ -21,6 +22,7 @@ from tvm_scatter.ops.read_forms import ByAxes
 from tvm_scatter.ops.read_ops import NAMES as READS
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import is_one, same_size, static_shape
+from tvm_scatter.selection.backend import backend_of
 
 from .created import fill_value
 from .index_facts import ELEMENTWISE, IndexFacts
@@ -218,6 +220,9 @@ def _cumsum(call: relax.Call, known: Known) -> IndexFacts:
     facts, shape = known.of(data), _shape(data)
     if axis is None and len(shape) > 1:
         raise Unproven
+    if backend_of(target_of(data)).is_gpu:
+        # TVM's scan reads, without a barrier, what other threads write: nothing proves its sums.
+        raise Unproven
     at = 0 if axis is None else int(axis) % len(shape)
     ranges, count = known.ranges, _one(number(shape[at]))
     # Where there is a sum there is an element. So each lies between zero and what all could be.
@@ -364,6 +369,8 @@ def _chosen(call: relax.Call, known: Known) -> IndexFacts | None:
 
 def _scatter(call: relax.Call, known: Known) -> IndexFacts:
     scatter = ScatterCall.from_call(call)
+    if scatter.reduction == "add" and scatter.include_self and not scatter.fill:
+        return _sums(scatter, known)
     if scatter.fill or not (scatter.reduces.is_store or scatter.reduces.is_extreme):
         raise Unproven
     if scatter.reduces.is_extreme and not scatter.include_self:
@@ -374,6 +381,16 @@ def _scatter(call: relax.Call, known: Known) -> IndexFacts:
         distinct = updates.distinct if same else frozenset()
         return updates.but(distinct=distinct, ascending=updates.uniform)
     return IndexFacts(known.ranges.union(known.of(scatter.data).range, updates.range))
+
+
+def _sums(scatter: ScatterCall, known: Known) -> IndexFacts:
+    """Sums with the data: each element may get all of the updates, or none."""
+    ranges, count = known.ranges, _one(1)
+    for size in _shape(scatter.indices[0]):
+        count = ranges.multiply(_one(number(size)), count)
+    updates = ranges.multiply(known.of(scatter.updates).range, count)
+    added = ranges.union(updates, _one(0))
+    return IndexFacts(ranges.add(known.of(scatter.data).range, added))
 
 
 def writes_all_of_a_vector(scatter: ScatterCall, known: Known) -> bool:

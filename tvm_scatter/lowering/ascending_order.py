@@ -1,0 +1,66 @@
+"""The order of updates whose index ascends already: nothing is sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tvm import relax, te, tirx
+from tvm.script import tirx as T
+
+from tvm_scatter.ops.ordering import DTYPE
+from tvm_scatter.ops.shapes import is_empty
+
+
+def ascending_order(
+    bb: relax.BlockBuilder, index: Any, extent: Any, types: Sequence[Any]
+) -> list[relax.Expr]:
+    """Emit the permutation, which changes nothing, and the offsets, each found by bisection.
+
+    Parameters
+    ----------
+    index : relax.Expr
+        Integers that ascend, none of which is negative. Those that are not less than the extent
+        stand behind the last offset.
+    types : sequence of relax.TensorType
+        Those of the permutation and of the offsets.
+    """
+    if is_empty(index):
+        return [bb.emit(relax.op.zeros(each.shape, DTYPE)) for each in types]
+    count = index.ty.shape.values[0] if index.ty.ndim == 1 else types[0].shape.values[0]
+    flat = index if index.ty.ndim == 1 else bb.emit(relax.op.reshape(index, [count]))
+
+    def numbers(count: Any) -> te.Tensor:
+        return te.compute((count,), lambda i: i.astype(DTYPE), name="permutation")
+
+    permutation = bb.emit_te(numbers, count, primfunc_name_hint="permutation")
+    search = bb.add_func(_search(str(index.ty.dtype)), "offsets")
+    return [permutation, bb.emit(relax.op.call_tir(search, [flat], types[1]))]
+
+
+def _search(dtype: str) -> tirx.PrimFunc:
+    """For each destination a bisection: how many indices are less."""
+
+    @T.prim_func(private=True, s_tir=True)  # type: ignore[untyped-decorator]
+    def search(index: T.handle, offsets: T.handle) -> None:
+        T.func_attr({"op_pattern": 8, "tirx.noalias": True})
+        size, count = T.int64(), T.int64()
+        sorted_index = T.match_buffer(index, (size,), dtype)
+        found = T.match_buffer(offsets, (count,), "int32")
+        for i in T.grid(count):
+            with T.sblock("search"):
+                at = T.axis.remap("S", [i])
+                T.reads(sorted_index[0:size])
+                T.writes(found[at])
+                low = T.sblock_alloc_buffer((1,), "int64", scope="local")
+                high = T.sblock_alloc_buffer((1,), "int64", scope="local")
+                low[0] = T.int64(0)
+                high[0] = size
+                while low[0] < high[0]:
+                    if T.cast(sorted_index[(low[0] + high[0]) // 2], "int64") < at:
+                        low[0] = (low[0] + high[0]) // 2 + 1
+                    else:
+                        high[0] = (low[0] + high[0]) // 2
+                found[at] = T.cast(low[0], "int32")
+
+    return search
