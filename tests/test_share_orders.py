@@ -158,12 +158,10 @@ def test_what_explain_says():
 
 
 def test_tasks_are_what_a_tuner_can_measure():
-    # Smaller zeros may become a constant, which no scatter overwrites.
-    sizes = (200, 600, 8)
     asked = {"share_order": True, "fill": True, "fuse": True, "deterministic": True}
-    with tvm_scatter.options(**asked):
-        shared = tvm_scatter.extract_tasks(layers(3, sizes=sizes), target_of("cuda"))
+    with tvm_scatter.options(**asked, in_place=False):
+        shared = tvm_scatter.extract_tasks(layers(3), target_of("cuda"))
     with tvm_scatter.options(deterministic=True, in_place=False):
-        alone = tvm_scatter.extract_tasks(layers(3, sizes=sizes), target_of("cuda"))
+        alone = tvm_scatter.extract_tasks(layers(3), target_of("cuda"))
     assert [str(each) for each in shared] == [str(each) for each in alone]
     assert shared[0].weight == 3
