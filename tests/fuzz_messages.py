@@ -41,7 +41,8 @@ def main() -> int:
             print("FAILED", failure, flush=True)
         total.add(outcome)
         seconds = time.monotonic() - start
-        print(f"{total.programs} programs, {total.fused} fused, {seconds:.0f} s", flush=True)
+        done = f"{total.programs} programs, {total.fused} fused, {total.softmaxes} softmaxes"
+        print(f"{done}, {seconds:.0f} s", flush=True)
     print(dict(total.implementations))
     for reason, count in total.kept.most_common(20):
         print(count, reason)

@@ -32,8 +32,9 @@ class Outcome:
 
     Attributes
     ----------
-    programs, fused : int
-        How many programs were compared, and how many of their scatters computed their updates.
+    programs, fused, softmaxes : int
+        How many programs were compared, how many of their scatters computed their updates, and how
+        many the softmax that weights them.
     implementations : Counter
         How many programs each implementation computed; ``None`` is the default choice.
     kept : Counter
@@ -44,6 +45,7 @@ class Outcome:
 
     programs: int = 0
     fused: int = 0
+    softmaxes: int = 0
     implementations: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -52,6 +54,7 @@ class Outcome:
         """Count another outcome as well."""
         self.programs += other.programs
         self.fused += other.fused
+        self.softmaxes += other.softmaxes
         self.implementations += other.implementations
         self.kept += other.kept
         self.failures += other.failures
@@ -107,7 +110,11 @@ class Trial:
         random = Random(self.seeds[0])
         builder = relax.BlockBuilder()
         programs = [
-            add_program(builder, f"seed{seed}", Random(seed), self.dtypes, self.bounds, self.nans)
+            # TVM cannot compile an order of symbolic sizes that is divided however short it is.
+            add_program(
+                *(builder, f"seed{seed}", Random(seed), self.dtypes, self.bounds, self.nans),
+                softmax=not self.divided,
+            )
             for seed in self.seeds
         ]
         module = builder.get()
@@ -168,6 +175,7 @@ class Trial:
             explanations = tvm_scatter.explain(module, target)
         for text in map(str, explanations.notes):
             outcome.fused += "computes its updates itself" in text
+            outcome.softmaxes += "computes the softmax" in text
             if "reads its updates from memory" in text:
                 outcome.kept[text.split("memory: ")[-1]] += 1
         groups: dict[str | None, list[Program]] = {}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from softmax_programs import Attention, emit_attention
 from tvm import relax
 
 from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
@@ -19,6 +20,9 @@ from tvm_scatter.problem.reductions import FLOATS
 
 #: The axes of the data, and of the updates that are scattered along its nodes.
 _SHAPES = (("nw", "ew"), ("nw", "ew"), ("n", "e"), ("nhw", "ehw"), ("wn", "we"), ("nwh", "ewh"))
+
+#: The axes of values that are weighted by a softmax, and of their logits.
+_ATTENTIONS = (("ehw", "eh"), ("ehw", "eh"), ("ew", "e"), ("ew", "ew"), ("e", "e"))
 
 #: Types of indices; most models have the first.
 _INDICES = ("int64", "int64", "int32", "int8", "uint8")
@@ -111,8 +115,14 @@ class MessageWriter:
     """
 
     def __init__(
-        self, random: Random, builder: relax.BlockBuilder, style: Style, sizes: dict[str, Any]
+        self,
+        random: Random,
+        builder: relax.BlockBuilder,
+        style: Style,
+        sizes: dict[str, Any],
+        softmax: bool = True,
     ) -> None:
+        self._softmax = softmax
         self._random, self._builder = random, builder
         self._style, self._sizes = style, sizes
         self.leaves: list[Leaf] = []
@@ -136,9 +146,27 @@ class MessageWriter:
             other = other if self._chance(0.5) else self._message(axes)
             into = results[0] if self._chance(0.5) else self._data(data_axes)
             results.append(self._scatter(into, data_axes, other, axes))
+        real = self._style.dtype in FLOATS and not self._style.whole
+        if self._softmax and real and self._chance(0.5):
+            results.append(self._attention())
         if random.random() < 0.2:
             results.append(random.choice([message, *self._made.get(axes, ())]))
         return relax.Tuple(results)
+
+    def _attention(self) -> Any:
+        """Messages that are weighted by a softmax over the edges of each node, and added."""
+        axes, logit_axes = self._random.choice(_ATTENTIONS)
+        for each in (axes.replace("e", "n"), axes, logit_axes):
+            self._leaf(each)
+        kind = Attention(
+            dtype=self._style.dtype,
+            view=self._random.choice(["expand_dims", "broadcast_to"]),
+            tiny=self._random.choice([None, 1e-16]),
+            wraps=self._style.wraps,
+        )
+        logits, values = self._message(logit_axes), self._message(axes)
+        index = self._leaf("e", "n", ["int64"])
+        return emit_attention(kind, self._builder, logits, values, index, self._sizes["n"])
 
     def _emit(self, value: Any) -> Any:
         return self._builder.emit(value)

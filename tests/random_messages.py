@@ -82,8 +82,15 @@ def add_program(
     dtypes: tuple[str, ...],
     bounds: str,
     nans: bool = False,
+    softmax: bool = True,
 ) -> Program:
-    """Add a function that computes and scatters random messages."""
+    """Add a function that computes and scatters random messages.
+
+    Parameters
+    ----------
+    softmax : bool
+        Whether it may weight messages by a softmax.
+    """
     style = Style.draw(random, dtypes, bounds, random.choice(REDUCTIONS), nans)
     sizes = [_sizes(random)]
     symbolic = random.random() < 0.4
@@ -98,7 +105,7 @@ def add_program(
     }
     with builder.function(name):
         with builder.dataflow():
-            writer = MessageWriter(random, builder, style, axes)
+            writer = MessageWriter(random, builder, style, axes, softmax)
             output = builder.emit_output(writer.program())
         builder.emit_func_output(output, [leaf.var for leaf in writer.leaves])
     return Program(name, style, tuple(sizes), writer.leaves)

@@ -33,6 +33,7 @@ class Ordered(Implementation):
     fuses = True
     fills = True
     takes_ordering = True
+    takes_softmax = True
     summary = "several scatters by one index, which share the order of the updates"
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:

@@ -14,7 +14,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.llvm.steps.segments import Segments
 
-from .steps import costs, loops
+from .steps import costs, loops, softmax
 
 
 class Ordered(Implementation):
@@ -25,9 +25,17 @@ class Ordered(Implementation):
     deterministic = True
     fuses = True
     takes_ordering = True
+    takes_softmax = True
     summary = "several scatters by one index, which share the order of the updates"
 
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.softmax and problem.data_dtype not in ("float32", "float64"):
+            return "it adds what a softmax weights in memory, and 16 bits would round each sum"
+        return None
+
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
+        if problem.softmax:
+            return 0
         return _keys_bytes(sizes) + Segments(problem, sizes).workspace_bytes
 
     def cost(self, work: Work, config: Config) -> Terms:
@@ -43,8 +51,11 @@ class Ordered(Implementation):
         problem, sizes = operands.problem, operands.sizes
         loops.copy_data(operands)
         permutation, offsets = operands.ordering
-        keys = loops.workspace_view(operands, 0, sizes.items, "int32")
         _expect_ascending(operands.signature.operator, offsets, sizes)
+        if problem.softmax:
+            softmax.SoftmaxRows(operands).emit()
+            return
+        keys = loops.workspace_view(operands, 0, sizes.items, "int32")
         _write_keys(keys, offsets, sizes)
         segments = Segments(problem, sizes)
         segments.emit(operands, keys, permutation, offset=_keys_bytes(sizes))

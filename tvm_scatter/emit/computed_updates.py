@@ -33,8 +33,8 @@ class Producer:
     Attributes
     ----------
     function : tvm.tirx.PrimFunc
-        Its parameters are the tensors that it reads, the leaves, and then the updates. It stores
-        each element of the updates once, as one expression.
+        Its parameters are the tensors that it reads, the leaves, then the updates, and perhaps
+        their logits. It stores each element of these once, as one expression.
     leaves : tuple of tuple of Dim
         The shapes of the leaves.
     updates : tuple of Dim
@@ -53,15 +53,15 @@ class Producer:
     @property
     def dtypes(self) -> list[str]:
         """The data types of the leaves."""
-        return [str(buffer.dtype) for buffer in self.buffers[:-1]]
+        return [str(buffer.dtype) for buffer in self.buffers[: len(self.leaves)]]
 
     @property
-    def store(self) -> Any:
-        """The statement that stores an element of the updates."""
+    def stores(self) -> list[Any]:
+        """The statements that store an element of the updates, and perhaps its logit."""
         found: list[Any] = []
         tvm_ffi.structural_walk(self.function.body, (tirx.BufferStore, found.append))
-        [store] = found
-        return store
+        of = {store.buffer: store for store in found}
+        return [of[buffer] for buffer in self.buffers[len(self.leaves) :]]
 
 
 class ComputedUpdates:
@@ -86,6 +86,8 @@ class ComputedUpdates:
         The sizes of these axes.
     value : expression
         The element, over the axes and the flat leaves.
+    logit : expression or None
+        Its logit, if it has one.
     """
 
     def __init__(
@@ -94,9 +96,13 @@ class ComputedUpdates:
         self.leaves = list(leaves)
         self.dims = producer.updates
         self.shape = [_size(dim, symbols) for dim in producer.updates]
-        store = producer.store
+        store, *others = producer.stores
         self.axes = list(store.indices)
-        self.value = _over_flat(producer, self.leaves, symbols)
+        self.value = _over_flat(producer, store.value, self.leaves, symbols)
+        self.logit: Any = None
+        for other in others:
+            own = dict(zip(other.indices, self.axes, strict=True))
+            self.logit = substitute(_over_flat(producer, other.value, self.leaves, symbols), own)
 
     def __getitem__(self, at: Any) -> Any:
         """The element at a flat position, bound to a variable. Emits statements."""
@@ -126,16 +132,21 @@ class ComputedUpdates:
         known = {
             axis: tirx.Cast(str(axis.ty.dtype), coordinate)
             for axis, coordinate in zip(
-                self.axes, [*coordinates, *_unravelled(column, row)], strict=True
+                self.axes, [*coordinates, *unravelled(column, row)], strict=True
             )
         }
         value = substitute(self.value, known)
-        return _with_simple_positions(value) if axes > 1 else value
+        return with_positions(value, Analyzer()) if axes > 1 else value
+
+    @property
+    def expressions(self) -> list[Any]:
+        """The element, and its logit if it has one."""
+        return [self.value] if self.logit is None else [self.value, self.logit]
 
     def axes_of(self, line: Any) -> int | None:
         """How many of the last axes make up a row of ``line`` elements; ``None`` if none do."""
         for axes in range(1, len(self.shape) + 1):
-            if _same(_product(self.shape[-axes:]), line):
+            if same_number(_product(self.shape[-axes:]), line):
                 return axes
         return None
 
@@ -158,14 +169,15 @@ def _product(sizes: Sequence[Any]) -> Any:
     return reduce(mul, sizes)
 
 
-def _same(left: Any, right: Any) -> bool:
+def same_number(left: Any, right: Any) -> bool:
+    """Whether two numbers or expressions are certainly equal."""
     if isinstance(left, int) or isinstance(right, int):
         return isinstance(left, int) and isinstance(right, int) and left == right
     return bool(Analyzer().can_prove_equal(left, right))
 
 
-def _unravelled(position: Any, sizes: Sequence[Any]) -> list[Any]:
-    """The coordinates of a position in a row of several axes."""
+def unravelled(position: Any, sizes: Sequence[Any]) -> list[Any]:
+    """The coordinates of a position in a row of some axes."""
     coordinates: list[Any] = []
     for size in reversed(sizes[1:]):
         coordinates.insert(0, tirx.floormod(position, size))
@@ -173,14 +185,14 @@ def _unravelled(position: Any, sizes: Sequence[Any]) -> list[Any]:
     return [position, *coordinates][: len(sizes)]
 
 
-def _with_simple_positions(expression: Any) -> Any:
+def with_positions(expression: Any, analyzer: Any) -> Any:
     """The expression, whose loads are at the positions that coordinates of a row cancel out to.
 
     A compiler then sees that they are neighbours.
     """
 
     def simple(load: Any) -> Any:
-        return tirx.BufferLoad(load.source, [Analyzer().simplify(at) for at in load.indices])
+        return tirx.BufferLoad(load.source, [analyzer.simplify(at) for at in load.indices])
 
     return tvm_ffi.structural_map(expression, (tvm.ir.TensorLoad, simple))
 
@@ -226,14 +238,15 @@ def function_name(call: Any) -> str:
     return str(getattr(call.op, "name", "")).rpartition(".")[2]
 
 
-def _over_flat(producer: Producer, leaves: Sequence[Any], symbols: Mapping[str, Any]) -> Any:
-    """The stored expression, over one-dimensional leaves and sizes of the emitted function."""
-    numbers = {buffer: at for at, buffer in enumerate(producer.buffers[:-1])}
+def _over_flat(
+    producer: Producer, stored: Any, leaves: Sequence[Any], symbols: Mapping[str, Any]
+) -> Any:
+    """A stored expression, over one-dimensional leaves and sizes of the emitted function."""
+    shaped = producer.buffers[: len(producer.leaves) + 1]
+    numbers = {buffer: at for at, buffer in enumerate(shaped[:-1])}
     sizes = {
         dim: _size(name, symbols)
-        for buffer, names in zip(
-            producer.buffers, (*producer.leaves, producer.updates), strict=True
-        )
+        for buffer, names in zip(shaped, (*producer.leaves, producer.updates), strict=True)
         for dim, name in zip(buffer.shape, names, strict=True)
         if isinstance(dim, tvm.ir.Var)
     }
@@ -249,7 +262,7 @@ def _over_flat(producer: Producer, leaves: Sequence[Any], symbols: Mapping[str, 
         return tirx.BufferLoad(leaves[number], [position])
 
     # Loads first, because their buffers have the sizes of the function that they come from.
-    value = tvm_ffi.structural_map(producer.store.value, (tvm.ir.TensorLoad, flat))
+    value = tvm_ffi.structural_map(stored, (tvm.ir.TensorLoad, flat))
     return substitute(value, sizes)
 
 

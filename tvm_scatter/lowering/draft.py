@@ -255,7 +255,7 @@ class Draft:
         producer = self._producer(updates) if isinstance(updates, Fused) else None
         orderable = is_index and _can_be_ordered(problem)
         ordering = self.call.ordering if orderable else ()
-        problem = replace(problem, fused=producer is not None)
+        problem = replace(problem, fused=producer is not None, softmax=self._has_logits)
         if ordering:
             # Whoever made the ordering has checked the indices. Behind it stand the bad ones.
             problem = replace(problem, ordered=True, bounds="drop")
@@ -275,6 +275,11 @@ class Draft:
             producer=producer,
             known=self.call.known,
         )
+
+    @property
+    def _has_logits(self) -> bool:
+        updates = self.call.updates
+        return isinstance(updates, FusedUpdates) and updates.has_logits
 
     def _check_ordering(self, problem: ScatterProblem, ordering: Sequence[Any]) -> None:
         """Raise if an ordering is certainly not one of the updates."""

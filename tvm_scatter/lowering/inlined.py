@@ -14,7 +14,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.emit.computed_updates import BRANCH, FUNCTIONS, function_name, substitute
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.read_forms import read
+from tvm_scatter.ops.read_forms import broadcast_position, read
 from tvm_scatter.options import current_options
 
 from .legalizations import stock
@@ -129,26 +129,44 @@ class Inliner:
         form, wrap = plan.read.form, plan.read.has_negative()
         self._tensors[var] = read(form, data, indices, wrap, plan.guard)
 
-    def function(self, var: Any) -> tirx.PrimFunc:
+    def function(self, var: Any, logits: Any = None) -> tirx.PrimFunc:
         """The function that computes the tensor of a variable from the leaves.
+
+        Parameters
+        ----------
+        logits : relax.Var, optional
+            A tensor that broadcasts to the other one. The function computes it as well, in the same
+            shape.
 
         Raises
         ------
         NotInlined
             If an element is not one expression that can be computed anywhere.
         """
+        shape = self._tensors[var].shape
+        results = [self._computed(var, shape, "updates")]
+        if logits is not None:
+            results.append(self._computed(logits, shape, "logits"))
+        return te.create_prim_func([*self._leaves, *results]).without_attr("global_symbol")
+
+    def _computed(self, var: Any, shape: Sequence[Any], name: str) -> te.Tensor:
+        """The tensor of a variable, broadcast to a shape, as one expression of the leaves."""
         tensor = self._tensors[var]
-        at = [tirx.Var(f"i{axis}", "int64") for axis in range(len(tensor.shape))]
-        value = _inlined(tensor, at)
+        at = [tirx.Var(f"i{axis}", "int64") for axis in range(len(shape))]
+        first = tirx.IntImm("int64", 0)
+        place = [
+            first if isinstance(coordinate, int) else coordinate
+            for coordinate in broadcast_position(tensor.shape, at)
+        ]
+        value = _inlined(tensor, place)
         _check(value)
-        _check_sizes(value, tensor.shape, at, self._leaves)
+        _check_sizes(value, shape, at, self._leaves)
 
         def element(*own: Any) -> Any:
             casts = (tirx.Cast("int64", each) for each in own)
             return substitute(value, dict(zip(at, casts, strict=True)))
 
-        result = te.compute(tensor.shape, element, name="updates")
-        return te.create_prim_func([*self._leaves, result]).without_attr("global_symbol")
+        return te.compute(shape, element, name=name)
 
 
 class _Tracer:

@@ -6,6 +6,7 @@ from tvm import tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import ComputedUpdates, loads_of, substitute
+from tvm_scatter.emit.weighted_rows import WeightedRows
 
 from .draft import Lowered
 
@@ -22,11 +23,16 @@ def reads_neighbours(lowered: Lowered) -> bool:
     symbols = {name: tirx.Var(name, "int64") for name in names}
     leaves = [tirx.decl_buffer((1,), dtype) for dtype in producer.dtypes]
     updates = ComputedUpdates(producer, leaves, symbols)
-    row, column = (tirx.Var(name, "int64") for name in ("row", "column"))
-    axes = updates.axes_of(problem.slice.value(symbols))
-    if axes is None:
+    row, head, column = (tirx.Var(name, "int64") for name in ("row", "head", "column"))
+    line = problem.slice.value(symbols)
+    axes = updates.axes_of(line)
+    if problem.softmax:
+        value = WeightedRows(updates, problem.count.value(symbols)).value(row, head, column)
+    elif axes is None:
         return False
-    for load in loads_of(updates.expression(row, column, axes)):
+    else:
+        value = updates.expression(row, column, axes)
+    for load in loads_of(value):
         [position] = load.indices
         after = substitute(position, {column: column + 1})
         step = Analyzer().simplify(after - position)

@@ -11,6 +11,9 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+#: The attribute of a function that computes nothing: its leaves are the updates and their logits.
+PLAIN = "tvm_scatter.plain"
+
 
 @dataclass(frozen=True)
 class FusedUpdates:
@@ -19,8 +22,10 @@ class FusedUpdates:
     Attributes
     ----------
     function : tvm.tirx.PrimFunc
-        Computes the updates, its last parameter, from the leaves. It has one expression for each
-        element of the updates, and every symbolic size in it is a size of a leaf.
+        Computes the updates from the leaves, which are its first parameters. It has one expression
+        for each element, and every symbolic size in it is a size of a leaf. A parameter behind the
+        updates, of the same shape, is their logits: then each update is weighted by the softmax of
+        the logits of its destination.
     leaves : tuple of relax.Expr
         The tensors that it reads.
     """
@@ -29,9 +34,20 @@ class FusedUpdates:
     leaves: tuple[Any, ...]
 
     @property
+    def has_logits(self) -> bool:
+        """Whether each update has a logit."""
+        return len(self.function.params) > len(self.leaves) + 1
+
+    @property
+    def are_stored(self) -> bool:
+        """Whether the leaves are the updates and the logits themselves."""
+        return PLAIN in (self.function.attrs or {})
+
+    @property
     def ty(self) -> relax.TensorType:
         """The type that the updates would have as a tensor."""
-        *leaves, updates = self.function.params
+        leaves = self.function.params[: len(self.leaves)]
+        updates = self.function.params[len(self.leaves)]
         sizes = {
             dim: size
             for buffer, leaf in zip(leaves, self.leaves, strict=True)

@@ -57,7 +57,7 @@ class ByAxes:
         first, width = self._first, max(map(len, indices))
         chosen, free = at[first : first + width], iter([*at[:first], *at[first + width :]])
         entries = {
-            axis: Entry(tensor, _broadcast(shape, chosen))
+            axis: Entry(tensor, broadcast_position(shape, chosen))
             for tensor, (axis, shape) in enumerate(zip(self.axes, indices, strict=True))
         }
         return [entries[axis] if axis in entries else next(free) for axis in range(len(data))]
@@ -161,7 +161,7 @@ def read(
     return te.compute(shape, element, name="read", tag="injective")
 
 
-def _broadcast(shape: Shape, at: Shape) -> list[Any]:
+def broadcast_position(shape: Shape, at: Shape) -> list[Any]:
     """The coordinates in a tensor of shape ``shape`` that is broadcast, for coordinates ``at``."""
     behind = at[len(at) - len(shape) :]
     return [0 if is_one(dim) else i for dim, i in zip(shape, behind, strict=True)]

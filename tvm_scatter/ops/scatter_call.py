@@ -193,6 +193,16 @@ class ScatterCall:
         """Its operands: data, indices and updates."""
         return (self.data, *self.indices, self.updates)
 
+    @property
+    def stored_updates(self) -> tuple[Any, ...]:
+        """The tensors of its updates, and of their logits if it has some.
+
+        None if it computes them.
+        """
+        if not isinstance(self.updates, FusedUpdates):
+            return () if self.updates is None else (self.updates,)
+        return self.updates.leaves if self.updates.are_stored else ()
+
     def asks_as(self, other: ScatterCall, *but_for: str) -> bool:
         """Whether two calls have equal attributes, so that they can be merged into one.
 

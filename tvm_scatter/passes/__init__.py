@@ -15,6 +15,7 @@ from .fill_data import FillData
 from .fold_broadcast_index import FoldBroadcastIndex
 from .fuse_means import FuseMeans
 from .fuse_producers import FuseProducers
+from .fuse_softmax import FuseSoftmax
 from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
@@ -41,7 +42,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
 
 def _fuse(options: Options) -> tvm.transform.Pass:
     """What makes neighbours of a scatter a part of it."""
-    return tvm.transform.Sequential([FuseMeans(), FuseProducers(options.donate)])
+    return tvm.transform.Sequential([FuseMeans(), FuseSoftmax(), FuseProducers(options.donate)])
 
 
 def passes(options: Options) -> list[tvm.transform.Pass]:
@@ -61,6 +62,7 @@ __all__ = [
     "FoldBroadcastIndex",
     "FuseMeans",
     "FuseProducers",
+    "FuseSoftmax",
     "HorizontalFusion",
     "HostConstants",
     "MergeScatterChains",

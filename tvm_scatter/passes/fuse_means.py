@@ -124,16 +124,17 @@ class _Search:
 
     def _at_least_one(self, var: Any) -> Any:
         """The tensor that a tensor is the maximum of and 1; ``None`` if it is no such maximum."""
-        value = self._values.get(var)
+        value: Any = self._values.get(var)
         if _is(value, "maximum") and _number(value.args[1]) == 1:
             return value.args[0]
         # What the maximum is written as that keeps a NaN, as a front end's clamp does.
         if not _is(value, "where") or _number(value.args[2]) != 1:
             return None
-        condition, count, _ = value.args
-        condition = self._values.get(condition)
+        chosen, count, _ = value.args
+        condition: Any = self._values.get(chosen)
         if _is(condition, "logical_or"):
-            is_nan, condition = map(self._values.get, condition.args)
+            is_nan: Any = self._values.get(condition.args[0])
+            condition = self._values.get(condition.args[1])
             if not _is(is_nan, "isnan") or not is_nan.args[0].same_as(count):
                 return None
         if not (_is(condition, "greater") or _is(condition, "greater_equal")):

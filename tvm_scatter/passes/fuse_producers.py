@@ -104,9 +104,10 @@ def _is_candidate(binding: Binding) -> bool:
     if not binding.fused or not is_scatter(binding.value):
         return False
     call = ScatterCall.from_call(binding.value)
-    if call.form == COPY_RANGES or isinstance(call.updates, FusedUpdates):
+    if call.form == COPY_RANGES or not call.stored_updates:
         return False
-    return isinstance(call.updates, relax.Var) and strategy_of(call.data)[1] is not None
+    known = any(isinstance(each, relax.Var) for each in call.stored_updates)
+    return known and strategy_of(call.data)[1] is not None
 
 
 def _check_backend(scatter: Binding) -> None:
@@ -141,13 +142,13 @@ def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:
         If an element is not one expression, or of too many tensors.
     """
     made = {each.var for each in producers}
+    roots = ScatterCall.from_call(scatter.value).stored_updates
     leaves: list[Any] = []
-    for each in producers:
-        for operand in operands_of(each.value):
-            if operand in made or scalar_of(operand) is not None:
-                continue
-            if not any(operand.same_as(leaf) for leaf in leaves):
-                leaves.append(operand)
+    for operand in (*(o for each in producers for o in operands_of(each.value)), *roots):
+        if operand in made or scalar_of(operand) is not None:
+            continue
+        if not any(operand.same_as(leaf) for leaf in leaves):
+            leaves.append(operand)
     if not 0 < len(leaves) <= _MOST_LEAVES or len(producers) > _MOST_OPERATORS:
         raise NotInlined(f"{len(producers)} operators read {len(leaves)} tensors")
     for leaf in leaves:
@@ -156,8 +157,7 @@ def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:
     inliner = Inliner(leaves)
     for each in producers:
         inliner.add(each.var, each.value)
-    updates = ScatterCall.from_call(scatter.value).updates
-    return FusedUpdates(inliner.function(updates), tuple(leaves))
+    return FusedUpdates(inliner.function(*roots), tuple(leaves))
 
 
 def _check_copy(scatter: Binding, updates: FusedUpdates, storage: Storage) -> None:

@@ -77,6 +77,9 @@ class ScatterProblem:
         Whether updates are computed where they are read, and not read from memory.
     ordered : bool
         Whether the order of the updates by destination is given.
+    softmax : bool
+        Whether each update has a logit, and is weighted by the softmax of the logits of all updates
+        of its destination. Without ``include_self`` only.
     fill : str
         The number that every element of the data is, which are then not in memory; empty if they
         are read.
@@ -103,6 +106,7 @@ class ScatterProblem:
     in_place: bool = False
     fused: bool = False
     ordered: bool = False
+    softmax: bool = False
     fill: str = ""
 
     def __post_init__(self) -> None:
@@ -225,7 +229,7 @@ class ScatterProblem:
     @property
     def measured(self) -> ScatterProblem:
         """The same problem as tuning measures it: data and updates in memory, and no order."""
-        return replace(self, fused=False, ordered=False, fill="")
+        return replace(self, fused=False, ordered=False, softmax=False, fill="")
 
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
         """The same problem with symbolic sizes replaced by numbers."""
@@ -252,7 +256,7 @@ class ScatterProblem:
                 value = str(value)
             elif field.name == "extents":
                 value = [str(extent) for extent in value]
-            if field.name in ("fused", "ordered", "fill") and not value:
+            if field.name in ("fused", "ordered", "softmax", "fill") and not value:
                 # Records that are older than these fields stay valid.
                 continue
             plain[field.name] = value
@@ -292,7 +296,10 @@ class ScatterProblem:
         if len(self.extents) > 1:
             parts.append(f"{len(self.extents)} components")
         defaults = {field.name: field.default for field in fields(self)}
-        flags = ("include_self", "unique", "deterministic", "in_place", "fused", "ordered", "fill")
+        flags = (
+            *("include_self", "unique", "deterministic"),
+            *("in_place", "fused", "ordered", "softmax", "fill"),
+        )
         parts += [
             f"{name}={value}"
             for name, value in asdict(self).items()

@@ -54,6 +54,8 @@ class Implementation(ABC):
         Whether it writes every row of the output, and so can begin with a number in place of data.
     takes_ordering : bool
         Whether it computes problems whose updates are ordered already, and no others.
+    takes_softmax : bool
+        Whether it can weight each update by a softmax among those of its destination.
     summary : str
         One line for readers: the problems that it is best for.
     """
@@ -66,6 +68,7 @@ class Implementation(ABC):
     order_cost: float = 0.0
     fills: bool = False
     takes_ordering: bool = False
+    takes_softmax: bool = False
     summary: str = ""
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -227,6 +230,8 @@ class OpStrategy:
         """Why ``implementation`` must not compute ``problem``, or ``None``; options count."""
         if problem.fused and not implementation.fuses:
             return "it reads updates from memory, and these are computed where they are read"
+        if problem.softmax and not implementation.takes_softmax:
+            return "it weights no updates by a softmax"
         if problem.fill and not implementation.fills:
             return "it reads the data, which are not in memory"
         if problem.ordered and not implementation.takes_ordering:

@@ -76,7 +76,8 @@ def _computed(problem: ScatterProblem, updates: ComputedUpdates) -> ReadUpdates:
         f"static_cast<const {stored_type(str(leaf.dtype))}*>({each}_pointer)"
         for each, leaf in leaves.items()
     ]
-    return ReadUpdates(name, text, ("computed",), leaves, sizes, (*fields, *sizes))
+    headers = ("computed",) if updates.logit is None else ("computed", "softmax")
+    return ReadUpdates(name, text, headers, leaves, sizes, (*fields, *sizes))
 
 
 def _sizes(updates: ComputedUpdates) -> list[Any]:
@@ -88,7 +89,8 @@ def _sizes(updates: ComputedUpdates) -> list[Any]:
         if var not in axes and tvm.ir.is_prim_expr(var):
             found[var] = None
 
-    for expression in (updates.value, *(s for s in updates.shape if not isinstance(s, int))):
+    sizes = [size for size in updates.shape if not isinstance(size, int)]
+    for expression in (*updates.expressions, *sizes):
         tvm_ffi.structural_walk(expression, (tvm.ir.Var, add))
     return list(found)
 
@@ -114,6 +116,7 @@ def _struct(
         ahead.append(value)
         writer.preset(load, replace(value, name=f"found.ahead{at}"))
     result = writer.value(updates.value)
+    logit = None if updates.logit is None else writer.value(updates.logit)
     coordinates = _coordinates(updates, long, names)
     find = [*coordinates, *finder.lines] if ahead else []
     find.append(f"return Found<Offset>{{{', '.join(['row', *(each.name for each in ahead)])}}};")
@@ -122,15 +125,22 @@ def _struct(
         "Vector<Data, count> result;",
         "#pragma unroll",
         f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({result.narrow});",
-        "return result;",
     ]
     if result.dtype == "bool":
-        lines[-2] = lines[-2].replace(result.narrow, f"static_cast<unsigned char>({result.narrow})")
+        lines[-1] = lines[-1].replace(result.narrow, f"static_cast<unsigned char>({result.narrow})")
+    if logit is None:
+        row = "Vector<Data, count>"
+        lines.append("return result;")
+    else:
+        # These elements have one logit, that of the first.
+        row = "SoftmaxUpdate<Data, count>"
+        lines += ["constexpr int i = 0;", "(void)i;", f"return {row}{{{logit.wide}, result}};"]
     # Along the only axis every vector is whole; else only if it divides the last axis.
     last = updates.dims[long[-1]] if len(long) > 1 else 16
     whole = last if isinstance(last, int) else 1
     fields = [f"{each.type} ahead{at};" for at, each in enumerate(ahead)]
-    body = _text(data_type(problem), leaves, sizes, writer.multiples, whole, fields, find, lines)
+    data = data_type(problem)
+    body = _text(data, row, leaves, sizes, writer.multiples, whole, fields, find, lines)
     name = "ComputedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
     text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
     return name, text
@@ -149,7 +159,7 @@ def _read_ahead(problem: ScatterProblem, updates: ComputedUpdates, long: list[in
         return []
     varying = {updates.axes[at] for at in (*long[row:], *long[-1:])}
     found: list[Any] = []
-    for load in unguarded_loads(updates.value):
+    for load in (load for each in updates.expressions for load in unguarded_loads(each)):
         if varying & set(tirx.analysis.undefined_vars(load)):
             continue
         if not any(tvm_ffi.structural_equal(load, other) for other in found):
@@ -176,6 +186,7 @@ def _coordinates(updates: ComputedUpdates, long: list[int], names: dict[Any, str
 
 def _text(
     data: str,
+    row: str,
     leaves: dict[str, Any],
     sizes: dict[str, Any],
     multiples: list[tuple[str, int]],
@@ -195,6 +206,8 @@ def _text(
     declared = "\n".join(f"  {field}" for field in fields)
     kept = "\n".join(f"    {field}" for field in ["Offset row;", *ahead])
     return f"""  using Data = {data};
+  template <int count>
+  using Row = tvm_scatter::{row};
   static constexpr bool finds = true;
 {declared}
   // A row, and what is read for all of it.
@@ -222,27 +235,27 @@ def _text(
     return line<1>(found, Offset(0)).at[0];
   }}
   template <int count, class Offset>
-  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load(
+  __device__ __forceinline__ Row<count> load(
       Offset row, Offset column = 0) const {{
     return load<count>(find(row), column);
   }}
   template <int count, class Offset>
-  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load_once(
+  __device__ __forceinline__ Row<count> load_once(
       Offset row, Offset column = 0) const {{
     return load<count>(find(row), column);
   }}
   template <int count, class Offset>
-  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load_once(
+  __device__ __forceinline__ Row<count> load_once(
       const Found<Offset>& found, Offset column) const {{
     return load<count>(found, column);
   }}
   template <int count, class Offset>
-  __device__ __forceinline__ tvm_scatter::Vector<Data, count> load(
+  __device__ __forceinline__ Row<count> load(
       const Found<Offset>& found, Offset column) const {{
     if constexpr ({whole} % count == 0) {{
       return line<count>(found, column);
     }} else {{
-      tvm_scatter::Vector<Data, count> result;
+      Row<count> result;
 #pragma unroll
       for (int i = 0; i < count; ++i)
         result.at[i] = line<1>(found, static_cast<Offset>(column + i)).at[0];
@@ -251,7 +264,7 @@ def _text(
   }}
   // Neighbours along the last axis.
   template <int count, class Offset>
-  __device__ __forceinline__ tvm_scatter::Vector<Data, count> line(
+  __device__ __forceinline__ Row<count> line(
       const Found<Offset>& found, Offset column) const {{
     using namespace tvm_scatter;
 {body}

@@ -122,6 +122,7 @@ def problem_struct(
   static constexpr bool counts_completion = {flag(counts_completion)};
   static constexpr bool include_self = {flag(problem.include_self)};
   static constexpr bool unique = {flag(problem.unique)};
+  static constexpr bool softmax = {flag(problem.softmax)};
   static constexpr bool filled = {flag(bool(problem.fill))};
   static __device__ __forceinline__ Data start() {{ return {start}; }}
   static __device__ __forceinline__ Data fill() {{ return {fill}; }}

@@ -11,6 +11,7 @@
 //   signals_drops                  and the host is told of them
 //   counts_completion              and blocks tell it that they have resolved their indices
 //   include_self, unique
+//   softmax                        updates are weighted by the softmax of their logits
 //   filled                         the data are fill() everywhere, and not in memory
 //   start(), fill()                the identity of the reduction; a number
 #ifndef TVM_SCATTER_PROBLEM

@@ -1,6 +1,7 @@
 // Adding up rows of updates that a list names.
 #ifndef TVM_SCATTER_ROW_SUMS
 #define TVM_SCATTER_ROW_SUMS
+#include "softmax.cuh"
 #include "stages.cuh"
 
 namespace tvm_scatter {
@@ -45,13 +46,33 @@ __device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Vis
     if (start + u < count) visit(start + u, held[u]);
 }
 
-// Combine `count` vectors into `sum`, in order.
-template <class R, int vector, class Rows, class Wide>
-__device__ __forceinline__ void combine_run(Vector<Wide, vector>& sum, uint32 count,
-                                            const Rows& rows) {
-  for_each_row(count, rows, [&](uint32, const auto& row) {
-    sum = combine_vectors<R>(sum, widen(row));
-  });
+// The sum of rows of updates, in one column of vectors, and how many numbers it has for each element.
+template <class P, int vector>
+using RowSum =
+    typename If<P::softmax, SoftmaxSum<Accumulate<typename P::Data>, vector>,
+                Vector<Accumulate<typename P::Data>, vector>>::type;
+template <class P>
+constexpr int kSumSize = P::softmax ? 3 : 1;
+
+template <class P, int vector>
+__device__ __forceinline__ RowSum<P, vector> sum_of_none() {
+  using Wide = Accumulate<typename P::Data>;
+  if constexpr (P::softmax) {
+    return softmax_of_none<Wide, vector>();
+  } else {
+    return splat<Wide, vector>(widen(P::start()));
+  }
+}
+
+template <class R, class Wide, int vector, class T>
+__device__ __forceinline__ void add_row(Vector<Wide, vector>& sum, const Vector<T, vector>& row) {
+  sum = combine_vectors<R>(sum, widen(row));
+}
+
+// Combine `count` rows into `sum`, in order.
+template <class R, class Sum, class Rows>
+__device__ __forceinline__ void combine_run(Sum& sum, uint32 count, const Rows& rows) {
+  for_each_row(count, rows, [&](uint32, const auto& row) { add_row<R>(sum, row); });
 }
 
 // The updates of a list of items, in one column of vectors. `once` says that they are read nowhere
@@ -73,7 +94,7 @@ struct ListedUpdates {
       return Item<P>(sizes, static_cast<Offset>(items[at])).update;
     }
   }
-  __device__ __forceinline__ Vector<Data, vector> read(Found update) const {
+  __device__ __forceinline__ auto read(Found update) const {
     if constexpr (P::update_slice) {
       const Offset at = P::index_slice ? 0 : column;
       // Shorter accesses share what the memory delivers with others.
@@ -86,15 +107,25 @@ struct ListedUpdates {
   }
 };
 
+// Where the sum of a row stands among sums of rows.
+template <class P>
+__device__ __forceinline__ int64 place_of_sum(const Sizes<P>& sizes, int64 row,
+                                              typename P::Offset column) {
+  return (row * sizes.width() + column) * kSumSize<P>;
+}
+
 // Sums that stand one after another, in one column of vectors.
-template <class Wide, int vector>
+template <class P, int vector>
 struct ListedSums {
-  const Wide* first;
-  int64 width;
+  using Sum = RowSum<P, vector>;
+  const Accumulate<typename P::Data>* sums;
+  const Sizes<P>& sizes;
+  int64 first;
+  typename P::Offset column;
 
   __device__ __forceinline__ uint32 item(uint32 at) const { return at; }
-  __device__ __forceinline__ Vector<Wide, vector> read(uint32 at) const {
-    return load<Wide, vector>(first + at * width);
+  __device__ __forceinline__ Sum read(uint32 at) const {
+    return *reinterpret_cast<const Sum*>(sums + place_of_sum<P>(sizes, first + at, column));
   }
 };
 
@@ -131,6 +162,13 @@ __device__ __forceinline__ Vector<typename P::Data, vector> result_of(
     }
   }
   return result;
+}
+
+template <class P, int vector, bool mean>
+__device__ __forceinline__ Vector<typename P::Data, vector> result_of(
+    const Vector<typename P::Data, vector>&,
+    const SoftmaxSum<Accumulate<typename P::Data>, vector>& sum, uint32) {
+  return softmax_result<typename P::Data>(sum);
 }
 
 // Which row a thread works on, and its first column: `tiles` groups of `lanes` threads share a row.

@@ -49,7 +49,6 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
                                            const typename P::Updates& updates, const Keys& keys,
                                            const Key* items, const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
-  using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
   const RowShare<P, lanes, vector> share(tiles);
   const int64 chunk = share.row;
@@ -60,15 +59,15 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
   if (key == static_cast<Key>(sizes.destinations()) || keys[begin + length - 1] != key) return;
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
-    auto sum = splat<Wide, vector>(widen(P::start()));
+    auto sum = sum_of_none<P, vector>();
     if (from) {
-      const Wide* const first = from + chunk * kSegmentChunk * width + column;
-      combine_run<R>(sum, kSegmentChunk, ListedSums<Wide, vector>{first, width});
+      const ListedSums<P, vector> sums{from, sizes, chunk * kSegmentChunk, column};
+      combine_run<R>(sum, kSegmentChunk, sums);
     } else {
       const ListedUpdates<P, Key, vector> sorted{updates, items + begin, sizes, column};
       combine_run<R>(sum, kSegmentChunk, sorted);
     }
-    store<Wide, vector>(to + chunk * width + column, sum);
+    *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, chunk, column)) = sum;
   }
 }
 
@@ -84,13 +83,12 @@ struct Segments {
 
 // The sum of the entries [at, end) of the sorted list, in one column of vectors.
 template <class P, class Key, int vector>
-__device__ __forceinline__ Vector<Accumulate<typename P::Data>, vector> sum_segment(
+__device__ __forceinline__ RowSum<P, vector> sum_segment(
     const Segments<P, Key>& segments, const Sizes<P>& sizes, int64 at, int64 end,
     typename P::Offset column) {
   using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
-  const int64 width = sizes.width();
-  auto sum = splat<Wide, vector>(widen(P::start()));
+  auto sum = sum_of_none<P, vector>();
   auto add_updates = [&](int64 until) {
     const ListedUpdates<P, Key, vector> sorted{segments.updates, segments.items + at, sizes,
                                                column};
@@ -98,9 +96,8 @@ __device__ __forceinline__ Vector<Accumulate<typename P::Data>, vector> sum_segm
     at = until;
   };
   auto add_chunks = [&](const Wide* sums, int64 length, int64 until) {
-    const Wide* const first = sums + at / length * width + column;
     combine_run<R>(sum, static_cast<uint32>((until - at) / length),
-                   ListedSums<Wide, vector>{first, width});
+                   ListedSums<P, vector>{sums, sizes, at / length, column});
     at = until;
   };
   const int64 first_chunk = ceil_div<int64>(at, kSegmentChunk) * kSegmentChunk;

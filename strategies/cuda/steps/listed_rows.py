@@ -45,9 +45,17 @@ def cost(work: Work) -> Terms:
     }
 
 
-def lanes_and_parts(problem: ScatterProblem, sizes: Sizes) -> tuple[int, Any]:
-    """The threads that share a row, and the number of parts into which its columns are divided."""
-    vector = widest_vector(problem)
+def lanes_and_parts(
+    problem: ScatterProblem, sizes: Sizes, vector: int | None = None
+) -> tuple[int, Any]:
+    """The threads that share a row, and the number of parts into which its columns are divided.
+
+    Parameters
+    ----------
+    vector : int, optional
+        The elements that a thread has at a time; by default the most.
+    """
+    vector = vector or widest_vector(problem)
     lanes = sorting.lanes_in_warp(problem, vector)
     # At least 1, because the device divides by it, and a symbolic width may be 0.
     return lanes, at_least(ceil_div(sizes.width, lanes * vector), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.weighted_rows import WeightedRows
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
@@ -22,7 +23,7 @@ _SUMS = ("chunks", "chunks_of_chunks")
 
 def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -> None:
     """Append the regions of the sums of chunks."""
-    row = sizes.width * accumulate_bytes(problem.data_dtype)
+    row = sizes.width * accumulate_bytes(problem.data_dtype) * (3 if problem.softmax else 1)
     layout.add("chunks", sizes.items // _CHUNK * row)
     layout.add("chunks_of_chunks", sizes.items // _CHUNKS * row)
 
@@ -83,8 +84,8 @@ def _launch(
     threads: int,
 ) -> None:
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
-    vector = widest_vector(operands.problem)
-    lanes, tiles = lanes_and_parts(operands.problem, operands.sizes)
+    vector = _vector(operands)
+    lanes, tiles = lanes_and_parts(operands.problem, operands.sizes, vector)
     tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
     text += (
         f"  if ({aligned_to(vector, *tensors)})\n    {call.format(lanes=lanes, vector=vector)}\n"
@@ -93,3 +94,18 @@ def _launch(
     arguments = {**arguments, "tiles": ("long long", tiles)}
     blocks = ceil_div(rows * tiles * lanes, threads)
     launch(operands, ("segmented",), text, blocks, threads, arguments)
+
+
+def _vector(operands: Operands) -> int:
+    """The elements that a thread has at a time: those of a softmax have one logit."""
+    vector = widest_vector(operands.problem)
+    if not operands.problem.softmax:
+        return vector
+    last = WeightedRows(operands.updates, operands.sizes.count).last_column
+    while vector > 1 and not _divides(vector, last):
+        vector //= 2
+    return vector
+
+
+def _divides(vector: int, size: Any) -> bool:
+    return isinstance(size, int) and size % vector == 0

@@ -109,7 +109,8 @@ def _reads_as_updates(scatter: Binding, var: Any) -> bool:
     """Whether a scatter reads a variable as its updates, and not otherwise as well."""
     call = ScatterCall.from_call(scatter.value)
     others = (call.data, *call.indices, *call.earlier)
-    return call.updates.same_as(var) and not any(var.same_as(other) for other in others)
+    read = any(each.same_as(var) for each in call.stored_updates)
+    return read and not any(var.same_as(other) for other in others)
 
 
 def _refusal(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str | None:

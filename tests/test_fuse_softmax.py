@@ -1,0 +1,230 @@
+"""A softmax over the updates of each destination is computed in the scatter that it weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tvm
+from cuda_cases import cuda_target, in_one_source
+from harness import device_of, orders, target_of
+from softmax_programs import Attention
+from tvm import relax
+from tvm.support import nvcc
+
+import tvm_scatter
+from tvm_scatter.options import current_options
+from tvm_scatter.passes import passes
+from tvm_scatter.passes.analysis.bindings import Bindings
+from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
+
+OPTIONS = {"fuse": True, "bounds": "drop"}
+TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-13}
+
+
+def machine(module, device, **options):
+    with tvm_scatter.options(**{**OPTIONS, **options}):
+        executable = tvm.compile(module, target_of(device))
+    return relax.VirtualMachine(executable, device_of(device))
+
+
+def called(compiled, device, arrays):
+    """The result; on a simulated device it must not depend on the order of threads."""
+    tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays]
+    first, *others = [compiled["main"](*tensors).numpy() for _ in orders(device)]
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    return first
+
+
+def explained(module, device, **options):
+    with tvm_scatter.options(**{**OPTIONS, **options}):
+        return tvm_scatter.explain(module, target_of(device))
+
+
+def is_fused(module, device, **options):
+    return any(each.problem.softmax for each in explained(module, device, **options))
+
+
+def check(kind, device, arrays=None, **options):
+    module = kind.module()
+    [explanation] = explained(module, device, **options)
+    assert explanation.problem.softmax
+    arrays = kind.arrays() if arrays is None else arrays
+    result = called(machine(module, device, **options), device, arrays)
+    tolerance = TOLERANCE[kind.dtype]
+    wanted = kind.expected(arrays)
+    found = result.astype("float64")
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=10 * tolerance)
+
+
+def test_by_eye(device):
+    kind = Attention(nodes=3, edges=3, heads=(), columns=(2,))
+    logits = np.array([0, np.log(3), 5], "float32")
+    values = np.array([[4, 8], [8, 16], [1, 2]], "float32")
+    index = np.array([2, 2, 0])
+    result = called(machine(kind.module(), device), device, [logits, values, index, logits])
+    # 2 gets a quarter of the first and three quarters of the second; 0 gets the third.
+    np.testing.assert_allclose(result, [[1, 2], [0, 0], [7, 14]], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Attention(),
+        Attention(heads=(), columns=(3,), tiny=None),
+        Attention(heads=(), columns=(1,)),
+        Attention(heads=(3,), columns=(16,), view="reshape"),
+        Attention(heads=(2, 2), columns=(2, 4), view="broadcast_to"),
+        Attention(heads=(4,), columns=()),
+        Attention(heads=(2,), columns=(1100,), edges=9),
+        Attention(nodes=1, edges=1),
+        Attention(nodes=3, edges=0),
+        Attention(symbolic=True),
+        Attention(ordered=True),
+    ],
+    ids=str,
+)
+def test_shapes(device, kind):
+    if kind.edges == 0:
+        result = called(machine(kind.module(), device), device, kind.arrays())
+        assert not result.any()
+        return
+    check(kind, device)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
+def test_other_types(device, dtype):
+    kind = Attention(dtype=dtype)
+    if device == "llvm" and dtype != "float64":
+        assert not is_fused(kind.module(), device)
+        return
+    if dtype == "bfloat16":
+        assert is_fused(kind.module(), device)
+        return
+    check(kind, device)
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_long_and_short_lists(device, fill):
+    """Of one destination thousands: sums of chunks, and of chunks of chunks."""
+    kind = Attention(nodes=5, edges=9000, columns=(2,))
+    arrays = kind.arrays()
+    arrays[2] = np.where(np.arange(9000) < 8700, 3, arrays[2])
+    arrays[0][100] += 40
+    check(kind, device, arrays, fill=fill)
+
+
+@pytest.mark.parametrize("among", [1, 100])
+@pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
+def test_special_logits(device, special, among):
+    """All of a destination's, one among others, and one at the place of the last or the first."""
+    kind = Attention(nodes=6, edges=6 * among, heads=(), columns=(3,))
+    logits, values, index, like = kind.arrays()
+    index = np.arange(kind.edges) % 6
+    logits[index == 0] = special
+    own = np.flatnonzero(index == 1)
+    logits[own[-1]] = special
+    logits[np.flatnonzero(index == 2)[0]] = special
+    check(kind, device, [logits, values, index, like])
+
+
+def test_special_values(device):
+    """A value that is none spoils its own column and no other."""
+    kind = Attention(edges=40)
+    arrays = kind.arrays()
+    arrays[1][3, 0, 1] = np.nan
+    arrays[1][5, 1, 2] = np.inf
+    check(kind, device, arrays)
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_bad_indices(device, wraps):
+    kind = Attention(wraps=wraps)
+    arrays = kind.arrays()
+    arrays[2][4] = kind.nodes
+    arrays[2][6] = -kind.nodes - 1
+    check(kind, device, arrays)
+    compiled = machine(kind.module(), device, bounds="raise")
+    with pytest.raises(IndexError, match=f"index {kind.nodes} "):
+        called(compiled, device, arrays)
+    arrays[2][4] = 0
+    arrays[2][6] = -1
+    if not wraps:
+        return
+    result = called(machine(kind.module(), device), device, arrays)
+    arrays[2][6] = kind.nodes - 1
+    np.testing.assert_allclose(result, kind.expected(arrays), rtol=1e-5, atol=1e-5)
+
+
+def test_layers_share_one_order(device):
+    kind = Attention(layers=3)
+    module = kind.module()
+    assert [each.implementation for each in explained(module, device)] == ["ordered"] * 3
+    with tvm_scatter.options(**OPTIONS), target_of(device):
+        text = tvm.transform.Sequential(passes(current_options()))(module).script()
+    assert text.count("tvm_scatter.order(") == 1
+    arrays = kind.arrays()
+    result = called(machine(module, device), device, arrays)
+    np.testing.assert_allclose(result, kind.expected(arrays), rtol=1e-5, atol=1e-5)
+
+
+def test_an_order_that_is_given_is_taken(device):
+    with tvm_scatter.options(**OPTIONS), target_of(device):
+        module = Attention(ordered=True).module()
+        text = tvm.transform.Sequential(passes(current_options()))(module).script()
+    assert text.count("tvm_scatter.order(") == 1
+    assert is_fused(module, device)
+
+
+def test_shares_are_in_no_tensor(device):
+    """Neither the greatest logits nor powers nor shares nor messages."""
+    module = Attention(edges=61).module()
+    with tvm_scatter.options(**OPTIONS), target_of(device):
+        module = tvm.transform.Sequential(passes(current_options()))(module)
+        module = relax.transform.LegalizeOps()(module)
+    made = [str(binding.var.ty) for binding in Bindings(module["main"])]
+    assert made
+    assert not any("61, 2" in each for each in made)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Attention(tiny=1e-3),
+        Attention(tiny=-1e-16),
+    ],
+    ids=str,
+)
+def test_what_is_another_sum(device, kind):
+    """What is added to the sums must be lost by rounding."""
+    assert not is_fused(kind.module(), device)
+    assert is_fused(Attention().module(), device)
+
+
+def test_one_implementation_that_is_asked_for(device):
+    name = "sequential"
+    assert not is_fused(Attention().module(), device, implementation=name)
+
+
+def test_off_leaves_it_alone(device):
+    assert not is_fused(Attention().module(), device, fuse=False)
+
+
+@pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+def test_it_compiles():
+    target, functions = cuda_target("sm_90"), {}
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        with tvm_scatter.options(**OPTIONS, fill=dtype == "float32"), target:
+            module = Attention(dtype=dtype, edges=9000).module()
+            module = tvm.transform.Sequential(passes(current_options()))(module)
+            module = relax.transform.LegalizeOps()(module)
+        functions |= {
+            f"{name.name_hint}_{dtype}": function
+            for name, function in module.functions.items()
+            if "ordered" in name.name_hint
+        }
+    assert len(functions) == 4
+    source = in_one_source(functions, target).source
+    with target:
+        cubin = nvcc.compile_cuda(source, target_format="cubin", compiler="nvrtc", arch="sm_90")
+    assert len(cubin) > 0

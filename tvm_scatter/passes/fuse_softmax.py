@@ -1,0 +1,181 @@
+"""Makes a softmax over the updates of each destination, and the sum that it weights, one scatter.
+
+In front of it stands the order of the updates, one for all softmaxes over one index. The updates of
+a destination are then visited together, and the scatter keeps a maximum and a sum while it adds (M.
+Milakov and N. Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867, 2018).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.inlined import Inliner
+from tvm_scatter.lowering.plan import Way, plan
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.fused_updates import PLAIN, FusedUpdates
+from tvm_scatter.ops.ordering import DTYPE, order
+from tvm_scatter.ops.scatter_call import ScatterCall
+from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.bindings import Bindings
+from tvm_scatter.passes.analysis.definitions import Definitions
+from tvm_scatter.passes.analysis.effects import may_write
+from tvm_scatter.passes.analysis.same_value import SameValue
+from tvm_scatter.passes.analysis.softmax import Softmax, SoftmaxSearch
+
+from .functions import with_changes
+from .report import note
+
+
+def FuseSoftmax() -> tvm.transform.Pass:
+    """The pass."""
+
+    def fuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        if current_options().implementation is not None:
+            # Of the implementations, only the caller's may be used.
+            return mod
+        return with_changes(mod, lambda name, function: _fused(mod, name.name_hint, function))
+
+    return tvm.transform.module_pass(fuse, opt_level=0, name="FuseSoftmax")
+
+
+def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
+    """The function with softmaxes in scatters, or ``None`` if there are none."""
+    definitions = Definitions.of(function)
+    search, found = SoftmaxSearch(definitions), {}
+    bindings = Bindings(function)
+    if any(may_write(binding.value) for binding in bindings):
+        # Its operands would have to be proved to be what they were at each of its steps.
+        return None
+    for binding in bindings:
+        softmax = search.softmax(binding.value) if binding.fused else None
+        if softmax is None:
+            continue
+        operands = (softmax.values, softmax.logits, softmax.call.data, softmax.call.indices[0])
+        if not definitions.reaches_all(
+            [each for each in operands if isinstance(each, relax.Var)], binding.var
+        ):
+            continue
+        where = f"{name}.{binding.var.name}"
+        refusal = _refusal(softmax)
+        if refusal is not None:
+            note("fuse", where, f"weights its updates by a softmax in memory: {refusal}")
+            continue
+        found[binding.var] = softmax
+        note("fuse", where, "computes the softmax that weights its updates itself")
+    if not found:
+        return None
+    blocks = {var: definitions.blocks[var] for var in found}
+    rewritten = _Rewriter(mod, found, blocks, search.same).visit_expr(function)
+    return relax.analysis.remove_all_unused(rewritten)
+
+
+def _refusal(softmax: Softmax) -> str | None:
+    """Why no scatter computes a softmax; ``None`` if one does."""
+    call = softmax.call
+    target, strategy = strategy_of(call.data)
+    if strategy is None or strategy.backend.ordering is None:
+        return f"nothing orders updates on target {target.kind.name}"
+    index, extent = call.indices[0], static_shape(call.data)[0]  # type: ignore[index]
+    places = _room([extent + 1])
+    permutation = _room(index.ty.shape.values)
+    try:
+        order(index, extent, operator=call.operator)
+        shape = call.updates.ty.shape.values
+        type_ = relax.TensorType(shape, call.data.ty.dtype)
+        values, logits = (relax.Var(name, type_) for name in ("values", "logits"))
+        tried = _weighted(call, values, logits, (permutation, places))
+        planned = plan(tried.to_call(), target, current_options())
+    except ScatterError as error:
+        return str(error)
+    return None if planned.way is Way.SCATTER else planned.reason
+
+
+def _room(shape: Any) -> Any:
+    return relax.Var("room", relax.TensorType(shape, DTYPE))
+
+
+def _weighted(
+    call: ScatterCall, values: Any, logits: Any, ordering: tuple[Any, Any]
+) -> ScatterCall:
+    """The scatter of values, weighted by the softmax of logits.
+
+    Raises
+    ------
+    NotInlined
+        If the symbolic sizes of the values are not those of a tensor.
+    """
+    leaves = (values, logits)
+    function = Inliner(leaves).function(*leaves).with_attr(PLAIN, True)
+    return call.replace(
+        updates=FusedUpdates(function, leaves), include_self=False, ordering=ordering
+    )
+
+
+@dataclass(frozen=True)
+class _Order:
+    """An order, and what it is of."""
+
+    block: int
+    call: ScatterCall
+    ordering: tuple[Any, Any]
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        found: Mapping[Any, Softmax],
+        blocks: Mapping[Any, int],
+        same: SameValue,
+    ) -> None:
+        super().__init__(mod)
+        self._found, self._blocks, self._same = found, blocks, same
+        self._orders: list[_Order] = []
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        softmax = self._found.get(binding.var)
+        if softmax is not None:
+            call = self._call(softmax, self._blocks[binding.var])
+            binding = relax.VarBinding(binding.var, call.to_call())
+        super().visit_var_binding_(binding)
+
+    def _call(self, softmax: Softmax, block: int) -> ScatterCall:
+        values, shape = self.visit_expr(softmax.values), softmax.call.updates.ty.shape
+        if not _same_shape(values.ty.shape.values, shape.values):
+            values = self.builder_.emit(relax.op.broadcast_to(values, shape))
+        logits = softmax.viewed(self.visit_expr(softmax.logits), self.builder_.emit)
+        return _weighted(softmax.call, values, logits, self._ordering(softmax.call, block))
+
+    def _ordering(self, call: ScatterCall, block: int) -> tuple[Any, Any]:
+        if call.ordering:
+            first, second = map(self.visit_expr, call.ordering)
+            return first, second
+        extent = static_shape(call.data)[0]  # type: ignore[index]
+        for each in self._orders:
+            if (
+                each.block == block
+                and each.call.wrap_negative == call.wrap_negative
+                and same_size(static_shape(each.call.data)[0], extent)  # type: ignore[index]
+                and self._same(each.call.indices[0], call.indices[0])
+            ):
+                return each.ordering
+        index = self.visit_expr(call.indices[0])
+        made = self.builder_.emit(
+            order(index, extent, wrap_negative=call.wrap_negative, operator=call.operator)
+        )
+        first, second = (self.builder_.emit(relax.TupleGetItem(made, at)) for at in range(2))
+        self._orders.append(_Order(block, call, (first, second)))
+        return first, second
+
+
+def _same_shape(left: Any, right: Any) -> bool:
+    return len(left) == len(right) and all(map(same_size, left, right))
