@@ -12,7 +12,7 @@ def _kernel(name: str, file: str, old: str, new: str, *tests: str, survives: str
 
 
 def _cases(implementation: str, group: str = "float32", device: str = "cuda") -> str:
-    return f"tests/test_cases.py::test_cases[{device}-{implementation}-{group}]"
+    return f"tests/test_cases.py::test_more_cases[{device}-{implementation}-{group}]"
 
 
 def _drops(implementation: str, device: str = "cuda") -> str:
@@ -20,7 +20,7 @@ def _drops(implementation: str, device: str = "cuda") -> str:
 
 
 def _ordered(implementation: str, device: str = "cuda") -> str:
-    return f"tests/test_cases.py::test_cases_deterministic[{device}-{implementation}]"
+    return f"tests/test_cases.py::test_more_cases_deterministic[{device}-{implementation}]"
 
 
 def _large(implementation: str) -> str:
@@ -105,7 +105,7 @@ KERNELS = (
         "(!P::update_slice || updates.template aligned<vector>())) {",
         "(!P::update_slice || vector > 0)) {",
         "tests/test_alignment.py::"
-        "test_tensors_aligned_to_their_elements_only[cuda-parallel_injective]",
+        "test_tensors_aligned_to_their_elements_only[cuda-parallel_injective-all]",
     ),
     _kernel(
         "lanes that skip every other vector of a long row",
@@ -133,7 +133,7 @@ KERNELS = (
         "reduction",
         "return bit_cast<T>(same<R, Min> ? last : static_cast<Bits<T>>(last >> 1));",
         "return value;",
-        "tests/test_exact_bits.py::test_minimum_and_maximum[cuda-sequential-some]",
+        "tests/test_exact_bits.py::test_bits[cuda-sequential-some]",
     ),
     _kernel(
         "lanes combined all but the last two",

@@ -17,6 +17,7 @@ from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 Array = np.ndarray[Any, Any]
+Problems = dict[str, ScatterProblem]
 #: Places, columns and updates: single elements, rows, and rows that are not whole vectors.
 EVERY_TYPE = pytest.mark.parametrize(
     "every", (False, pytest.param(True, marks=pytest.mark.exhaustive)), ids=("some", "every_type")
@@ -98,65 +99,86 @@ def _expect(result: Array, expected: Array, what: str) -> None:
         pytest.fail(f"{what}: {wrong.size} differ, the one at {at} is {found} and not {wanted}")
 
 
-def _runner(device: str, implementation: str, problems: dict[str, ScatterProblem]) -> ProblemRunner:
-    strategy = strategy_for(device)
+def _add_to(runner: ProblemRunner, implementation: str, problems: Problems, part: str) -> Problems:
+    """Add the problems that an implementation takes, by names that begin with ``part``."""
+    strategy = strategy_for(runner.device)
     assert strategy is not None
     chosen = strategy.implementations[implementation]
-    runner = ProblemRunner(device)
-    for name, problem in list(problems.items()):
-        if strategy.refusal(chosen, problem, runner.target) is None:
-            runner.add(name, problem, implementation)
-        else:
-            del problems[name]
-    if not problems:
-        pytest.skip(f"{implementation} takes none of these problems")
-    return runner
+    taken = {
+        f"{part}_{name}": problem
+        for name, problem in problems.items()
+        if strategy.refusal(chosen, problem, runner.target) is None
+    }
+    for name, problem in taken.items():
+        runner.add(name, problem, implementation)
+    return taken
 
 
 @EVERY_TYPE
-def test_minimum_and_maximum(device: str, implementation: str, every: bool, tally: Tally) -> None:
-    """Every implementation gives the bits of the reference, in whatever order the updates come."""
+def test_bits(device: str, implementation: str, every: bool, tally: Tally) -> None:
+    """All that is compared is compiled as one module, since that is what takes the time."""
+    turn, runner = _turn(device, implementation), ProblemRunner(device)
+    extremes, sums, zeros = (
+        _add_to(runner, implementation, problems, part)
+        for part, problems in (
+            ("extreme", _extremes(every, turn)),
+            ("sum", _sums(every, turn)),
+            ("zero", ZEROS),
+        )
+    )
+    if not (extremes or sums or zeros):
+        pytest.skip(f"{implementation} takes none of these problems")
+    compared = _check_extremes(runner, extremes)
+    _check_places_without_updates(runner, sums)
+    _check_sums_of_zeros(runner, zeros)
+    tally("results compared bit by bit", compared + len(sums) + len(zeros))
+
+
+def _extremes(every: bool, turn: int) -> Problems:
     problems = _problems(
         every,
-        _turn(device, implementation),
+        turn,
         ("single", "max", True),
         ("single", "min", True),
         ("rows", "min", True),
         ("rows", "max", False),
         ("batches", "min", False),
     )
-    problems["unique"] = _problem("float32", "max", "rows", count=SymbolicSize(20), unique=True)
-    runner = _runner(device, implementation, problems)
+    unique = _problem("float32", "max", "rows", count=SymbolicSize(20), unique=True)
+    return {**problems, "unique": unique}
+
+
+def _check_extremes(runner: ProblemRunner, problems: Problems) -> int:
+    """Minima and maxima have the bits of the reference, in whatever order the updates come."""
     compared = 0
     for number, (name, problem) in enumerate(problems.items()):
         data, index, updates = _operands(problem, number)
         if problem.unique:
             index[:] = np.random.default_rng(0).permutation(22)[:20]
         expected = scatter_reference(problem, data, [index.reshape(-1)], updates)
-        for order in orders(device):
+        for order in orders(runner.device):
             with in_order(order):
                 result = runner.run(name, data, [index.reshape(-1)], updates)
             _expect(result, expected, name)
             index, updates = _permuted(index, updates, problem.slice.constant, number)
             compared += 1
-    tally("results compared bit by bit", compared)
+    return compared
 
 
-@EVERY_TYPE
-def test_places_without_updates(
-    device: str, implementation: str, every: bool, tally: Tally
-) -> None:
-    """What no update goes to keeps its bits, whatever is computed beside it."""
-    problems = _problems(
+def _sums(every: bool, turn: int) -> Problems:
+    return _problems(
         every,
-        _turn(device, implementation),
+        turn,
         ("single", "add", True),
         ("single", "mul", False),
         ("rows", "mean", True),
         ("batches", "mul", True),
         ("batches", "update", True),
     )
-    runner = _runner(device, implementation, problems)
+
+
+def _check_places_without_updates(runner: ProblemRunner, problems: Problems) -> None:
+    """What no update goes to keeps its bits, whatever is computed beside it."""
     for number, (name, problem) in enumerate(problems.items()):
         data, index, updates = _operands(problem, number)
         batch, extent, width = (s.constant for s in (problem.batch, problem.extent, problem.slice))
@@ -167,17 +189,17 @@ def test_places_without_updates(
         untouched = np.repeat(~touched.reshape(-1), width)
         result = runner.run(name, data, [index.reshape(-1)], updates)
         _expect(result[untouched], data[untouched], name)
-    tally("results compared bit by bit", len(problems))
 
 
-def test_sums_of_zeros(device: str, implementation: str, tally: Tally) -> None:
+ZEROS = {
+    "single": _problem("float32", "add", "single"),
+    "rows": _problem("float32", "add", "rows", include_self=False),
+    "mean": _problem("float32", "mean", "rows"),
+}
+
+
+def _check_sums_of_zeros(runner: ProblemRunner, problems: Problems) -> None:
     """A sum is -0 where all that is added is, and only there."""
-    problems = {
-        "single": _problem("float32", "add", "single"),
-        "rows": _problem("float32", "add", "rows", include_self=False),
-        "mean": _problem("float32", "mean", "rows"),
-    }
-    runner = _runner(device, implementation, problems)
     for number, (name, problem) in enumerate(problems.items()):
         data, index, updates = _operands(problem, number)
         generator = np.random.default_rng(number)
@@ -189,4 +211,3 @@ def test_sums_of_zeros(device: str, implementation: str, tally: Tally) -> None:
         assert set(np.signbit(expected)) == {True, False}
         result = runner.run(name, data, [index.reshape(-1)], updates)
         _expect(result, expected, name)
-    tally("results compared bit by bit", len(problems))
