@@ -323,8 +323,8 @@ LAUNCHES = (
     Mutant(
         "a block of bins without memory for its sums",
         "strategies/cuda/lane_bins.py",
-        "return _BLOCKS * output_bytes(problem)",
-        "return (_BLOCKS - 1) * output_bytes(problem)",
+        "return _blocks(target) * output_bytes(problem)",
+        "return (_blocks(target) - 1) * output_bytes(problem)",
         (_drops("lane_bins"),),
     ),
     Mutant(
