@@ -153,7 +153,9 @@ class Work:
     @cached_property
     def hottest(self) -> Any:
         """Updates of the most frequent place of a line along the axis."""
-        return 1.0 if self.problem.unique else self.count * self._hottest_share
+        even = self.count / larger(self.extent, 1.0)
+        share = _HOTTEST if self.spread == "skewed" else 0.0
+        return 1.0 if self.problem.unique else share * self.count + (1 - share) * even
 
     @cached_property
     def contenders(self) -> Any:
@@ -231,11 +233,6 @@ class Work:
     def _under_way(self) -> Any:
         """Items that all threads of the machine work on at a time."""
         return self.machine.multiprocessors * _THREADS * self.vector / larger(self.width, 1.0)
-
-    @cached_property
-    def _hottest_share(self) -> Any:
-        least = 1.0 / larger(self.extent, 1.0)
-        return least if self.spread == "even" else _HOTTEST + (1 - _HOTTEST) * least
 
     @cached_property
     def _lines(self) -> Any:
