@@ -429,19 +429,24 @@ def test_what_a_scatter_need_not_check(index, extent, wrap, in_range, unique):
 def test_pairs_of_indices():
     """Rows are numbered, and columns differ within each row."""
 
-    def build(columns):
+    def build(columns, rows=lambda p: op.arange(0, N, 1, "int64")):
         def found(e, p):
-            rows = e(op.expand_dims(e(op.arange(0, N, 1, "int64")), 1))
+            row = e(op.expand_dims(e(rows(p)), 1))
             index = e(columns(p))
             updates = e(op.ones([N, 4], "float32"))
-            return ops.index_put(e(op.zeros([N, 4], "float32")), [rows, index], updates, [0, 1])
+            return ops.index_put(e(op.zeros([N, 4], "float32")), [row, index], updates, [0, 1])
 
         return problem_of(found, bounds="drop").problem
 
-    found = build(lambda p: op.argsort(p.matrix, 1, dtype="int64"))
+    def differ(p):
+        return op.argsort(p.matrix, 1, dtype="int64")
+
+    found = build(differ)
     assert found.unique and found.bounds == "trust"
     found = build(lambda p: op.floor_mod(p.matrix, number(4)))
     assert not found.unique and found.bounds == "trust"
+    # Two rows may be one, and then two of their columns.
+    assert not build(differ, lambda p: op.maximum(p.x, number(0))).unique
 
 
 def compiled(mod, device, **options):
