@@ -326,6 +326,9 @@ def _view(step: _Step) -> Any:
         return value, lambda v: np.stack([v[at]] * WIDTH, 1)
     if step.random.random() < 0.5:
         size = shape[0] * shape[1]
+        if isinstance(size, tirx.IntImm) and not int(size):
+            # TVM takes a zero for the size that there was.
+            return None
         return relax.op.reshape(var, [size]), lambda v: v[at].reshape(-1)
     return relax.op.permute_dims(var), lambda v: v[at].T
 
