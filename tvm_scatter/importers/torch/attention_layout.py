@@ -13,7 +13,7 @@ _ATTENTION = "scaled_dot_product_attention.default"
 
 
 def with_contiguous_attention(program: Any) -> Any:
-    """The program with a contiguous copy behind each attention, which TVM leaves out again.
+    """The program with a copy in that layout behind each attention, which TVM leaves out again.
 
     Parameters
     ----------
@@ -42,12 +42,34 @@ def _with_copies(program: Any) -> Any:
     graph = torch.fx.Graph()
     graph.output(graph.graph_copy(program.graph, {}))
     for node in filter(_is_attention, list(graph.nodes)):
-        with graph.inserting_after(node):
-            contiguous = graph.call_function(
-                torch.ops.aten.clone.default,
-                (node,),
-                {"memory_format": torch.contiguous_format},
-            )
-        node.replace_all_uses_with(contiguous, lambda user, own=contiguous: user is not own)
-        contiguous.meta = copy.copy(node.meta)
+        copied = _copied(graph, node, _has_heads_inside(node))
+        copied.meta = copy.copy(node.meta)
     return torch.fx.GraphModule(program.graph_module, graph)
+
+
+def _has_heads_inside(node: Any) -> bool:
+    """Whether the heads of one position lie beside each other, as PyTorch's CPU kernel writes."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    strides = node.meta["val"].stride()
+    return len(strides) > 3 and statically_known_true(strides[-3] < strides[-2])
+
+
+def _copied(graph: Any, node: Any, heads_inside: bool) -> Any:
+    """A copy behind a node, which all others read instead of it."""
+    import torch
+
+    aten = torch.ops.aten
+    steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
+        (aten.clone.default, (), {"memory_format": torch.contiguous_format})
+    ]
+    if heads_inside:
+        swap = (aten.transpose.int, (-3, -2), {})
+        steps = [swap, *steps, swap]
+    others, result = list(node.users), node
+    for target, arguments, named in steps:
+        with graph.inserting_after(result):
+            result = graph.call_function(target, (result, *arguments), named)
+    for user in others:
+        user.replace_input_with(node, result)
+    return result

@@ -137,6 +137,7 @@ MENDED: dict[str, Mended] = {
     "_grouped_mm.default": grouped_product.grouped_mm,
     **dict.fromkeys(_CONVOLUTIONS, convolution.convolution),
     "convolution_backward.default": convolution.convolution_backward,
+    "_native_batch_norm_legit_no_training.default": layer_norm.batch_norm,
     "layer_norm.default": layer_norm.layer_norm,
     "native_layer_norm.default": layer_norm.layer_norm,
     "silu_backward.default": activations.silu_backward,
