@@ -1,4 +1,4 @@
-"""Elementwise operators that TVM computes wrongly on GPUs, against NumPy."""
+"""Elementwise operators that TVM computes wrongly on GPUs or slowly on CPUs, against NumPy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import math
 
 import numpy as np
 import pytest
+import tvm
 from harness import run_all
 from tvm import relax
+
+from tvm_scatter.problem.reductions import numpy_dtype
 
 INFINITY = np.inf
 BASES = np.array([-2, -1.5, -1, -0.5, 0, 0.5, 1, 3, INFINITY, np.nan], "float32")
@@ -59,3 +62,36 @@ def test_choices(device, shape):
 
     result = run_all({"where": (choose, [x, values])}, device)["where"]
     np.testing.assert_array_equal(result, np.where(values != 1, x * x, -1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int64", "bool"])
+@pytest.mark.parametrize("sides", ["data, constant", "constant, data", "both constants"])
+def test_choices_of_constants(device, dtype, sides):
+    """On CPUs a constant is part of the code: read from memory, it would be a branch."""
+    values = np.arange(40).reshape(10, 4)
+    x = (values % 2 if dtype == "bool" else values).astype(numpy_dtype(dtype))
+    one, zero = (np.asarray(each, numpy_dtype(dtype)) for each in (1, 0))
+
+    def pair(data, one, zero):
+        both = {"data": data, "constant": one}
+        return (zero, one) if sides == "both constants" else [both[e] for e in sides.split(", ")]
+
+    def choose(x, values):
+        large = relax.op.greater(values, relax.const(11, "int64"))
+        return relax.op.where(large, *pair(x, relax.const(one, dtype), relax.const(zero, dtype)))
+
+    result = run_all({"where": (choose, [x, values])}, device)["where"]
+    right = np.where(values > 11, *pair(x, one, zero))
+    np.testing.assert_array_equal(result.astype(float), right.astype(float))
+
+
+def test_a_constant_of_a_choice_is_part_of_the_code():
+    x = relax.Var("x", relax.TensorType([4], "bfloat16"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        zero = relax.const(0, "bfloat16")
+        negative = builder.emit(relax.op.less_equal(x, zero))
+        builder.emit_func_output(builder.emit(relax.op.where(negative, zero, x)))
+    with tvm.target.Target("llvm"):
+        module = relax.transform.LegalizeOps()(builder.get())
+    assert len(module["where"].params) == 3, "the condition, the data and the result"

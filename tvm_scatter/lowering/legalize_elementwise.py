@@ -1,8 +1,11 @@
-"""The ``FLegalize`` of elementwise operators that TVM computes wrongly on GPUs.
+"""The ``FLegalize`` of elementwise operators that TVM computes wrongly on GPUs, or slowly on CPUs.
 
 TVM compiles CUDA with ``--use_fast_math``. There the power of a negative number is not a number,
 whatever the exponent. And in vectorised loops, a boolean that all lanes share does not compile if
 it is cast, or decides between vectors.
+
+On CPUs, a choice that reads a constant from memory becomes a branch, which makes the whole loop one
+of single numbers: TVM evaluates loads on the chosen side only.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.backend.utils import BackendDispatcher
 
+from .inlined import scalar_of
 from .legalizations import put_in_front, stock
 from .target import target_of
 
@@ -61,7 +65,9 @@ def legalize_cast(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 def legalize_where(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Emit a choice between two tensors."""
-    if not _on_gpu(call) or str(call.args[0].ty.dtype) != "bool":
+    if not _on_gpu(call):
+        return _where_on_cpu(bb, call)
+    if str(call.args[0].ty.dtype) != "bool":
         return stock[_WHERE](bb, call)
 
     def where(shape: Any, *tensors: te.Tensor) -> te.Tensor:
@@ -69,6 +75,26 @@ def legalize_where(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _chosen(full[0].shape, lambda *at: [each(*at) for each in full], "where")
 
     return bb.call_te(where, call.ty.shape, *call.args, primfunc_name_hint="where")
+
+
+def _where_on_cpu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a choice in which constants of one number are part of the code."""
+    condition, *sides = call.args
+    values = [scalar_of(side) for side in sides]
+    if all(each is None for each in values):
+        return stock[_WHERE](bb, call)
+
+    def where(condition: te.Tensor, *tensors: te.Tensor) -> te.Tensor:
+        given = iter(tensors)
+        first, second = (next(given) if each is None else _scalar(each) for each in values)
+        return topi.where(condition, first, second)
+
+    read = [side for side, value in zip(sides, values, strict=True) if value is None]
+    return bb.call_te(where, condition, *read, primfunc_name_hint="where")
+
+
+def _scalar(value: Any) -> te.Tensor:
+    return te.compute((), lambda: value, name="scalar")
 
 
 def _chosen(shape: Any, parts: Callable[..., Sequence[Any]], name: str) -> te.Tensor:
