@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 import tvm
@@ -158,9 +160,8 @@ def test_what_others_read_is_kept(device):
             result = builder.emit(index_put(x, [src], double, [0], "add"))
             output = builder.emit_output(relax.Tuple([result, rows]))
         builder.emit_func_output(output)
-    with tvm_scatter.options(fuse=True):
-        [note] = tvm_scatter.explain(builder.get(), target_of(device)).notes
-    assert str(note) == "fuse: main.lv2 computes its updates itself: add"
+    [note] = notes(builder.get(), device)
+    assert note == "fuse: main.lv2 computes its updates itself: add"
 
 
 def test_two_scatters_compute_what_both_need(device):
@@ -176,9 +177,8 @@ def test_two_scatters_compute_what_both_need(device):
             output = builder.emit_output(relax.op.subtract(first, second))
         builder.emit_func_output(output)
     module = builder.get()
-    with tvm_scatter.options(fuse=True):
-        notes = tvm_scatter.explain(module, target_of(device)).notes
-    assert [str(note).split(": ")[-1] for note in notes] == ["take, add", "take"]
+    found = [note.split(": ")[-1] for note in notes(module, device)]
+    assert found == ["take, add", "take"]
     x, _, src, dst = arguments(9, 30, 4)
     first, second = x.copy(), x.copy()
     np.add.at(first, dst, 2 * x[src])
@@ -221,7 +221,8 @@ def message_of(emit, shape=(9, 4), edges=30, dtype="float32", reduction="add"):
 
 def notes(module, device):
     with tvm_scatter.options(fuse=True):
-        return [str(note) for note in tvm_scatter.explain(module, target_of(device)).notes]
+        found = tvm_scatter.explain(module, target_of(device)).notes
+    return [str(note) for note in found if note.switch == "fuse"]
 
 
 def test_a_function_stays_apart_on_cpus():
@@ -312,3 +313,59 @@ def test_rows_whose_size_is_a_product(device):
     np.add.at(expected, index, arrays[1] + arrays[2])
     machine = compiled(builder.get(), device)
     np.testing.assert_array_equal(call(machine, device, *arrays, index), expected)
+
+
+def transposed_rows():
+    """Columns that are gathered and reshaped to rows, of symbolic sizes, read several times."""
+    builder = relax.BlockBuilder()
+    n, e, w = (tvm.tirx.Var(name, "int64") for name in ("n", "e", "w"))
+    x = relax.Var("x", relax.TensorType([1, w, n], "float32"))
+    src, dst = (relax.Var(name, relax.TensorType([e], "int64")) for name in ("src", "dst"))
+    into = relax.Var("into", relax.TensorType([n, w, 1], "float32"))
+    with builder.function("main", [into, x, src, dst]):
+        with builder.dataflow():
+            columns = builder.emit(relax.op.take(x, src, axis=2))
+            flat = builder.emit(relax.op.reshape(columns, [e * w]))
+            rows = builder.emit(relax.op.reshape(flat, [e, w, 1]))
+            message = builder.emit(relax.op.maximum(rows, rows))
+            result = builder.emit_output(index_put(into, [dst], message, [0], "mean"))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
+def test_what_divides_often_stays_apart(device):
+    """TVM compiled such a kernel for hours."""
+    with every_one_fused(device) if device == "llvm" else nullcontext():
+        [note] = notes(transposed_rows(), device)
+    assert "where to read takes" in note and note.endswith("divisions")
+
+
+def test_the_target_says_whether_scatters_compute_their_updates(device):
+    """The option overrides it."""
+
+    def fused(**options):
+        with tvm_scatter.options(**options):
+            [explanation] = tvm_scatter.explain(weighted_sum(), target_of(device))
+        return explanation.problem.fused
+
+    assert fused() == fused(fuse=None) == (device == "llvm")
+    assert fused(fuse=True) and not fused(fuse=False)
+
+
+def test_updates_in_another_order_are_kept(device):
+    """What scatters along several axes that are not the first ones transposes its updates."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([4, 3, 5], "float32"))
+    v = relax.Var("v", relax.TensorType([3, 4], "float32"))
+    with builder.function("main", [x, v]):
+        with builder.dataflow():
+            diagonal = [relax.const(np.arange(4))] * 2
+            turned = builder.emit(relax.op.permute_dims(v, [1, 0]))
+            result = builder.emit_output(index_put(x, diagonal, turned, [0, 2], "update"))
+        builder.emit_func_output(result)
+    module = builder.get()
+    assert "put into another order first" in notes(module, device)[0]
+    arrays = np.arange(60, dtype="float32").reshape(4, 3, 5), -np.ones((3, 4), "float32")
+    wanted = arrays[0].copy()
+    wanted[range(4), :, range(4)] = arrays[1].T
+    np.testing.assert_array_equal(call(compiled(module, device), device, *arrays), wanted)

@@ -54,9 +54,9 @@ class Options:
     batch : bool, optional
         Whether to merge independent scatters of one shape. ``None`` merges small scatters on a GPU
         only, where launches take most of the time.
-    fuse : bool
+    fuse : bool, optional
         Whether a scatter computes its updates itself, instead of reading them from a tensor that
-        other operators compute.
+        other operators compute. ``None`` leaves it to the target: CPUs do, GPUs do not.
     share_order : bool
         Whether scatters by one index share one order of their updates, where it pays.
     share_checks : bool
@@ -89,7 +89,7 @@ class Options:
     bulk: bool = True
     in_place: bool = True
     batch: bool | None = None
-    fuse: bool = False
+    fuse: bool | None = None
     share_order: bool = False
     share_checks: bool = True
     fill: bool = False

@@ -19,6 +19,7 @@ LLVM = Backend(
     ordering=ORDERING,
     fuses=_FUSES,
     fuses_vectors_only=True,
+    fuses_by_default=True,
     machine=machine_of,
     device_name=device_name,
     calibration=CALIBRATION,

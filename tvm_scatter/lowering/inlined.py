@@ -24,6 +24,9 @@ from .target import target_of
 
 #: The most nodes of an expression. In it, a value that is used twice is written twice.
 _MOST_NODES = 4000
+#: The most divisions by sizes that are not known. Each is dear, and what TVM makes of some within
+#: each other grows so fast that it compiles for hours.
+_MOST_DIVISIONS = 12
 _INTEGERS_ONLY = (
     *(tirx.Mod, tirx.FloorDiv, tirx.FloorMod),
     *(tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
@@ -160,6 +163,7 @@ class Inliner:
         ]
         value = _inlined(tensor, place)
         _check(value)
+        _check_divisions(value)
         _check_sizes(value, shape, at, self._leaves)
 
         def element(*own: Any) -> Any:
@@ -266,6 +270,18 @@ def _all(expression: Any, kind: Any) -> list[Any]:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (kind, found.append))
     return found
+
+
+def _check_divisions(value: Any) -> None:
+    """Raise if an expression divides by sizes that are not known too often."""
+    divisions = [
+        each
+        for kind in (tirx.FloorDiv, tirx.FloorMod)
+        for each in _all(value, kind)
+        if not isinstance(each.b, tirx.IntImm)
+    ]
+    if len(divisions) > _MOST_DIVISIONS:
+        raise NotInlined(f"where to read takes {len(divisions)} divisions")
 
 
 def _check(value: Any) -> None:

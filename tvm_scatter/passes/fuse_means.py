@@ -91,6 +91,9 @@ class _Search:
         call = ScatterCall.from_call(value)
         if call.form == COPY_RANGES or call.reduction != "add" or call.in_place:
             return None
+        strategy = strategy_of(call.data)[1]
+        if strategy is None or not strategy.backend.fuses_under(current_options()):
+            return None
         if not isinstance(call.updates, relax.Expr) or str(call.data.ty.dtype) not in FLOATS:
             return None
         if _number(self._values.get(call.data)) != 0 or not _is_orderable(call):

@@ -84,7 +84,7 @@ def _fused(
             if not producers:
                 raise NotInlined(taken.refused.get(var, "nothing computes them"))
             updates = _updates(scatter, producers)
-            _check_neighbours(scatter, updates)
+            _check_rows(scatter, updates)
             if var in reusing:
                 _check_copy(scatter, updates, storage)
         except NotInlined as reason:
@@ -106,8 +106,10 @@ def _is_candidate(binding: Binding) -> bool:
     call = ScatterCall.from_call(binding.value)
     if call.form == COPY_RANGES or not call.stored_updates:
         return False
-    known = any(isinstance(each, relax.Var) for each in call.stored_updates)
-    return known and strategy_of(call.data)[1] is not None
+    strategy = strategy_of(call.data)[1]
+    if strategy is None or not strategy.backend.fuses_under(current_options()):
+        return False
+    return any(isinstance(each, relax.Var) for each in call.stored_updates)
 
 
 def _check_backend(scatter: Binding) -> None:
@@ -119,17 +121,17 @@ def _check_backend(scatter: Binding) -> None:
         raise NotInlined(f"{dtype} is not computed by a scatter on {target.kind.name}")
 
 
-def _check_neighbours(scatter: Binding, updates: FusedUpdates) -> None:
-    """Raise if a CPU would have to compute the updates one by one."""
+def _check_rows(scatter: Binding, updates: FusedUpdates) -> None:
+    """Raise if the updates are not computed as they are read, or by a CPU one by one."""
     call = ScatterCall.from_call(scatter.value).replace(updates=updates)
     target = target_of(call.data)
-    if not backend_of(target).fuses_vectors_only:
-        return
     try:
         lowered = lower(call, current_options(), target.kind.name)
     except ScatterError as error:
         raise NotInlined("it is not valid") from error
-    if not reads_neighbours(lowered):
+    if lowered.producer is None:
+        raise NotInlined("they are put into another order first")
+    if backend_of(target).fuses_vectors_only and not reads_neighbours(lowered):
         raise NotInlined("neighbours in a row are computed from what are no neighbours")
 
 

@@ -50,6 +50,8 @@ class Backend:
     fuses_vectors_only : bool
         Whether only such updates are computed that a compiler makes vectors of: functions like
         ``exp`` stay apart, and so does what reads elements that are no neighbours.
+    fuses_by_default : bool
+        Whether they do so if the options leave it open.
     architecture_attribute : str
         The attribute of a target that names its architecture, such as ``arch``. Tuned records then
         apply to that architecture only. Empty if they apply to all targets of the kind.
@@ -80,6 +82,7 @@ class Backend:
     gathers_known_writes: bool = False
     fuses: tuple[str, ...] = ()
     fuses_vectors_only: bool = False
+    fuses_by_default: bool = False
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None
     of_architecture: Callable[[str], Target | None] | None = None
@@ -114,6 +117,10 @@ class Backend:
                 "be 'drop' or 'trust'."
             )
         return bounds
+
+    def fuses_under(self, options: Options) -> bool:
+        """Whether scatters compute their updates: as the options say, else as this kind does."""
+        return self.fuses_by_default if options.fuse is None else options.fuse
 
     def architecture(self, target: Target) -> str:
         """The architecture of a target, such as ``sm_90``; empty if the kind has none."""
