@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -21,7 +22,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter import pipelines
 from tvm_scatter.ops.expectations import expect_sizes
-from tvm_scatter.tuning.measure.machine import processor
+from tvm_scatter.strategies.llvm.machines import processor
 
 _MANY = 32
 _ROUNDS, _CALLS = 400, 25
@@ -38,7 +39,7 @@ def main() -> int:
         machines["sizes"] = _built(parts=_MANY)
     inputs = [tvm.runtime.tensor(np.ones(100, "float32")) for _ in range(2)]
     calls = {name: machine["main"] for name, machine in machines.items()}
-    times = _shortest({name: lambda call=call: call(*inputs) for name, call in calls.items()})
+    times = _shortest({name: partial(call, *inputs) for name, call in calls.items()})
     equal = (times["equal sizes"] - times["no check"]) / _MANY
     negative = (times["sizes, checked"] - times["sizes"]) / _MANY
     print(f"{processor()}: a call without checks takes {times['no check']:.2f} us")

@@ -9,6 +9,9 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+#: An operator, its arguments behind the first one, and those by name.
+_Step = tuple[Any, tuple[Any, ...], dict[str, Any]]
+
 _ATTENTION = "scaled_dot_product_attention.default"
 
 
@@ -60,12 +63,9 @@ def _copied(graph: Any, node: Any, heads_inside: bool) -> Any:
     import torch
 
     aten = torch.ops.aten
-    steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
-        (aten.clone.default, (), {"memory_format": torch.contiguous_format})
-    ]
-    if heads_inside:
-        swap = (aten.transpose.int, (-3, -2), {})
-        steps = [swap, *steps, swap]
+    clone: _Step = (aten.clone.default, (), {"memory_format": torch.contiguous_format})
+    swap: _Step = (aten.transpose.int, (-3, -2), {})
+    steps = [swap, clone, swap] if heads_inside else [clone]
     others, result = list(node.users), node
     for target, arguments, named in steps:
         with graph.inserting_after(result):

@@ -48,13 +48,13 @@ def upsample_bilinear(call: TorchCall) -> Any:
     if exact and is_float(dtype):
         return None
     sizes = known_sizes(call, "the input", sizes)
-    wanted = known_sizes(call, "the output", wanted)
+    entries_of = known_sizes(call, "the output", wanted)
     wide = dtype if is_float(dtype) else "float32"
     image = call.cast(image, wide)
     number: Any = np.float64 if dtype == "float64" else np.float32
-    for i, (size, entries, scale) in enumerate(zip(sizes, wanted, scales, strict=True)):
-        places, weights = _between(size, entries, scale, call["align_corners"], number)
-        image = _mixed(call, image, 2 + i, places, weights)
+    for i, (size, entries, scale) in enumerate(zip(sizes, entries_of, scales, strict=True)):
+        pixels = _between(size, entries, scale, call["align_corners"], number)
+        image = _mixed(call, image, 2 + i, pixels)
     return image if wide == dtype else call.cast(call.emit(relax.op.round(image)), dtype)
 
 
@@ -108,14 +108,14 @@ def _nearest_at_run_time(
     return call.compute(nearest, image, wanted, name="nearest")
 
 
-def _mixed(call: TorchCall, image: Any, axis: int, places: np.ndarray, weights: np.ndarray) -> Any:
-    """The sum of several pixels along an axis, with weights."""
+def _mixed(call: TorchCall, image: Any, axis: int, pixels: tuple[np.ndarray, np.ndarray]) -> Any:
+    """The sum of two pixels along an axis, given by their places and weights."""
     after, dtype = (1,) * (image.ty.ndim - axis - 1), str(image.ty.dtype)
     parts = []
-    for place, weight in zip(places.T, weights.T, strict=True):
-        pixels = call.emit(relax.op.take(image, relax.const(place, "int64"), axis))
+    for place, weight in zip(pixels[0].T, pixels[1].T, strict=True):
+        taken = call.emit(relax.op.take(image, relax.const(place, "int64"), axis))
         factor = relax.const(weight.reshape(-1, *after).astype("float64"), "float64")
-        parts.append(call.emit(relax.op.multiply(pixels, call.cast(factor, dtype))))
+        parts.append(call.emit(relax.op.multiply(taken, call.cast(factor, dtype))))
     return call.emit(relax.op.add(*parts))
 
 
@@ -195,7 +195,9 @@ def _nearest(size: int, entries: int, scale: float | None, offset: float) -> np.
     return np.minimum(places.astype("int64"), size - 1)[:, None]
 
 
-def _between(size: int, entries: int, scale: float | None, corners: bool, number: Any) -> _Spread:
+def _between(
+    size: int, entries: int, scale: float | None, corners: bool, number: Any
+) -> tuple[np.ndarray, np.ndarray]:
     """The two pixels beside each position, and their weights."""
     positions = np.maximum(_positions(size, entries, scale, corners, number), number(0))
     left = np.minimum(positions.astype("int64"), size - 1)
