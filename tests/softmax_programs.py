@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,23 @@ class Attention:
     wraps: bool = False
     symbolic: bool = False
     ordered: bool = False
+
+    @staticmethod
+    def draw(random: Random, dtypes: Sequence[str]) -> Attention:
+        """A random program."""
+        return Attention(
+            nodes=random.choice([1, 2, 7, 33]),
+            edges=random.choice([1, 5, 64, 200, 300]),
+            heads=random.choice([(), (1,), (2,), (3,), (4,), (2, 3)]),
+            columns=random.choice([(), (1,), (3,), (4,), (8,), (16,), (2, 6), (5, 8)]),
+            dtype=random.choice(dtypes),
+            view=random.choice(["expand_dims", "broadcast_to"]),
+            tiny=random.choice([None, 1e-16]),
+            layers=random.choice([1, 1, 2]),
+            wraps=random.random() < 0.4,
+            symbolic=random.random() < 0.3,
+            ordered=random.random() < 0.2,
+        )
 
     def module(self) -> tvm.IRModule:
         """The function ``main`` of logits, values and destinations."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
+from random import Random
+
 import numpy as np
 import pytest
 import tvm
@@ -27,10 +30,10 @@ def machine(module, device, **options):
     return relax.VirtualMachine(executable, device_of(device))
 
 
-def called(compiled, device, arrays):
+def called(compiled, device, arrays, name="main"):
     """The result; on a simulated device it must not depend on the order of threads."""
     tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays]
-    first, *others = [compiled["main"](*tensors).numpy() for _ in orders(device)]
+    first, *others = [compiled[name](*tensors).numpy() for _ in orders(device)]
     for other in others:
         np.testing.assert_array_equal(other, first)
     return first
@@ -90,6 +93,38 @@ def test_shapes(device, kind):
         assert not result.any()
         return
     check(kind, device)
+
+
+def tried(device, seeds, **options):
+    """Random programs in one module, with special logits now and then."""
+    dtypes = ["float32", "float32", "float64"] + ["float16"] * (device == "cuda")
+    kinds = {f"seed{seed}": Attention.draw(Random(seed), dtypes) for seed in seeds}
+    functions = {
+        name: kind.module()["main"].with_attr("global_symbol", name) for name, kind in kinds.items()
+    }
+    compiled = machine(tvm.IRModule(functions), device, **options)
+    for name, kind in kinds.items():
+        random, arrays = Random(name), kind.arrays(zlib.crc32(name.encode()))
+        if random.random() < 0.3:
+            special = random.choice([np.nan, np.inf, -np.inf])
+            arrays[0].reshape(-1)[random.randrange(arrays[0].size)] = special
+        result = called(compiled, device, arrays, name)
+        tolerance = 2000 * TOLERANCE[kind.dtype] if kind.dtype == "float64" else 1e-5
+        tolerance = 4e-3 if kind.dtype == "float16" else tolerance
+        wanted = kind.expected(arrays)
+        found = result.astype("float64")
+        np.testing.assert_allclose(found, wanted, tolerance, tolerance, err_msg=f"{name}: {kind}")
+
+
+@pytest.mark.parametrize("bounds", ["drop", "raise", "trust"])
+def test_random_programs(device, bounds):
+    tried(device, range(4 if device == "llvm" else 2), bounds=bounds)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("first", range(100, 300, 20))
+def test_many_random_programs(device, first):
+    tried(device, range(first, first + 20), fill=first % 40 == 0)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
