@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import tvm
-from harness import target_of
+from harness import device_of, target_of
 from torch_harness import export, run
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
@@ -26,7 +26,7 @@ slow = pytest.mark.exhaustive
     "name",
     ["GATConv", pytest.param("GATv2Conv", marks=slow), pytest.param("TransformerConv", marks=slow)],
 )
-def test_layers(name):
+def test_layers(name, device):
     torch.manual_seed(0)
     layer = getattr(nn, name)(8, 4, **LAYERS[name]).eval()
     x, edges = torch.randn(20, 8), torch.randint(0, 19, (2, 100))
@@ -34,7 +34,7 @@ def test_layers(name):
         wanted = layer(x, edges)
         module = from_exported_program(export(layer, (x, edges)))
     with tvm_scatter.options(fuse=True):
-        [explanation] = tvm_scatter.explain(module, target_of("llvm"))
-        machine = relax.VirtualMachine(tvm.compile(module, target_of("llvm")), tvm.cpu())
+        [explanation] = tvm_scatter.explain(module, target_of(device))
+        machine = relax.VirtualMachine(tvm.compile(module, target_of(device)), device_of(device))
     assert explanation.problem.softmax
-    torch.testing.assert_close(run(machine, (x, edges))[0], wanted, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(run(machine, (x, edges), device)[0], wanted, rtol=1e-5, atol=1e-5)

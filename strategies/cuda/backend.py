@@ -53,6 +53,7 @@ CUDA = Backend(
     launches_together=True,
     fuses=tuple(DATA_DTYPES),
     gathers_known_writes=True,
+    schedules_reads=True,
     architecture_attribute="arch",
     of_this_machine=_of_this_machine,
     of_architecture=_of_architecture,

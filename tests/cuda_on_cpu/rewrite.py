@@ -19,6 +19,8 @@ _SHARED = re.compile(
     r"(?P<type>[^;={}\[\]()]*?[\w>*\s])\s*\b(?P<name>\w+)\s*(?P<extents>(?:\[[^;{}]*\])*)\s*;"
 )
 _DYNAMIC = re.compile(r"\bextern\s+__shared__\s+(?P<rest>[^;={}]*?\[\s*\])\s*;")
+# TVM reduces over the lanes that happen to run together, and relies on that being all of them.
+_TOGETHER = re.compile(r"(\bmask_ptr\[0\] = [^;]*)\b__activemask\(\)")
 _KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__\w+__\s*\([^()]*\)\s*)*(\w+)\s*\(')
 
 
@@ -57,7 +59,7 @@ def _statement(text: str) -> str:
 def to_host(source: str) -> str:
     """`source` as g++ can compile it, with the table of its kernels at the end."""
     names = kernel_names(source)
-    source = _without_comments(source)
+    source = _TOGETHER.sub(r"\g<1>~0u", _without_comments(source))
     parts, done = [], 0
     # Only around the word: the patterns are slow on a large source.
     while (at := source.find("__shared__", done)) >= 0:

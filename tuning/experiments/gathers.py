@@ -127,8 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             figures = measured(name, each, machines, draw(each, distribution))
             rows.append({"program": name, "indices": distribution, **figures})
             print(rows[-1], flush=True)
-    figures = {"machine": describe("cuda"), "rows": rows}
-    program.publish(markdown(figures), figures, parsed)
+    report = {"machine": describe("cuda"), "rows": rows}
+    program.publish(markdown(report), report, parsed)
     return 0
 
 

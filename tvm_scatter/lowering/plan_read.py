@@ -10,6 +10,7 @@ from tvm.target import Target
 from tvm_scatter.bounds.device_check import CheckKind
 from tvm_scatter.ops.read_ops import NAMES as OUR_OPERATORS
 from tvm_scatter.options import Options
+from tvm_scatter.selection.backend import backend_of
 from tvm_scatter.selection.strategy import strategy_for
 
 from .reads import Read, read_of
@@ -58,7 +59,7 @@ def plan_read(call: relax.Call, target: Target, options: Options) -> ReadPlan | 
     if strategy is not None:
         backend = strategy.backend
         bounds = (backend.bounds_once_checked if read.checked else backend.bounds_under)(options)
-    fuses = options.gather and target.kind.name == "cuda"
+    fuses = options.gather and backend_of(target).schedules_reads
     if bounds == "trust" or read.is_in_range():
         return ReadPlan(read, guard=False, check=None, fuses=fuses)
     if bounds == "drop" or strategy is None or (read.is_empty() and read.check.has_no_entries):

@@ -89,7 +89,7 @@ class _Search:
         if not is_scatter(value):
             return None
         call = ScatterCall.from_call(value)
-        if call.form == COPY_RANGES or call.reduction != "add" or call.in_place:
+        if call.form == COPY_RANGES or not call.reduces.is_sum or call.in_place:
             return None
         strategy = strategy_of(call.data)[1]
         if strategy is None or not strategy.backend.fuses_under(current_options()):

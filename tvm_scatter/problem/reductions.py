@@ -52,6 +52,8 @@ class Reduction:
         ``None`` if there is none.
     rounding : Rounding
         How floating-point results are rounded.
+    is_sum : bool
+        Whether the result is the sum of the combined values.
     is_store : bool
         Whether an update replaces the value at its destination.
     needs_count : bool
@@ -72,6 +74,7 @@ class Reduction:
     ufunc: np.ufunc | None = None
     start: Callable[[str], float | int] | None = None
     rounding: Rounding = Rounding.NONE
+    is_sum: bool = False
     is_store: bool = False
     needs_count: bool = False
     selects_least: bool = False
@@ -150,7 +153,9 @@ def _least(dtype: str) -> float | int:
     return 0 if dtype == "bool" else int(np.iinfo(dtype).min)
 
 
-_ADD = Reduction("add", ("sum",), "add", np.add, _zero, Rounding.SUM, has_vector_atomic=True)
+_ADD = Reduction(
+    "add", ("sum",), "add", np.add, _zero, Rounding.SUM, is_sum=True, has_vector_atomic=True
+)
 REDUCTIONS = {
     reduction.name: reduction
     for reduction in (
@@ -167,7 +172,7 @@ REDUCTIONS = {
         ),
         Reduction("min", ("amin",), "min", np.minimum, _greatest, selects_least=True),
         Reduction("max", ("amax",), "max", np.maximum, _least, selects_greatest=True),
-        replace(_ADD, name="mean", aliases=(), needs_count=True),
+        replace(_ADD, name="mean", aliases=(), is_sum=False, needs_count=True),
     )
 }
 

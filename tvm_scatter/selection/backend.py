@@ -52,6 +52,8 @@ class Backend:
         ``exp`` stay apart, and so does what reads elements that are no neighbours.
     fuses_by_default : bool
         Whether they do so if the options leave it open.
+    schedules_reads : bool
+        Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
     architecture_attribute : str
         The attribute of a target that names its architecture, such as ``arch``. Tuned records then
         apply to that architecture only. Empty if they apply to all targets of the kind.
@@ -83,6 +85,7 @@ class Backend:
     fuses: tuple[str, ...] = ()
     fuses_vectors_only: bool = False
     fuses_by_default: bool = False
+    schedules_reads: bool = False
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None
     of_architecture: Callable[[str], Target | None] | None = None

@@ -45,6 +45,13 @@ int last;"""
     assert host[3].startswith("static CpuCudaShared<int[4]> y_storage") and host[5] == "int last;"
 
 
+def test_lanes_that_run_together():
+    """TVM reduces over them as if they were all; elsewhere nothing is known of them."""
+    cuda = "mask_ptr[0] = (__activemask() & (255u << 8)); int other = __activemask();"
+    host = "mask_ptr[0] = (~0u & (255u << 8)); int other = __activemask();"
+    assert to_host(cuda).splitlines()[0] == host
+
+
 def test_kernel_names():
     source = """
 extern "C" __global__ void __launch_bounds__(128, 2) __cluster_dims__(1) a_kernel(int n);

@@ -369,7 +369,7 @@ def _chosen(call: relax.Call, known: Known) -> IndexFacts | None:
 
 def _scatter(call: relax.Call, known: Known) -> IndexFacts:
     scatter = ScatterCall.from_call(call)
-    if scatter.reduction == "add" and scatter.include_self and not scatter.fill:
+    if scatter.reduces.is_sum and scatter.include_self and not scatter.fill:
         return _sums(scatter, known)
     if scatter.fill or not (scatter.reduces.is_store or scatter.reduces.is_extreme):
         raise Unproven

@@ -74,7 +74,7 @@ class SoftmaxSearch:
     def softmax(self, value: Any) -> Softmax | None:
         """The softmax that an expression ends; ``None`` if it ends none."""
         call = _rows(value)
-        if call is None or call.reduction != "add" or not self._is_zero(call.data):
+        if call is None or not call.reduces.is_sum or not self._is_zero(call.data):
             return None
         product = self._call(call.updates, "multiply")
         if product is None or self._uses.get(call.updates) != 1:
@@ -150,7 +150,7 @@ class SoftmaxSearch:
         call = _rows(self._values.get(var))
         if call is None or call.reduction != reduction or call.wrap_negative != by.wrap_negative:
             return False
-        begins = not call.include_self or (reduction == "add" and self._is_zero(call.data))
+        begins = not call.include_self or (call.reduces.is_sum and self._is_zero(call.data))
         extents = [static_shape(each.data)[0] for each in (call, by)]  # type: ignore[index]
         return (
             begins

@@ -12,6 +12,7 @@ from tvm.target import Target
 
 from tvm_scatter.options import current_options
 from tvm_scatter.schedules.empty_launches import with_body
+from tvm_scatter.selection.backend import backend_of
 
 from .gather_form import form_of, gathering
 from .gather_kernel import Kernel
@@ -22,7 +23,7 @@ class Gather(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it is not one read by index and what it feeds."""
-        if target.kind.name != "cuda" or not current_options().gather:
+        if not (backend_of(target).schedules_reads and current_options().gather):
             return None
         found = gathering(func)
         form = None if found is None else form_of(found)
