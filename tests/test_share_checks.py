@@ -73,7 +73,7 @@ def rewritten(build, device="llvm", **options):
             output = builder.emit_output(relax.Tuple(build(builder.emit, x, index, other)))
         builder.emit_func_output(output)
     mod = builder.get()
-    wanted = {"bounds": "raise", **options}
+    wanted = {"bounds": "raise", "fuse": False, **options}
     with tvm_scatter.options(**wanted) as current, target_of(device):
         mod = tvm.transform.Sequential(tvm_scatter.passes.passes(current))(mod)
     text = mod["main"].script()

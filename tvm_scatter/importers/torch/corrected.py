@@ -48,4 +48,4 @@ def _corrected() -> dict[Any, Callable[..., Any]]:
 
 def take(data: Any, index: Any) -> Any:
     """``take``. PyTorch reads an index without axes back to the host."""
-    return data.reshape(-1)[index.reshape(-1)].reshape(index.shape)
+    return data.take(index.reshape(-1)).reshape(index.shape)

@@ -28,7 +28,7 @@ _IN_VECTORS = frozenset(
 #: more threads instead of following each other in one.
 _FILLS_GPU = 1 << 18
 #: Nodes of all copies of the expression that one thread computes.
-_MOST_NODES = 2048
+_MOST_NODES = 4096
 _INT32_VALUES = 1 << 31
 #: A position counts on to the end of the last block.
 _ROUNDING = 1 << 16
