@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from harness import device_of, target_of
 from random_messages import POLICIES
 from tally import Tally
 from tvm import relax
+from tvm.relax.frontend.torch import from_exported_program
 
 import tvm_scatter
 from tvm_scatter import strategy_for
@@ -369,3 +372,45 @@ def test_updates_in_another_order_are_kept(device):
     wanted = arrays[0].copy()
     wanted[range(4), :, range(4)] = arrays[1].T
     np.testing.assert_array_equal(call(compiled(module, device), device, *arrays), wanted)
+
+
+SEVERAL_READS = {
+    "the smaller extent first": lambda x, y, i, j: y[i] + x[i],
+    "the smaller extent last": lambda x, y, i, j: x[i] + y[i],
+    "negative numbers": lambda x, y, i, j: x.index_select(0, i - 5) + x[i - 5],
+    "the second of two": lambda x, y, i, j: x[i, j] * x[i, i],
+}
+
+
+@pytest.mark.parametrize("several", SEVERAL_READS.values(), ids=SEVERAL_READS)
+def test_each_of_several_reads_by_one_index_is_checked(several: Any) -> None:
+    """4 is outside of what has 3 entries, and -5 is no number from the front."""
+    torch = pytest.importorskip("torch")
+
+    class Sum(torch.nn.Module):
+        def forward(self, x: Any, y: Any, i: Any, j: Any) -> Any:
+            rows = several(x, y, i, j)
+            return torch.zeros(2, *rows.shape[1:]).index_add(0, j, rows)
+
+    tensors = (torch.ones(5, 4), torch.ones(3, 4), torch.tensor([0, 4, 2]), torch.tensor([0, 1, 1]))
+    module = from_exported_program(torch.export.export(Sum(), tensors))
+    machine = relax.VirtualMachine(tvm.compile(module, target_of("llvm")), tvm.cpu())
+    with pytest.raises(IndexError, match="out of bounds"):
+        machine["main"](*(tvm.runtime.tensor(each.numpy()) for each in tensors))
+
+
+def test_what_doubles_often_is_refused_at_once() -> None:
+    torch = pytest.importorskip("torch")
+
+    class Doubles(torch.nn.Module):
+        def forward(self, x: Any, i: Any) -> Any:
+            rows = x[i]
+            for _ in range(30):
+                rows = rows * rows
+            return torch.zeros_like(x).index_add(0, i, rows)
+
+    tensors = torch.ones(5, 4), torch.tensor([0, 4, 2])
+    module = from_exported_program(torch.export.export(Doubles(), tensors))
+    begun = time.monotonic()
+    tvm.compile(module, target_of("llvm"))
+    assert time.monotonic() - begun < 30

@@ -553,3 +553,48 @@ def test_permutations_compute_the_same(device):
         np.testing.assert_array_equal(
             machines[0]["main"](*given)[0].numpy(), np.argsort(np.argsort(arrays[0], kind="stable"))
         )
+
+
+SUMS = {
+    "indices of different sizes": lambda builder: ops.index_put(
+        relax.const(np.zeros((2, 2), "int64")),
+        [relax.const(np.zeros(1, "int64")), relax.const(np.zeros(50, "int64"))],
+        relax.const(np.full(50, 2, "int64")),
+        [0, 1],
+        "add",
+    ),
+    "tuples of nothing": lambda builder: ops.scatter_nd(
+        relax.const(np.zeros((2, 2), "int64")),
+        relax.const(np.zeros((50, 0), "int64")),
+        relax.const(np.full((50, 2, 2), 2, "int64")),
+        "add",
+    ),
+}
+
+
+@pytest.mark.parametrize("summed", SUMS.values(), ids=SUMS)
+def test_each_place_may_get_every_update(summed):
+    """The sum is 100, outside of what has 60 entries."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([60], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            sums = builder.emit(summed(builder))
+            index = builder.emit(relax.op.reshape(sums, [4]))
+            output = builder.emit_output(relax.op.take(x, index, 0))
+        builder.emit_func_output(output)
+    machine = relax.VirtualMachine(tvm.compile(builder.get(), target_of("llvm")), tvm.cpu())
+    with pytest.raises(IndexError, match="index 100 at"):
+        machine["main"](tvm.runtime.tensor(np.zeros(60, "float32")))
+
+
+@pytest.mark.parametrize("operator", [relax.op.cumsum, relax.op.sort, relax.op.argsort])
+def test_nothing_is_known_of_scans_without_axes(operator):
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([], "int64"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            output = builder.emit_output(operator(x))
+        builder.emit_func_output(output)
+    with tvm_scatter.options() as current, target_of("llvm"):
+        tvm.transform.Sequential(tvm_scatter.passes.passes(current))(builder.get())

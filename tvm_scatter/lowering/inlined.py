@@ -244,7 +244,8 @@ def _inlined(tensor: te.Tensor, at: Sequence[Any]) -> Any:
     refusals: list[NotInlined] = []
 
     def load(call: Any) -> Any:
-        if function_name(call) != "tensor_load":
+        # Once refused, nothing more is expanded: each level may double what is to be done.
+        if refusals or function_name(call) != "tensor_load":
             return call
         source, *place = call.args
         try:

@@ -114,6 +114,16 @@ def first_index(call: relax.Call) -> relax.Expr:
     return index.fields[0] if isinstance(index, relax.Tuple) else index
 
 
+def by_index(read: relax.Call, index: relax.Expr) -> relax.Call:
+    """The same read with another first index tensor."""
+    data, indices, *others = read.args
+    if isinstance(indices, relax.Tuple):
+        indices = relax.Tuple([index, *indices.fields[1:]])
+    else:
+        indices = index
+    return relax.Call(read.op, [data, indices, *others], attrs=read.attrs)
+
+
 def register() -> None:
     """Register the operators with TVM. Calling it again changes nothing."""
     for name, infer in (

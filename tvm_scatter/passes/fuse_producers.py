@@ -24,7 +24,7 @@ from tvm_scatter.lowering.inlined import Inliner, NotInlined, operands_of, scala
 from tvm_scatter.lowering.lower import lower
 from tvm_scatter.lowering.neighbours import reads_neighbours
 from tvm_scatter.lowering.target import strategy_of, target_of
-from tvm_scatter.ops.expectations import expect_indices, first_index
+from tvm_scatter.ops.expectations import by_index, expect_indices, first_index
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
@@ -214,10 +214,9 @@ class _Rewriter(PyExprMutator):
         """The same updates, whose indices are those that checks return."""
         leaves = list(updates.leaves)
         for read in reads:
-            checked = self._checked(read)
-            for at, leaf in enumerate(updates.leaves):
-                if leaf.same_as(first_index(read)):
-                    leaves[at] = checked
+            at = next(i for i, leaf in enumerate(updates.leaves) if leaf.same_as(first_index(read)))
+            # Several reads may have one index; each check takes what the one before it returns.
+            leaves[at] = self._checked(by_index(read, leaves[at]))
         return updates.with_leaves(leaves)
 
     def _checked(self, read: relax.Call) -> Any:

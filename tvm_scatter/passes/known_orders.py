@@ -32,7 +32,10 @@ def constant_order(index: Any, extent: Any, wrap_negative: bool) -> relax.Tuple 
     constant = isinstance(index, tvm.ir.GenericConst) and isinstance(extent, int | tirx.IntImm)
     if not constant:
         return None
-    values, size = np.asarray(index.value.numpy()).reshape(-1).astype("int64"), int(extent)
+    given, size = np.asarray(index.value.numpy()).reshape(-1), int(extent)
+    values = given.astype("int64")
+    if (values != given).any():
+        return None
     places = np.where(values < 0, values + size, values) if wrap_negative else values
     if not values.size or places.min() < 0 or places.max() >= size:
         return None

@@ -176,6 +176,8 @@ def _topk(call: relax.Call, known: Known) -> IndexFacts | Sequence[IndexFacts | 
 
 def _sorted_positions(data: Any, axis: int, known: Known) -> IndexFacts:
     """Positions along an axis. Where "not a number" is sorted, TVM may list some twice."""
+    if not data.ty.ndim:
+        raise Unproven
     axis %= data.ty.ndim
     found = _below(number(_shape(data)[axis]), known)
     integral = "int" in str(data.ty.dtype)
@@ -183,6 +185,8 @@ def _sorted_positions(data: Any, axis: int, known: Known) -> IndexFacts:
 
 
 def _sort(call: relax.Call, known: Known) -> IndexFacts:
+    if not call.ty.ndim:
+        raise Unproven
     facts, axis = known.of(call.args[0]), int(call.attrs.axis) % call.ty.ndim
     up = call.ty.ndim == 1 and not call.attrs.descending
     return facts.but(distinct=facts.distinct & {axis}, ascending=facts.uniform or up)
@@ -218,7 +222,7 @@ def _nonzero(call: relax.Call, known: Known) -> IndexFacts:
 def _cumsum(call: relax.Call, known: Known) -> IndexFacts:
     [data], axis = call.args, call.attrs.axis
     facts, shape = known.of(data), _shape(data)
-    if axis is None and len(shape) > 1:
+    if not shape or (axis is None and len(shape) > 1):
         raise Unproven
     if backend_of(target_of(data)).is_gpu:
         # TVM's scan reads, without a barrier, what other threads write: nothing proves its sums.
@@ -385,6 +389,9 @@ def _scatter(call: relax.Call, known: Known) -> IndexFacts:
 
 def _sums(scatter: ScatterCall, known: Known) -> IndexFacts:
     """Sums with the data: each element may get all of the updates, or none."""
+    # Several indices broadcast against each other, and one of tuples has an axis for the tuple.
+    if len(scatter.indices) != 1 or scatter.form not in (INDEX_PUT, SCATTER_ELEMENTS):
+        raise Unproven
     ranges, count = known.ranges, _one(1)
     for size in _shape(scatter.indices[0]):
         count = ranges.multiply(_one(number(size)), count)

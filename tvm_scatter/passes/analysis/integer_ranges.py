@@ -64,7 +64,7 @@ def limits(dtype: str) -> Range:
     """
     if dtype == "bool":
         return Range(0, 1)
-    if not dtype.startswith(("int", "uint")) or "x" in dtype:
+    if not re.fullmatch(r"u?int(8|16|32|64)", dtype):
         raise Unproven
     found = np.iinfo(dtype)
     return Range(int(found.min), int(found.max))
