@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 from tvm import relax
 
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import BATCH, INDEX_PUT
 from tvm_scatter.ops.own_operators import call_of, register_operator
 from tvm_scatter.ops.scatter_call import ScatterCall
@@ -44,9 +44,7 @@ def batch(scatters: Sequence[ScatterCall], earlier: Sequence[Any] = ()) -> relax
 
 def is_batch(value: Any) -> bool:
     """Whether an expression is a call of :func:`batch`."""
-    return (
-        isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) and value.op.name == BATCH
-    )
+    return operator_of(value) == BATCH
 
 
 def scatters_of(call: relax.Call) -> list[ScatterCall]:

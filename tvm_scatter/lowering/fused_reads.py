@@ -9,10 +9,11 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import relax, tirx
 from tvm.s_tir import SBlock
+
+from tvm_scatter.ops.called import CALL_TIR, operator_of
 
 #: TVM's numbers: a function that computes each element by itself, and one that only elementwise
 #: operators behind it are fused with.
@@ -35,8 +36,8 @@ def pattern_of(bb: relax.BlockBuilder, data: relax.Expr, result: relax.TensorTyp
 
 def _sources(bb: relax.BlockBuilder, value: Any) -> list[Any]:
     """The tensors that a value is computed from, element by element; itself, if by none."""
-    call = bb.lookup_binding(value) if isinstance(value, relax.Var) else None
-    if not isinstance(call, relax.Call) or call.op != tvm.ir.Op.get("relax.call_tir"):
+    call: Any = bb.lookup_binding(value) if isinstance(value, relax.Var) else None
+    if operator_of(call) != CALL_TIR:
         return [value]
     function, operands = call.args[:2]
     if not _computes_elements(bb.get()[function]):

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from tvm_scatter.bounds.size_check import AtMost, SizeCheck
 from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.read_forms import ByAxes, ByElements, ByTuples, Form
 from tvm_scatter.ops.read_ops import GATHER_ELEMENTS, GATHER_ND, INDEX, NAMES
 from tvm_scatter.ops.shapes import SymbolTable, broadcast
@@ -139,8 +139,7 @@ def read_of(call: relax.Call) -> Read | None:
 
 def is_read(value: Any) -> bool:
     """Whether an expression is a call of an operator that reads by index."""
-    known = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return known and value.op.name in (*STOCK_OPERATORS, *NAMES)
+    return operator_of(value) in (*STOCK_OPERATORS, *NAMES)
 
 
 def _fields(indices: Any) -> list[Operand]:

@@ -18,6 +18,7 @@ from tvm import relax
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import REDUCTIONS, Reduction, canonical_reduction
 
+from .called import operator_of
 from .fused_updates import FusedUpdates
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, STOCK_OPERATORS
 from .own_operators import call_of
@@ -225,11 +226,8 @@ REQUESTS: dict[str, Any] = {
 
 def is_scatter(value: Any) -> bool:
     """Whether an expression is a call of a scatter operator, TVM's own or this package's."""
-    return (
-        isinstance(value, relax.Call)
-        and isinstance(value.op, tvm.ir.Op)
-        and (value.op.name in STOCK_OPERATORS or value.op.name in NAMES)
-    )
+    name = operator_of(value)
+    return name in STOCK_OPERATORS or name in NAMES
 
 
 def operator_name(call: relax.Call) -> str:

@@ -18,6 +18,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.plan import Way, plan
 from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import same_size, static_shape
@@ -67,7 +68,7 @@ class _Search:
 
     def mean(self, binding: Binding, bindings: Bindings) -> ScatterCall | None:
         """The mean that a division computes; ``None`` if it is none."""
-        if not binding.fused or not _is(binding.value, "divide"):
+        if not binding.fused or operator_of(binding.value) != "relax.divide":
             return None
         dividend, divisor = binding.value.args
         total = self._total(dividend)
@@ -128,26 +129,22 @@ class _Search:
     def _at_least_one(self, var: Any) -> Any:
         """The tensor that a tensor is the maximum of and 1; ``None`` if it is no such maximum."""
         value: Any = self._values.get(var)
-        if _is(value, "maximum") and _number(value.args[1]) == 1:
+        if operator_of(value) == "relax.maximum" and _number(value.args[1]) == 1:
             return value.args[0]
         # What the maximum is written as that keeps a NaN, as a front end's clamp does.
-        if not _is(value, "where") or _number(value.args[2]) != 1:
+        if operator_of(value) != "relax.where" or _number(value.args[2]) != 1:
             return None
         chosen, count, _ = value.args
         condition: Any = self._values.get(chosen)
-        if _is(condition, "logical_or"):
+        if operator_of(condition) == "relax.logical_or":
             is_nan: Any = self._values.get(condition.args[0])
             condition = self._values.get(condition.args[1])
-            if not _is(is_nan, "isnan") or not is_nan.args[0].same_as(count):
+            if operator_of(is_nan) != "relax.isnan" or not is_nan.args[0].same_as(count):
                 return None
-        if not (_is(condition, "greater") or _is(condition, "greater_equal")):
+        if operator_of(condition) not in ("relax.greater", "relax.greater_equal"):
             return None
         compared, least = condition.args
         return count if compared.same_as(count) and _number(least) == 1 else None
-
-
-def _is(value: Any, name: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") == f"relax.{name}"
 
 
 def _vars(call: ScatterCall) -> list[Any]:

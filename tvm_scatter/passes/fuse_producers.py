@@ -24,6 +24,7 @@ from tvm_scatter.lowering.inlined import Inliner, NotInlined, operands_of, scala
 from tvm_scatter.lowering.lower import lower
 from tvm_scatter.lowering.neighbours import reads_neighbours
 from tvm_scatter.lowering.target import strategy_of, target_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.expectations import by_index, expect_indices, first_index
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import COPY_RANGES
@@ -34,7 +35,7 @@ from tvm_scatter.passes.analysis.aliasing import Storage
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
-from tvm_scatter.passes.analysis.taken_producers import operator_of, taken_producers
+from tvm_scatter.passes.analysis.taken_producers import taken_producers
 from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import backend_of
 

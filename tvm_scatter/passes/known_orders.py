@@ -8,14 +8,14 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.ordering import DTYPE, ORDER
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 
 
 def is_order(value: Any) -> bool:
     """Whether an expression is a call of :func:`tvm_scatter.order`."""
-    named = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return named and value.op.name == ORDER
+    return operator_of(value) == ORDER
 
 
 def ascends(index: Any, known: IndexAnalysis) -> bool:

@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.passes.analysis.definitions import Definitions
@@ -72,7 +73,7 @@ def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | N
 
 def _written(part: Any, outer: NormalisedRows, values: Mapping[Any, Any]) -> NormalisedRows | None:
     """The scatter that computed ``part``, if its attributes are those of the outer scatter."""
-    call = values.get(part)
+    call: Any = values.get(part)
     if not is_scatter(call) or may_write(call):
         return None
     inner = normalised(ScatterCall.from_call(call), values)
@@ -110,8 +111,8 @@ def _written_to(
 def _behind_views(tensor: Any, values: Mapping[Any, Any]) -> Any:
     """The tensor behind reshapes and the like."""
     while True:
-        call = values.get(tensor) if isinstance(tensor, relax.Var) else None
-        if not isinstance(call, relax.Call) or getattr(call.op, "name", "") not in _VIEWS:
+        call: Any = values.get(tensor) if isinstance(tensor, relax.Var) else None
+        if operator_of(call) not in _VIEWS:
             return tensor
         tensor = call.args[0]
 
@@ -120,8 +121,8 @@ def _row_read(row: Any, data: Any, values: Mapping[Any, Any]) -> dict[int, int] 
     """For a row taken from the data: each axis taken and the position on it, else ``None``."""
     taken: list[tuple[int, int]] = []
     while not row.same_as(data):
-        call = values.get(row)
-        if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.take":
+        call: Any = values.get(row)
+        if operator_of(call) != "relax.take":
             return None
         at = known_values(call.args[1], values)
         if call.attrs.axis is None or at is None or at.shape != ():
@@ -134,8 +135,8 @@ def _row_read(row: Any, data: Any, values: Mapping[Any, Any]) -> dict[int, int] 
 
 def _slice_read(part: Any, data: Any, values: Mapping[Any, Any]) -> tuple[int, int, int] | None:
     """For a slice of the data along one axis: the axis, its begin and its end, else ``None``."""
-    call = values.get(part) if isinstance(part, relax.Var) else None
-    if not isinstance(call, relax.Call) or getattr(call.op, "name", "") != "relax.strided_slice":
+    call: Any = values.get(part) if isinstance(part, relax.Var) else None
+    if operator_of(call) != "relax.strided_slice":
         return None
     if not call.args[0].same_as(data):
         return None

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import tvm
 from tvm import relax
 
 from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape
@@ -24,8 +24,7 @@ _ARGSORT = "relax.argsort"
 
 def is_sort(value: Any) -> bool:
     """Whether an expression lists the positions of elements in ascending order."""
-    named = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return named and value.op.name == _ARGSORT and not value.attrs.descending
+    return operator_of(value) == _ARGSORT and not value.attrs.descending
 
 
 def is_sort_of_permutation(var: Any, value: Any, known: IndexAnalysis) -> bool:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import tvm
-from tvm import relax, tirx
+from tvm import tirx
 
 from tvm_scatter.lowering.fused_reads import IS_READ
+from tvm_scatter.ops.called import CALL_TIR, operator_of
 
 from .analysis.bindings import Binding, Bindings
 from .functions import is_ours_to_change
@@ -59,6 +60,4 @@ def _before_reductions(bindings: Bindings, functions: Mapping[Any, Any]) -> set[
 def _called(binding: Binding) -> Any:
     """The function that a binding calls, or ``None``."""
     value = binding.value
-    if isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.call_tir"):
-        return value.args[0]
-    return None
+    return value.args[0] if operator_of(value) == CALL_TIR else None

@@ -13,6 +13,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_scatter.ops.called import operator_of
+
 from .functions import with_changes
 
 _VIEWS = ("relax.broadcast_to", "relax.reshape")
@@ -67,7 +69,7 @@ class _Mutator(relax.PyExprMutator):
 
 def _columns(call: Any, values: dict[Any, Any]) -> Any | None:
     """The tensor whose rows are the columns of the second operand; ``None`` if it is no such."""
-    if not _is_call(call, "relax.matmul"):
+    if operator_of(call) != "relax.matmul":
         return None
     row, second = (_shape(operand) for operand in call.args)
     if row is None or second is None or len(row) != len(second) or len(row) < 2:
@@ -75,7 +77,7 @@ def _columns(call: Any, values: dict[Any, Any]) -> Any | None:
     if row[:-2] != second[:-2] or row[-2] != 1 or call.ty.dtype != call.args[0].ty.dtype:
         return None
     viewed = call.args[1]
-    while _is_call(values.get(viewed), *_VIEWS):
+    while operator_of(values.get(viewed)) in _VIEWS:
         source: Any = values[viewed].args[0]
         before, after = _shape(source), _shape(viewed)
         if before is None or after is None or before[-2:] != after[-2:]:
@@ -84,7 +86,7 @@ def _columns(call: Any, values: dict[Any, Any]) -> Any | None:
             return None
         viewed = source
     transposed: Any = values.get(viewed)
-    if not _is_call(transposed, "relax.permute_dims"):
+    if operator_of(transposed) != "relax.permute_dims":
         return None
     source = transposed.args[0]
     if isinstance(source, tvm.ir.GenericConst) or not _swaps_last(transposed):
@@ -94,7 +96,7 @@ def _columns(call: Any, values: dict[Any, Any]) -> Any | None:
 
 def _is_copy(call: Any) -> bool:
     """Whether a call broadcasts a tensor to the shape that it has."""
-    if not _is_call(call, "relax.broadcast_to"):
+    if operator_of(call) != "relax.broadcast_to":
         return False
     before = _shape(call.args[0])
     return before is not None and before == _shape(call)
@@ -105,10 +107,6 @@ def _swaps_last(transposed: relax.Call) -> bool:
     axes = transposed.attrs.axes
     order = list(range(rank))[::-1] if axes is None else [int(axis) % rank for axis in axes]
     return order == [*range(rank - 2), rank - 1, rank - 2]
-
-
-def _is_call(value: Any, *names: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", None) in names
 
 
 def _shape(tensor: Any) -> list[int] | None:

@@ -23,9 +23,10 @@ from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops import read_ops
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.expectations import EXPECT_INDICES, expect_indices, read_of_expected
 from tvm_scatter.ops.names import COPY_RANGES, SCATTER_ND
-from tvm_scatter.ops.ordering import ORDER, order
+from tvm_scatter.ops.ordering import order
 from tvm_scatter.ops.read_forms import ByTuples
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import same_size, static_shape
@@ -36,6 +37,7 @@ from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.same_value import SameValue
 
 from .functions import with_changes
+from .known_orders import is_order
 from .report import note
 
 
@@ -161,15 +163,14 @@ def _is_plain(index: Any) -> bool:
 
 def _access(call: relax.Call) -> _Access | None:
     """What a call checks; ``None`` if it checks no indices."""
-    name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
     try:
         if is_scatter(call):
             return _of_scatter(ScatterCall.from_call(call))
         if is_read(call):
             return _of_read(call, lambda indices, unchecked: unchecked)
-        if name == EXPECT_INDICES:
+        if operator_of(call) == EXPECT_INDICES:
             return _of_read(read_of_expected(call), lambda indices, unchecked: indices[0])
-        return _of_order(call) if name == ORDER else None
+        return _of_order(call) if is_order(call) else None
     except ScatterError:
         # Lowering reports it.
         return None

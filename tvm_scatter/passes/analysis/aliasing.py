@@ -13,6 +13,7 @@ import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import static_shape
 
 from .bindings import Binding
@@ -106,7 +107,7 @@ class Storage:
         if not isinstance(value, relax.Call):
             return isinstance(value, relax.Var) and value in self._folded
         tensors = [leaf for leaf in leaves(value.args) if is_tensor(leaf)]
-        name = value.op.name if isinstance(value.op, tvm.ir.Op) else ""
+        name = operator_of(value)
         if name == ALLOCATION:
             # There is nothing in it yet.
             return False

@@ -6,6 +6,8 @@ from typing import Any
 
 from tvm import relax
 
+from tvm_scatter.ops.called import operator_of
+
 CREATION = frozenset(
     f"relax.{name}"
     for name in ("arange", "eye", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")
@@ -16,7 +18,7 @@ ALLOCATION = "relax.builtin.alloc_tensor"
 
 def is_created(value: Any) -> bool:
     """Whether an expression creates a tensor without reading any other."""
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in CREATION
+    return operator_of(value) in CREATION
 
 
 def fill_value(value: Any) -> Any:

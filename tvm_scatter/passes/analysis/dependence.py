@@ -9,6 +9,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_scatter.lowering.batched import is_batch, scatters_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.scatter_call import is_scatter
 
 from .aliasing import Storage
@@ -61,7 +62,7 @@ def _targets(binding: Binding) -> Iterable[Any]:
         return (value.args[0],)
     if is_batch(value):
         return [each.data for each in scatters_of(value)]
-    if isinstance(value, relax.Call) and getattr(value.op, "name", "") == CALL_TIR_INPLACE:
+    if operator_of(value) == CALL_TIR_INPLACE:
         return overwritten_operands(value)
     return binding.reads
 

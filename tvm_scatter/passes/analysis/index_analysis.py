@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.emit.parameters import SEARCHES
+from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.shapes import is_one, static_shape
 
 from .bindings import Bindings
@@ -21,7 +22,6 @@ from .index_rules import RULES, of_values
 from .integer_ranges import Ranges, Unproven, limits, number
 from .searches import of_searching_function
 
-_CALL_TIR = "relax.call_tir"
 #: Rules of these operators only pass on what is known, and are no reason for it.
 _SILENT = frozenset(
     f"relax.{name}"
@@ -132,8 +132,8 @@ class IndexAnalysis:
         return found
 
     def _of_call(self, call: relax.Call) -> IndexFacts | Sequence[IndexFacts | None]:
-        name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
-        if name == _CALL_TIR:
+        name = operator_of(call)
+        if name == CALL_TIR:
             found: Any = self._of_function(call)
         elif name in RULES:
             found = RULES[name](call, self)

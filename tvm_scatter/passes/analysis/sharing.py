@@ -14,6 +14,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_scatter.lowering.batched import is_batch, scatters_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
 from tvm_scatter.ops.host_numbers import ON_HOST
@@ -109,7 +110,7 @@ def shared_operands(
         return [each.data for each in scatters_of(call) if each.in_place]
     if is_scatter(call):
         return _shared_by_scatter(result, call)
-    name = call.op.name if isinstance(call.op, tvm.ir.Op) else ""
+    name = operator_of(call)
     if name == CALL_TIR_INPLACE:
         return overwritten_operands(call)
     if name in _VIEWS:

@@ -21,6 +21,7 @@ from tvm import relax
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.reads import is_read, read_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.read_forms import ByAxes
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
@@ -91,7 +92,7 @@ class SoftmaxSearch:
         views: list[relax.Call] = []
         while True:
             call: Any = self._values.get(tensor) if isinstance(tensor, relax.Var) else None
-            if not _is(call, *_VIEWS) or self._uses.get(tensor) != 1:
+            if operator_of(call) not in _VIEWS or self._uses.get(tensor) != 1:
                 return tuple(views), tensor
             views.insert(0, call)
             tensor = call.args[0]
@@ -164,7 +165,7 @@ class SoftmaxSearch:
 
     def _call(self, var: Any, name: str) -> Any:
         value = self._values.get(var) if isinstance(var, relax.Var) else None
-        return value if _is(value, f"relax.{name}") else None
+        return value if operator_of(value) == f"relax.{name}" else None
 
 
 def _rows(value: Any) -> ScatterCall | None:
@@ -185,10 +186,6 @@ def _rows(value: Any) -> ScatterCall | None:
         return None
     whole = len(updates) == len(data) and all(map(same_size, updates, [*index, *data[1:]]))
     return call if whole else None
-
-
-def _is(value: Any, *names: str) -> bool:
-    return isinstance(value, relax.Call) and getattr(value.op, "name", "") in names
 
 
 def _number(value: Any) -> float | None:

@@ -15,6 +15,7 @@ from tvm_scatter.lowering.operands import Given
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of, target_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.expectations import first_index
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape
@@ -97,12 +98,6 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             if _reads_as_updates(scatters[each], binding.var):
                 found.refused[each] = refusal
     return found
-
-
-def operator_of(value: Any) -> str:
-    """The name of the operator of a call; empty if it is none."""
-    named = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
-    return value.op.name if named else ""
 
 
 def _reads_as_updates(scatter: Binding, var: Any) -> bool:
