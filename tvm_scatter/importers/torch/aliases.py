@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from .graphs import copied_graph, with_graph
+
 
 def with_constants_as_buffers(program: Any) -> Any:
     """The program with each constant that is the memory of a buffer replaced by the buffer.
@@ -29,9 +31,8 @@ def with_constants_as_buffers(program: Any) -> Any:
         return program
     signature = copy.copy(program.graph_signature)
     signature.input_specs = [spec for spec in signature.input_specs if spec.arg.name not in buffers]
-    replaced = copy.copy(program)
+    replaced = with_graph(program, _with_replaced_placeholders(program, buffers))
     replaced._graph_signature = signature
-    replaced._graph_module = _with_replaced_placeholders(program, buffers)
     targets = {spec.target for spec in signature.input_specs}
     replaced._constants = {
         name: value for name, value in program.constants.items() if name in targets
@@ -64,12 +65,9 @@ def _memory(tensor: Any) -> Any:
 
 
 def _with_replaced_placeholders(program: Any, replacements: dict[str, str]) -> Any:
-    import torch
-
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(program.graph, {}))
+    graph = copied_graph(program)
     nodes = {node.name: node for node in graph.nodes}
     for name, replacement in replacements.items():
         nodes[name].replace_all_uses_with(nodes[replacement])
         graph.erase_node(nodes[name])
-    return torch.fx.GraphModule(program.graph_module, graph)
+    return graph

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from .graphs import copied_graph, name_of, with_graph
+
 #: An operator, its arguments behind the first one, and those by name.
 _Step = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
@@ -30,24 +32,15 @@ def with_contiguous_attention(program: Any) -> Any:
     """
     if not any(map(_is_attention, program.graph.nodes)):
         return program
-    changed = copy.copy(program)
-    changed._graph_module = _with_copies(program)
-    return changed
-
-
-def _is_attention(node: Any) -> bool:
-    return getattr(node.target, "__name__", "") == _ATTENTION
-
-
-def _with_copies(program: Any) -> Any:
-    import torch
-
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(program.graph, {}))
+    graph = copied_graph(program)
     for node in filter(_is_attention, list(graph.nodes)):
         copied = _copied(graph, node, _has_heads_inside(node))
         copied.meta = copy.copy(node.meta)
-    return torch.fx.GraphModule(program.graph_module, graph)
+    return with_graph(program, graph)
+
+
+def _is_attention(node: Any) -> bool:
+    return name_of(node) == _ATTENTION
 
 
 def _has_heads_inside(node: Any) -> bool:

@@ -15,6 +15,7 @@ from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import is_empty, is_one, no_elements
 
 from .divisors import without_zero_divisors
+from .graphs import original_name
 
 
 class TorchCall:
@@ -49,11 +50,7 @@ class TorchCall:
     @property
     def origin(self) -> str:
         """The operator that the model called. PyTorch may have decomposed it into this call."""
-        original = self.node.meta.get("original_aten")
-        schema = getattr(original, "_schema", None)
-        if schema is None:
-            return self.name
-        return str(schema.name).removeprefix("aten::").rstrip("_")
+        return original_name(self.node)
 
     def __getitem__(self, name: str) -> Any:
         return self._arguments[name]

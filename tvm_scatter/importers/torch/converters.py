@@ -60,6 +60,7 @@ from .complex_numbers import knowing_complex_numbers, refuse_complex_ends
 from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .equal_sizes import knowing_equal_sizes
+from .graphs import name_of, writes_in_place
 from .mended import MENDED
 from .random_numbers import refuse_random_numbers
 from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_operators
@@ -331,7 +332,7 @@ def _convert_part(importer: Any, part: Converter, stock: Any, node: Any) -> Any:
 
 def _writes(node: Any) -> bool:
     """Whether a node is a scatter, or part of a decomposed one."""
-    return getattr(node.target, "__name__", "") in WRITERS or _is_part(node)
+    return name_of(node) in WRITERS or _is_part(node)
 
 
 def _is_part(node: Any) -> bool:
@@ -345,8 +346,7 @@ def _writes_through_views(exported_program: Any) -> bool:
     default, TVM has let PyTorch decompose the program before.
     """
     for node in exported_program.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is None or not schema.is_mutable or not node.args:
+        if not writes_in_place(node) or not node.args:
             continue
         viewed = getattr(getattr(node.args[0], "target", None), "_schema", None)
         if viewed is not None and any(value.alias_info for value in viewed.returns):

@@ -6,10 +6,10 @@ a call of such an operator becomes a call of the function here, which PyTorch th
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
+from .graphs import copied_graph, with_graph
 from .margins import multilabel_margin_loss, multilabel_margin_loss_forward
 
 
@@ -21,18 +21,13 @@ def with_corrected_decompositions(program: Any) -> Any:
     program : torch.export.ExportedProgram
         The program, which is not modified.
     """
-    import torch
-
     corrected = _corrected()
     if not any(node.target in corrected for node in program.graph.nodes):
         return program
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(program.graph, {}))
+    graph = copied_graph(program)
     for node in graph.nodes:
         node.target = corrected.get(node.target, node.target)
-    changed = copy.copy(program)
-    changed._graph_module = torch.fx.GraphModule(program.graph_module, graph)
-    return changed.run_decompositions({})
+    return with_graph(program, graph).run_decompositions({})
 
 
 def _corrected() -> dict[Any, Callable[..., Any]]:

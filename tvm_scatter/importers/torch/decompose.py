@@ -7,6 +7,7 @@ from typing import Any
 
 from .foreach import of_each
 from .gradients import decompositions
+from .graphs import graphs_of, name_of
 
 _Table = dict[Any, Callable[..., Any]]
 
@@ -43,20 +44,14 @@ def decompose_unknown(program: Any, known: Container[str]) -> Any:
 
 def reads_more_than_first(node: Any) -> bool:
     """Whether a result of a node may be read that is not its first one."""
-    return any(
-        getattr(user.target, "__name__", "") != "getitem" or user.args[1] != 0
-        for user in node.users
-    )
+    return any(name_of(user) != "getitem" or user.args[1] != 0 for user in node.users)
 
 
 def _calls(program: Any) -> Iterator[Any]:
     from torch._ops import OpOverload
 
-    for module in program.graph_module.modules():
-        graph = getattr(module, "graph", None)
-        for node in graph.nodes if graph is not None else ():
-            if isinstance(node.target, OpOverload):
-                yield node
+    nodes = (node for graph in graphs_of(program) for node in graph.nodes)
+    return (node for node in nodes if isinstance(node.target, OpOverload))
 
 
 def _is_unknown(node: Any, known: Container[str]) -> bool:

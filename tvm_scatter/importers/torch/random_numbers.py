@@ -7,6 +7,8 @@ from typing import Any
 
 from tvm_scatter.errors import ScatterError
 
+from .graphs import graphs_of, original_name, writes_in_place
+
 #: What PyTorch calls the switch of an operator that is random in training only.
 _SWITCHES = ("train", "training")
 #: What PyTorch calls the rate of dropout beside such a switch, or without one.
@@ -28,13 +30,12 @@ def refuse_random_numbers(program: Any, known: Container[str]) -> None:
     ScatterError
         If a random operator is used.
     """
-    for module in program.graph_module.modules():
-        graph = getattr(module, "graph", None)
-        for node in _used(graph) if graph is not None else ():
+    for graph in graphs_of(program):
+        for node in _used(graph):
             if _is_random(node) and node.target.__name__ not in known:
                 raise ScatterError(
-                    f"{_name(node)}: random numbers are not imported; make them an input of the "
-                    "model, or call eval() on the model if they are of dropout."
+                    f"{original_name(node)}: random numbers are not imported; make them an input "
+                    "of the model, or call eval() on the model if they are of dropout."
                 )
 
 
@@ -42,14 +43,9 @@ def _used(graph: Any) -> Iterator[Any]:
     """The nodes of which the outputs may be computed, in the order of the graph."""
     used: set[Any] = set()
     for node in reversed(graph.nodes):
-        if node in used or node.op == "output" or _writes_in_place(node):
+        if node in used or node.op == "output" or writes_in_place(node):
             used.update((node, *node.all_input_nodes))
     return (node for node in graph.nodes if node in used)
-
-
-def _writes_in_place(node: Any) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
 
 
 def _is_random(node: Any) -> bool:
@@ -82,10 +78,3 @@ def _arguments(node: Any) -> dict[str, Any]:
     given = dict(zip((each.name for each in schema), node.args, strict=False))
     defaults = {each.name: each.default_value for each in schema if each.has_default_value()}
     return {**defaults, **given, **node.kwargs}
-
-
-def _name(node: Any) -> str:
-    """The operator that the model called. PyTorch may have decomposed it into this call."""
-    target = node.meta.get("original_aten")
-    schema = getattr(target, "_schema", node.target._schema)
-    return str(schema.name).removeprefix("aten::").rstrip("_")

@@ -16,6 +16,7 @@ from tvm import relax, tirx
 from tvm_scatter.ops.host_numbers import on_host
 
 from .call import TorchCall
+from .graphs import name_of
 
 
 def read_size(call: TorchCall, tensor: Any, axis: int = 0) -> Any:
@@ -67,7 +68,7 @@ def known_size(call: TorchCall, axis: int) -> Any:
 def _equal_to(formula: Any, graph: Any) -> Iterator[Any]:
     """What a size is equal to by the assertions of a program."""
     for node in graph.nodes:
-        if getattr(node.target, "__name__", "") != "_assert_scalar.default":
+        if name_of(node) != "_assert_scalar.default":
             continue
         asserted = node.args[0]
         if getattr(asserted, "target", None) is not operator.eq:

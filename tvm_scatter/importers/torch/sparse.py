@@ -21,6 +21,7 @@ from tvm_scatter.ops.shapes import is_empty, no_elements
 
 from .arithmetic import is_tensor
 from .call import TorchCall
+from .graphs import name_of
 
 StockConverter = Callable[[Any], Any]
 
@@ -281,7 +282,7 @@ def refuse_sparse_operators(program: Any) -> None:
         If there is none.
     """
     for node in program.graph.nodes:
-        name = getattr(node.target, "__name__", "")
+        name = name_of(node)
         if node.op != "call_function" or name in {*_OPERATORS, *_IGNORED, _MAKER}:
             continue
         if any(map(_has_sparse_layout, (node, *node.all_input_nodes))):
@@ -323,7 +324,7 @@ def _has_sparse_layout(node: Any) -> bool:
 def _is_product(node: Any) -> bool:
     """Whether a sum is the last part of a product with a vector."""
     original = getattr(node.meta.get("original_aten"), "__name__", "")
-    return original == "mv.default" and getattr(node.target, "__name__", "").startswith("sum")
+    return original == "mv.default" and name_of(node).startswith("sum")
 
 
 def _is_sparse(importer: Any, node: Any) -> bool:

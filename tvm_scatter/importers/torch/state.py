@@ -8,13 +8,14 @@ is computed from a scatter, such as a moving average.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
 import tvm
 
 from tvm_scatter.ops.mutable_buffers import with_buffers
+
+from .graphs import with_graph
 
 #: PyTorch's kinds of outputs that the user did not return: new values of buffers and inputs.
 _BUFFER_MUTATION, _INPUT_MUTATION = "BUFFER_MUTATION", "USER_INPUT_MUTATION"
@@ -49,12 +50,11 @@ def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, 
     changed = set(signature.buffers_to_mutate.values())
     names = [name for name in signature.buffers if name in changed]
     values = {**program.constants, **dict(program.named_buffers())}
-    explicit = copy.copy(program)
+    explicit = with_graph(program, _reordered(program))
     explicit._graph_signature = _signature(signature, names)
     explicit._constants = {
         name: value for name, value in program.constants.items() if name not in names
     }
-    explicit._graph_module = _reordered(program)
     return explicit, {name: values[name] for name in names}
 
 
@@ -127,7 +127,7 @@ def _reordered(program: Any) -> Any:
     graph = torch.fx.Graph()
     results = graph.graph_copy(program.graph, {})
     graph.output(tuple(results[at] for at in _outputs(program.graph_signature)))
-    return torch.fx.GraphModule(program.graph_module, graph)
+    return graph
 
 
 def _is_mutation(spec: Any) -> bool:

@@ -19,6 +19,8 @@ import numpy as np
 
 from tvm_scatter.errors import ScatterError
 
+from .graphs import copied_graph, name_of, schema_of, with_graph, writes_in_place
+
 _REPEATING = ("as_strided", "broadcast_to", "expand", "expand_as")
 
 
@@ -40,21 +42,16 @@ def with_strided_views(program: Any) -> Any:
     ScatterError
         If an element may be written more than once, or sizes are dynamic.
     """
-    import torch
-
     if not any(_is_strided_view(node) or _written(node) for node in program.graph.nodes):
         return program
-    graph = torch.fx.Graph()
-    graph.output(graph.graph_copy(program.graph, {}))
+    graph = copied_graph(program)
     for node in list(graph.nodes):
         if _is_strided_view(node) and all(map(_is_static, _views(node))):
             node.replace_all_uses_with(_at_strides(graph, node, node))
         for view in _written(node):
             if _is_writable(view):
                 node.replace_input_with(view, _at_strides(graph, node, view))
-    changed = copy.copy(program)
-    changed._graph_module = torch.fx.GraphModule(program.graph_module, graph)
-    return changed
+    return with_graph(program, graph)
 
 
 def _is_strided_view(node: Any) -> bool:
@@ -63,11 +60,10 @@ def _is_strided_view(node: Any) -> bool:
 
 def _written(node: Any) -> list[Any]:
     """The arguments of a node that it writes to, and that are windows or repeat elements."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None or not schema.is_mutable:
+    if not writes_in_place(node):
         return []
     written = []
-    for position, argument in enumerate(schema.arguments):
+    for position, argument in enumerate(schema_of(node).arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[position : position + 1] or (node.kwargs.get(argument.name),)
             written += [view for view in given if hasattr(view, "op")]
@@ -84,7 +80,7 @@ def _views(node: Any) -> Iterator[Any]:
 def _viewed(node: Any) -> Any:
     if node.target is operator.getitem:
         return node.args[0]
-    schema = getattr(node.target, "_schema", None)
+    schema = schema_of(node)
     is_view = schema is not None and node.args and any(each.alias_info for each in schema.returns)
     return node.args[0] if is_view and hasattr(node.args[0], "op") else None
 
@@ -98,7 +94,7 @@ def _is_unfold(node: Any) -> bool:
 
 
 def _name(node: Any) -> str:
-    return str(getattr(node.target, "__name__", "")).partition(".")[0]
+    return name_of(node).partition(".")[0]
 
 
 def _is_writable(view: Any) -> bool:
@@ -161,17 +157,13 @@ def _layout(views: list[Any]) -> tuple[Any, Any]:
     memory = _memory(value)
     for before, node in zip(views, others, strict=False):
         values = {before: value}
-        if not _is_mutable(node):
+        if not writes_in_place(node):
             arguments, named = (_in_values(each, values) for each in (node.args, node.kwargs))
             value = node.target(*arguments, **named)
         if not isinstance(value, list | tuple) and _memory(value) != memory:
             owner, value = node, _without_memory(node)
             memory = _memory(value)
     return owner, value
-
-
-def _is_mutable(node: Any) -> bool:
-    return bool(getattr(getattr(node.target, "_schema", None), "is_mutable", False))
 
 
 def _in_values(arguments: Any, values: dict[Any, Any]) -> Any:

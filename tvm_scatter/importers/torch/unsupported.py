@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
+
+from .graphs import graphs_of, name_of
 
 
 class UnsupportedOperators(ScatterError, AssertionError):
@@ -28,7 +30,9 @@ def refuse_unsupported(program: Any, known: Container[str]) -> None:
         If there are operators without: all of them are named, each with that of the model from
         which PyTorch has made it.
     """
-    unknown = {_described(node) for node in _calls(program) if node.target.__name__ not in known}
+    nodes = (node for graph in graphs_of(program) for node in graph.nodes)
+    calls = (node for node in nodes if node.op == "call_function")
+    unknown = {_described(node) for node in calls if name_of(node) not in known}
     if unknown:
         # TVM's own words come first: tests and tools look for them.
         raise UnsupportedOperators(
@@ -38,16 +42,8 @@ def refuse_unsupported(program: Any, known: Container[str]) -> None:
         )
 
 
-def _calls(program: Any) -> Iterator[Any]:
-    for module in program.graph_module.modules():
-        graph = getattr(module, "graph", None)
-        for node in graph.nodes if graph is not None else ():
-            if node.op == "call_function":
-                yield node
-
-
 def _described(node: Any) -> str:
-    name, origin = node.target.__name__, _origin(node)
+    name, origin = name_of(node), _origin(node)
     operator = name.partition(".")[0]
     return f"'{name}'" if origin in ("", operator) else f"'{name}' (of {origin})"
 

@@ -1,0 +1,54 @@
+"""The graphs of exported programs: what their nodes are, and how they are changed in a copy."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+
+def graphs_of(program: Any) -> Iterator[Any]:
+    """The graph of a program, and those of its branches."""
+    graphs = (getattr(module, "graph", None) for module in program.graph_module.modules())
+    return (graph for graph in graphs if graph is not None)
+
+
+def name_of(node: Any) -> str:
+    """The overload that a node calls, such as ``"add.Tensor"``."""
+    return str(getattr(node.target, "__name__", ""))
+
+
+def schema_of(node: Any) -> Any:
+    """PyTorch's description of the operator that a node calls; ``None`` if it calls none."""
+    return getattr(node.target, "_schema", None)
+
+
+def writes_in_place(node: Any) -> bool:
+    """Whether a node writes to an argument."""
+    schema = schema_of(node)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def original_name(node: Any) -> str:
+    """The operator that the model called. PyTorch may have decomposed it into this call."""
+    schema = getattr(node.meta.get("original_aten"), "_schema", None)
+    schema = schema_of(node) if schema is None else schema
+    return str(schema.name).removeprefix("aten::").rstrip("_")
+
+
+def copied_graph(program: Any) -> Any:
+    """A copy of the graph of a program, to be changed and given to :func:`with_graph`."""
+    import torch
+
+    graph = torch.fx.Graph()
+    graph.output(graph.graph_copy(program.graph, {}))
+    return graph
+
+
+def with_graph(program: Any, graph: Any) -> Any:
+    """A copy of a program that has another graph."""
+    import torch
+
+    changed = copy.copy(program)
+    changed._graph_module = torch.fx.GraphModule(program.graph_module, graph)
+    return changed
