@@ -6,6 +6,7 @@ index.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm
@@ -87,6 +88,14 @@ def order(
     attrs: dict[str, Any] = {"wrap_negative": wrap_negative, "operator": operator}
     attrs |= {"in_range": in_range, "checked": checked, "ascending": ascending}
     return call_of(ORDER, [index, relax.ShapeExpr([extent])], attrs)
+
+
+def emitted_order(
+    emit: Callable[[Any], Any], index: relax.Expr, extent: Any, **options: Any
+) -> tuple[Any, Any]:
+    """The permutation and the offsets of an :func:`order`, made by ``emit``."""
+    made = emit(order(index, extent, **options))
+    return emit(relax.TupleGetItem(made, 0)), emit(relax.TupleGetItem(made, 1))
 
 
 def check_number(operator: str, what: str, number: int) -> None:

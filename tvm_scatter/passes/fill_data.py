@@ -10,12 +10,12 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.plan import Way, plan
@@ -27,7 +27,8 @@ from tvm_scatter.passes.analysis.bindings import Bindings
 from tvm_scatter.passes.analysis.created import fill_value
 from tvm_scatter.passes.analysis.definitions import Definitions
 
-from .functions import with_changes
+from .functions import Change, with_changes, with_values
+from .new_memory import into_new_memory
 from .report import note
 
 
@@ -43,17 +44,16 @@ def FillData() -> tvm.transform.Pass:
 def _filling(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
     """The function whose scatters fill their data, or ``None`` if none can."""
     values = Definitions.of(function).values
-    found: dict[Any, str] = {}
+    found: dict[Any, Change] = {}
     for binding in Bindings(function):
         if not binding.fused or not is_scatter(binding.value):
             continue
-        fill = _fill(ScatterCall.from_call(binding.value), values)
+        call = ScatterCall.from_call(binding.value)
+        fill = _fill(call, values)
         if fill:
-            found[binding.var] = fill
+            found[binding.var] = partial(into_new_memory, call.replace(fill=fill))
             note("fill", f"{name}.{binding.var.name}", f"fills its output with {fill} itself")
-    if not found:
-        return None
-    return relax.analysis.remove_all_unused(_Filler(mod, found).visit_expr(function))
+    return with_values(mod, function, found) if found else None
 
 
 def _fill(call: ScatterCall, values: Mapping[Any, Any]) -> str:
@@ -91,20 +91,3 @@ def _number(value: Any) -> str:
         return ""
     integer = np.issubdtype(array.dtype, np.integer)
     return repr(int(array.item()) if integer else float(array.item()))
-
-
-@mutator
-class _Filler(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, found: Mapping[Any, str]) -> None:
-        super().__init__(mod)
-        self.found = found
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        fill = self.found.get(binding.var)
-        if fill is not None:
-            call = ScatterCall.from_call(binding.value)
-            type_ = call.data.ty
-            room = relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)
-            call = call.replace(data=self.builder_.emit(room), fill=fill)
-            binding = relax.VarBinding(binding.var, call.to_call())
-        super().visit_var_binding_(binding)

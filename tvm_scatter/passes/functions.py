@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tvm
 from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 #: Attributes that mark functions for an external code generator.
 _FOREIGN = ("Codegen", "Primitive")
+#: Binds an expression in front of the call that is changed, and returns its variable.
+Emit = Callable[[Any], Any]
+#: What stands in place of a call, given a function that emits what it needs.
+Change = Callable[[Emit], relax.Expr]
 
 
 def is_ours_to_change(function: Any) -> bool:
@@ -33,6 +38,14 @@ def with_changes(
     return result
 
 
+def with_values(
+    mod: tvm.IRModule, function: relax.Function, changes: Mapping[Any, relax.Expr | Change]
+) -> relax.Function:
+    """The function with other values of some variables, and without what nothing reads then."""
+    changed = _Replacer(mod, changes).visit_expr(function)
+    return relax.analysis.remove_all_unused(changed)
+
+
 def called_functions(mod: tvm.IRModule) -> set[Any]:
     """The names of the Relax functions that other functions of the module call or pass on."""
     found: set[Any] = set()
@@ -46,3 +59,20 @@ def called_functions(mod: tvm.IRModule) -> set[Any]:
             relax.analysis.post_order_visit(function.body, visit)
     known = mod.functions
     return {name for name in found if isinstance(known.get(name), relax.Function)}
+
+
+@mutator
+class _Replacer(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, changes: Mapping[Any, relax.Expr | Change]) -> None:
+        super().__init__(mod)
+        self._changes = changes
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        change = self._changes.get(binding.var)
+        if change is not None:
+            value = change if isinstance(change, relax.Expr) else change(self._emit)
+            binding = relax.VarBinding(binding.var, value)
+        super().visit_var_binding_(binding)
+
+    def _emit(self, value: Any) -> Any:
+        return self.builder_.emit(self.visit_expr(value))

@@ -7,13 +7,11 @@ counts is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.plan import Way, plan
@@ -31,7 +29,7 @@ from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.same_value import SameValue
 from tvm_scatter.problem.reductions import FLOATS
 
-from .functions import with_changes
+from .functions import with_changes, with_values
 from .report import note
 
 
@@ -47,15 +45,13 @@ def FuseMeans() -> tvm.transform.Pass:
 def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
     """The function with means, or ``None`` if it has no such division."""
     bindings, search = Bindings(function), _Search(Definitions.of(function))
-    found: dict[Any, ScatterCall] = {}
+    found: dict[Any, relax.Expr] = {}
     for binding in bindings:
         mean = search.mean(binding, bindings)
         if mean is not None:
-            found[binding.var] = mean
+            found[binding.var] = mean.to_call()
             note("fuse", f"{name}.{binding.var.name}", "is a mean, which needs no tensor of counts")
-    if not found:
-        return None
-    return relax.analysis.remove_all_unused(_Rewriter(mod, found).visit_expr(function))
+    return with_values(mod, function, found) if found else None
 
 
 class _Search:
@@ -170,16 +166,3 @@ def _is_orderable(call: ScatterCall) -> bool:
     except ScatterError:
         return False
     return planned.way is Way.SCATTER and planned.lowered[0].orderable
-
-
-@mutator
-class _Rewriter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, found: Mapping[Any, ScatterCall]) -> None:
-        super().__init__(mod)
-        self._found = found
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        mean = self._found.get(binding.var)
-        if mean is not None:
-            binding = relax.VarBinding(binding.var, mean.to_call())
-        super().visit_var_binding_(binding)

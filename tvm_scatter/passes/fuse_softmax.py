@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.inlined import Inliner
 from tvm_scatter.lowering.plan import Way, plan
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.fused_updates import PLAIN, FusedUpdates
-from tvm_scatter.ops.ordering import DTYPE, order
+from tvm_scatter.ops.ordering import DTYPE, emitted_order, order
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.options import current_options
@@ -30,7 +30,7 @@ from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.same_value import SameValue
 from tvm_scatter.passes.analysis.softmax import Softmax, SoftmaxSearch
 
-from .functions import with_changes
+from .functions import Emit, with_changes, with_values
 from .report import note
 
 
@@ -70,11 +70,9 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
             continue
         found[binding.var] = softmax
         note("fuse", where, "computes the softmax that weights its updates itself")
-    if not found:
-        return None
-    blocks = {var: definitions.blocks[var] for var in found}
-    rewritten = _Rewriter(mod, found, blocks, search.same).visit_expr(function)
-    return relax.analysis.remove_all_unused(rewritten)
+    scatters = _Scatters(definitions.blocks, search.same)
+    changes = {var: partial(scatters.scatter, var, softmax) for var, softmax in found.items()}
+    return with_values(mod, function, changes) if changes else None
 
 
 def _refusal(softmax: Softmax) -> str | None:
@@ -128,36 +126,25 @@ class _Order:
     ordering: tuple[Any, Any]
 
 
-@mutator
-class _Rewriter(PyExprMutator):
-    def __init__(
-        self,
-        mod: tvm.IRModule,
-        found: Mapping[Any, Softmax],
-        blocks: Mapping[Any, int],
-        same: SameValue,
-    ) -> None:
-        super().__init__(mod)
-        self._found, self._blocks, self._same = found, blocks, same
+class _Scatters:
+    """Makes the scatters, and the orders that they share."""
+
+    def __init__(self, blocks: Mapping[Any, int], same: SameValue) -> None:
+        self._blocks, self._same = blocks, same
         self._orders: list[_Order] = []
 
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        softmax = self._found.get(binding.var)
-        if softmax is not None:
-            call = self._call(softmax, self._blocks[binding.var])
-            binding = relax.VarBinding(binding.var, call.to_call())
-        super().visit_var_binding_(binding)
-
-    def _call(self, softmax: Softmax, block: int) -> ScatterCall:
-        values, shape = self.visit_expr(softmax.values), softmax.call.updates.ty.shape
+    def scatter(self, var: Any, softmax: Softmax, emit: Emit) -> relax.Expr:
+        """What stands in place of the call that a variable is bound to."""
+        values, shape = softmax.values, softmax.call.updates.ty.shape
         if not _same_shape(values.ty.shape.values, shape.values):
-            values = self.builder_.emit(relax.op.broadcast_to(values, shape))
-        logits = softmax.viewed(self.visit_expr(softmax.logits), self.builder_.emit)
-        return _weighted(softmax.call, values, logits, self._ordering(softmax.call, block))
+            values = emit(relax.op.broadcast_to(values, shape))
+        logits = softmax.viewed(softmax.logits, emit)
+        ordering = self._ordering(softmax.call, self._blocks[var], emit)
+        return _weighted(softmax.call, values, logits, ordering).to_call()
 
-    def _ordering(self, call: ScatterCall, block: int) -> tuple[Any, Any]:
+    def _ordering(self, call: ScatterCall, block: int, emit: Emit) -> tuple[Any, Any]:
         if call.ordering:
-            first, second = map(self.visit_expr, call.ordering)
+            first, second = call.ordering
             return first, second
         extent = static_shape(call.data)[0]  # type: ignore[index]
         for each in self._orders:
@@ -168,13 +155,10 @@ class _Rewriter(PyExprMutator):
                 and self._same(each.call.indices[0], call.indices[0])
             ):
                 return each.ordering
-        index = self.visit_expr(call.indices[0])
-        made = self.builder_.emit(
-            order(index, extent, wrap_negative=call.wrap_negative, operator=call.operator)
-        )
-        first, second = (self.builder_.emit(relax.TupleGetItem(made, at)) for at in range(2))
-        self._orders.append(_Order(block, call, (first, second)))
-        return first, second
+        wraps, operator = call.wrap_negative, call.operator
+        made = emitted_order(emit, call.indices[0], extent, wrap_negative=wraps, operator=operator)
+        self._orders.append(_Order(block, call, made))
+        return made
 
 
 def _same_shape(left: Any, right: Any) -> bool:

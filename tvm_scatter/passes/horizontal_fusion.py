@@ -30,7 +30,7 @@ from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.passes.analysis.overwritable import delayable
 
 from .chains import LAUNCH_BYTES
-from .functions import with_changes
+from .functions import with_changes, with_values
 from .report import note
 
 #: A scatter that moves more bytes than this is not merged. Merging twelve of 17 MB gains a sixth of
@@ -86,7 +86,7 @@ def _batch_function(
     waiting = _waiting(batched)
     if waiting is None:
         return None
-    batched = _Waiter(mod, waiting).visit_expr(batched)
+    batched = with_values(mod, batched, waiting)
     for binding in Bindings(batched):
         if is_batch(binding.value):
             note("batch", f"{name}.{binding.var.name}", f"is {describe(binding.value)} at once")
@@ -201,13 +201,13 @@ def _sharing_data(scatters: list[ScatterCall], values: Mapping[Any, Any]) -> lis
     return [call.replace(data=data, in_place=False) for call in scatters]
 
 
-def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
-    """For each in-place scatter, the tensors to compute before it in the new order.
+def _waiting(function: relax.Function) -> dict[Any, relax.Expr] | None:
+    """In-place scatters that wait for the tensors to compute before them in the new order.
 
-    Scatters are given by their variables. ``None`` if the order cannot be ensured for one of them.
+    They are given by their variables. ``None`` if the order cannot be ensured for one of them.
     """
     bindings = Bindings(function)
-    found = {}
+    found: dict[Any, relax.Expr] = {}
     for binding, written in zip(bindings, overwritten(function, bindings), strict=True):
         if not written or not (is_scatter(binding.value) or is_batch(binding.value)):
             continue
@@ -217,7 +217,7 @@ def _waiting(function: relax.Function) -> dict[Any, list[Any]] | None:
         known = _earlier(binding.value)
         new = [each for each in earlier if each not in known]
         if new:
-            found[binding.var] = [*known, *new]
+            found[binding.var] = _waiting_for(binding.value, (*known, *new))
     return found
 
 
@@ -229,16 +229,3 @@ def _waiting_for(call: relax.Call, earlier: tuple[Any, ...]) -> relax.Call:
     if is_batch(call):
         return waiting_for(call, earlier)
     return ScatterCall.from_call(call).replace(earlier=earlier).to_call()
-
-
-@mutator
-class _Waiter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, waiting: Mapping[Any, Sequence[Any]]) -> None:
-        super().__init__(mod)
-        self.waiting = waiting
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if binding.var in self.waiting:
-            call = _waiting_for(binding.value, tuple(self.waiting[binding.var]))
-            binding = relax.VarBinding(binding.var, call)
-        super().visit_var_binding_(binding)

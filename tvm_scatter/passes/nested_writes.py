@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.called import operator_of
@@ -22,6 +21,7 @@ from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import known_values, numbers
 
+from .functions import with_values
 from .normalised_scatters import NormalisedRows, normalised
 
 _VIEWS = ("relax.reshape", "relax.expand_dims", "relax.squeeze")
@@ -41,8 +41,7 @@ def flatten_nested_writes(mod: tvm.IRModule, function: relax.Function) -> relax.
         # Each round removes one level of nesting.
         if not found:
             return function
-        flattened = _Rewriter(mod, found).visit_expr(function)
-        function = relax.analysis.remove_all_unused(flattened)
+        function = with_values(mod, function, found)
 
 
 def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | None:
@@ -157,15 +156,3 @@ def _has_shape(tensor: Any, shape: list[Any]) -> bool:
     if current is None or len(current) != len(shape):
         return False
     return all(map(same_size, current, shape))
-
-
-@mutator
-class _Rewriter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, found: dict[Any, relax.Call]) -> None:
-        super().__init__(mod)
-        self.found = found
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if binding.var in self.found:
-            binding = relax.VarBinding(binding.var, self.found[binding.var])
-        super().visit_var_binding_(binding)

@@ -4,7 +4,6 @@ all of its data, which need not be read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from tvm import relax
@@ -18,6 +17,9 @@ from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.index_claims import Claims, covers
 from tvm_scatter.passes.analysis.index_rules import is_permutation
 from tvm_scatter.passes.analysis.integer_ranges import Unproven
+
+from .functions import Emit
+from .new_memory import new_memory
 
 _ARGSORT = "relax.argsort"
 
@@ -43,13 +45,13 @@ def is_sort_of_permutation(var: Any, value: Any, known: IndexAnalysis) -> bool:
         return False
 
 
-def inverse(value: relax.Call, emit: Callable[[Any], Any], known: str) -> relax.Call:
+def inverse(value: relax.Call, emit: Emit, known: str) -> relax.Call:
     """The inverse of the permutation that a call sorts: each number is written to its place."""
     [permutation], type_ = value.args, value.ty
     [size], dtype = type_.shape.values, str(type_.dtype)
     return ScatterCall(
         form=INDEX_PUT,
-        data=emit(_room(type_)),
+        data=emit(new_memory(type_)),
         indices=(permutation,),
         updates=emit(relax.op.arange(0, size, 1, dtype)),
         axes=(0,),
@@ -64,12 +66,3 @@ def writes_all(call: ScatterCall, found: Claims) -> bool:
     """Whether nothing of the data of a scatter is in its result."""
     plain = call.reduces.is_store and not (call.fill or call.in_place)
     return plain and call.data.ty.vdevice is None and covers(call, found)
-
-
-def into_new_memory(call: ScatterCall, emit: Callable[[Any], Any]) -> ScatterCall:
-    """The same scatter into a tensor that is only allocated."""
-    return call.replace(data=emit(_room(call.data.ty)))
-
-
-def _room(type_: relax.TensorType) -> relax.Expr:
-    return relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)

@@ -9,13 +9,13 @@ It runs before :func:`ReuseBuffers`, after which reads of one index stand behind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax, tirx
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.own_reads import index_tensors, own_read
@@ -36,7 +36,7 @@ from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.same_value import SameValue
 
-from .functions import with_changes
+from .functions import Emit, with_changes, with_values
 from .known_orders import is_order
 from .report import note
 
@@ -90,7 +90,7 @@ class _Access:
             and all(map(same, self.indices, other.indices))
         )
 
-    def check(self, emit: Callable[[Any], Any]) -> list[Any]:
+    def check(self, emit: Emit) -> list[Any]:
         """Emit the check, and return the index tensors behind it."""
         indices = list(self.indices)
         # A tensor that is only allocated, and has the extents as sizes.
@@ -113,6 +113,13 @@ class _Group:
     era: tuple[int, int]
     first: _Access
     members: list[tuple[Binding, _Access]]
+    _checked: list[Any] | None = None
+
+    def unchecked(self, access: _Access, emit: Emit) -> Any:
+        """An operator behind the check, which is emitted in front of the first of them."""
+        if self._checked is None:
+            self._checked = self.first.check(emit)
+        return access.unchecked(self._checked)
 
 
 def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
@@ -123,8 +130,12 @@ def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Fun
     for group in groups:
         first, *others = (binding.var.name for binding, _ in group.members)
         note("share_checks", f"{name}.{first}", f"is checked together with {', '.join(others)}")
-    of = {binding.var: (group, access) for group in groups for binding, access in group.members}
-    return relax.analysis.remove_all_unused(_Sharer(mod, of).visit_expr(function))
+    changes = {
+        binding.var: partial(group.unchecked, access)
+        for group in groups
+        for binding, access in group.members
+    }
+    return with_values(mod, function, changes)
 
 
 def _groups(function: relax.Function) -> list[_Group]:
@@ -248,25 +259,3 @@ def _of_order(call: relax.Call) -> _Access | None:
         )
 
     return _Access([index], extents, False, wraps, operator, unchecked)
-
-
-@mutator
-class _Sharer(PyExprMutator):
-    """Checks each group's indices in front of its first operator."""
-
-    def __init__(self, mod: tvm.IRModule, of: Mapping[Any, tuple[_Group, _Access]]) -> None:
-        super().__init__(mod)
-        self.of = of
-        self.checked: dict[int, list[Any]] = {}
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if binding.var in self.of:
-            group, access = self.of[binding.var]
-            if id(group) not in self.checked:
-                self.checked[id(group)] = group.first.check(self._emit)
-            value = access.unchecked(self.checked[id(group)])
-            binding = relax.VarBinding(binding.var, value)
-        super().visit_var_binding_(binding)
-
-    def _emit(self, value: Any) -> Any:
-        return self.builder_.emit(self.visit_expr(value))

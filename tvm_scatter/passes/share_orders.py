@@ -7,18 +7,18 @@ one index. It is made in front of the first of them, and the index is checked th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.plan import Plan, Way, plan
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
-from tvm_scatter.ops.ordering import LIMIT, order
+from tvm_scatter.ops.ordering import LIMIT, emitted_order
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.options import current_options
@@ -28,7 +28,7 @@ from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.same_value import SameValue
 
-from .functions import with_changes
+from .functions import Emit, with_changes, with_values
 from .known_orders import ascends
 from .report import note
 
@@ -69,11 +69,27 @@ class _Group:
     scatters: list[Binding]
     saved: float = 0.0
     ascending: bool = False
+    _ordering: tuple[Any, Any] | None = None
 
     @property
     def pays(self) -> bool:
         """Whether one order for all costs less than what they save by it."""
         return self.saved > (0 if self.ascending else 1)
+
+    def ordered(self, scatter: relax.Call, emit: Emit) -> relax.Expr:
+        """A scatter that is given the order, which is emitted in front of the first of them."""
+        if self._ordering is None:
+            self._ordering = emitted_order(
+                emit,
+                self.call.indices[0],
+                self.extent,
+                wrap_negative=self.call.wrap_negative,
+                in_range=self.call.in_range,
+                ascending=self.ascending,
+                operator=self.call.operator,
+            )
+        call = ScatterCall.from_call(scatter)
+        return call.replace(indices=self.call.indices, ordering=self._ordering).to_call()
 
 
 def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Function | None:
@@ -85,8 +101,12 @@ def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Fun
         first, *others = (each.var.name for each in group.scatters)
         said = f"shares one order with {', '.join(others)}" if others else "needs no sort"
         note("share_order", f"{name}.{first}", said + (": it ascends" if group.ascending else ""))
-    of = {scatter.var: group for group in groups for scatter in group.scatters}
-    return relax.analysis.remove_all_unused(_Sharer(mod, of).visit_expr(function))
+    changes = {
+        scatter.var: partial(group.ordered, scatter.value)
+        for group in groups
+        for scatter in group.scatters
+    }
+    return with_values(mod, function, changes)
 
 
 def _groups(mod: tvm.IRModule, function: relax.Function) -> list[_Group]:
@@ -146,39 +166,3 @@ def _plan(value: relax.Call) -> Plan | None:
     sizes = planned.lowered[0].problem.items, planned.lowered[0].problem.destinations
     small = all(size.constant < LIMIT for size in sizes)
     return planned if small else None
-
-
-@mutator
-class _Sharer(PyExprMutator):
-    """Makes the order of each group in front of its first scatter, and gives it to all."""
-
-    def __init__(self, mod: tvm.IRModule, of: Mapping[Any, _Group]) -> None:
-        super().__init__(mod)
-        self.of = of
-        self.made: dict[int, tuple[Any, Any]] = {}
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        group = self.of.get(binding.var)
-        if group is not None:
-            call = ScatterCall.from_call(binding.value)
-            call = call.replace(indices=group.call.indices, ordering=self._ordering(group))
-            binding = relax.VarBinding(binding.var, call.to_call())
-        super().visit_var_binding_(binding)
-
-    def _ordering(self, group: _Group) -> tuple[Any, Any]:
-        if id(group) not in self.made:
-            call = group.call
-            index = self.visit_expr(call.indices[0])
-            made = self.builder_.emit(
-                order(
-                    index,
-                    group.extent,
-                    wrap_negative=call.wrap_negative,
-                    in_range=call.in_range,
-                    ascending=group.ascending,
-                    operator=call.operator,
-                )
-            )
-            fields = (self.builder_.emit(relax.TupleGetItem(made, at)) for at in range(2))
-            self.made[id(group)] = next(fields), next(fields)
-        return self.made[id(group)]

@@ -6,12 +6,12 @@ the inputs of the model are. See :mod:`tvm_scatter.passes.analysis.index_rules`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.own_reads import index_tensors, own_read
@@ -26,13 +26,11 @@ from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.index_claims import claims, claims_of_scatter
 from tvm_scatter.passes.analysis.overwritable import donated_parameters
 
-from .functions import with_changes
+from .functions import Change, with_changes, with_values
 from .known_orders import ascends, constant_order, is_order
-from .permutations import into_new_memory, inverse, is_sort, is_sort_of_permutation, writes_all
+from .new_memory import into_new_memory
+from .permutations import inverse, is_sort, is_sort_of_permutation, writes_all
 from .report import note
-
-#: What stands in place of a call, given a function that emits what it needs.
-Change = Callable[[Callable[[Any], Any]], relax.Expr]
 
 
 def UseIndexFacts(in_place: bool = True, donate: Sequence[str] = ()) -> tvm.transform.Pass:
@@ -85,9 +83,7 @@ def _using(
             changed = _sort(binding, known, kept, where)
         if changed is not None:
             found[binding.var] = changed
-    if not found:
-        return None
-    return relax.analysis.remove_all_unused(_Rewriter(mod, found).visit_expr(function))
+    return with_values(mod, function, found) if found else None
 
 
 def _is_for_us(value: Any) -> bool:
@@ -159,7 +155,7 @@ def _scatter(
     if given or not writes_all(call, found):
         return lambda _emit: claimed.to_call()
     note("index_facts", where, "writes all of its data, which is not read")
-    return lambda emit: into_new_memory(claimed, emit).to_call()
+    return partial(into_new_memory, claimed)
 
 
 def _read(call: relax.Call, known: IndexAnalysis, where: str) -> Change | None:
@@ -178,16 +174,3 @@ def _read(call: relax.Call, known: IndexAnalysis, where: str) -> Change | None:
     note("index_facts", where, f"reads unchecked: {found.words}")
     data, indices, wraps = call.args[0], index_tensors(call), found.wraps
     return lambda _emit: own_read(data, indices, read, wrap_negative=wraps, in_range=True)
-
-
-@mutator
-class _Rewriter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, found: Mapping[Any, Change]) -> None:
-        super().__init__(mod)
-        self.found = found
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if binding.var in self.found:
-            value = self.found[binding.var](self.builder_.emit)
-            binding = relax.VarBinding(binding.var, value)
-        super().visit_var_binding_(binding)
