@@ -69,6 +69,15 @@ def test_reductions_of_no_rows(device: str) -> None:
     check(REDUCTIONS, [0, 3] if device == "llvm" or real_gpu() else [0], device)
 
 
+def test_a_number_of_rows_known_to_be_zero(device: str) -> None:
+    functions = PLAIN | REDUCTIONS
+    x = torch.ones(0, 1024)
+    module = from_exported_program(export(lambda x: tuple(f(x) for f in functions.values()), [x]))
+    machine = compile_for(module, device)
+    for (name, function), found in zip(functions.items(), run(machine, [x], device), strict=True):
+        assert_same(found, function(x), name)
+
+
 def test_nothing_is_launched(device: str) -> None:
     if device == "llvm" or real_gpu():
         pytest.skip("launches are recorded on the simulated device")

@@ -1,8 +1,8 @@
 """Launches of no blocks, which are left out.
 
-TVM's runtime launches one block where a schedule asks for none, because a size is zero at run time.
-The block reads and writes tensors that have no elements, unless the kernel checks its bounds: a
-schedule leaves that check out where the blocks cover the elements exactly.
+TVM's runtime launches one block where a schedule asks for none, because a size is zero. The block
+reads and writes tensors that have no elements, unless the kernel checks its bounds: a schedule
+leaves that check out where the blocks cover the elements exactly.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _guarded(body: tirx.Stmt) -> tirx.Stmt:
         nests = [_guarded(nest) for nest in body.seq]
         changed = any(not new.same_as(old) for new, old in zip(nests, body.seq, strict=True))
         return tirx.SeqStmt(nests) if changed else body
-    counts = _symbolic_counts(body)
+    counts = _counts_that_may_be_zero(body)
     if not counts:
         return body
     times = reduce(tirx.min, counts, tirx.IntImm(counts[0].ty.dtype, 1))
@@ -62,8 +62,8 @@ def _guarded(body: tirx.Stmt) -> tirx.Stmt:
     return tirx.For(variable, tirx.IntImm(times.ty.dtype, 0), times, tirx.ForKind.SERIAL, body)
 
 
-def _symbolic_counts(nest: tirx.Stmt) -> list[Any]:
-    """The numbers of blocks along each axis that are known at run time only."""
+def _counts_that_may_be_zero(nest: tirx.Stmt) -> list[Any]:
+    """The numbers of blocks along each axis that are zero, or known at run time only."""
     found: list[Any] = []
 
     def loop(node: tirx.For) -> None:
@@ -72,7 +72,7 @@ def _symbolic_counts(nest: tirx.Stmt) -> list[Any]:
 
     if _is_over(nest, ""):
         tvm_ffi.structural_walk(nest, [(tirx.For, loop)], order="post")
-    return [extent for extent in found if not isinstance(extent, tirx.IntImm)]
+    return [extent for extent in found if not isinstance(extent, tirx.IntImm) or int(extent) == 0]
 
 
 def _is_over(statement: tirx.Stmt, threads: str) -> bool:
