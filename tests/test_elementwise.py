@@ -95,3 +95,22 @@ def test_a_constant_of_a_choice_is_part_of_the_code():
     with tvm.target.Target("llvm"):
         module = relax.transform.LegalizeOps()(builder.get())
     assert len(module["where"].params) == 3, "the condition, the data and the result"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_functions_of_16_bit_floats(device, dtype):
+    """Neither CUDA nor LLVM has all of them."""
+    inverses = {"asin": np.arcsin, "acos": np.arccos, "atanh": np.arctanh, "asinh": np.arcsinh}
+    functions = {"round": np.rint, "sinh": np.sinh, "cosh": np.cosh, "acosh": np.arccosh}
+    x = np.linspace(-0.9, 0.9, 40).astype(numpy_dtype(dtype))
+    beyond = np.linspace(1.1, 4.9, 39).astype(numpy_dtype(dtype))
+    calls = {name: (getattr(relax.op, name), [x]) for name in inverses}
+    calls |= {name: (getattr(relax.op, name), [beyond]) for name in functions}
+    for name, result in run_all(calls, device).items():
+        [values] = calls[name][1]
+        right = (inverses | functions)[name](values.astype("float32")).astype(values.dtype)
+        assert result.dtype == values.dtype
+        tolerance = 0 if name == "round" else {"float16": 2e-3, "bfloat16": 2e-2}[dtype]
+        np.testing.assert_allclose(
+            result.astype("float32"), right.astype("float32"), tolerance, err_msg=name
+        )

@@ -1,8 +1,10 @@
-"""The ``FLegalize`` of elementwise operators that TVM computes wrongly on GPUs, or slowly on CPUs.
+"""The ``FLegalize`` of elementwise operators that TVM computes wrongly, slowly or not at all.
 
 TVM compiles CUDA with ``--use_fast_math``. There the power of a negative number is not a number,
 whatever the exponent. And in vectorised loops, a boolean that all lanes share does not compile if
 it is cast, or decides between vectors.
+
+TVM's code for some functions of 16-bit floats does not compile.
 
 On CPUs, a choice that reads a constant from memory becomes a branch, which makes the whole loop one
 of single numbers: TVM evaluates loads on the chosen side only.
@@ -19,6 +21,8 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.backend.utils import BackendDispatcher
 
+from tvm_scatter.problem.reductions import HALVES
+
 from .inlined import scalar_of
 from .legalizations import put_in_front, stock
 from .target import target_of
@@ -26,6 +30,11 @@ from .target import target_of
 _POWER, _CAST, _WHERE = "relax.power", "relax.astype", "relax.where"
 #: Types whose power is computed by single precision.
 _FAST = ("float16", "bfloat16", "float32")
+#: Operators for which CUDA has no function of 16-bit floats, and most of them CPUs neither.
+_WITHOUT_HALVES = (
+    *("relax.round", "relax.sinh", "relax.cosh", "relax.asin", "relax.acos"),
+    *("relax.asinh", "relax.acosh", "relax.atanh"),
+)
 #: The largest exponent that becomes a product.
 _MOST_FACTORS = 4
 
@@ -35,6 +44,7 @@ def install_legalizations() -> None:
     put_in_front((_POWER,), legalize_power)
     put_in_front((_CAST,), legalize_cast)
     put_in_front((_WHERE,), legalize_where)
+    put_in_front(_WITHOUT_HALVES, legalize_in_float32)
 
 
 def legalize_power(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -75,6 +85,19 @@ def legalize_where(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _chosen(full[0].shape, lambda *at: [each(*at) for each in full], "where")
 
     return bb.call_te(where, call.ty.shape, *call.args, primfunc_name_hint="where")
+
+
+def legalize_in_float32(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a function of one number that is computed by single precision for 16-bit floats."""
+    [value], operator = call.args, call.op.name
+    if str(value.ty.dtype) not in HALVES:
+        return stock[operator](bb, call)
+    name = operator.removeprefix("relax.")
+
+    def compute(value: te.Tensor) -> te.Tensor:
+        return topi.cast(getattr(topi, name)(topi.cast(value, "float32")), value.dtype)
+
+    return bb.call_te(compute, value, primfunc_name_hint=name)
 
 
 def _where_on_cpu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
