@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -24,7 +23,7 @@ from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Bindings
-from tvm_scatter.passes.analysis.created import fill_value
+from tvm_scatter.passes.analysis.created import is_created, uniform_number
 from tvm_scatter.passes.analysis.definitions import Definitions
 
 from .functions import Change, with_changes, with_values
@@ -81,13 +80,5 @@ def _fill(call: ScatterCall, values: Mapping[Any, Any]) -> str:
 
 def _number(value: Any) -> str:
     """The number that every element of a created tensor is; empty if it is not known."""
-    if not isinstance(value, relax.Call):
-        return ""
-    fill = fill_value(value)
-    if not isinstance(fill, tvm.ir.GenericConst):
-        return ""
-    array = np.asarray(fill.value.numpy())
-    if array.size != 1 or array.dtype == bool or bool(np.isnan(array.astype("float64")).any()):
-        return ""
-    integer = np.issubdtype(array.dtype, np.integer)
-    return repr(int(array.item()) if integer else float(array.item()))
+    number = uniform_number(value) if is_created(value) else None
+    return "" if number is None or isinstance(number, bool) else repr(number)

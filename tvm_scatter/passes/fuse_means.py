@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax
 
@@ -23,7 +22,7 @@ from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.broadcast_source import origin
-from tvm_scatter.passes.analysis.created import fill_value
+from tvm_scatter.passes.analysis.created import uniform_number
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.same_value import SameValue
@@ -93,7 +92,7 @@ class _Search:
             return None
         if not isinstance(call.updates, relax.Expr) or str(call.data.ty.dtype) not in FLOATS:
             return None
-        if _number(self._values.get(call.data)) != 0 or not _is_orderable(call):
+        if uniform_number(self._values.get(call.data)) != 0 or not _is_orderable(call):
             return None
         return call
 
@@ -116,7 +115,7 @@ class _Search:
             found is not None
             and count is not None
             and found.axis == count.axes[0]
-            and _number(self._values.get(count.updates, count.updates)) == 1
+            and uniform_number(self._values.get(count.updates, count.updates)) == 1
             and count.wrap_negative == total.wrap_negative
             and same_size(static_shape(count.data)[found.axis], wanted[axis])  # type: ignore[index]
             and self._same(count.indices[0], total.indices[0])
@@ -125,10 +124,10 @@ class _Search:
     def _at_least_one(self, var: Any) -> Any:
         """The tensor that a tensor is the maximum of and 1; ``None`` if it is no such maximum."""
         value: Any = self._values.get(var)
-        if operator_of(value) == "relax.maximum" and _number(value.args[1]) == 1:
+        if operator_of(value) == "relax.maximum" and uniform_number(value.args[1]) == 1:
             return value.args[0]
         # What the maximum is written as that keeps a NaN, as a front end's clamp does.
-        if operator_of(value) != "relax.where" or _number(value.args[2]) != 1:
+        if operator_of(value) != "relax.where" or uniform_number(value.args[2]) != 1:
             return None
         chosen, count, _ = value.args
         condition: Any = self._values.get(chosen)
@@ -140,20 +139,11 @@ class _Search:
         if operator_of(condition) not in ("relax.greater", "relax.greater_equal"):
             return None
         compared, least = condition.args
-        return count if compared.same_as(count) and _number(least) == 1 else None
+        return count if compared.same_as(count) and uniform_number(least) == 1 else None
 
 
 def _vars(call: ScatterCall) -> list[Any]:
     return [each for each in call.tensors if isinstance(each, relax.Var)]
-
-
-def _number(value: Any) -> Any:
-    """The number that all elements of a tensor are; ``None`` if it is not known."""
-    value = value if isinstance(value, tvm.ir.GenericConst) else fill_value(value)
-    if not isinstance(value, tvm.ir.GenericConst):
-        return None
-    numbers = np.unique(np.asarray(value.value.numpy()))
-    return numbers.item() if len(numbers) == 1 else None
 
 
 def _is_orderable(call: ScatterCall) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import tvm
 from tvm import relax
 
 from tvm_scatter.ops.called import operator_of
@@ -32,3 +34,13 @@ def fill_value(value: Any) -> Any:
         if name.startswith(start):
             return relax.const(number, str(value.ty.dtype))
     return None
+
+
+def uniform_number(value: Any) -> Any:
+    """The number that all elements of a constant or a created tensor are; ``None`` if unknown."""
+    constant = value if isinstance(value, tvm.ir.GenericConst) else fill_value(value)
+    if not isinstance(constant, tvm.ir.GenericConst):
+        return None
+    elements = np.asarray(constant.value.numpy()).reshape(-1)
+    uniform = elements.size > 0 and bool((elements == elements[0]).all())
+    return elements[0].item() if uniform else None

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import tvm
 from tvm import relax
 
 from tvm_scatter.errors import ScatterError
@@ -25,10 +23,10 @@ from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.read_forms import ByAxes
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import is_one, same_size, static_shape
 from tvm_scatter.problem.reductions import FLOATS, numpy_dtype
 
-from .created import fill_value
+from .created import uniform_number
 from .definitions import Definitions
 from .same_value import SameValue
 
@@ -140,7 +138,8 @@ class SoftmaxSearch:
         if total is None:
             return var
         for sums, tiny in (total.args, reversed(total.args)):
-            number = _number(tiny)
+            single = all(map(is_one, static_shape(tiny) or ()))
+            number = uniform_number(tiny) if single else None
             one = numpy_dtype(str(var.ty.dtype)).type(1)
             if number is not None and 0 <= number < 1 and one + one.dtype.type(number) == one:
                 return sums
@@ -161,7 +160,7 @@ class SoftmaxSearch:
         )
 
     def _is_zero(self, data: Any) -> bool:
-        return _number(fill_value(self._values.get(data))) == 0
+        return uniform_number(self._values.get(data)) == 0
 
     def _call(self, var: Any, name: str) -> Any:
         value = self._values.get(var) if isinstance(var, relax.Var) else None
@@ -186,11 +185,3 @@ def _rows(value: Any) -> ScatterCall | None:
         return None
     whole = len(updates) == len(data) and all(map(same_size, updates, [*index, *data[1:]]))
     return call if whole else None
-
-
-def _number(value: Any) -> float | None:
-    """The value of a constant of one element; ``None`` if it is no such constant."""
-    if not isinstance(value, tvm.ir.GenericConst):
-        return None
-    array = np.asarray(value.value.numpy())
-    return float(array.item()) if array.size == 1 else None
