@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from tvm_scatter.tuning.measure.kernel import Kernel, compile_selections
 from tvm_scatter.tuning.measure.machine import describe, kernels
 from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
 
-from . import peers
+from . import peers, reports
 from .resumed import continued
 
 
@@ -89,9 +88,7 @@ class Report:
 
     def geometric_mean(self) -> float:
         """Of the ratios of the best peer to ours."""
-        ratios = [row.best_peer[1] / row.ours.device for row in self.rows]
-        ratios = [ratio for ratio in ratios if ratio == ratio]
-        return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else math.nan
+        return reports.geometric_mean(row.best_peer[1] / row.ours.device for row in self.rows)
 
     def continued(self, machine: dict[str, Any]) -> Report:
         """A report for another run to continue, with these rows marked as an earlier run's.
@@ -105,8 +102,7 @@ class Report:
 
     def save(self, path: Path) -> None:
         """Write the report as JSON."""
-        plain = {"machine": self.machine, "rows": [asdict(row) for row in self.rows]}
-        path.write_text(json.dumps(plain, indent=1) + "\n", encoding="utf-8")
+        reports.save(self, path)
 
     @staticmethod
     def load(path: Path) -> Report:
@@ -117,21 +113,13 @@ class Report:
         ScatterError
             If the file is no report.
         """
-        try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            rows = [
-                Row(
-                    **{
-                        **row,
-                        "ours": CallTimes(**row["ours"]),
-                        "others": {n: CallTimes(**t) for n, t in row["others"].items()},
-                    }
-                )
-                for row in plain["rows"]
-            ]
-            return Report(plain["machine"], rows)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ScatterError(f"bench: {str(path)!r} is no report of a run: {error}.") from error
+        return Report(*reports.load(path, "a run", _row))
+
+
+def _row(fields: Mapping[str, Any]) -> Row:
+    ours = CallTimes(**fields["ours"])
+    others = {name: CallTimes(**times) for name, times in fields["others"].items()}
+    return Row(**{**fields, "ours": ours, "others": others})
 
 
 def run(

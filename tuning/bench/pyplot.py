@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
@@ -34,3 +35,13 @@ def pyplot(what: str) -> Any:
     from matplotlib import pyplot as interface
 
     return interface
+
+
+def save_times(plotting: Any, figure: Any, axes: Any, device: str, path: Path) -> None:
+    """Finish and write a picture of bars that are microseconds, with its legend in one line."""
+    axes.set_xlabel(f"microseconds on {device}")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=140)
+    plotting.close(figure)

@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.models:
         return bench_models.run(arguments)
     bench_models.refuse(arguments)
-    from tvm_scatter.tuning.bench import bench, report
+    from tvm_scatter.tuning.bench import bench, report, reports
     from tvm_scatter.tuning.space.workloads import SCALE, WORKLOADS
 
     device = device_of(arguments)
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
                 result.save(Path(arguments.json))
     Console(highlight=False, markup=False).print(table(result, arguments.all))
     print(f"geometric mean of best peer / ours: {result.geometric_mean():.2f}")
-    for sentence in report.marks(result.rows):
+    for sentence in reports.marks(result.rows):
         print(sentence)
     if arguments.markdown:
         Path(arguments.markdown).write_text(report.markdown(result) + "\n", encoding="utf-8")

@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tvm_scatter.tuning.bench.models import report
     from tvm_scatter.tuning.bench.models.figures import Report
     from tvm_scatter.tuning.bench.models.rows import SCALE, picked, rows
-    from tvm_scatter.tuning.bench.report import marks
+    from tvm_scatter.tuning.bench.reports import marks
 
     device = device_of(arguments)
     scale = SCALE[device] if arguments.scale is None else arguments.scale

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tvm_scatter.errors import ScatterError
+from tvm_scatter.tuning.bench import reports
 from tvm_scatter.tuning.bench.resumed import continued
 
 COMPILE = "torch.compile"
@@ -91,7 +90,7 @@ class Report:
 
     def geometric_mean(self, form: str, peer: str | None = None) -> float:
         """Of the ratios of a peer to a form of ours, over the rows that have both."""
-        return _geometric_mean(row.ratio(form, peer) for row in self.rows)
+        return reports.geometric_mean(row.ratio(form, peer) for row in self.rows)
 
     def worst(self, form: str, peer: str | None = None) -> tuple[str, float]:
         """The row with the least ratio, and it."""
@@ -108,7 +107,7 @@ class Report:
 
     def save(self, path: Path) -> None:
         """Write the report as JSON."""
-        path.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
+        reports.save(self, path)
 
     @staticmethod
     def load(path: Path) -> Report:
@@ -119,13 +118,4 @@ class Report:
         ScatterError
             If the file is no report.
         """
-        try:
-            plain = json.loads(path.read_text(encoding="utf-8"))
-            return Report(plain["machine"], [Figures(**row) for row in plain["rows"]])
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ScatterError(f"bench: {str(path)!r} is no report of models: {error}.") from error
-
-
-def _geometric_mean(ratios: Iterable[float]) -> float:
-    known = [math.log(ratio) for ratio in ratios if ratio == ratio]
-    return math.exp(sum(known) / len(known)) if known else math.nan
+        return Report(*reports.load(path, "models", lambda fields: Figures(**fields)))

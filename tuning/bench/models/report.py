@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from tvm_scatter.tuning.bench.pyplot import pyplot
-from tvm_scatter.tuning.bench.report import marks
+from tvm_scatter.tuning.bench.pyplot import pyplot, save_times
+from tvm_scatter.tuning.bench.reports import machine_text, marks
 from tvm_scatter.tuning.measure.time_shares import KINDS
 
 from .figures import COMPILE, Figures, Report
@@ -23,7 +22,8 @@ def forms_of(report: Report) -> list[str]:
 def markdown(report: Report) -> str:
     """All of the report."""
     parts = [*_rows_table(report), "", *_models_table(report), *summary(report), ""]
-    return "\n".join([*parts, _machine(report.machine), *marks(report.rows), *_failures(report)])
+    parts += [machine_text(report.machine), *marks(report.rows), *_failures(report)]
+    return "\n".join(parts)
 
 
 def headings(report: Report) -> list[str]:
@@ -100,16 +100,6 @@ def _failures(report: Report) -> Iterator[str]:
         yield f"{name} fails on {rows}: {text}"
 
 
-def _machine(facts: dict[str, Any]) -> str:
-    driver = f"driver {facts['driver']}" if "driver" in facts else f"{facts['threads']} threads"
-    scale = facts.get("scale", 1)
-    part = f"; 1/{scale} of the work" if scale > 1 else ""
-    return (
-        f"{facts['device']}, {driver}, TVM {facts['tvm']}, PyTorch {facts['torch']}; caches "
-        f"{facts['caches']}; copy bandwidth {facts['copy_bytes_per_us'] / 1e3:,.1f} GB/s{part}."
-    )
-
-
 def plot(report: Report, path: Path) -> None:
     """Bars for each row on a logarithmic scale: best peer, ours, and the floor as a mark.
 
@@ -138,12 +128,7 @@ def plot(report: Report, path: Path) -> None:
     axes.set_yticks(list(range(len(rows))), [row.name for row in rows], fontsize=7)
     axes.set_xscale("log")
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    axes.set_xlabel(f"microseconds on {report.machine['device']}")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.tight_layout()
-    figure.savefig(path, dpi=140)
-    plotting.close(figure)
+    save_times(plotting, figure, axes, report.machine["device"], path)
 
 
 def _number(value: float | None) -> str:
