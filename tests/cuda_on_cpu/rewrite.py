@@ -20,7 +20,7 @@ _SHARED = re.compile(
 )
 _DYNAMIC = re.compile(r"\bextern\s+__shared__\s+(?P<rest>[^;={}]*?\[\s*\])\s*;")
 # TVM reduces over the lanes that happen to run together, and relies on that being all of them.
-_TOGETHER = re.compile(r"(\bmask_ptr\[0\] = [^;]*)\b__activemask\(\)")
+_TOGETHER = re.compile(r"(\bmask_ptr(?:_\d+)?\[0\] = [^;]*)\b__activemask\(\)")
 _KERNEL = re.compile(r'extern\s+"C"\s+__global__\s+void\s+(?:__\w+__\s*\([^()]*\)\s*)*(\w+)\s*\(')
 
 

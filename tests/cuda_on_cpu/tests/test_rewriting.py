@@ -50,6 +50,8 @@ def test_lanes_that_run_together():
     cuda = "mask_ptr[0] = (__activemask() & (255u << 8)); int other = __activemask();"
     host = "mask_ptr[0] = (~0u & (255u << 8)); int other = __activemask();"
     assert to_host(cuda).splitlines()[0] == host
+    # The second reduction of a kernel.
+    assert to_host("mask_ptr_1[0] = __activemask();").startswith("mask_ptr_1[0] = ~0u;")
 
 
 def test_kernel_names():
