@@ -59,6 +59,7 @@ from .call import TorchCall
 from .complex_numbers import knowing_complex_numbers, refuse_complex_ends
 from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
+from .derived_sizes import with_computed_sizes
 from .equal_sizes import knowing_equal_sizes
 from .graphs import name_of, writes_in_place
 from .mended import MENDED
@@ -274,6 +275,8 @@ def _extend(module: ModuleType) -> None:
         if any(map(_is_part, exported_program.graph.nodes)):
             # Other nodes of a decomposition are unused now.
             mod = relax.transform.DeadCodeElimination()(mod)
+        if current_options().enabled:
+            mod = with_computed_sizes(mod)
         return remember_buffers(mod, buffers)
 
     importer.create_convert_map = create_convert_map

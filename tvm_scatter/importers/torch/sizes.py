@@ -8,7 +8,8 @@ becomes the variable that stands for it already.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from typing import Any
 
 from tvm import relax, tirx
@@ -89,6 +90,19 @@ def _formula(size: Any) -> Any:
     return getattr(getattr(size, "node", None), "expr", None)
 
 
+#: SymPy's and PyTorch's functions of sizes.
+_FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Mul": operator.mul,
+    "FloorDiv": tirx.floordiv,
+    "CleanDiv": tirx.floordiv,
+    "Mod": tirx.floormod,
+    "PythonMod": tirx.floormod,
+    "Max": tirx.max,
+    "Min": tirx.min,
+}
+
+
 def _in_variables(formula: Any, known: dict[str, Any]) -> Any:
     """A SymPy expression in Relax variables; ``None`` if one is unknown, or for other functions."""
     if formula is None:
@@ -97,15 +111,11 @@ def _in_variables(formula: Any, known: dict[str, Any]) -> Any:
         return tirx.IntImm("int64", int(formula))
     if formula.is_Symbol:
         return known.get(str(formula))
-    if not (formula.is_Add or formula.is_Mul):
-        return None
+    function = _FUNCTIONS.get(type(formula).__name__)
     parts = [_in_variables(part, known) for part in formula.args]
-    if any(part is None for part in parts):
+    if function is None or any(part is None for part in parts):
         return None
-    result = parts[0]
-    for part in parts[1:]:
-        result = result + part if formula.is_Add else result * part
-    return result
+    return reduce(function, parts)
 
 
 def _known_sizes(importer: Any) -> Iterator[tuple[str, Any]]:
@@ -114,8 +124,19 @@ def _known_sizes(importer: Any) -> Iterator[tuple[str, Any]]:
         meta = getattr(node, "meta", {}).get("val")
         for named, size in _pairs(meta, value):
             formula = _formula(named)
-            if formula is not None and formula.is_Symbol:
-                yield str(formula), size
+            if formula is not None:
+                yield from _symbols(formula, size)
+
+
+def _symbols(formula: Any, size: Any) -> Iterator[tuple[str, Any]]:
+    """What stands for the symbols of a size. TVM names the variables of inputs after them."""
+    if formula.is_Symbol:
+        yield str(formula), size
+        return
+    names = {str(symbol) for symbol in formula.free_symbols}
+    for variable in tirx.analysis.undefined_vars(tirx.Evaluate(size)):
+        if variable.name in names:
+            yield variable.name, variable
 
 
 def _pairs(meta: Any, value: Any) -> Sequence[tuple[Any, Any]]:

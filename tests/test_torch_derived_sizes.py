@@ -1,0 +1,110 @@
+"""Sizes of inputs that are computed from other sizes, such as ``2 * Dim("h")``, against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.export import Dim  # noqa: E402
+from torch_harness import assert_same, compile_for, export, run  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+H = Dim("h", min=2, max=50)
+
+
+def halves(x: Any) -> Any:
+    left, right = x.chunk(2, 0)
+    return left * right
+
+
+def halves_by_index(x: Any) -> Any:
+    half = x.shape[0] // 2
+    return x[:half] + x[half:]
+
+
+def pairs(x: Any) -> Any:
+    return x.view(-1, 2, 3).amax(1)
+
+
+def every_second(x: Any) -> Any:
+    return x[::2] - x[1::2]
+
+
+def gated(x: Any) -> Any:
+    return torch.nn.functional.glu(x, 0)
+
+
+def scattered(x: Any, index: Any) -> Any:
+    return torch.zeros_like(x[: x.shape[0] // 2]).index_add(0, index, x)
+
+
+def joined(x: Any, y: Any) -> Any:
+    return torch.cat([x, y]), x.view(2, -1, 3).sum(0) + y.view(3, -1, 3).sum(0)
+
+
+def written(x: Any, rows: Any) -> Any:
+    x = x.clone()
+    x[1::2] = rows
+    return x
+
+
+def of_rows(rows: int) -> Any:
+    return torch.randn(rows, 3)
+
+
+@pytest.mark.parametrize(
+    "function, make, sizes",
+    [
+        (halves, lambda h: [of_rows(2 * h)], [{0: 2 * H}]),
+        (halves, lambda h: [of_rows(2 * h - 2)], [{0: 2 * H - 2}]),
+        (halves_by_index, lambda h: [of_rows(2 * h)], [{0: 2 * H}]),
+        (pairs, lambda h: [of_rows(4 * h)], [{0: 4 * H}]),
+        (every_second, lambda h: [of_rows(2 * h)], [{0: 2 * H}]),
+        (gated, lambda h: [of_rows(2 * h)], [{0: 2 * H}]),
+        (
+            scattered,
+            lambda h: [of_rows(2 * h), torch.randint(0, h, (2 * h,))],
+            [{0: 2 * H}, {0: 2 * H}],
+        ),
+        (joined, lambda h: [of_rows(2 * h), of_rows(3 * h)], [{0: 2 * H}, {0: 3 * H}]),
+        (written, lambda h: [of_rows(2 * h), of_rows(h)], [{0: 2 * H}, {0: H}]),
+    ],
+)
+def test_a_size_that_no_input_has_by_itself(
+    function: Callable[..., Any],
+    make: Callable[[int], list[Any]],
+    sizes: Sequence[Any],
+    device: str,
+) -> None:
+    program = export(function, make(3), sizes)
+    machine = compile_for(from_exported_program(program), device)
+    for h in (3, 2, 7):
+        inputs = make(h)
+        expected = function(*inputs)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        for found, wanted in zip(run(machine, inputs, device), expected, strict=True):
+            assert_same(found, wanted, f"h = {h}")
+
+
+def test_other_sizes_are_an_error() -> None:
+    program = export(halves, [of_rows(6)], [{0: 2 * H}])
+    machine = compile_for(from_exported_program(program))
+    with pytest.raises(Exception, match=r"\(7 vs. 6\).*2 \* "):
+        run(machine, [of_rows(7)])
+    program = export(joined, [of_rows(6), of_rows(9)], [{0: 2 * H}, {0: 3 * H}])
+    machine = compile_for(from_exported_program(program))
+    with pytest.raises(Exception, match=r"\(12 vs. 9\).*3 \* "):
+        run(machine, [of_rows(6), of_rows(12)])
+
+
+def test_sizes_known_otherwise_stay_in_the_signature() -> None:
+    function = lambda x, y: pairs(x) + y  # noqa: E731
+    program = export(function, [of_rows(6), of_rows(3)], [{0: 2 * H}, {0: H}])
+    first, second = from_exported_program(program)["main"].params
+    assert str(first.ty.shape.values[0]).count(str(second.ty.shape.values[0])) == 1
