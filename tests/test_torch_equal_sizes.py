@@ -27,10 +27,31 @@ def differences(x: Any) -> Any:
     return torch.where(x[1:] > 0, x[:-1] * x[1:], x.narrow(0, 0, x.shape[0] - 1))
 
 
-@pytest.mark.parametrize("function", [two_convolutions, differences])
+def halves(x: Any) -> Any:
+    return x[: x.shape[0] // 2] + x[(x.shape[0] + 1) // 2 :]
+
+
+@pytest.mark.parametrize("function", [two_convolutions, differences, halves])
 def test_formulas_of_one_size(function: Callable[[Any], Any]) -> None:
     program = export(function, [torch.randn(60)], [{0: torch.export.Dim.AUTO}])
     machine = compile_for(from_exported_program(program))
     for size in (60, 97):
         x = torch.randn(size)
         assert_same(run(machine, [x])[0], function(x), f"size {size}")
+
+
+def test_parts_that_are_joined_again(device: str) -> None:
+    """A mixture of experts that loops over its experts, as JetMoE of transformers does."""
+
+    def experts(x: Any, expert: Any) -> Any:
+        counts = torch.zeros(3, dtype=torch.int64).index_add(0, expert, torch.ones_like(expert))
+        order = expert.argsort(stable=True)
+        parts = x[order].split(counts.tolist())
+        done = torch.cat([part * (i + 1) for i, part in enumerate(parts)])
+        return torch.zeros_like(x).index_add(0, order, done * x[order])
+
+    inputs = torch.randn(8, 4), torch.tensor([2, 0, 2, 0, 0, 2, 2, 2])
+    machine = compile_for(from_exported_program(export(experts, inputs)), device)
+    for expert in (inputs[1], inputs[1].flip(0) // 2, torch.ones_like(inputs[1])):
+        found = run(machine, [inputs[0], expert], device)
+        assert_same(found[0], experts(inputs[0], expert))

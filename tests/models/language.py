@@ -204,6 +204,11 @@ def granite_moe() -> Program:
     return prefill("GraniteMoe", **LOCAL_EXPERTS)
 
 
+@model("JetMoE", TRANSFORMERS)
+def jet_moe() -> Program:
+    return prefill("JetMoe", kv_channels=8, **LOCAL_EXPERTS)
+
+
 @model("Llama 4", TRANSFORMERS)
 def llama4() -> Program:
     sizes = {"intermediate_size_mlp": 48, "num_local_experts": 4, "num_experts_per_tok": 1}

@@ -6,7 +6,7 @@ TVM infers ``min(max(n - 1, 0), n)`` for ``x[:-1]``, and cannot compile a sum wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -38,31 +38,44 @@ def _is_elementwise(node: Any) -> bool:
 
 def _agree(importer: Any, node: Any) -> None:
     """Give operands the sizes of the first one that has them; the run time checks the others."""
-    common: dict[int, Any] = {}
+    operands = list(_operands(importer, node))
+    common = _common_sizes(operands)
+    for operand, shape, whole in operands:
+        wanted = list(shape)
+        for at in whole:
+            wanted[-at] = shape[-at] if same_size(shape[-at], common[at]) else common[at]
+        if not same_shape(shape, wanted):
+            name = str(node.target._schema.name).removeprefix("aten::")
+            checked = expect_sizes(
+                importer.env[operand], shape, wanted, shape=wanted, what="an operand", operator=name
+            )
+            importer.env[operand] = importer.block_builder.emit(checked)
+
+
+def _operands(importer: Any, node: Any) -> Iterator[tuple[Any, Sequence[Any], list[int]]]:
+    """Each operand with its shape, and the axes, counted from the last, that are not broadcast."""
     for operand in node.all_input_nodes:
         tensor = importer.env.get(operand)
         described = getattr(operand.meta.get("val"), "shape", None)
         if described is None or not is_tensor(tensor) or static_shape(tensor) is None:
             continue
-        shape = list(shape_of(tensor))
-        wanted = list(shape)
-        for at in range(1, len(shape) + 1):
-            if not _is_whole(node, described[-at], at):
-                continue
-            size = common.setdefault(at, shape[-at])
-            wanted[-at] = shape[-at] if same_size(shape[-at], size) else size
-        if not same_shape(shape, wanted):
-            name = str(node.target._schema.name).removeprefix("aten::")
-            checked = expect_sizes(
-                tensor, shape, wanted, shape=wanted, what="an operand", operator=name
-            )
-            importer.env[operand] = importer.block_builder.emit(checked)
+        shape = shape_of(tensor)
+        axes = range(1, min(len(shape), len(described)) + 1)
+        yield operand, shape, [at for at in axes if not _is_one(described[-at], shape[-at])]
 
 
-def _is_whole(node: Any, size: Any, at: int) -> bool:
-    """Whether PyTorch knows that a symbolic size is that of the result, so many axes from the
-    last."""
-    result = getattr(node.meta.get("val"), "shape", ())
-    if isinstance(size, int) or at > len(result) or isinstance(result[-at], int):
-        return False
-    return bool(size.node.expr == result[-at].node.expr)
+def _is_one(described: Any, size: Any) -> bool:
+    """Whether an axis is broadcast. PyTorch takes no symbolic size for 1 in elementwise operators,
+    and asserts that it is none."""
+    return any(isinstance(each, int) and each == 1 for each in (described, size))
+
+
+def _common_sizes(operands: Sequence[tuple[Any, Sequence[Any], list[int]]]) -> dict[int, Any]:
+    """The size of each axis: a number if an operand has one, else that of the first operand."""
+    common: dict[int, Any] = {}
+    for _, shape, whole in operands:
+        for at in whole:
+            if isinstance(shape[-at], int):
+                common[at] = shape[-at]
+            common.setdefault(at, shape[-at])
+    return common
