@@ -414,3 +414,45 @@ def test_what_doubles_often_is_refused_at_once() -> None:
     begun = time.monotonic()
     tvm.compile(module, target_of("llvm"))
     assert time.monotonic() - begun < 30
+
+
+def with_own_edges():
+    """Edges that pass a mask and one of each node to itself, as graph networks are normalised."""
+    torch = pytest.importorskip("torch")
+
+    class Normalised(torch.nn.Module):
+        def forward(self, x: Any, edges: Any) -> Any:
+            kept = edges[:, edges[0] != edges[1]]
+            loops = torch.arange(len(x)).repeat(2, 1)
+            src, dst = torch.cat([kept, loops], 1)
+            scale = torch.zeros(len(x)).index_add(0, dst, torch.ones_like(dst).float()) ** -0.5
+            messages = x[src] * (scale[src] * scale[dst])[:, None]
+            return torch.zeros_like(x).index_add(0, dst, messages)
+
+    x = torch.randn(6, 8, generator=torch.Generator().manual_seed(0))
+    edges = torch.tensor([[0, 1, 2, 3, 5, 5, 0], [1, 1, 0, 3, 4, 5, 2]])
+    expected = Normalised()(x, edges).numpy()
+    module = from_exported_program(torch.export.export(Normalised(), (x, edges)))
+    return module, (x.numpy(), edges.numpy()), expected
+
+
+def test_a_size_that_is_a_sum(device):
+    """Only the run knows how many edges pass the mask, and no tensor that is read has that size."""
+    module, arrays, expected = with_own_edges()
+    found = relax.VirtualMachine(_fused(module, device), device_of(device))["main"](
+        *(tvm.runtime.tensor(each, device_of(device)) for each in arrays)
+    )
+    np.testing.assert_allclose(found[0].numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert "computes its updates itself: " in notes(module, device)[-1]
+
+
+def _fused(module, device):
+    with tvm_scatter.options(fuse=True):
+        return tvm.compile(module, target_of(device))
+
+
+def test_a_power_is_not_computed_for_each_read(device):
+    """It is computed for each node: an edge reads two of them, and there are more edges."""
+    module, _, _ = with_own_edges()
+    operators = notes(module, device)[-1].split(": ")[-1].split(", ")
+    assert "take" in operators and "power" not in operators

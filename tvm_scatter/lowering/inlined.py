@@ -15,9 +15,11 @@ from tvm import relax, te, tirx
 from tvm_scatter.emit.computed_updates import BRANCH, FUNCTIONS, function_name, substitute
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
+from tvm_scatter.ops.shapes import is_one, same_size
 from tvm_scatter.options import current_options
 
 from .legalizations import stock
+from .own_sizes import OwnSizes
 from .plan_read import ReadPlan, plan_read
 from .reads import is_read
 from .target import target_of
@@ -85,6 +87,10 @@ CALLS = frozenset(
 )
 
 
+#: Those of them that may do no more than add and leave out axes of size 1.
+_RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
+
+
 class NotInlined(ScatterError):
     """Why operators cannot be made one expression. Its text is a clause."""
 
@@ -94,8 +100,13 @@ class Inliner:
 
     def __init__(self, leaves: Sequence[Any]) -> None:
         self._tensors: dict[Any, te.Tensor] = {}
+        sizes = self._sizes = OwnSizes(leaf.ty.shape.values for leaf in leaves)
         self._leaves = [
-            te.placeholder(leaf.ty.shape.values, str(leaf.ty.dtype), name=f"leaf{at}")
+            te.placeholder(
+                [sizes.expressed(size) for size in leaf.ty.shape.values],
+                str(leaf.ty.dtype),
+                name=f"leaf{at}",
+            )
             for at, leaf in enumerate(leaves)
         ]
         self._tensors.update(zip(leaves, self._leaves, strict=True))
@@ -117,14 +128,36 @@ class Inliner:
             assert plan is not None, "what TVM computes is not inlined"
             self._add_read(var, plan)
             return
-        if call.op.name == "relax.expand_dims":
-            self._tensors[var] = _expanded(self._tensors[call.args[0]], call)
+        moved = self._with_other_ones(call) if call.op.name in _RESHAPES else None
+        if moved is not None:
+            self._tensors[var] = moved
             return
         legalize = stock.get(call.op.name) or call.op.get_attr("FLegalize")
-        traced = legalize(_Tracer(self._tensors), call)
+        traced = legalize(_Tracer(self._tensors, self._sizes), call)
         if not isinstance(traced, te.Tensor):
             raise NotInlined(f"{call.op.name} is not one tensor expression")
         self._tensors[var] = traced
+
+    def _with_other_ones(self, call: relax.Call) -> te.Tensor | None:
+        """A reshape that adds and leaves out axes of size 1 only: it needs no division.
+
+        ``None`` for others.
+        """
+        tensor = self._tensors[call.args[0]]
+        shape = [self._sizes.expressed(size) for size in call.ty.shape.values]
+        kept = [axis for axis, size in enumerate(shape) if not is_one(size)]
+        axes = [axis for axis, size in enumerate(tensor.shape) if not is_one(size)]
+        if len(kept) != len(axes) or not all(
+            same_size(shape[new], tensor.shape[old]) for new, old in zip(kept, axes, strict=True)
+        ):
+            return None
+        target = dict(zip(axes, kept, strict=True))
+        zero = tirx.IntImm("int64", 0)
+
+        def element(*at: Any) -> Any:
+            return tensor(*(at[target[a]] if a in target else zero for a in range(tensor.ndim)))
+
+        return te.compute(shape, element, name="with_other_ones")
 
     def _add_read(self, var: Any, plan: ReadPlan) -> None:
         check = plan.read.check
@@ -161,7 +194,7 @@ class Inliner:
             first if isinstance(coordinate, int) else coordinate
             for coordinate in broadcast_position(tensor.shape, at)
         ]
-        value = _inlined(tensor, place)
+        value = self._sizes.within(_inlined(tensor, place))
         _check(value)
         _check_divisions(value)
         _check_sizes(value, shape, at, self._leaves)
@@ -176,8 +209,9 @@ class Inliner:
 class _Tracer:
     """Takes the place of a block builder: calls a tensor expression at once."""
 
-    def __init__(self, tensors: Mapping[Any, te.Tensor]) -> None:
+    def __init__(self, tensors: Mapping[Any, te.Tensor], sizes: OwnSizes) -> None:
         self._tensors = tensors
+        self._sizes = sizes
 
     def call_te(self, compute: Callable[..., Any], *args: Any, **more: Any) -> Any:
         """Evaluate a function of tensors, given Relax expressions."""
@@ -189,7 +223,7 @@ class _Tracer:
 
     def _convert(self, argument: Any) -> Any:
         if isinstance(argument, relax.ShapeExpr):
-            return list(argument.values)
+            return [self._sizes.expressed(size) for size in argument.values]
         if isinstance(argument, relax.Tuple):
             return [self._convert(field) for field in argument.fields]
         if isinstance(argument, relax.Expr) and not tvm.ir.is_prim_expr(argument):
@@ -204,15 +238,6 @@ class _Tracer:
 
 def _constant(value: Any) -> te.Tensor:
     return te.compute((), lambda: value, name="scalar")
-
-
-def _expanded(tensor: te.Tensor, call: relax.Call) -> te.Tensor:
-    """What ``relax.expand_dims`` computes; its legalization asks a real block builder."""
-    rank = call.ty.ndim
-    new = {int(axis) % rank for axis in call.attrs.axis}
-    kept = [axis for axis in range(rank) if axis not in new]
-    shape = [1 if axis in new else tensor.shape[kept.index(axis)] for axis in range(rank)]
-    return te.compute(shape, lambda *at: tensor(*(at[axis] for axis in kept)), name="expand_dims")
 
 
 def operands_of(call: relax.Call) -> list[Any]:

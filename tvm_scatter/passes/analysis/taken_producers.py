@@ -70,20 +70,25 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             readers.setdefault(var, []).append(binding)
     gone: set[Any] = set()
     pinned: set[Any] = set()
+    repeated: set[Any] = set()
     for binding in reversed(bindings.all):
         takers: set[Any] = set()
         needed = binding.var in bindings.returned
+        computed_anew = False
         for reader in readers.get(binding.var, ()):
             if reader.var in scatters and _reads_as_updates(reader, binding.var):
                 takers.add(reader.var)
                 continue
             takers |= found.takers.get(reader.at, set())
             needed |= reader.var not in gone
+            computed_anew |= reader.var in repeated or _repeats(reader.value, binding.var)
         if not takers:
             continue
         refusal = _refusal(binding, bindings, [scatters[each] for each in takers])
         if refusal is None and binding.var in pinned:
             refusal = f"{binding.var.name} is checked as an index"
+        if refusal is None and computed_anew and operator_of(binding.value) in CALLS:
+            refusal = f"{binding.var.name} would be computed anew for each read"
         if refusal is None and needed and not _grows(binding.value):
             refusal = f"{binding.var.name} has other readers"
         if refusal is None:
@@ -93,6 +98,8 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
                 pinned |= set(operands_of(binding.value)[1:])
             if not needed:
                 gone.add(binding.var)
+            if computed_anew:
+                repeated.add(binding.var)
             continue
         for each in takers:
             if _reads_as_updates(scatters[each], binding.var):
@@ -145,6 +152,14 @@ def _is_checked(call: relax.Call) -> bool:
     """Whether a bad index of a read is an error."""
     plan = plan_read(call, strategy_of(call.args[0])[0], current_options())
     return plan is not None and plan.check is not None
+
+
+def _repeats(value: Any, data: Any) -> bool:
+    """Whether a call may read elements of some data by index more than once in the mean."""
+    if not is_read(value) or not value.args[0].same_as(data):
+        return False
+    sizes = [numbers(static_shape(each)) for each in (value, data)]
+    return any(each is None for each in sizes) or _product(sizes[0]) > _product(sizes[1])
 
 
 def _grows(value: Any) -> bool:
