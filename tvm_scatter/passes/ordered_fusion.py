@@ -20,25 +20,20 @@ from .cut_at_sizes import cut_at_sizes
 from .functions import is_ours_to_change, with_changes
 from .reads_apart import reads_apart
 
-_NAMES = ("FuseOps", "FuseOpsByPattern")
-_STOCK = "_tvm_scatter_stock"
+#: Not replaced where they are defined, so that they are found after a reload of this package, too.
+_STOCK = {name: getattr(transform.transform, name) for name in ("FuseOps", "FuseOpsByPattern")}
 
 
 def install_fusion() -> None:
     """Let TVM's pipelines, which look the passes up when they run, find the ordered ones."""
-    for name in _NAMES:
-        setattr(transform, name, _ordered(_stock(getattr(transform, name))))
+    for name, stock in _STOCK.items():
+        setattr(transform, name, _ordered(stock))
 
 
 def uninstall_fusion() -> None:
     """Restore TVM's own passes."""
-    for name in _NAMES:
-        setattr(transform, name, _stock(getattr(transform, name)))
-
-
-def _stock(make: Callable[..., Any]) -> Callable[..., Any]:
-    # After a reload of this package, an older wrapper may be installed: unwrap it.
-    return getattr(make, _STOCK, make)
+    for name, stock in _STOCK.items():
+        setattr(transform, name, stock)
 
 
 def _ordered(stock: Callable[..., tvm.transform.Pass]) -> Callable[..., tvm.transform.Pass]:
@@ -51,7 +46,6 @@ def _ordered(stock: Callable[..., tvm.transform.Pass]) -> Callable[..., tvm.tran
 
         return tvm.transform.module_pass(run, opt_level=fuse.info.opt_level, name=fuse.info.name)
 
-    setattr(make, _STOCK, stock)
     return make
 
 
