@@ -292,20 +292,6 @@ def test_nearest_pixels_of_images_of_any_size(device: str) -> None:
             assert_same(each, wanted, str(given))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_batch_norms(dtype: Any) -> None:
-    norms = torch.nn.BatchNorm2d(3), torch.nn.BatchNorm1d(4, affine=False)
-    for norm in norms:
-        norm.running_mean.uniform_(-1, 1)
-        norm.running_var.uniform_(0.5, 2)
-        norm.eval().to(dtype)
-
-    def model(x: Any) -> Sequence[Any]:
-        return norms[0](x).relu(), norms[1](x[0, 0]) * 2
-
-    check(model, torch.randn(2, 3, 4, 4).to(dtype))
-
-
 def test_rrelu_outside_of_training() -> None:
     def model(x: Any) -> Sequence[Any]:
         return functional.rrelu(x), functional.rrelu(x, 0.5, 1), functional.rrelu(x[:0])
