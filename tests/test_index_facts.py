@@ -377,16 +377,21 @@ def scattered(emit, index, extent=10, reduction="add", **attributes):
     return ops.index_put(data, [index], rows, [0], reduction, **attributes)
 
 
-def problem_of(build, **options):
-    """The problem of the only scatter of a program, and what is said of its index."""
+def module_of(build):
+    """A module that returns what ``build`` makes of the parameters."""
     builder = relax.BlockBuilder()
     parameters = SimpleNamespace(**{name: relax.Var(name, ty) for name, ty in TYPES.items()})
     with builder.function("main", list(vars(parameters).values())):
         with builder.dataflow():
             output = builder.emit_output(build(builder.emit, parameters))
         builder.emit_func_output(output)
+    return builder.get()
+
+
+def problem_of(build, **options):
+    """The problem of the only scatter of a program, and what is said of its index."""
     with tvm_scatter.options(**options):
-        [found] = tvm_scatter.explain(builder.get(), "llvm")
+        [found] = tvm_scatter.explain(module_of(build), "llvm")
     return found
 
 
@@ -473,13 +478,7 @@ def test_programs_compute_the_same(device, seed):
 
 def passed(build, target="llvm", **options):
     """A module of what ``build`` makes of the parameters, after the passes."""
-    builder = relax.BlockBuilder()
-    parameters = SimpleNamespace(**{name: relax.Var(name, ty) for name, ty in TYPES.items()})
-    with builder.function("main", list(vars(parameters).values())):
-        with builder.dataflow():
-            output = builder.emit_output(build(builder.emit, parameters))
-        builder.emit_func_output(output)
-    mod = builder.get()
+    mod = module_of(build)
     with tvm_scatter.options(**options) as wanted, target_of(target):
         return mod, tvm.transform.Sequential(tvm_scatter.passes.passes(wanted))(mod)
 
