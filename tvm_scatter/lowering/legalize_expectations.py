@@ -16,9 +16,9 @@ from tvm_scatter.ops.expectations import (
     EXPECT_COUNT,
     EXPECT_INDICES,
     EXPECT_SIZES,
-    first_index,
     read_of_expected,
 )
+from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.shapes import no_elements, same_size
 from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
@@ -59,7 +59,7 @@ def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def _legalize_indices(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    index, target = first_index(call), target_of(call.args[0])
+    index, target = index_tensors(call)[0], target_of(call.args[0])
     plan = plan_read(read_of_expected(call), target, current_options())
     if plan is None or plan.check is None:
         return index

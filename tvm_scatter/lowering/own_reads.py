@@ -13,12 +13,6 @@ from tvm_scatter.ops.read_forms import ByAxes, ByElements
 from .reads import Read
 
 
-def index_tensors(call: relax.Call) -> list[Any]:
-    """The index tensors of a call that reads by index."""
-    index = call.args[1]
-    return list(index.fields) if isinstance(index, relax.Tuple) else [index]
-
-
 def own_read(data: Any, indices: Sequence[Any], read: Read, **attributes: bool) -> relax.Call:
     """A read by an operator of this package.
 

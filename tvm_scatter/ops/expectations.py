@@ -15,6 +15,7 @@ from tvm import relax
 from tvm.ir import Op
 
 from .own_operators import call_of, register_operator
+from .read_ops import index_tensors
 
 EXPECT_SIZES = "relax.tvm_scatter.expect_sizes"
 EXPECT_COUNT = "relax.tvm_scatter.expect_count"
@@ -108,28 +109,12 @@ def read_of_expected(call: relax.Call) -> relax.Call:
     return relax.Call(Op.get(str(call.attrs["read"])), list(call.args), attrs=call.attrs["attrs"])
 
 
-def first_index(call: relax.Call) -> relax.Expr:
-    """The first index tensor of a call that reads by index, or that checks such a call."""
-    index = call.args[1]
-    return index.fields[0] if isinstance(index, relax.Tuple) else index
-
-
-def by_index(read: relax.Call, index: relax.Expr) -> relax.Call:
-    """The same read with another first index tensor."""
-    data, indices, *others = read.args
-    if isinstance(indices, relax.Tuple):
-        indices = relax.Tuple([index, *indices.fields[1:]])
-    else:
-        indices = index
-    return relax.Call(read.op, [data, indices, *others], attrs=read.attrs)
-
-
 def register() -> None:
     """Register the operators with TVM. Calling it again changes nothing."""
     for name, infer in (
         (EXPECT_SIZES, _infer_sized),
         (EXPECT_COUNT, _infer_counted),
-        (EXPECT_INDICES, lambda call, _context: first_index(call).ty),
+        (EXPECT_INDICES, lambda call, _context: index_tensors(call)[0].ty),
     ):
         register_operator(name, infer)
 

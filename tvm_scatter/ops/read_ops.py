@@ -189,6 +189,20 @@ def _check_tuples(operator: str, indices: relax.Expr, batch_dims: int, rank: int
         )
 
 
+def index_tensors(call: relax.Call) -> list[Any]:
+    """The index tensors of a call that reads by index, or that checks such a call."""
+    indices = call.args[1]
+    return list(indices.fields) if isinstance(indices, relax.Tuple) else [indices]
+
+
+def by_index(read: relax.Call, first: relax.Expr) -> relax.Call:
+    """The same read with another first index tensor."""
+    data, indices, *others = read.args
+    several = isinstance(indices, relax.Tuple)
+    changed = relax.Tuple([first, *indices.fields[1:]]) if several else first
+    return relax.Call(read.op, [data, changed, *others], attrs=read.attrs)
+
+
 def register() -> None:
     """Register the operators with TVM. Calling it again changes nothing."""
     for name, infer in (

@@ -25,9 +25,10 @@ from tvm_scatter.lowering.lower import lower
 from tvm_scatter.lowering.neighbours import reads_neighbours
 from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.expectations import by_index, expect_indices, first_index
+from tvm_scatter.ops.expectations import expect_indices
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import COPY_RANGES
+from tvm_scatter.ops.read_ops import by_index, index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
@@ -215,7 +216,8 @@ class _Rewriter(PyExprMutator):
         """The same updates, whose indices are those that checks return."""
         leaves = list(updates.leaves)
         for read in reads:
-            at = next(i for i, leaf in enumerate(updates.leaves) if leaf.same_as(first_index(read)))
+            index = index_tensors(read)[0]
+            at = next(i for i, leaf in enumerate(updates.leaves) if leaf.same_as(index))
             # Several reads may have one index; each check takes what the one before it returns.
             leaves[at] = self._checked(by_index(read, leaves[at]))
         return updates.with_leaves(leaves)

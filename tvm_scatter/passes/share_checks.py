@@ -18,7 +18,7 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.own_reads import index_tensors, own_read
+from tvm_scatter.lowering.own_reads import own_read
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of, target_of
@@ -231,7 +231,7 @@ def _of_read(call: relax.Call, instead: Callable[[Sequence[Any], Any], Any]) -> 
         return instead(indices, taken)
 
     return _Access(
-        indices=index_tensors(call),
+        indices=read_ops.index_tensors(call),
         extents=[shape[axis] for axis in read.form.addressed],
         tuples=isinstance(read.form, ByTuples),
         wrap_negative=wraps,

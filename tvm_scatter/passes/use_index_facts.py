@@ -14,11 +14,12 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.own_reads import index_tensors, own_read
+from tvm_scatter.lowering.own_reads import own_read
 from tvm_scatter.lowering.reads import is_read, read_of
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.ordering import order
+from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings

@@ -16,10 +16,11 @@ from tvm_scatter.lowering.reads import STOCK_OPERATORS as STOCK_READS
 from tvm_scatter.lowering.reads import read_of
 from tvm_scatter.lowering.target import target_of
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
-from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_INDICES, EXPECT_SIZES, first_index
+from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_INDICES, EXPECT_SIZES
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from tvm_scatter.ops.read_forms import ByAxes
 from tvm_scatter.ops.read_ops import NAMES as READS
+from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import is_one, same_size, static_shape
 from tvm_scatter.selection.backend import backend_of
@@ -335,7 +336,7 @@ def _first_operand(call: relax.Call, known: Known) -> IndexFacts:
 
 
 def _checked_index(call: relax.Call, known: Known) -> IndexFacts:
-    return known.of(first_index(call))
+    return known.of(index_tensors(call)[0])
 
 
 # Reads and writes by index
@@ -359,7 +360,7 @@ def _read(call: relax.Call, known: Known) -> IndexFacts:
 
 def _chosen(call: relax.Call, known: Known) -> IndexFacts | None:
     """What is known of the index, where all that is read is elements of a vector."""
-    data, index = call.args[0], first_index(call)
+    data, index = call.args[0], index_tensors(call)[0]
     try:
         read = read_of(call)
         form = ByAxes((0,)) if read is None else read.form

@@ -16,7 +16,7 @@ from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.expectations import first_index
+from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
@@ -143,7 +143,7 @@ def _refusal_of_read(call: relax.Call) -> str | None:
     check = plan.read.check
     if not all(isinstance(each, Given) for each in (check.data, *check.indices)):
         return "the sizes of a read must be checked"
-    if plan.check is not None and not isinstance(first_index(call), relax.Var):
+    if plan.check is not None and not isinstance(index_tensors(call)[0], relax.Var):
         return "a constant index must be checked"
     return None
 
