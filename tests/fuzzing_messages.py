@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import tvm
+from cuda_on_cpu import real_gpu
 from harness import ORDERS, device_of, in_order, target_of
 from random_messages import POLICIES, Program, add_program
 from tvm import relax
@@ -41,6 +44,8 @@ class Outcome:
         Why other scatters read their updates from memory.
     failures : list of str
         What went wrong in which program.
+    device_lost : bool
+        Whether a program failed on a GPU so that no other can run in this process.
     """
 
     programs: int = 0
@@ -49,6 +54,14 @@ class Outcome:
     implementations: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
+    device_lost: bool = False
+
+    @staticmethod
+    def from_json(text: str) -> Outcome:
+        """The inverse of ``json.dumps(vars(outcome))``."""
+        fields = json.loads(text)
+        counts = {name: Counter(fields[name]) for name in ("implementations", "kept")}
+        return Outcome(**fields | counts)
 
     def add(self, other: Outcome) -> None:
         """Count another outcome as well."""
@@ -58,6 +71,7 @@ class Outcome:
         self.implementations += other.implementations
         self.kept += other.kept
         self.failures += other.failures
+        self.device_lost |= other.device_lost
 
 
 @dataclass(frozen=True)
@@ -76,7 +90,7 @@ class Trial:
     """
 
     device: str
-    seeds: Sequence[int]
+    seeds: range
     bounds: str
     dtypes: tuple[str, ...]
     deterministic: bool
@@ -85,7 +99,7 @@ class Trial:
     nans: bool
 
     @staticmethod
-    def draw(device: str, seeds: Sequence[int], bounds: str | None = None) -> Trial:
+    def draw(device: str, seeds: range, bounds: str | None = None) -> Trial:
         """A trial that depends on the first seed alone."""
         random = Random(seeds[0])
         drawn = random.choice(POLICIES)
@@ -105,8 +119,29 @@ class Trial:
         """What runs the unfused program. A simulated device takes long to compile it."""
         return self.device if self.nans else "llvm"
 
-    def compare(self) -> Outcome:
-        """Run each program unfused, and fused by a random implementation."""
+    def compare_all(self, begin: Callable[[str], None]) -> Outcome:
+        """Like :meth:`compare`, where programs that do not compile leave the others alone."""
+        try:
+            return self.compare(begin)
+        except Exception as error:
+            half = len(self.seeds) // 2
+            if not half:
+                return Outcome(failures=[f"{self}: {brief(error)}"])
+            outcome = Outcome()
+            for seeds in (self.seeds[:half], self.seeds[half:]):
+                outcome.add(replace(self, seeds=seeds).compare_all(begin))
+                if outcome.device_lost:
+                    break
+            return outcome
+
+    def compare(self, begin: Callable[[str], None] = lambda _: None) -> Outcome:
+        """Run each program unfused, and fused by a random implementation.
+
+        Parameters
+        ----------
+        begin : callable
+            Gets the name of each program and its implementation before it runs.
+        """
         random = Random(self.seeds[0])
         builder = relax.BlockBuilder()
         programs = [
@@ -129,11 +164,17 @@ class Trial:
                 )
                 for program in group:
                     order = random.choice(ORDERS) if self.device == "cuda" else "forward"
+                    how = f"{program.name}, {implementation}, {order}, {self}"
+                    begin(how)
                     try:
                         self._check(program, plain, machine, order)
                     except AssertionError as error:
-                        how = f"{program.name}, {implementation}, {self}"
                         outcome.failures.append(f"{how}: {error}")
+                    except Exception as error:
+                        outcome.failures.append(f"{how}: {brief(error)}")
+                        if real_gpu():
+                            outcome.device_lost = True
+                            return outcome
         return outcome
 
     def _check(self, program: Program, plain: Any, machine: Any, order: str) -> None:
@@ -166,7 +207,7 @@ class Trial:
         return tvm_scatter.options(bounds=self.bounds, deterministic=self.deterministic, **options)
 
     def _groups(
-        self, random: Random, module: tvm.IRModule, programs: Sequence[Program], outcome: Outcome
+        self, random: Random, module: tvm.IRModule, programs: list[Program], outcome: Outcome
     ) -> dict[str | None, list[Program]]:
         """The programs by the implementation that computes them; ``None`` leaves the choice."""
         strategy, target = strategy_for(self.device), target_of(self.device)
@@ -203,11 +244,20 @@ def every_one_fused(device: str) -> Iterator[None]:
         register_backend(before)
 
 
+def brief(error: Exception) -> str:
+    """The class of an error and the lines that say what is wrong, of a text that may be long."""
+    lines = str(error).splitlines() or [""]
+    # A compiler's warnings come first, and its count of errors last.
+    wrong = [at for at, line in enumerate(lines) if re.search(r"(?i)\berror\b|_ERROR_", line)]
+    shown = [line[-500:] for at in wrong[:3] for line in lines[at : at + 2]] or lines[-3:]
+    return "\n".join([type(error).__name__, *shown])
+
+
 def _comparable(array: Any) -> Any:
     return array.astype("float32") if array.dtype.name == "bfloat16" else array
 
 
-def _results(machine: Any, name: str, arrays: Sequence[Any], device: str) -> Any:
+def _results(machine: Any, name: str, arrays: list[Any], device: str) -> Any:
     """The results as arrays; the text of the error if an index is out of bounds."""
     try:
         results = machine[name](*[tvm.runtime.tensor(each, device_of(device)) for each in arrays])
