@@ -261,10 +261,11 @@ def test_images_of_another_size() -> None:
 def test_images_of_integers() -> None:
     image = torch.randint(0, 256, (1, 2, 12, 13)).to(torch.uint8)
     check(lambda x: functional.interpolate(x, (7, 5)), image)
-    program = export(lambda x: functional.interpolate(x, (7, 5), mode="bilinear"), [image])
-    [found] = run(compile_for(from_exported_program(program)), [image])
-    # PyTorch rounds weights, too.
-    assert (found.int() - program.module()(image).int()).abs().max() <= 1
+    for mode in ("bilinear", "bicubic"):
+        program = export(lambda x, mode=mode: functional.interpolate(x, (7, 5), mode=mode), [image])
+        [found] = run(compile_for(from_exported_program(program)), [image])
+        # PyTorch rounds weights, too.
+        assert (found.int() - program.module()(image).int()).abs().max() <= 1
 
     def smooth(x: Any) -> Any:
         return functional.interpolate(x, (7, 5), mode="bilinear", antialias=True)

@@ -43,3 +43,27 @@ def test_the_last_rows(device):
         given = torch.randn(size)
         [found] = torch_harness.run(machine, [given], device)
         torch_harness.assert_same(found, given[-2:] * 2)
+
+
+def test_slices_without_elements(device):
+    def function(x):
+        parts = [x[2:-2], x[2:1], x[3:], x[:, 5:3:2], x.narrow(1, 2, 0), *x.split([2, 0, 1])]
+        parts += x[:, :0].chunk(2, 1)
+        return (*parts, x[2:-2] * 2 + x[1:1], torch.cat([x[2:-2], x]), x[:, :0].sum(1))
+
+    torch_harness.check(function, torch.randn(3, 4), device=device)
+
+
+def test_strides_of_a_tensor_that_nothing_is_written_to(device):
+    def function(x):
+        reads = [
+            ((2, 2), (2, 1), 1),
+            ((3, 4), (4, 1)),
+            ((2, 6), (6, 1)),
+            ((3,), (5,)),
+            ((0, 2), (2, 1)),
+        ]
+        y = x * 2
+        return [x.as_strided(*read) for read in reads] + [y.as_strided((2, 3), (1, 2), 3)]
+
+    torch_harness.check(function, torch.randn(3, 4), device=device)

@@ -164,8 +164,7 @@ READERS: dict[str, Converter] = {
     "masked_select.default": torch_compaction.masked_select,
 }
 
-#: Views that ``x[i] += v`` reads, whose TVM converters are wrong or missing. These converters are
-#: used only in graphs that scatter.
+#: Views and copies that ``x[i] += v`` reads, whose TVM converters are wrong or missing.
 VIEWS: dict[str, Converter] = {
     "as_strided.default": torch_slice.as_strided,
     "copy.default": torch_slice.copy,
@@ -250,8 +249,6 @@ def _extend(module: ModuleType) -> None:
             name: lambda node, converter=converter: converter(node, self)
             for name, converter in torch_converters().items()
         }
-        for name, view in VIEWS.items():
-            ours[name] = partial(_convert_view, self, view, table[name])
         for name, part in PARTS.items():
             ours[name] = partial(_convert_part, self, part, table[name])
         table = knowing_complex_numbers(self, table | ours)
@@ -308,12 +305,6 @@ def _restore(module: ModuleType) -> None:
         setattr(importer, name, function)
     if _STOCK in importer.__dict__:
         delattr(importer, _STOCK)
-
-
-def _convert_view(importer: Any, view: Converter, stock: Any, node: Any) -> Any:
-    """Convert a view: by ``view`` if the graph scatters, else by TVM's converter."""
-    writes = any(map(_writes, node.graph.nodes))
-    return view(TorchCall(node, importer)) if writes else stock(node)
 
 
 def _convert_or_stock(importer: Any, mended: Converter, stock: Any, node: Any) -> Any:

@@ -62,12 +62,14 @@ _SHIFTS: dict[str, Mended] = {
             "__lshift__.Tensor",
             "bitwise_left_shift.Tensor",
             "bitwise_left_shift.Tensor_Scalar",
+            "shift_left.default",
         ),
         relax.op.right_shift: (
             "__rshift__.Scalar",
             "__rshift__.Tensor",
             "bitwise_right_shift.Tensor",
             "bitwise_right_shift.Tensor_Scalar",
+            "shift_right_arithmetic.default",
         ),
     }.items()
     for name in names

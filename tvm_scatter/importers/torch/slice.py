@@ -15,7 +15,7 @@ from tvm import relax, te, tirx
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, no_elements
 
 from .call import TorchCall
 
@@ -123,6 +123,10 @@ def as_strided(call: TorchCall) -> Any:
     data = _permuted(call, call["self"], _axes_in_memory(call))
     size, stride, offset = list(call["size"]), list(call["stride"]), _offset(call)
     elements = number_of(shape_of(data))
+    if 0 in size:
+        return call.emit(no_elements(relax.TensorType(size, data.ty.dtype)))
+    if offset == 0 and stride == _compact_strides(size) and number_of(size) == elements:
+        return call.reshape(data, size)
     flat = call.reshape(data, (elements,))
     if not all(isinstance(number, int) for number in (*size, *stride, offset, elements)):
         # Whether all positions lie inside of the data is known only at run time, so this read
@@ -132,7 +136,7 @@ def as_strided(call: TorchCall) -> Any:
             read_ops.index(flat, [positions], [0], wrap_negative=False, operator=call.origin)
         )
     last = offset + sum((extent - 1) * step for extent, step in zip(size, stride, strict=True))
-    if 0 not in size and not 0 <= offset <= last < elements:
+    if not 0 <= offset <= last < elements:
         raise call.error(
             f"size {size} with strides {stride} does not fit in data of shape "
             f"{text(shape_of(data))} from position {offset} on."
@@ -186,6 +190,11 @@ def _axes_in_memory(call: TorchCall) -> list[int]:
     if not described.permute(axes).is_contiguous():
         raise call.error(f"data with strides {list(strides)} is not compact.")
     return axes
+
+
+def _compact_strides(size: Sequence[Any]) -> list[Any]:
+    """The strides of elements that lie side by side."""
+    return [number_of(size[axis + 1 :]) for axis in range(len(size))]
 
 
 def _offset(call: TorchCall) -> Any:

@@ -18,12 +18,12 @@ from .slice import bound, length_of
 
 
 def slice_tensor(call: TorchCall) -> Any:
-    """``slice`` with a symbolic start or end, or of a symbolic size."""
+    """``slice`` with a symbolic start or end, of a symbolic size, or without elements."""
     data, start, end = call["self"], call["start"], call["end"]
     shape = shape_of(data)
     axis = call.axis(call["dim"], len(shape))
-    if all(bound is None or isinstance(bound, int) for bound in (start, end, shape[axis])):
-        return None
+    if all(each is None or isinstance(each, int) for each in (start, end, shape[axis])):
+        return _empty_slice(call, data, axis)
     size, step = known_size(call, axis), call["step"]
     if size is None or not isinstance(step, int):
         return None
@@ -45,10 +45,21 @@ def slice_tensor(call: TorchCall) -> Any:
     return call.compute(part, data, _constant(start), size, name="part")
 
 
+def _empty_slice(call: TorchCall, data: Any, axis: int) -> Any:
+    """A slice of constant bounds if it has no elements, which TVM refuses; else ``None``."""
+    shape = list(shape_of(data))
+    extent = shape[axis]
+    ends = bound(call["start"], 0, extent), bound(call["end"], extent, extent)
+    shape[axis] = length_of(*ends, call["step"])
+    if shape[axis] != 0:
+        return None
+    return call.emit(no_elements(relax.TensorType(shape, data.ty.dtype)))
+
+
 def split(call: TorchCall) -> Any:
-    """``split_with_sizes`` with symbolic sizes."""
+    """``split_with_sizes`` with symbolic sizes, or into parts without elements."""
     data, sizes = call["self"], call["split_sizes"]
-    if all(isinstance(size, int) for size in sizes):
+    if all(isinstance(size, int) for size in sizes) and 0 not in sizes:
         return None
     shape = shape_of(data)
     axis = call.axis(call["dim"], len(shape))
@@ -65,7 +76,9 @@ def split(call: TorchCall) -> Any:
 
     firsts = map(_constant, [0, *ends[:-1]])
     parts = [
-        call.compute(part, data, first, _constant(size), name="part")
+        call.emit(no_elements(relax.TensorType([*before, 0, *after], data.ty.dtype)))
+        if isinstance(size, int) and size == 0
+        else call.compute(part, data, first, _constant(size), name="part")
         for first, size in zip(firsts, sizes, strict=True)
     ]
     return call.emit(relax.Tuple(parts))
