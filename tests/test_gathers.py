@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from assigned_registers import unassigned
 from cuda_cases import cuda_target, no_compiler
 from harness import at_its_address, compile_all, device_of, relax_function, run_compiled
 from random_reads import draw_read
@@ -185,6 +186,29 @@ def test_compiles(arch: str) -> None:
     with cuda_target(arch):
         cubin = nvcc.compile_cuda(source, target_format="cubin", compiler="nvrtc", arch=arch)
     assert bytes(cubin).startswith(b"\x7fELF")
+
+
+@needs_nvrtc
+def test_what_is_tested_was_written() -> None:
+    """ptxas takes the indices that the branches read for one, which neither has read when it is
+    tested: garbage where both elements of a row are negative.
+    """
+
+    def gradient(x: Any, data: Any, i: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        read = emit(relax.op.take(data, i, 0))
+        slow = emit(relax.op.multiply(read, relax.const(0.2)))
+        return relax.op.where(emit(relax.op.greater(x, relax.const(0.0))), read, slow)
+
+    source = cuda(module(gradient, ((20, 2), "float32"), ((7, 2), "float32"), ((20,), "int64")))
+    assert len(re.findall(r"__global__[^;]*\{", source)) == 1
+    assert unassigned(ptx(source)) == {}
+
+
+@needs_nvrtc
+def test_all_registers_are_written() -> None:
+    calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(12)}
+    assert unassigned(ptx(cuda_of(calls))) == {}
 
 
 def cuda_of(calls: Any) -> str:

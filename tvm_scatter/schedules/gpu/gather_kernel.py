@@ -189,10 +189,16 @@ class _Turn:
         return [*lines, loop]
 
     def _fill(self, loaded: Loaded, values: Any) -> list[tirx.Stmt]:
-        """Set what is written as it is to what it is where nothing is loaded."""
+        """Set a value to what it is where nothing is loaded: zero if it is not used there.
+
+        Left unset, it may be compared all the same. And where two branches load the same, ptxas
+        keeps both values in one register and uses one comparison for both: of neither's value.
+        """
+        if loaded.condition is None:
+            return []
         other, fill = self.kernel.copied or (None, None)
         if other is not loaded or fill is None:
-            return []
+            fill = tirx.const(0, str(loaded.load.source.dtype))
         return [_over_lanes(self.lanes, lambda lane: tirx.BufferStore(values, fill, [lane]), False)]
 
     def _load_once(self, loaded: Loaded, known: dict[Any, Any]) -> list[tirx.Stmt]:
