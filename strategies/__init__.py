@@ -40,11 +40,14 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.ordered import Ordered
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.cuda.partitioned import Partitioned
+    from tvm_scatter.strategies.cuda.patched import Patched
     from tvm_scatter.strategies.cuda.row_resident import RowResident
     from tvm_scatter.strategies.cuda.segmented import Segmented
     from tvm_scatter.strategies.cuda.sequential import Sequential
     from tvm_scatter.strategies.cuda.shared_bins import SharedBins
     from tvm_scatter.strategies.cuda.sort_based import SortBased
+    from tvm_scatter.strategies.cuda.split_bins import SplitBins
+    from tvm_scatter.strategies.cuda.tiled import Tiled
 
     cuda = register_strategy(OpStrategy(CUDA))
     cuda.add_implementation(LaneBins(), plevel=55)
@@ -58,4 +61,8 @@ def _register_cuda() -> None:
     cuda.add_implementation(Segmented(), plevel=30)
     cuda.add_implementation(ParallelInjective(), plevel=20)
     cuda.add_implementation(SortBased(), plevel=15)
+    # What nobody has measured has no cost, and is chosen only by a caller or a tuned record.
+    cuda.add_implementation(SplitBins(), plevel=5)
+    cuda.add_implementation(Tiled(), plevel=4)
+    cuda.add_implementation(Patched(), plevel=3)
     cuda.add_implementation(Sequential(), plevel=1)

@@ -24,6 +24,8 @@ RANDOM = np.random.default_rng(0)
 CHUNK = 33
 #: A bucket of 4096 places, and updates of which two units have part.
 BUCKET, UNITS = 4096, 40_000
+#: The fewest updates of a unit of `tiled`, and of a tile.
+TILED_UNIT, TILED_LEAST = 1 << 15, 2048
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,52 @@ EDGES = {
         ),
         {"bucket_bits": 12},
     ),
+    # 32 768 updates of one bucket are a unit, and 64 of each thread a window.
+    "tiled_units": Edge(
+        "tiled",
+        "add",
+        1024,
+        1,
+        3 * TILED_UNIT,
+        (
+            RANDOM.integers(0, 1024, 3 * TILED_UNIT),
+            RANDOM.integers(256, 512, 3 * TILED_UNIT),
+            _hot(3 * TILED_UNIT, 1024, 300),
+            np.sort(RANDOM.integers(200, 600, 3 * TILED_UNIT)),
+        ),
+        {"bucket_bits": 8, "threads": 512},
+    ),
+    "tiled_windows": Edge("tiled", "max", 200, 1, 2 * TILED_UNIT, knobs={"threads": 512}),
+    "tiled_groups": Edge(
+        "tiled",
+        "add",
+        300,
+        1,
+        513 * TILED_LEAST + 7,
+        knobs={"threads": 512, "per_thread": 4, "bucket_bits": 8},
+    ),
+    "tiled_in_place": Edge(
+        "tiled",
+        "mul",
+        700,
+        1,
+        2 * TILED_UNIT,
+        (RANDOM.integers(0, 9, 2 * TILED_UNIT),),
+        {"bucket_bits": 8},
+        {"in_place": True},
+    ),
+    "tiled_once": Edge(
+        "tiled",
+        "update",
+        70_001,
+        1,
+        50_000,
+        (RANDOM.permutation(70_001)[:50_000],),
+        more={"deterministic": False, "data_dtype": "float16"},
+    ),
+    "tiled_broken_promise": Edge(
+        "tiled", "add", 700, 1, 2 * TILED_UNIT, knobs={"threads": 512}, more={"unique": True}
+    ),
     "lists": Edge("grouped", "add", 3, 2, 110, (np.repeat([0, 1, 2], [50, 50, 10]),)),
     "tiles_of_lists": Edge("grouped", "add", 7, 3, 3001),
     "mean_of_lists": Edge("grouped", "mean", 9, 4, 50),
@@ -155,3 +203,21 @@ def test_bins_of_lanes_hold_more_than_16_bits(on_cuda: str) -> None:
     updates.reshape(3, -1)[:] = np.array([[256], [1], [-256]])
     result = runner.run("main", data, indices, updates)
     assert float(result[0]) == pytest.approx(count / 3, rel=1 / 256)
+
+
+def test_of_plain_updates_one_wins_whole(on_cuda: str) -> None:
+    """Also where a bucket has so many that several blocks write it, and where none has any."""
+    count = 3 * TILED_UNIT
+    more = {"deterministic": False, "data_dtype": "float64"}
+    problem = Edge("tiled", "update", 2000, 1, count, more=more).problem
+    runner = ProblemRunner(on_cuda)
+    runner.add("main", problem, "tiled", {"bucket_bits": 8})
+    data, _, updates = draw_operands(problem, seed=1)
+    updates[:] = 1000 + np.arange(count).reshape(updates.shape)
+    index = np.where(RANDOM.random(count) < 0.9, RANDOM.integers(512, 768, count), 1500)
+    for order in ("forward", "mixed"):
+        with in_order(order):
+            result = runner.run("main", data, [index], updates).reshape(-1)
+        hit = np.unique(index)
+        np.testing.assert_array_equal(index[result[hit].astype(int) - 1000], hit)
+        np.testing.assert_array_equal(np.delete(result, hit), np.delete(data.reshape(-1), hit))

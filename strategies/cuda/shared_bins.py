@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
@@ -103,8 +104,33 @@ def output_bytes(problem: ScatterProblem) -> int:
     return problem.data_size.constant * accumulate_bytes(problem.data_dtype)
 
 
+@dataclass(frozen=True)
+class Merge:
+    """A launch that combines partial results with what stands in the output.
+
+    Attributes
+    ----------
+    headers : tuple of str
+        Device headers.
+    call : str
+        The C++ call of a device routine, in which ``{base}`` is the tensor that bins begin with.
+    blocks, threads : int
+        Of the launch.
+    """
+
+    headers: tuple[str, ...]
+    call: str
+    blocks: int
+    threads: int
+
+
 def reduce_by_blocks(
-    operands: Operands, fill: str, blocks: int, threads: int, shared_bytes: int
+    operands: Operands,
+    fill: str,
+    blocks: int,
+    threads: int,
+    shared_bytes: int,
+    merge: Merge | None = None,
 ) -> None:
     """Launch ``fill``, which writes a result of each block to ``partials``, and merge these.
 
@@ -112,15 +138,23 @@ def reduce_by_blocks(
     ----------
     fill : str
         The C++ call of a device routine.
+    merge : Merge, optional
+        How; by default for partial results of which each block has written a column.
     """
     problem = operands.problem
     partials = "  using Wide = Accumulate<Data>;\n"
     partials += "  Wide* const partials = reinterpret_cast<Wide*>(workspace);\n"
+    merge = merge or Merge(
+        ("bins",),
+        f"merge_bins<P>(out, {{base}}, partials, {blocks}, sizes);",
+        ceil_div(problem.data_size.constant * 32, _MERGE_THREADS),
+        _MERGE_THREADS,
+    )
 
     def reduce(base: str) -> None:
         launch(
             operands,
-            ("bins",),
+            merge.headers,
             partials + fill,
             blocks,
             threads,
@@ -130,10 +164,10 @@ def reduce_by_blocks(
         )
         launch(
             operands,
-            ("bins",),
-            partials + f"  merge_bins<P>(out, {base}, partials, {blocks}, sizes);",
-            blocks=ceil_div(problem.data_size.constant * 32, _MERGE_THREADS),
-            threads=_MERGE_THREADS,
+            merge.headers,
+            partials + f"  {merge.call.format(base=base)}",
+            blocks=merge.blocks,
+            threads=merge.threads,
         )
 
     if problem.include_self:

@@ -1,0 +1,80 @@
+"""Split bins: an output beyond the shared memory of one block is divided among several."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+
+from .shared_bins import Merge, output_bytes, reduce_by_blocks
+
+_MERGE_THREADS = 256
+#: Every part reads all updates, so more of them cost more than they can save.
+_PARTS = (2, 3, 4, 6, 8)
+
+
+class SplitBins(Implementation):
+    """Each block has a part of the bins, and combines what falls into it.
+
+    It has not been measured yet. So it says no cost, and is used only where it is asked for.
+    """
+
+    name = "split_bins"
+    accumulates_wide = True
+    fuses = True
+    summary = "histograms whose bins take a few times the shared memory of a block"
+
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if not problem.reduces.merges:
+            return f"it cannot combine partial results of {problem.reduction!r}"
+        if not problem.data_size.is_static:
+            return "the size of the output must be known"
+        if not self.knobs(problem, target)["parts"]:
+            needed, limit = output_bytes(problem), shared_memory_limit(target)
+            return f"the output takes {needed} bytes and {_PARTS[-1]} blocks have {limit} each"
+        return None
+
+    def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        limit = shared_memory_limit(target)
+        return {
+            "parts": tuple(parts for parts in _PARTS if _part_bytes(problem, parts) <= limit),
+            "blocks": (132, 264),
+            "threads": (1024, 512),
+            "unroll": (4, 8),
+        }
+
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+        return _shares(config) * output_bytes(problem)
+
+    def emit(self, operands: Operands, config: Config) -> None:
+        parts, shares = config["parts"], _shares(config)
+        merge = Merge(
+            ("split_bins",),
+            f"merge_shares<P>(out, {{base}}, partials, {shares}, sizes);",
+            ceil_div(operands.problem.data_size.constant, _MERGE_THREADS),
+            _MERGE_THREADS,
+        )
+        reduce_by_blocks(
+            operands,
+            f"  fill_split_bins<P, {parts}, {config['unroll']}>(partials, updates, indices, sizes, "
+            "shared);",
+            parts * shares,
+            config["threads"],
+            _part_bytes(operands.problem, parts),
+            merge,
+        )
+
+
+def _shares(config: Config) -> int:
+    """Shares of the updates, of which each is read by as many blocks as there are parts."""
+    return max(config["blocks"] // config["parts"], 1)
+
+
+def _part_bytes(problem: ScatterProblem, parts: int) -> int:
+    bins = ceil_div(problem.data_size.constant, parts)
+    return max(bins * accumulate_bytes(problem.data_dtype), 1)
