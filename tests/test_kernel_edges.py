@@ -6,7 +6,7 @@ A bug at such a border shows in no random problem, or seldom.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -135,9 +135,17 @@ EDGES = {
         (RANDOM.permutation(70_001)[:50_000],),
         more={"deterministic": False, "data_dtype": "float16"},
     ),
-    "tiled_broken_promise": Edge(
-        "tiled", "add", 700, 1, 2 * TILED_UNIT, knobs={"threads": 512}, more={"unique": True}
+    # Parts of 67 bins, the last of which has 66, and none in the eighth of five.
+    "parts_of_bins": Edge("split_bins", "add", 200, 1, 4001, knobs={"parts": 3}),
+    "parts_without_bins": Edge("split_bins", "max", 5, 1, 3000, knobs={"parts": 4}),
+    # Spans of 1024 elements begin and end within rows, and within batches.
+    "patches": Edge("patched", "add", 77, 100, 90, _last_two(90)),
+    "patches_in_order": Edge("patched", "update", 3000, 1, 700, knobs={"per_thread": 2}),
+    "patches_of_bytes": Edge(
+        "patched", "mul", 9001, 1, 300, more={"data_dtype": "int8", "deterministic": True}
     ),
+    "patches_alone": Edge("patched", "min", 50, 70, 300, more={"include_self": False}),
+    "patches_in_place": Edge("patched", "add", 1100, 1, 1000, more={"in_place": True}),
     "lists": Edge("grouped", "add", 3, 2, 110, (np.repeat([0, 1, 2], [50, 50, 10]),)),
     "tiles_of_lists": Edge("grouped", "add", 7, 3, 3001),
     "mean_of_lists": Edge("grouped", "mean", 9, 4, 50),
@@ -221,3 +229,14 @@ def test_of_plain_updates_one_wins_whole(on_cuda: str) -> None:
         hit = np.unique(index)
         np.testing.assert_array_equal(index[result[hit].astype(int) - 1000], hit)
         np.testing.assert_array_equal(np.delete(result, hit), np.delete(data.reshape(-1), hit))
+
+
+def test_a_broken_promise_of_unique_indices_harms_nothing(on_cuda: str) -> None:
+    """Without units for a bucket that has more updates than places, one block takes them all."""
+    count = 2 * TILED_UNIT
+    problem = Edge("tiled", "add", 700, 1, count).problem
+    data, indices, updates = draw_operands(problem, seed=1)
+    runner = ProblemRunner(on_cuda)
+    runner.add("main", replace(problem, unique=True), "tiled", {"bucket_bits": 8})
+    result = runner.run("main", data, indices, updates)
+    assert_same(result, scatter_reference(problem, data, indices, updates), "sum")
