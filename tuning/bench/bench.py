@@ -15,7 +15,6 @@ from tvm.target import Target
 import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
-from tvm_scatter.problem.reductions import ROUNDOFF
 from tvm_scatter.selection.strategy import strategy_for
 from tvm_scatter.selection.targets import host_target, need_device
 from tvm_scatter.tuning.measure import call_times
@@ -25,6 +24,7 @@ from tvm_scatter.tuning.measure.machine import describe, kernels
 from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
 
 from . import peers, reports
+from .reference import Reference, expanded
 from .resumed import continued
 
 
@@ -163,20 +163,15 @@ def run(
         data, index, updates = make_tensors(workload, device)
         result = torch.empty_like(data)
         kernels = _kernels(workload, target, all_implementations)
-        reference, magnitude, bound = _reference(workload, data, index, updates)
+        expected = Reference.of(workload, data, index, updates)
         timed: dict[str, CallTimes] = {}
         error = 0.0
         for name, kernel in kernels.items():
-            call = _call(kernel, data, index, updates, result)
+            call = call_of(kernel, data, index, updates, result)
             result.fill_(7)
             call()
-            off = _error(result, reference, magnitude, workload)
-            if not bool((off <= bound).all()):
-                raise ScatterError(
-                    f"bench: {name} is wrong on {workload.name!r}: off by {float(off.max()):.2g} "
-                    "of the magnitudes summed."
-                )
-            error = float(off.max()) if name == "chosen" else error
+            off = expected.check(result, name)
+            error = off if name == "chosen" else error
             timed[name] = times_of(call)
         row = Row(
             workload.name,
@@ -186,7 +181,7 @@ def run(
             error,
             {f"ours: {name}": t for name, t in timed.items()},
         )
-        del reference, magnitude, bound
+        del expected
         tensors = (data, index, updates)
         with _determinism(workload):
             for name, form in _peers(workload, tensors, target, compile_best, stock, jax):
@@ -299,7 +294,8 @@ def _kernels(workload: Workload, target: Target, every: bool) -> dict[str, Kerne
     return dict(zip(names, kernels, strict=True))
 
 
-def _call(kernel: Kernel, *tensors: Any) -> Callable[[], Any]:
+def call_of(kernel: Kernel, *tensors: Any) -> Callable[[], Any]:
+    """A call of a kernel on data, indices, updates and a result."""
     import torch
 
     flat = [tensor.reshape(-1) for tensor in tensors]
@@ -307,51 +303,6 @@ def _call(kernel: Kernel, *tensors: Any) -> Callable[[], Any]:
         flat.append(torch.empty(kernel.workspace_bytes, dtype=torch.uint8, device=flat[0].device))
     arguments = [tvm.runtime.from_dlpack(tensor) for tensor in flat]
     return lambda: kernel.function(*arguments)
-
-
-def _reference(workload: Workload, data: Any, index: Any, updates: Any) -> tuple[Any, Any, Any]:
-    """The result in float64, the magnitudes that went into each element, and the error allowed.
-
-    The bound is that of adding an element's updates one by one, in any order, each sum rounded to
-    the stored type (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2): the
-    number of additions times the unit roundoff, relative to the sum of magnitudes.
-    """
-    import torch
-
-    exact, source = data.double(), updates.double()
-    place = _expanded(index, updates)
-    if workload.reduces.is_store:
-        result = exact.scatter(1, place, source)
-        return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
-    if workload.reduces.is_extreme:
-        result = exact.scatter_reduce(1, place, source, peers.TORCH_REDUCE[workload.reduction])
-        return result, result.abs().clamp(min=1e-30), torch.zeros(1, device=data.device)
-    if index.ndim > 1:
-        result = exact.scatter_add(1, place, source)
-        magnitude = exact.abs().scatter_add(1, place, source.abs())
-        counts = torch.zeros_like(exact).scatter_add(1, place, torch.ones_like(source))
-    else:
-        result = exact.index_add(1, index, source)
-        magnitude = exact.abs().index_add(1, index, source.abs())
-        ones = torch.ones((1, workload.count, 1), dtype=torch.double, device=data.device)
-        counts = torch.zeros((1, workload.extent, 1), dtype=torch.double, device=data.device)
-        counts = counts.index_add(1, index, ones)
-    # Twice, for the rounding of the inputs to the reference's magnitudes.
-    return result, magnitude.clamp(min=1e-30), 2 * ROUNDOFF.get(workload.dtype, 0.0) * (counts + 1)
-
-
-def _expanded(index: Any, updates: Any) -> Any:
-    """An index for each element of the updates."""
-    if index.ndim < updates.ndim:
-        index = index[..., None]
-    return index.expand(updates.shape)
-
-
-def _error(result: Any, reference: Any, magnitude: Any, workload: Workload) -> Any:
-    if workload.reduces.is_store and workload.distribution != "permutation":
-        # Of several updates of one destination any may win; that none is lost is tested elsewhere.
-        return result.isfinite().logical_not().double()
-    return (result.double() - reference).abs() / magnitude
 
 
 class _determinism:
@@ -382,7 +333,7 @@ def _stock(workload: Workload, data: Any, index: Any, updates: Any, target: Targ
 
     shape = (workload.batch, workload.extent, workload.slice)
     update_shape = (workload.batch, workload.count, workload.slice)
-    place = _expanded(index, updates).contiguous()
+    place = expanded(index, updates).contiguous()
     builder = relax.BlockBuilder()
     variables = [
         relax.Var(name, relax.TensorType(dims, dtype))

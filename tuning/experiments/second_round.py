@@ -1,0 +1,273 @@
+"""What implementations that nobody has measured yet gain over those that are chosen now.
+
+``python -m tvm_scatter.tuning.experiments.second_round --json FILE --markdown FILE [--rows TEXT]``
+
+Each row is a workload, in the forms of :data:`FORMS`: the implementation that the strategy chooses,
+and others with their knobs. All forms of a row are compiled together, checked against float64, and
+timed in turns; what is wrong is told, and not timed. What each launch takes comes from PyTorch's
+profiler. With ``--peers``, PyTorch's forms have their turn, too. Files are written after every row,
+and rows of other workloads that the JSON file has already are kept.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tvm.target import Target
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.options import Options
+from tvm_scatter.selection.strategy import Selection, strategy_for
+from tvm_scatter.selection.targets import gpu_target, host_target
+from tvm_scatter.tuning.bench import peers
+from tvm_scatter.tuning.bench.bench import call_of, make_tensors
+from tvm_scatter.tuning.bench.reference import Reference
+from tvm_scatter.tuning.measure import device_time
+from tvm_scatter.tuning.measure.kernel import compile_selections
+from tvm_scatter.tuning.measure.machine import describe
+from tvm_scatter.tuning.measure.sampling import Budget, Summary
+from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
+
+from . import program
+
+_ROUNDS = 5
+_BUDGET = Budget(fewest=3, most=8, seconds=0.1, patience=0.25)
+#: An implementation and its knobs.
+Form = tuple[str, Mapping[str, int]]
+Call = Callable[[], Any]
+
+_TILED: tuple[Form, ...] = (
+    ("tiled", {}),
+    ("tiled", {"threads": 512}),
+    ("tiled", {"tile_threads": 1024}),
+    ("tiled", {"tile_threads": 1024, "threads": 512}),
+)
+_SPLIT: tuple[Form, ...] = (
+    ("split_bins", {}),
+    ("split_bins", {"unroll": 8}),
+    ("split_bins", {"parts": 4, "blocks": 264}),
+)
+_PATCHED: tuple[Form, ...] = (("patched", {}), ("patched", {"per_thread": 2}))
+#: For each row of the benchmark, what is tried besides what is chosen.
+FORMS: dict[str, tuple[Form, ...]] = {
+    "1-D 1M unique": (
+        *_TILED[:2],
+        ("tiled", {"per_thread": 16}),
+        ("tiled", {"per_thread": 4}),
+        ("tiled", {"bucket_bits": 12}),
+    ),
+    "1-D 16M add": (
+        *_TILED,
+        ("tiled", {"bucket_bits": 13}),
+        ("tiled", {"bucket_bits": 13, "threads": 512}),
+        ("tiled", {"per_thread": 8, "tile_threads": 1024}),
+    ),
+    "1-D 16M add, zipf(1.2)": (("tiled", {}), ("tiled", {"threads": 512})),
+    "1-D 16M add, all-on-one": (("tiled", {}),),
+    "1-D 8M unique of 32M": _TILED,
+    "1-D 4M add to 100K": (
+        *_SPLIT,
+        ("tiled", {}),
+        ("tiled", {"bucket_bits": 8}),
+        ("tiled", {"bucket_bits": 10}),
+    ),
+    "64K bins int32": (*_SPLIT, ("split_bins", {"parts": 3}), ("tiled", {})),
+    "64K bins int32, zipf(1.2)": (("split_bins", {}), ("split_bins", {"parts": 4, "blocks": 264})),
+    "add 20 to 5000": (
+        *_PATCHED,
+        ("row_resident", {}),
+        ("sequential", {}),
+        ("parallel_injective", {}),
+    ),
+    "assign 1 of 1000": (*_PATCHED, ("sequential", {})),
+    "static cache, one position": (*_PATCHED, ("patched", {"per_thread": 8}), ("gather_form", {})),
+    "top-k mask": (*_PATCHED, ("patched", {"per_thread": 8})),
+    "2048x10000 add": (("parallel_injective", {}), ("row_resident", {})),
+    "messages, middle axis": (("parallel_injective", {}), ("row_resident", {})),
+    "MoE combine": (("bucketed", {"threads": 256}), ("grouped", {})),
+    "embedding gradient": (("parallel_injective", {}), ("bucketed", {})),
+}
+
+
+@dataclass
+class Timed:
+    """A form's median and interquartile range in microseconds, and the time of each launch.
+
+    A form that is ``wrong`` says so, and is not timed.
+    """
+
+    device: float = 0.0
+    spread: float = 0.0
+    error: float = 0.0
+    launches: list[float] = field(default_factory=list)
+    wrong: str = ""
+
+
+@dataclass
+class Row:
+    """A workload, the bytes that it must move, and its forms' figures; the chosen form is first."""
+
+    workload: str
+    floor_bytes: int
+    forms: dict[str, Timed]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, and write what was asked for."""
+    parser = program.parser("second_round")
+    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--rows", default="", metavar="TEXT", help="workloads with TEXT in them")
+    parser.add_argument("--peers", action="store_true", help="PyTorch and torch.compile as well")
+    parsed = parser.parse_args(arguments)
+    program.need_gpu("second_round")
+    wanted = [workload for workload in workloads() if parsed.rows in workload.name]
+    rows = kept_rows(parsed.json, [workload.name for workload in wanted])
+    for workload in wanted:
+        rows.append(measure(workload, FORMS[workload.name], "cuda", parsed.peers))
+        found = {"machine": describe("cuda"), "rows": [asdict(row) for row in rows]}
+        program.publish(markdown(rows), found, parsed)
+    return 0
+
+
+def kept_rows(path: str | None, measured_again: Sequence[str]) -> list[Row]:
+    """The rows of an earlier run's file, without those that are measured again."""
+    if path is None or not Path(path).exists():
+        return []
+    found = json.loads(Path(path).read_text(encoding="utf-8"))["rows"]
+    return [
+        Row(
+            row["workload"],
+            row["floor_bytes"],
+            {name: Timed(**timed) for name, timed in row["forms"].items()},
+        )
+        for row in found
+        if row["workload"] not in measured_again
+    ]
+
+
+def workloads() -> Iterable[Workload]:
+    """The workload of each of :data:`FORMS`: one of the benchmark, perhaps with other indices."""
+    known = {workload.name: workload for workload in WORKLOADS}
+    for name in FORMS:
+        if name in known:
+            yield known[name]
+        else:
+            base, distribution = name.rsplit(", ", 1)
+            yield replace(known[base], name=name, distribution=distribution)
+
+
+def measure(workload: Workload, forms: Sequence[Form], device: str, with_peers: bool) -> Row:
+    """Check and time the chosen form and others, in turns."""
+    import torch
+
+    tensors = make_tensors(workload, device)
+    on_gpu = tensors[0].is_cuda
+    target = gpu_target() if on_gpu else host_target()
+    assert target is not None
+    result = torch.empty_like(tensors[0])
+    chosen = selections(workload, forms, target)
+    kernels = compile_selections(
+        workload.problem(), workload.signature(), list(chosen.values()), target
+    )
+    expected = Reference.of(workload, *tensors)
+    calls: dict[str, Call] = {}
+    timed: dict[str, Timed] = {}
+    for name, kernel in zip(chosen, kernels, strict=True):
+        call = call_of(kernel, *tensors, result)
+        result.fill_(7)
+        call()
+        try:
+            timed[name] = Timed(error=expected.check(result, name))
+        except ScatterError as wrong:
+            timed[name] = Timed(wrong=str(wrong))
+            continue
+        calls[name] = call
+    del expected
+    if on_gpu:
+        for at, name in enumerate(chosen):
+            if name in calls:
+                timed[name].launches = launches(calls[name], f"selection_{at}_kernel")
+    if with_peers:
+        calls |= peers.torch_forms(workload, *tensors)
+        calls["torch.compile"] = peers.torch_compiled(workload, *tensors)
+    for name, summary in in_turns(calls, on_gpu).items():
+        timed.setdefault(name, Timed())
+        timed[name].device, timed[name].spread = 1e6 * summary.median, 1e6 * summary.spread
+    return Row(workload.name, workload.floor_bytes, timed)
+
+
+def selections(workload: Workload, forms: Sequence[Form], target: Target) -> dict[str, Selection]:
+    """What is chosen by default, and each form, under the name that the table shows."""
+    strategy = strategy_for(target.kind.name)
+    assert strategy is not None
+    default = strategy.select(workload.problem(), target, Options())
+    found = {f"chosen: {default.implementation.name}": default}
+    for implementation, knobs in forms:
+        name = " ".join([implementation, *(f"{knob}={value}" for knob, value in knobs.items())])
+        options = Options(implementation=implementation, knobs=knobs)
+        found[name] = strategy.select(workload.problem(), target, options)
+    return found
+
+
+def in_turns(calls: Mapping[str, Call], on_gpu: bool) -> dict[str, Summary]:
+    """Seconds of each call, in rounds of which every second is in the reverse order."""
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    for turn in range(_ROUNDS):
+        for name in list(calls)[:: -1 if turn % 2 else 1]:
+            samples[name] += _sampled(calls[name], on_gpu)
+    return {name: Summary.of(each) for name, each in samples.items()}
+
+
+def _sampled(call: Call, on_gpu: bool) -> list[float]:
+    if not on_gpu:
+        return device_time.on_cpu(call, budget=_BUDGET)
+    import torch
+
+    flush = torch.empty(device_time.FLUSH_BYTES["cuda"], dtype=torch.uint8, device="cuda")
+    return device_time.on_gpu(call, flush.zero_, torch.cuda.synchronize, budget=_BUDGET)
+
+
+def launches(call: Call, name: str) -> list[float]:
+    """Microseconds of each launch of a call whose kernels have names that begin so.
+
+    Empty where the profiler sees no kernels, as on a machine that keeps its counters to itself.
+    """
+    import torch
+
+    flush = torch.empty(device_time.FLUSH_BYTES["cuda"], dtype=torch.uint8, device="cuda")
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        flush.zero_()
+        call()
+        torch.cuda.synchronize()
+    found = [event for event in profile.events() if re.match(rf"{name}(_\d+)?$", event.name)]
+    found.sort(key=lambda event: event.time_range.start)
+    return [event.time_range.elapsed_us() for event in found]
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The figures as a table."""
+    lines = [
+        "| workload | form | us | spread | of the chosen | launches |",
+        "|---|---|" + "--:|" * 4,
+    ]
+    for row in rows:
+        chosen = next(iter(row.forms.values())).device
+        for name, timed in row.forms.items():
+            if timed.wrong:
+                lines.append(f"| {row.workload} | {name} | {timed.wrong} | | | |")
+                continue
+            each = " + ".join(f"{time:.1f}" for time in timed.launches)
+            lines.append(
+                f"| {row.workload} | {name} | {timed.device:.1f} | {timed.spread:.1f} "
+                f"| {timed.device / chosen:.2f} | {each} |"
+            )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
