@@ -71,12 +71,18 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "1-D 16M add, all-on-one": (("tiled", {}),),
     "1-D 8M unique of 32M": _TILED,
     "1-D 4M add to 100K": (
+        ("parallel_injective", {}),
         *_SPLIT,
         ("tiled", {}),
         ("tiled", {"bucket_bits": 8}),
         ("tiled", {"bucket_bits": 10}),
     ),
-    "64K bins int32": (*_SPLIT, ("split_bins", {"parts": 3}), ("tiled", {})),
+    "64K bins int32": (
+        ("parallel_injective", {}),
+        *_SPLIT,
+        ("split_bins", {"parts": 3}),
+        ("tiled", {}),
+    ),
     "64K bins int32, zipf(1.2)": (("split_bins", {}), ("split_bins", {"parts": 4, "blocks": 264})),
     "add 20 to 5000": (
         *_PATCHED,
@@ -87,8 +93,8 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "assign 1 of 1000": (*_PATCHED, ("sequential", {})),
     "static cache, one position": (*_PATCHED, ("patched", {"per_thread": 8}), ("gather_form", {})),
     "top-k mask": (*_PATCHED, ("patched", {"per_thread": 8})),
-    "2048x10000 add": (("parallel_injective", {}), ("row_resident", {})),
-    "messages, middle axis": (("parallel_injective", {}), ("row_resident", {})),
+    "2048x10000 add": (("parallel_injective", {}),),
+    "messages, middle axis": (("parallel_injective", {}),),
     "MoE combine": (("bucketed", {"threads": 256}), ("grouped", {})),
     "embedding gradient": (("parallel_injective", {}), ("bucketed", {})),
 }
@@ -209,7 +215,7 @@ def selections(workload: Workload, forms: Sequence[Form], target: Target) -> dic
     found = {f"chosen: {default.implementation.name}": default}
     for implementation, knobs in forms:
         name = " ".join([implementation, *(f"{knob}={value}" for knob, value in knobs.items())])
-        options = Options(implementation=implementation, knobs=knobs)
+        options = Options(implementation=implementation, knobs=tuple(knobs.items()))
         found[name] = strategy.select(workload.problem(), target, options)
     return found
 
