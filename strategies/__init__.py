@@ -34,6 +34,7 @@ def _register_llvm() -> None:
 def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.backend import CUDA
     from tvm_scatter.strategies.cuda.bucketed import Bucketed
+    from tvm_scatter.strategies.cuda.column_resident import ColumnResident
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
     from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
@@ -62,6 +63,7 @@ def _register_cuda() -> None:
     cuda.add_implementation(ParallelInjective(), plevel=20)
     cuda.add_implementation(SortBased(), plevel=15)
     # What nobody has measured has no cost, and is chosen only by a caller or a tuned record.
+    cuda.add_implementation(ColumnResident(), plevel=6)
     cuda.add_implementation(SplitBins(), plevel=5)
     cuda.add_implementation(Tiled(), plevel=4)
     cuda.add_implementation(Patched(), plevel=3)

@@ -138,6 +138,11 @@ EDGES = {
     # Parts of 67 bins, the last of which has 66, and none in the eighth of five.
     "parts_of_bins": Edge("split_bins", "add", 200, 1, 4001, knobs={"parts": 3}),
     "parts_without_bins": Edge("split_bins", "max", 5, 1, 3000, knobs={"parts": 4}),
+    # 24 columns of which the last block of a batch has two.
+    "columns": Edge("column_resident", "add", 11, 50, 300, knobs={"columns": 24}),
+    "columns_alone": Edge(
+        "column_resident", "max", 30, 9, 70, knobs={"columns": 8}, more={"include_self": False}
+    ),
     # Spans of 1024 elements begin and end within rows, and within batches.
     "patches": Edge("patched", "add", 77, 100, 90, _last_two(90)),
     "patches_in_order": Edge("patched", "update", 3000, 1, 700, knobs={"per_thread": 2}),

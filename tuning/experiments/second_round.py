@@ -94,7 +94,14 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "static cache, one position": (*_PATCHED, ("patched", {"per_thread": 8}), ("gather_form", {})),
     "top-k mask": (*_PATCHED, ("patched", {"per_thread": 8})),
     "2048x10000 add": (("parallel_injective", {}),),
-    "messages, middle axis": (("parallel_injective", {}),),
+    "messages, middle axis": (
+        ("column_resident", {}),
+        ("column_resident", {"columns": 24}),
+        ("column_resident", {"columns": 24, "threads": 512}),
+        ("column_resident", {"unroll": 8}),
+        ("column_resident", {"columns": 96}),
+        ("parallel_injective", {}),
+    ),
     "MoE combine": (("bucketed", {"threads": 256}), ("grouped", {})),
     "embedding gradient": (("parallel_injective", {}), ("bucketed", {})),
 }
