@@ -225,6 +225,7 @@ def problems(implementation):
         "row_resident": ((4, 64), (4, 80), (4, 80), "add", 1),
         "gather_form": ((64, 32), (40,), (40, 32), "update", 0),
         "partitioned": ((1 << 20,), (5000,), (5000,), "add", 0),
+        "packed_bins": ((64,), (500,), (500,), "add", 0),
         "tiled": ((5000,), (3000,), (3000,), "add", 0),
     }.get(implementation, ((64, 32), (200,), (200, 32), "add", 0))
 

@@ -79,11 +79,13 @@ FORMS: dict[str, tuple[Form, ...]] = {
     ),
     "64K bins int32": (
         ("parallel_injective", {}),
+        ("packed_bins", {}),
+        ("packed_bins", {"unroll": 8}),
         *_SPLIT,
         ("split_bins", {"parts": 3}),
         ("tiled", {}),
     ),
-    "64K bins int32, zipf(1.2)": (("split_bins", {}), ("split_bins", {"parts": 4, "blocks": 264})),
+    "64K bins int32, zipf(1.2)": (("packed_bins", {}), *_SPLIT),
     "add 20 to 5000": (
         *_PATCHED,
         ("row_resident", {}),
