@@ -241,15 +241,16 @@ def problems(implementation):
 def test_implementations_keep_their_promise(name):
     implementation = tvm_scatter.strategy_for("cuda").implementations[name]
     shape, index_shape, update_shape, reduction, axis = problems(name)
+    dtype = "int32" if name == "packed_bins" else "float32"
     rng = np.random.default_rng(1)
 
     def arrays():
-        updates = rng.integers(-4, 5, update_shape).astype("float32")
+        updates = rng.integers(-4, 5, update_shape).astype(dtype)
         # A plain update of equal indices may keep any.
         index = rng.permutation(shape[axis])[: index_shape[-1]]
         if reduction != "update":
             index = rng.integers(0, shape[axis], index_shape)
-        return [rng.integers(-4, 5, shape).astype("float32"), index, updates]
+        return [rng.integers(-4, 5, shape).astype(dtype), index, updates]
 
     def build(data, index, updates):
         if len(index_shape) == len(shape):
