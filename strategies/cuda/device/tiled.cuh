@@ -141,6 +141,7 @@ struct Gather {
   uint32 tile;                        // whose run is this thread's
   uint32 begin = 0, length = 0, before = 0;  // of that run: in the tile, and in the group of tiles
   uint32 window = 0, end = 0;         // updates of the group before the window, and of all wanted
+  bool is_read = false;               // whether the next group's runs are there already
 
   __device__ __forceinline__ Gather(const Tiles<Data>& tiles, Room& room, uint32 bucket,
                                     uint32 first_tile, uint32 skip, uint32 most)
@@ -156,6 +157,20 @@ struct Gather {
     if (tile == first_tile) begin += skip, length -= skip;
   }
 
+  // Before anything else, this thread's share of all updates that there are. Nearly always the runs
+  // that it reads are all, so `next` keeps those of the first group.
+  __device__ __forceinline__ uint32 count_mine() {
+    const uint32 first = tile;
+    uint32 mine = 0;
+    for (tile += threads * (ceil_div<uint32>(tiles.tiles - first_tile, threads));
+         tile != first; tile -= threads) {
+      read_run();
+      mine += length;
+    }
+    is_read = true;
+    return mine;
+  }
+
   // Goes on to the next window, and returns how many updates it has: none at the end.
   __device__ __forceinline__ uint32 next() {
     window += Room::window;
@@ -163,7 +178,8 @@ struct Gather {
       left -= end;
       tile += threads;
       if (left == 0 || tile - threadIdx.x >= tiles.tiles) return 0;
-      read_run();
+      if (!is_read) read_run();
+      is_read = false;
       uint32 total;
       before = exclusive_in_block<threads>(length, total);
       window = 0;
@@ -207,10 +223,10 @@ struct Gather {
     return room.origins[run_of(at)] + window + at;
   }
 
-  // Calls `visit(place, value)` for the `size` updates of the window.
-  template <class Visit>
+  // Calls `visit(place, value)` for the `size` updates of the window, some of which are read before
+  // any is visited.
+  template <int in_flight, class Visit>
   __device__ __forceinline__ void for_each(uint32 size, Visit visit) const {
-    constexpr int in_flight = 4;
     for (uint32 start = threadIdx.x; start < size; start += threads * in_flight) {
       unsigned short place[in_flight];
       Data value[in_flight];
@@ -236,6 +252,8 @@ struct HeldBucket {
   using Wide = Accumulate<Data>;
   using R = typename P::Reduction;
   static constexpr int pack = 16 / sizeof(Data);
+  // More would take registers from other threads, which hide what each of them waits for.
+  static constexpr int in_flight = 2;
   Wide* held;
 
   __device__ __forceinline__ HotPlaces<Wide> hot() const {
@@ -246,9 +264,18 @@ struct HeldBucket {
   __device__ __forceinline__ void read(const Data* from, int owned) const {
     int at = 0;
     if (aligned<Data, pack>(from)) {
-      for (at = threadIdx.x * pack; at + pack <= owned; at += blockDim.x * pack)
-        store<Wide, pack>(held + at, widen_bits(load<Data, pack>(from + at)));
-      at = owned / pack * pack;
+      constexpr int reads = 2;  // as many as 32 registers allow
+      const int whole = owned / pack * pack, step = blockDim.x * pack;
+      for (at = threadIdx.x * pack; at < whole; at += step * reads) {
+        Vector<Data, pack> read[reads];
+#pragma unroll
+        for (int u = 0; u < reads; ++u)
+          if (at + u * step < whole) read[u] = load<Data, pack>(from + at + u * step);
+#pragma unroll
+        for (int u = 0; u < reads; ++u)
+          if (at + u * step < whole) store<Wide, pack>(held + at + u * step, widen_bits(read[u]));
+      }
+      at = whole;
     }
     for (at += threadIdx.x; at < owned; at += blockDim.x) held[at] = widen_bits(from[at]);
   }
@@ -268,13 +295,14 @@ struct HeldBucket {
     bool skewed = false, is_first = true;
     while (const uint32 size = gather.next()) {
       if constexpr (same<R, Update>) {
-        gather.for_each(size, [&](uint32 place, Data value) { held[place] = value; });
+        gather.template for_each<in_flight>(
+            size, [&](uint32 place, Data value) { held[place] = value; });
       } else {
         if (is_first) skewed = find_hot(gather, size);
         is_first = false;
         // Two calls and not one on either address, which the compiler would not know to be shared.
         if (skewed) {
-          gather.for_each(size, [&](uint32 place, Data value) {
+          gather.template for_each<in_flight>(size, [&](uint32 place, Data value) {
             if (hot().has(place)) {
               atomic_combine<R, Wide>(hot().sum(place), widen(value));
             } else {
@@ -282,7 +310,7 @@ struct HeldBucket {
             }
           });
         } else {
-          gather.for_each(size, [&](uint32 place, Data value) {
+          gather.template for_each<in_flight>(size, [&](uint32 place, Data value) {
             atomic_combine<R, Wide>(held + place, widen(value));
           });
         }
@@ -352,16 +380,13 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
   const HeldBucket<P, bits> bucket{reinterpret_cast<Accumulate<Data>*>(shared)};
   const int64 first = static_cast<int64>(blockIdx.x) << bits;
   const int owned = owned_places<P, bits>(blockIdx.x, sizes);
-  uint32 mine = 0, found;
-  for (uint32 tile = threadIdx.x; tile < tiles.tiles; tile += threads) {
-    const unsigned short* const runs = tiles.runs_of(tile) + blockIdx.x;
-    mine += runs[1] - runs[0];
-  }
+  Gather<Data, threads> gather(tiles, room, blockIdx.x, 0, 0, ~0u);
+  const uint32 mine = gather.count_mine();
+  uint32 found;
   // Before it is known whether it is wanted, so that both reads are on their way together.
   bucket.read(data + first, owned);
   exclusive_in_block<threads>(mine, found);
   if (found <= tiles.unit_items) {
-    Gather<Data, threads> gather(tiles, room, blockIdx.x, 0, 0, found);
     bucket.combine(gather);
   } else {
     list_units<threads>(tiles, blockIdx.x, found);
@@ -386,7 +411,7 @@ __device__ __forceinline__ void reduce_listed(typename P::Data* out,
     Gather<Data, threads> gather(tiles, room, unit.bucket, unit.tile, unit.skip, tiles.unit_items);
     if constexpr (same<R, Update>) {
       while (const uint32 size = gather.next())
-        gather.for_each(size, [&](uint32 place, Data value) { to[place] = value; });
+        gather.template for_each<4>(size, [&](uint32 place, Data value) { to[place] = value; });
     } else {
       const int owned = owned_places<P, bits>(unit.bucket, sizes);
       for (int i = threadIdx.x; i < owned; i += threads) bucket.held[i] = widen(P::start());
