@@ -13,6 +13,7 @@ from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
+from .machines import multiprocessors
 from .steps import stages
 
 _COUNTER_BYTES = device_constant("bins", "kCounterBytes")
@@ -44,19 +45,21 @@ class PackedBins(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        return {"blocks": (132, 264), "threads": (1024, 512), "unroll": (4, 8)}
+        return {"blocks_per_multiprocessor": (1, 2), "threads": (1024, 512), "unroll": (4, 8)}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
-        return config["blocks"] * _bins_bytes(problem)
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
+        return _blocks(config, target) * _bins_bytes(problem)
 
     def emit(self, operands: Operands, config: Config) -> None:
+        blocks = _blocks(config, operands.target)
+
         def reduce_into_out() -> None:
             launch(
                 operands,
                 ("packed_bins",),
                 f"{_PARTIALS}  fill_packed_bins<P, {config['unroll']}>(partials, out, updates, "
                 "indices, sizes, shared);",
-                config["blocks"],
+                blocks,
                 config["threads"],
                 shared_bytes=_bins_bytes(operands.problem),
                 resolves_every_index=True,
@@ -65,7 +68,7 @@ class PackedBins(Implementation):
             launch(
                 operands,
                 ("packed_bins",),
-                f"{_PARTIALS}  merge_packed_bins<P>(out, partials, {config['blocks']}, sizes);",
+                f"{_PARTIALS}  merge_packed_bins<P>(out, partials, {blocks}, sizes);",
                 ceil_div(operands.sizes.data_size, 2 * _MERGE_THREADS),
                 _MERGE_THREADS,
             )
@@ -73,6 +76,10 @@ class PackedBins(Implementation):
         # What goes beyond 16 bits is added to the output while bins are filled.
         stages.copy_data(operands)
         stages.around(operands, reduce_into_out)
+
+
+def _blocks(config: Config, target: Any) -> int:
+    return config["blocks_per_multiprocessor"] * multiprocessors(target)
 
 
 def _bins_bytes(problem: ScatterProblem) -> int:

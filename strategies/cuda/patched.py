@@ -40,7 +40,7 @@ class Patched(Implementation):
         small = problem.data_size.is_static and problem.data_size.constant <= 1 << 18
         return {"per_thread": (1, 2, 4) if small else (4, 2, 8)}
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return stages.count_bytes(problem, sizes)
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -11,6 +11,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
+from .machines import multiprocessors
 from .shared_bins import Merge, output_bytes, reduce_by_blocks
 
 _MERGE_THREADS = 256
@@ -43,16 +44,16 @@ class SplitBins(Implementation):
         limit = shared_memory_limit(target)
         return {
             "parts": tuple(parts for parts in _PARTS if _part_bytes(problem, parts) <= limit),
-            "blocks": (132, 264),
+            "blocks_per_multiprocessor": (1, 2),
             "threads": (1024, 512),
             "unroll": (4, 8),
         }
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
-        return _shares(config) * output_bytes(problem)
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
+        return _shares(config, target) * output_bytes(problem)
 
     def emit(self, operands: Operands, config: Config) -> None:
-        parts, shares = config["parts"], _shares(config)
+        parts, shares = config["parts"], _shares(config, operands.target)
         merge = Merge(
             ("split_bins",),
             f"merge_shares<P>(out, {{base}}, partials, {shares}, sizes);",
@@ -70,9 +71,10 @@ class SplitBins(Implementation):
         )
 
 
-def _shares(config: Config) -> int:
+def _shares(config: Config, target: Any) -> int:
     """Shares of the updates, of which each is read by as many blocks as there are parts."""
-    return max(config["blocks"] // config["parts"], 1)
+    blocks = config["blocks_per_multiprocessor"] * multiprocessors(target)
+    return max(blocks // config["parts"], 1)
 
 
 def _part_bytes(problem: ScatterProblem, parts: int) -> int:

@@ -14,6 +14,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
+from .machines import multiprocessors
 from .steps import sorting
 
 _MOST_BUCKETS = device_constant("partition", "kMostBuckets")
@@ -30,8 +31,8 @@ _THREADS = (1024, 512)
 #: blocks share a bucket.
 _LEAST_UNIT = 1 << 15
 _UNEVEN = 2
-#: Blocks that look for units, whose number only the device knows.
-_UNIT_BLOCKS = 264
+#: Blocks of a multiprocessor that look for units, whose number only the device knows.
+_UNIT_BLOCKS = 2
 #: Bytes of a unit in the list.
 _UNIT_BYTES = 16
 #: The most updates: where they stand takes 32 bits, and so does the end of the last tile.
@@ -86,7 +87,7 @@ class Tiled(Implementation):
             "threads": _THREADS,
         }
 
-    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> Any:
+    def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _Plan(problem, sizes, config).layout.total
 
     def emit(self, operands: Operands, config: Config) -> None:
@@ -118,7 +119,7 @@ class Tiled(Implementation):
         if plan.units:
             step(
                 f"  reduce_listed<P, {bits}, {threads}>(out, tiles, sizes, shared);",
-                at_most(plan.units, _UNIT_BLOCKS),
+                at_most(plan.units, _UNIT_BLOCKS * multiprocessors(operands.target)),
                 threads,
                 held,
             )

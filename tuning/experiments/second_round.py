@@ -50,7 +50,7 @@ _TILED: tuple[Form, ...] = (
 _SPLIT: tuple[Form, ...] = (
     ("split_bins", {}),
     ("split_bins", {"unroll": 8}),
-    ("split_bins", {"parts": 4, "blocks": 264}),
+    ("split_bins", {"parts": 4, "blocks_per_multiprocessor": 2}),
 )
 _PATCHED: tuple[Form, ...] = (("patched", {}), ("patched", {"per_thread": 2}))
 #: For each row of the benchmark, what is tried besides what is chosen.
