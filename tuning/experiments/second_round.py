@@ -106,6 +106,8 @@ FORMS: dict[str, tuple[Form, ...]] = {
     ),
     "MoE combine": (("bucketed", {"threads": 256}), ("grouped", {})),
     "embedding gradient": (("parallel_injective", {}), ("bucketed", {})),
+    # What each launch of the sort takes.
+    "deterministic rows zipf": (("sort_based", {}),),
 }
 
 
