@@ -12,7 +12,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
 from .machines import multiprocessors
 from .steps import sorting
@@ -109,7 +109,7 @@ class Tiled(Implementation):
             resolves_every_index=True,
         )
         source = "out" if operands.data is None else "data"
-        held = _bucket_bytes(operands.problem, bits)
+        held = dynamic_bytes(_bucket_bytes(operands.problem, bits), _room_bytes(threads))
         step(
             f"  reduce_bucket<P, {bits}, {threads}>(out, {source}, tiles, sizes, shared);",
             plan.buckets,

@@ -32,3 +32,11 @@ def architecture(target: Any) -> int:
 def shared_memory_limit(target: Any) -> int:
     """Bytes of dynamic shared memory that a block may use."""
     return _OPT_IN_BYTES.get(architecture(target), _ALWAYS_BYTES)
+
+
+def dynamic_bytes(needed: int, static: int) -> int:
+    """Bytes of dynamic shared memory to launch with, where a block has static memory, too.
+
+    TVM raises CUDA's limit of 48 KB only for launches whose dynamic memory alone reaches it.
+    """
+    return needed if needed + static <= _ALWAYS_BYTES else max(needed, _ALWAYS_BYTES)

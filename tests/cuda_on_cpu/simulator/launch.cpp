@@ -84,7 +84,8 @@ CUresult launch(const Function& function, const LaunchShape& shape, void** argum
   runner.begin_launch();
   FaultHandlers handlers;
   Watchdog watchdog;
-  shared_begin_launch(shape.dynamic_shared);
+  shared_begin_launch(shape.dynamic_shared,
+                      function.opted_in ? kSharedLimit : kStaticSharedLimit);
   std::string failure;
   CUresult code = CUDA_ERROR_LAUNCH_FAILED;
   for (size_t i = 0; i < blocks && failure.empty(); ++i) {

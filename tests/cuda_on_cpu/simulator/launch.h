@@ -13,6 +13,7 @@ namespace cpu_cuda {
 struct Function {
   CpuCudaKernel kernel;
   int dynamic_shared_limit = 48 << 10;  // until cuFuncSetAttribute raises it
+  bool opted_in = false;                // whether it did
 };
 
 struct LaunchShape {

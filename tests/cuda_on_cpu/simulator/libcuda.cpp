@@ -76,7 +76,9 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute,
                                                      " bytes of dynamic shared memory; a block " +
                                                      "has 227 KB");
     }
-    reinterpret_cast<Function*>(function)->dynamic_shared_limit = value;
+    auto& changed = *reinterpret_cast<Function*>(function);
+    changed.dynamic_shared_limit = value;
+    changed.opted_in = true;
   }
   return CUDA_SUCCESS;
 }

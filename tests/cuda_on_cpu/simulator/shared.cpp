@@ -17,7 +17,7 @@ constexpr int kFenceByte = 0xfe;
 constexpr int kFreshByte = 0xcd;  // no NaN: -431602080.0f, and a large negative integer
 
 alignas(1024) unsigned char arena[kArena];
-size_t arena_used, static_bytes, dynamic_bytes;
+size_t arena_used, static_bytes, dynamic_bytes, allowed_bytes;
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void fence(const Region& region) {
 
 namespace cpu_cuda {
 
-void shared_begin_launch(size_t bytes) {
+void shared_begin_launch(size_t bytes, size_t allowed) {
   ++cpu_cuda_launch_number;
   if (address_sanitizer()) {
     __asan_unpoison_memory_region(arena, sizeof arena);
@@ -58,6 +58,7 @@ void shared_begin_launch(size_t bytes) {
   }
   arena_used = static_bytes = 0;
   dynamic_bytes = bytes;
+  allowed_bytes = allowed;
   regions().clear();
   regions().push_back({cpu_cuda_dynamic_shared, bytes, kTail});
 }
@@ -86,7 +87,7 @@ extern "C" void* cpu_cuda_static_shared(size_t bytes, size_t alignment) {
   size_t begin = (arena_used + alignment - 1) / alignment * alignment;
   static_bytes += bytes;
   if (static_bytes > cpu_cuda::kStaticSharedLimit || begin + bytes + 2 * kGap > kArena ||
-      static_bytes + dynamic_bytes > cpu_cuda::kSharedLimit) {
+      static_bytes + dynamic_bytes > allowed_bytes) {
     cpu_cuda::BlockRunner::instance().fail("too much shared memory: " +
                                            std::to_string(static_bytes) + " bytes static and " +
                                            std::to_string(dynamic_bytes) + " dynamic");

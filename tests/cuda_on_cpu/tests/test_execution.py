@@ -87,14 +87,17 @@ def test_full_block(any_order):
     np.testing.assert_array_equal(run(body, x, 0 * x, threads=1024), np.roll(x, -50))
 
 
-def test_dynamic_shared_memory_from_tir(any_order):
-    source = """
-__device__ void reverse(unsigned char* bytes, const float* x, float* y, int tx) {
+def reversal(dynamic_bytes, static_bytes):
+    """A function that reverses 128 floats in dynamic shared memory, and uses static memory, too."""
+    source = f"""
+__device__ void reverse(unsigned char* bytes, const float* x, float* y, int tx) {{
+  __shared__ unsigned char more[{static_bytes}];
+  more[tx] = 1;
   float* held = reinterpret_cast<float*>(bytes);
   held[tx] = x[tx];
   __syncthreads();
-  y[tx] = held[127 - tx];
-}"""
+  y[tx] = held[127 - tx] * more[tx];
+}}"""
 
     @T.prim_func(s_tir=True)
     def main(xp: T.handle, yp: T.handle):
@@ -105,17 +108,31 @@ __device__ void reverse(unsigned char* bytes, const float* x, float* y, int tx) 
             T.reads()
             T.writes()
             with T.launch_thread("threadIdx.x", 128) as tx:
-                S = T.alloc_buffer((100 * 1024,), "uint8", scope="shared.dyn")
+                S = T.alloc_buffer((dynamic_bytes,), "uint8", scope="shared.dyn")
                 T.evaluate(
                     T.cuda.func_call("reverse", S.data, X.data, Y.data, tx, source_code=source)
                 )
 
+    return tvm.compile(main, target=target())
+
+
+@pytest.mark.parametrize(
+    ("dynamic_bytes", "static_bytes"), [(100 << 10, 128), (28 << 10, 20 << 10), (48 << 10, 1024)]
+)
+def test_dynamic_shared_memory_from_tir(dynamic_bytes, static_bytes, any_order):
     x = np.arange(128, dtype="float32")
     y = on_device(0 * x)
     with record() as log:
-        tvm.compile(main, target=target())(on_device(x), y)
+        reversal(dynamic_bytes, static_bytes)(on_device(x), y)
     np.testing.assert_array_equal(y.numpy(), x[::-1])
-    assert [e.bytes for e in log.launches] == [100 * 1024]
+    assert [e.bytes for e in log.launches] == [dynamic_bytes]
+
+
+def test_static_memory_counts_towards_what_a_launch_may_use():
+    # TVM raises the limit only for launches whose dynamic memory alone reaches 48 KB.
+    x = on_device(np.zeros(128, "float32"))
+    with pytest.raises(Exception, match="20480 bytes static and 36864 dynamic"):
+        reversal(36 << 10, 20 << 10)(x, x)
 
 
 def test_shuffles(any_order):
