@@ -39,7 +39,6 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
     from tvm_scatter.strategies.cuda.ordered import Ordered
-    from tvm_scatter.strategies.cuda.packed_bins import PackedBins
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.cuda.partitioned import Partitioned
     from tvm_scatter.strategies.cuda.patched import Patched
@@ -63,8 +62,6 @@ def _register_cuda() -> None:
     cuda.add_implementation(Segmented(), plevel=30)
     cuda.add_implementation(ParallelInjective(), plevel=20)
     cuda.add_implementation(SortBased(), plevel=15)
-    # What nobody has measured has no cost, and is chosen only by a caller or a tuned record.
-    cuda.add_implementation(PackedBins(), plevel=7)
     cuda.add_implementation(ColumnResident(), plevel=6)
     cuda.add_implementation(SplitBins(), plevel=5)
     cuda.add_implementation(Tiled(), plevel=4)

@@ -103,7 +103,7 @@ CASES = {
 
 #: Enough of them for every device routine to be compiled, without every data type.
 REPRESENTATIVE = ("rows_bf16_add", "rows_f32_update", "rows_symbolic", "line_f16_add",
-                  "line_i64_min", "line_i32_add", "box_f32_mul")  # fmt: skip
+                  "line_i64_min", "box_f32_mul")  # fmt: skip
 
 #: The float32, float64 and int32 sums among them: hardware adds these atomically.
 NATIVE_SUMS = ("rows_f32_add", "line_f32_add", "line_f64_add", "line_i32_add")

@@ -245,24 +245,3 @@ def test_a_broken_promise_of_unique_indices_harms_nothing(on_cuda: str) -> None:
     runner.add("main", replace(problem, unique=True), "tiled", {"bucket_bits": 8})
     result = runner.run("main", data, indices, updates)
     assert_same(result, scatter_reference(problem, data, indices, updates), "sum")
-
-
-@pytest.mark.parametrize("dtype", ["int32", "uint32"])
-@pytest.mark.parametrize("extent", [1, 2, 7])
-def test_packed_bins_pass_on_what_is_beyond_16_bits(on_cuda: str, dtype: str, extent: int) -> None:
-    """Both halves of a word leave their range again and again, in both directions."""
-    count = 6000
-    more = {"data_dtype": dtype}
-    problem = Edge("packed_bins", "add", extent, 1, count, more=more).problem
-    runner = ProblemRunner(on_cuda)
-    runner.add("main", problem, "packed_bins", {"threads": 512})
-    data, indices, updates = draw_operands(problem, seed=1)
-    steps = np.array([1, -1, 32767, -32768, 32768, -32769, 65535, -65536, 2**31 - 1, -(2**31)])
-    for few in (steps[:2], steps[2:4], steps):
-        drawn = RANDOM.choice(few, count).astype("int64").astype("uint32").view(dtype)
-        updates.reshape(-1)[:] = np.sort(drawn) if len(few) == 2 else drawn
-        expected = scatter_reference(problem, data, indices, updates)
-        for order in ("forward", "shuffled", "eager"):
-            with in_order(order):
-                result = runner.run("main", data, indices, updates)
-            assert_same(result, expected, f"{few}, {order}")

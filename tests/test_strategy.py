@@ -268,7 +268,13 @@ DEFAULTS = {
         "shared_bins": single(256, 1_000_000),
         "row_resident": single(2048, 4096, batch=SymbolicSize(256), index_batch=True),
         "gather_form": rows(1000, 12544, 250, reduction="update"),
-        "partitioned": single(1 << 24, 1 << 24),
+        "tiled": single(1 << 24, 1 << 24),
+        "partitioned": single(1 << 22, 1 << 26),
+        "split_bins": single(1 << 16, 1 << 23, data_dtype="int32"),
+        "column_resident": rows(
+            512, 96, 2000, batch=SymbolicSize(64), index_batch=True, index_slice=True
+        ),
+        "patched": rows(4096, 128, 1, batch=SymbolicSize(256), reduction="update"),
         "bucketed": rows(100_000, 128, 1 << 20),
         "grouped": rows(1 << 20, 32, 1 << 18),
         "ordered": rows(100_000, 128, 1 << 20, ordered=True),
@@ -288,19 +294,12 @@ DEFAULTS = {
 }
 
 
-#: Those that nobody has measured yet: they say no cost, and are never the default.
-UNMEASURED = {
-    "cuda": {"packed_bins", "column_resident", "split_bins", "tiled", "patched"},
-    "llvm": set(),
-}
-
-
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_every_implementation_is_the_default_for_some_problem(kind: str) -> None:
     """What is never chosen should be dropped, or its cost be mended."""
     table = strategy_for(kind)
     assert table is not None
-    assert set(DEFAULTS[kind]) | UNMEASURED[kind] == set(table.implementations)
+    assert set(DEFAULTS[kind]) == set(table.implementations)
     target = parse_target("sm_90") if kind == "cuda" else LLVM
     for name, problem in DEFAULTS[kind].items():
         assert table.default(problem, target).implementation.name == name

@@ -24,10 +24,15 @@ from tvm_scatter.tasks import Task
 from tvm_scatter.tuning.experiments.scale_out import running_servers, running_tracker
 from tvm_scatter.tuning.measure.build import Failure
 from tvm_scatter.tuning.search.tune import Settings, tune
-from tvm_scatter.tuning.space.candidates import Candidate, candidates, need_strategy
+from tvm_scatter.tuning.space.candidates import (
+    Candidate,
+    candidates,
+    default_candidate,
+    need_strategy,
+)
 from tvm_scatter.tuning.space.grid import problem
 from tvm_scatter.tuning.store.database import open_database, read_database
-from tvm_scatter.tuning.store.results import Result
+from tvm_scatter.tuning.store.results import Result, recorded_tasks
 
 LLVM = Target("llvm")
 SMALL = Settings(distributions=("uniform",))
@@ -99,6 +104,23 @@ def test_a_log_is_completed_by_one_implementation(tmp_path: Path) -> None:
     assert kept.tried == kept.space == min(len(mine), 4) == len(kept.ranked) - 1
     # Of a problem without records everything is measured.
     assert len(measured.ranked) == space(new)
+
+
+def test_a_log_is_completed_where_its_default_was_not_measured_first(tmp_path: Path) -> None:
+    known, unknown = problem(700, 5, 300, "max"), problem(300, 5, 700, "max")
+    for posed, is_known in ((known, True), (unknown, False)):
+        default = default_candidate(posed, LLVM)
+        with open_database(tmp_path, LLVM) as database:
+            chosen = next(c for c in candidates(posed, LLVM) if (c == default) == is_known)
+            told = {"distribution": "uniform", "seed": "0", "cache": "warm"}
+            database.add(posed, LLVM, chosen, told, [1e-6])
+    recorded = recorded_tasks(read_database(tmp_path))
+    assert [task.problem for task in recorded] == [unknown, known]
+    name = default_candidate(unknown, LLVM).implementation
+    command = ["tune", "--target", "llvm", "--grid", "recorded", "--work-dir", str(tmp_path)]
+    command += ["--resume", "--implementation", name, "--trials", "1", "--distribution", "uniform"]
+    assert main(command) == 0
+    assert [task.problem for task in recorded_tasks(read_database(tmp_path))] == [known, unknown]
 
 
 def test_a_symbolic_size_is_measured_over_its_range(tmp_path: Path) -> None:
@@ -254,6 +276,7 @@ def test_the_commands(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
         ([], "name a model, or a grid"),
         (["model.pt2", "--grid", "shipped"], "model.pt2 and --grid shipped: name one of them"),
         (["--grid", "none"], "unknown grid 'none'"),
+        (["--grid", "recorded"], "holds no tuning records"),
         (["--grid", "shipped", "--tracker", "here"], "must be of the form HOST:PORT"),
         (["--grid", "shipped", "--tracker", "here:9"], "needs --key"),
         (["--grid", "shipped", "--tracker", "127.0.0.1:9", "--key", "k"], "no RPC tracker answers"),

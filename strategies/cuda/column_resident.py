@@ -7,22 +7,29 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
+from .machines import multiprocessors
+
 #: Columns that a block may hold, the most first: whole sectors of memory in each row.
 _COLUMNS = (128, 96, 64, 48, 32, 24, 16, 8)
-#: Enough blocks for all multiprocessors.
-_ENOUGH_BLOCKS = 128
+#: Blocks that a multiprocessor has at a time, if they fit.
+_RESIDENT = 2
+#: Batches, where their number is not known.
+_SOME_BATCHES = 128
+#: Cycles for reading data, for reading indices, and for combining, which wait for each other.
+_PHASES = 2000.0
+#: Updates of one place that a block works on at a time, about.
+_UNDER_WAY = 64.0
 
 
 class ColumnResident(Implementation):
-    """A block for some columns of each batch: few batches of wide rows fill the machine, too.
-
-    It has not been measured yet. So it says no cost, and is used only where it is asked for.
-    """
+    """A block for some columns of each batch: few batches of wide rows fill the machine, too."""
 
     name = "column_resident"
     accumulates_wide = True
@@ -32,6 +39,8 @@ class ColumnResident(Implementation):
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduces.needs_count:
             return "it keeps no counts"
+        if problem.slice.is_one:
+            return "there is one column"
         if not (problem.extent * problem.slice).is_static:
             return "the size of a column must be known"
         if not self.knobs(problem, target)["columns"]:
@@ -43,15 +52,37 @@ class ColumnResident(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         limit, width = shared_memory_limit(target), problem.slice.constant
+        batches = problem.batch.constant if problem.batch.is_static else _SOME_BATCHES
+        units = multiprocessors(target)
+
+        def busy(columns: int) -> float:
+            """The share of places for blocks, and of columns in them, that is in use."""
+            blocks = batches * ceil_div(width, columns)
+            resident = min(_RESIDENT, limit // max(_bytes(problem, columns), 1))
+            turns = ceil_div(blocks, resident * units)
+            return batches * width / columns / max(turns * _RESIDENT * units, 1)
+
         fitting = [n for n in _COLUMNS if _bytes(problem, n) <= limit]
-        # Where a last block would be partly empty, others come first.
-        fitting.sort(key=lambda n: ceil_div(width, n) * n - width)
-        batches = problem.batch.constant if problem.batch.is_static else _ENOUGH_BLOCKS
-        enough = [n for n in fitting if batches * ceil_div(width, n) >= _ENOUGH_BLOCKS]
         return {
-            "columns": tuple(dict.fromkeys((*enough[:1], *fitting))),
+            "columns": tuple(sorted(fitting, key=busy, reverse=True)),
             "threads": (1024, 512),
             "unroll": (4, 8),
+        }
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        columns = float(config["columns"])
+        parts = larger(work.slice / columns, 1.0)
+        blocks = work.batch * parts
+        again = 0.0 if work.problem.index_slice else (parts - 1.0) * work.index_bytes
+        extreme = work.problem.reduces.is_extreme
+        hottest = smaller(work.hottest, _UNDER_WAY) if extreme else work.hottest
+        each = (work.update_size + work.data_size) / larger(blocks, 1.0)
+        turns = work.turns(blocks)
+        return {
+            "launches": work.launches(1) + work.cycles(_PHASES),
+            "streams": work.streams(2 * work.data_bytes + work.operand_bytes + again),
+            "elements": work.cycles(turns * each),
+            "hot updates": work.cycles(turns * hottest * work.contention_in_shared),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

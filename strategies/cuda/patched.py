@@ -8,22 +8,28 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
+from .machines import multiprocessors
 from .steps import stages
 
 #: The most updates of a batch. Every block that has a part of the batch looks at all of them.
 _MOST = 4096
 _THREADS = 256
 _ACCESS_BYTES = 16
+#: Accesses of a thread, in order of preference. Two to four in flight are best for a copy.
+_PER_THREAD = (4, 2, 1)
+#: Blocks that a multiprocessor has at a time.
+_RESIDENT = 8
+#: Cycles for a look at as many updates as there are threads, and to compare two of their places.
+_LOOK_CYCLES, _COMPARE_CYCLES = 1500.0, 8.0
 
 
 class Patched(Implementation):
-    """Copy and update in one launch, without atomics; the last update wins.
-
-    It has not been measured yet. So it says no cost, and is used only where it is asked for.
-    """
+    """Copy and update in one launch, without atomics; the last update wins."""
 
     name = "patched"
     deterministic = True
@@ -36,12 +42,42 @@ class Patched(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        # Two to four accesses in flight are best for a copy; a small output needs many blocks.
-        small = problem.data_size.is_static and problem.data_size.constant <= 1 << 18
-        return {"per_thread": (1, 2, 4) if small else (4, 2, 8)}
+        if not problem.data_size.is_static:
+            return {"per_thread": (*_PER_THREAD, 8)}
+        # Fewer for each thread where a small output would leave threads without any.
+        threads = _RESIDENT * _THREADS * multiprocessors(target)
+        accesses = problem.data_size.constant * item_bytes(problem.data_dtype) // _ACCESS_BYTES
+        filling = [n for n in _PER_THREAD if n * threads <= accesses] or [1]
+        return {"per_thread": tuple(dict.fromkeys((filling[0], *_PER_THREAD, 8)))}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return stages.count_bytes(problem, sizes)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        problem = work.problem
+        copies_first = not problem.in_place and not problem.reduces_into_data
+        span = float(_span(problem, config["per_thread"]))
+        blocks = larger(work.data_size / span, 1.0)
+        # Updates of the batches of a span, in turns of as many as there are threads.
+        batch = larger(work.extent * work.slice, 1.0)
+        items = work.count * (work.slice if problem.index_slice else 1.0)
+        items = smaller(items * larger(span / batch, 1.0), work.items)
+        looks = larger(items / _THREADS, 1.0)
+        # Of a turn's, those that go to the span; the hottest place is in one block.
+        found = smaller(items, float(_THREADS)) * smaller((span + work.width) / batch, 1.0)
+        compared = _compare_cycles(found, found, work.width, span)
+        hot = _compare_cycles(smaller(work.hottest, float(_THREADS)), 1.0, work.width, span)
+        busy = work.turns(blocks) * looks * (_LOOK_CYCLES / _RESIDENT + compared)
+        moved = work.written_bytes if problem.in_place else work.copied_bytes
+        hidden = 0.0 if problem.in_place or copies_first else work.streams(moved)
+        return {
+            "launches": work.launches(1 + work.around_launches + copies_first),
+            "streams": work.streams(moved + work.operand_bytes) + work.around,
+            "looks": work.cycles(looks * (_LOOK_CYCLES + compared)),
+            # Blocks that copy leave time to others.
+            "updates": larger(work.cycles(busy) - hidden, 0.0),
+            "hot updates": work.cycles(looks * hot),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         if operands.data is not None and operands.problem.reduces_into_data:
@@ -51,9 +87,20 @@ class Patched(Implementation):
         stages.around(operands, lambda: _patch(operands, config, "out"))
 
 
+def _span(problem: ScatterProblem, per_thread: int) -> int:
+    """Elements that a block copies."""
+    return _THREADS * per_thread * (_ACCESS_BYTES // item_bytes(problem.data_dtype))
+
+
+def _compare_cycles(found: Any, places: Any, width: Any, span: float) -> Any:
+    """Cycles to combine the updates of a block's span: each place looks through all of them."""
+    elements = larger(places * smaller(width, span) / _THREADS, 1.0)
+    return _COMPARE_CYCLES * found * (1.0 + elements)
+
+
 def _patch(operands: Operands, config: Config, source: str) -> None:
     per_thread = config["per_thread"]
-    span = _THREADS * per_thread * (_ACCESS_BYTES // item_bytes(operands.problem.data_dtype))
+    span = _span(operands.problem, per_thread)
     launch(
         operands,
         ("patched",),

@@ -7,7 +7,9 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
@@ -15,15 +17,14 @@ from .machines import multiprocessors
 from .shared_bins import Merge, output_bytes, reduce_by_blocks
 
 _MERGE_THREADS = 256
+#: Cycles from one share to the next in the thread of a bin, which has eight on their way.
+_SHARE_CYCLES = 100.0
 #: Every part reads all updates, so more of them cost more than they can save.
 _PARTS = (2, 3, 4, 6, 8)
 
 
 class SplitBins(Implementation):
-    """Each block has a part of the bins, and combines what falls into it.
-
-    It has not been measured yet. So it says no cost, and is used only where it is asked for.
-    """
+    """Each block has a part of the bins, and combines what falls into it."""
 
     name = "split_bins"
     accumulates_wide = True
@@ -46,11 +47,28 @@ class SplitBins(Implementation):
             "parts": tuple(parts for parts in _PARTS if _part_bytes(problem, parts) <= limit),
             "blocks_per_multiprocessor": (1, 2),
             "threads": (1024, 512),
-            "unroll": (4, 8),
+            "unroll": (8, 4),
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _shares(config, target) * output_bytes(problem)
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        parts, units = config["parts"], work.machine.multiprocessors
+        shares = max(config["blocks_per_multiprocessor"] * units // parts, 1)
+        bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
+        native = work.contention_in_shared <= 1.0
+        # What updates of one place wait beyond their turn, which each update has.
+        waits = larger(work.contention_in_shared - 1.0, 0.0)
+        return {
+            "launches": work.launches(2 + work.around_launches),
+            "streams": work.streams(work.operand_bytes) + work.around,
+            # The cache serves the updates to all parts but the first: that costs threads only.
+            "looks": work.cycles(parts * work.update_size / units),
+            "atomics" if native else "swaps": work.cycles(work.update_size / units),
+            "bins": work.streams(2 * shares * bins) + work.cycles(_SHARE_CYCLES * shares),
+            "hot updates": work.cycles(work.hottest * work.batch / shares * waits),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         parts, shares = config["parts"], _shares(config, operands.target)

@@ -8,7 +8,9 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -26,11 +28,15 @@ _ENOUGH_BUCKETS, _ENOUGH_TILES = 128, 256
 _BITS = (14, 13, 12, 11, 10, 9, 8)
 _PER_THREAD = (16, 8, 4)
 _TILE_THREADS = (512, 1024)
+#: Bytes of a sector. Where the values of a run take no more, larger tiles gain more than they cost.
+_SHORT_RUN_BYTES = 32
 _THREADS = (1024, 512)
 #: The fewest updates that a block reduces, and the multiple of the mean from which on several
 #: blocks share a bucket.
 _LEAST_UNIT = 1 << 15
 _UNEVEN = 2
+#: Sums of a hot place that do not wait for each other, about, of the 32 that it has.
+_LANES_OF_HOT = 6
 #: Blocks of a multiprocessor that look for units, whose number only the device knows.
 _UNIT_BLOCKS = 2
 #: Bytes of a unit in the list.
@@ -41,10 +47,7 @@ _NO_LIMIT = (1 << 32) - 1
 
 
 class Tiled(Implementation):
-    """Two passes over single elements: tiles are ordered, then buckets gather and reduce runs.
-
-    It has not been measured yet. So it says no cost, and is used only where it is asked for.
-    """
+    """Two passes over single elements: tiles are ordered, then buckets gather and reduce runs."""
 
     name = "tiled"
     fuses = True
@@ -80,15 +83,41 @@ class Tiled(Implementation):
         fitting = [n for n in _PER_THREAD if _tile_bytes(problem, n * largest) <= limit]
         least = _TILE_THREADS[0] * _ENOUGH_TILES
         filling = [n for n in fitting if n * least <= items] or fitting[-1:]
+        larger_tiles = bool(enough and filling) and _gains_by_larger_tiles(
+            problem, enough[0], filling[0]
+        )
         return {
             "bucket_bits": tuple(dict.fromkeys((*enough[:1], *possible))),
             "per_thread": tuple(dict.fromkeys((*filling[:1], *fitting))),
-            "tile_threads": _TILE_THREADS,
-            "threads": _THREADS,
+            "tile_threads": _TILE_THREADS[:: -1 if larger_tiles else 1],
+            # Stores wait for nothing, so more blocks at a time are better than larger ones.
+            "threads": _THREADS[:: -1 if problem.reduces.is_store else 1],
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _Plan(problem, sizes, config).layout.total
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        places = float(1 << config["bucket_bits"])
+        buckets = larger(work.destinations / places, 1.0)
+        tiles = larger(work.items / (config["tile_threads"] * config["per_thread"]), 1.0)
+        ordered = work.items * (2 + work.element)
+        each = work.items / buckets
+        # Of each bucket that has a hot place, no more than a unit waits for it.
+        hottest = work.hottest * larger(work.lines / buckets, 1.0)
+        hottest = smaller(hottest, larger(_UNEVEN * each, float(_LEAST_UNIT)))
+        hot_turns = work.whole_turns(smaller(work.lines, buckets))
+        return {
+            "launches": work.launches(3),
+            "tiles": work.streams(work.operand_bytes + ordered),
+            "buckets": work.streams(ordered + 2 * work.data_bytes),
+            # An entry of the table, and sectors of places and values that runs share.
+            "runs": work.sectors(3 * tiles * buckets),
+            "updates": work.cycles(work.whole_turns(buckets) * each),
+            "hot updates": work.cycles(
+                hot_turns * hottest * work.contention_in_shared / _LANES_OF_HOT
+            ),
+        }
 
     def emit(self, operands: Operands, config: Config) -> None:
         plan = _Plan(operands.problem, operands.sizes, config)
@@ -123,6 +152,14 @@ class Tiled(Implementation):
                 threads,
                 held,
             )
+
+
+def _gains_by_larger_tiles(problem: ScatterProblem, bits: int, per_thread: int) -> bool:
+    """Whether smaller tiles have runs below a sector, and there are enough of the larger ones."""
+    runs = problem.destinations.constant / (1 << bits)
+    run_bytes = _TILE_THREADS[0] * per_thread * item_bytes(problem.data_dtype) / max(runs, 1.0)
+    enough = _TILE_THREADS[1] * per_thread * _ENOUGH_TILES
+    return run_bytes <= _SHORT_RUN_BYTES and problem.items.constant >= enough
 
 
 def _room_bytes(threads: int) -> int:

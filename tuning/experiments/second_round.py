@@ -1,4 +1,4 @@
-"""What implementations that nobody has measured yet gain over those that are chosen now.
+"""What newer implementations gain over older ones, and by which knobs.
 
 ``python -m tvm_scatter.tuning.experiments.second_round --json FILE --markdown FILE [--rows TEXT]``
 
@@ -42,17 +42,18 @@ Form = tuple[str, Mapping[str, int]]
 Call = Callable[[], Any]
 
 _TILED: tuple[Form, ...] = (
-    ("tiled", {}),
-    ("tiled", {"threads": 512}),
-    ("tiled", {"tile_threads": 1024}),
+    ("tiled", {"tile_threads": 512, "threads": 1024}),
+    ("tiled", {"tile_threads": 512, "threads": 512}),
+    ("tiled", {"tile_threads": 1024, "threads": 1024}),
     ("tiled", {"tile_threads": 1024, "threads": 512}),
 )
 _SPLIT: tuple[Form, ...] = (
-    ("split_bins", {}),
     ("split_bins", {"unroll": 8}),
+    ("split_bins", {"unroll": 4}),
     ("split_bins", {"parts": 4, "blocks_per_multiprocessor": 2}),
 )
 _PATCHED: tuple[Form, ...] = (("patched", {}), ("patched", {"per_thread": 2}))
+_OLDER: tuple[Form, ...] = (("parallel_injective", {}), ("partitioned", {}))
 #: For each row of the benchmark, what is tried besides what is chosen.
 FORMS: dict[str, tuple[Form, ...]] = {
     "1-D 1M unique": (
@@ -65,27 +66,27 @@ FORMS: dict[str, tuple[Form, ...]] = {
         *_TILED,
         ("tiled", {"bucket_bits": 13}),
         ("tiled", {"bucket_bits": 13, "threads": 512}),
-        ("tiled", {"per_thread": 8, "tile_threads": 1024}),
+        ("tiled", {"per_thread": 8}),
+        *_OLDER,
     ),
-    "1-D 16M add, zipf(1.2)": (("tiled", {}), ("tiled", {"threads": 512})),
-    "1-D 16M add, all-on-one": (("tiled", {}),),
-    "1-D 8M unique of 32M": _TILED,
+    "1-D 16M add, zipf(1.2)": (*_TILED, *_OLDER),
+    "1-D 16M add, all-on-one": (*_TILED[:2], *_OLDER[1:]),
+    "1-D 8M unique of 32M": (*_TILED, *_OLDER[:1]),
     "1-D 4M add to 100K": (
-        ("parallel_injective", {}),
+        *_OLDER,
+        ("bucketed", {}),
         *_SPLIT,
         ("tiled", {}),
         ("tiled", {"bucket_bits": 8}),
         ("tiled", {"bucket_bits": 10}),
     ),
     "64K bins int32": (
-        ("parallel_injective", {}),
-        ("packed_bins", {}),
-        ("packed_bins", {"unroll": 8}),
+        *_OLDER,
         *_SPLIT,
         ("split_bins", {"parts": 3}),
         ("tiled", {}),
     ),
-    "64K bins int32, zipf(1.2)": (("packed_bins", {}), *_SPLIT),
+    "64K bins int32, zipf(1.2)": (*_OLDER, *_SPLIT),
     "add 20 to 5000": (
         *_PATCHED,
         ("row_resident", {}),
@@ -93,15 +94,21 @@ FORMS: dict[str, tuple[Form, ...]] = {
         ("parallel_injective", {}),
     ),
     "assign 1 of 1000": (*_PATCHED, ("sequential", {})),
-    "static cache, one position": (*_PATCHED, ("patched", {"per_thread": 8}), ("gather_form", {})),
-    "top-k mask": (*_PATCHED, ("patched", {"per_thread": 8})),
+    "static cache, one position": (
+        *_PATCHED,
+        ("patched", {"per_thread": 8}),
+        ("gather_form", {}),
+        *_OLDER[:1],
+    ),
+    "top-k mask": (*_PATCHED, ("patched", {"per_thread": 8}), *_OLDER[:1]),
     "2048x10000 add": (("parallel_injective", {}),),
     "messages, middle axis": (
-        ("column_resident", {}),
         ("column_resident", {"columns": 24}),
         ("column_resident", {"columns": 24, "threads": 512}),
-        ("column_resident", {"unroll": 8}),
+        ("column_resident", {"columns": 48}),
+        ("column_resident", {"columns": 48, "unroll": 8}),
         ("column_resident", {"columns": 96}),
+        ("row_resident", {}),
         ("parallel_injective", {}),
     ),
     "MoE combine": (("bucketed", {"threads": 256}), ("grouped", {})),
@@ -225,10 +232,15 @@ def selections(workload: Workload, forms: Sequence[Form], target: Target) -> dic
     default = strategy.select(workload.problem(), target, Options())
     found = {f"chosen: {default.implementation.name}": default}
     for implementation, knobs in forms:
-        name = " ".join([implementation, *(f"{knob}={value}" for knob, value in knobs.items())])
         options = Options(implementation=implementation, knobs=tuple(knobs.items()))
-        found[name] = strategy.select(workload.problem(), target, options)
+        selection = strategy.select(workload.problem(), target, options)
+        found[form_name(implementation, selection.config)] = selection
     return found
+
+
+def form_name(implementation: str, config: Mapping[str, int]) -> str:
+    """An implementation with all its knobs: figures shall tell them when defaults have changed."""
+    return " ".join([implementation, *(f"{knob}={value}" for knob, value in config.items())])
 
 
 def in_turns(calls: Mapping[str, Call], on_gpu: bool) -> dict[str, Summary]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.selection.calibrated import machine_for
-from tvm_scatter.selection.cost import Coefficients
+from tvm_scatter.selection.cost import Coefficients, coefficients
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.tuning.space.candidates import default_candidate, need_strategy
 from tvm_scatter.tuning.store.log_files import write
@@ -34,6 +34,10 @@ from tvm_scatter.tuning.store.packed import read_log
 from .candidate_times import CandidateTimes, measured_in_bench, measured_in_log
 from .regret import regret
 
+_COMMENT = (
+    "Fitted to measurements by python -m tvm_scatter.tuning.fit.fit_costs. "
+    "What its logs have no records of keeps the coefficients that it has."
+)
 #: Coefficients stay physical: within these bounds.
 _LEAST, _MOST = 0.02, 50.0
 #: Logarithms of ratios beyond this count linearly.
@@ -145,7 +149,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsed.bench:
             known[parsed.bench] = measured_in_bench(Path(parsed.bench), target)
         judged = {path: _read(path, target.kind.name) for path in parsed.held_out}
-        fitted = fit(list(known.values()))
+        # What no log has records of keeps what it has.
+        fitted = {**coefficients(target.kind.name), **fit(list(known.values()))}
         costs = {}
         for path, times in {**known, **judged}.items():
             found = regret(times, lambda problem: default_candidate(problem, target, fitted))
@@ -153,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{path}: {found}")
         if parsed.output:
             plain = {
-                "comment": "Fitted to measurements by python -m tvm_scatter.tuning.fit.fit_costs.",
+                "comment": _COMMENT,
                 "machine": machine_for(need_strategy(target).backend, target).name,
                 "regret": costs,
                 "ratio_error": ratio_error(list(known.values()), fitted),

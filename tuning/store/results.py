@@ -72,6 +72,21 @@ def default_candidates(task: Task, target: Target) -> set[Candidate]:
     return {default_candidate(problem, target) for problem in task.representatives().values()}
 
 
+def recorded_tasks(database: Database) -> list[Task]:
+    """The static problems that a directory has records of, first those whose default has none."""
+    target = database.target()
+    known: dict[ScatterProblem, set[Candidate]] = {}
+    for problem, decision, _ in database.records():
+        if problem.is_static:
+            measured = known.setdefault(problem, set())
+            measured.add(Candidate.of(decision.implementation, decision.config))
+
+    def is_known(task: Task) -> bool:
+        return default_candidates(task, target) <= known[task.problem]
+
+    return sorted((Task(problem) for problem in known), key=is_known)
+
+
 def results_in(database: Database) -> list[Result]:
     """The results that a directory of records holds, in the order in which they were begun."""
     target = database.target()

@@ -36,7 +36,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--grid",
         metavar="NAME",
-        help="instead of a model: shipped, held-out, random:SEED[:PERCENT] or wide:SEED",
+        help="instead of a model: shipped, held-out, random:SEED[:PERCENT], wide:SEED, or "
+        "recorded: what DIR has records of",
     )
     command.add_argument("--work-dir", metavar="DIR", required=True, help="where records are kept")
     command.add_argument("--trials", type=int, default=64, help="candidates for each scatter")
@@ -160,11 +161,15 @@ def _tasks(
 ) -> list[Task]:
     from tvm_scatter.tasks import extract_tasks
     from tvm_scatter.tuning.space.grid import grid
+    from tvm_scatter.tuning.store.database import read_database
+    from tvm_scatter.tuning.store.results import recorded_tasks
 
     if arguments.model is None and arguments.grid is None:
         raise ScatterError("name a model, or a grid with --grid.")
     if arguments.model is not None and arguments.grid is not None:
         raise ScatterError(f"{arguments.model} and --grid {arguments.grid}: name one of them.")
+    if arguments.grid == "recorded":
+        return recorded_tasks(read_database(Path(arguments.work_dir)))
     if arguments.grid is not None:
         return grid(arguments.grid)
     step(f"importing {arguments.model}")

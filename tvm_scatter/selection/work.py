@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import Any
 
 from tvm_scatter.problem.reductions import FLOATS, HALVES, Rounding, item_bytes
@@ -166,10 +167,10 @@ class Work:
         sectors = larger(self.data_bytes / _SECTOR, 1.0)
         # Lines that are not under way together wait for each other.
         together = larger(self._under_way / larger(self.count, 1.0), 1.0)
-        turns = larger(self._lines / together, 1.0)
+        turns = larger(self.lines / together, 1.0)
         found = larger(self.hottest * turns, self.items * self.row_sectors / sectors)
         if self._looks_first:
-            found = smaller(found, self._under_way / self._lines)
+            found = smaller(found, self._under_way / self.lines)
         return found
 
     @cached_property
@@ -235,7 +236,8 @@ class Work:
         return self.machine.multiprocessors * _THREADS * self.vector / larger(self.width, 1.0)
 
     @cached_property
-    def _lines(self) -> Any:
+    def lines(self) -> Any:
+        """Lines along the axis that have indices of their own, and so a hottest place each."""
         lines = self.batch if self.problem.index_batch else 1.0
         return larger(lines * (self.slice if self.problem.index_slice else 1.0), 1.0)
 
@@ -264,8 +266,12 @@ class Work:
         return number / self.machine.clock
 
     def turns(self, blocks: Any) -> Any:
-        """How many blocks the busiest unit runs, if one after the other."""
+        """How many blocks the busiest unit runs, if one after the other; in the mean, if many."""
         return larger(blocks / self.machine.multiprocessors, 1.0)
+
+    def whole_turns(self, blocks: float) -> float:
+        """The same where blocks are so few that the last turn counts as a whole one."""
+        return float(max(ceil(blocks / self.machine.multiprocessors), 1))
 
     def missed(self, footprint: Any) -> Any:
         """The share of accesses at random places of so many bytes that the cache does not serve."""

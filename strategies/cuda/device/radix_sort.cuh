@@ -37,16 +37,9 @@ __device__ __forceinline__ void count_digits(uint32* counts, const Key* keys, in
   __shared__ uint32 histogram[1 << bits];
   for (int d = threadIdx.x; d < (1 << bits); d += kSortThreads) histogram[d] = 0;
   __syncthreads();
-  const int64 first = static_cast<int64>(blockIdx.x) * kSortTile + threadIdx.x;
-  // All keys before any is counted: behind an atomic, each read would wait for the one before.
-  Key held[kSortItems];
-#pragma unroll
-  for (int i = 0; i < kSortItems; ++i)
-    if (first + i * kSortThreads < size) held[i] = keys[first + i * kSortThreads];
-#pragma unroll
-  for (int i = 0; i < kSortItems; ++i)
-    if (first + i * kSortThreads < size)
-      atomicAdd(&histogram[digit_of<bits>(held[i], shift)], 1u);
+  const int64 first = static_cast<int64>(blockIdx.x) * kSortTile;
+  for (int i = threadIdx.x; i < kSortTile; i += kSortThreads)
+    if (first + i < size) atomicAdd(&histogram[digit_of<bits>(keys[first + i], shift)], 1u);
   __syncthreads();
   for (int d = threadIdx.x; d < (1 << bits); d += kSortThreads)
     counts[static_cast<int64>(d) * gridDim.x + blockIdx.x] = histogram[d];
