@@ -27,6 +27,7 @@ class Parameters:
 
     def __init__(self) -> None:
         self.symbols: dict[str, Any] = {}
+        self.names: list[str] = []
         self._declared: list[tuple[Any, tuple[Dim, ...], str]] = []
 
     def add(self, name: str, shape: Sequence[Dim], dtype: str) -> None:
@@ -34,6 +35,7 @@ class Parameters:
         for dim in shape:
             if isinstance(dim, str) and dim not in self.symbols:
                 self.symbols[dim] = tirx.Var(dim, "int64")
+        self.names.append(name)
         self._declared.append((T.arg(name, T.handle()), tuple(shape), dtype))
 
     def size(self, shape: Sequence[Dim]) -> Any:

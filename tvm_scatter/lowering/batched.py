@@ -12,7 +12,7 @@ from typing import Any
 from tvm import relax
 
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.names import BATCH, INDEX_PUT
+from tvm_scatter.ops.names import BATCH
 from tvm_scatter.ops.own_operators import call_of, register_operator
 from tvm_scatter.ops.scatter_call import ScatterCall
 
@@ -56,9 +56,8 @@ def scatters_of(call: relax.Call) -> list[ScatterCall]:
     scatters = []
     for at in range(0, len(operands), width):
         data, *indices, updates = operands[at : at + width]
-        # Only index_put takes a tuple of index tensors.
-        taken = relax.Tuple(indices) if operator == INDEX_PUT else indices[0]
-        scatters.append(ScatterCall.from_call(call_of(operator, [data, taken, updates], attrs)))
+        alone = call_of(operator, [data, relax.Tuple(indices), updates], attrs)
+        scatters.append(ScatterCall.from_call(alone))
     return scatters
 
 

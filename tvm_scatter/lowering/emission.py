@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tvm import tirx
@@ -58,60 +58,29 @@ def build_prim_func(
         is the output, and there is no other. The function has no name: the module gives it one.
     """
     workspace_bytes = workspace_size(problem, selection, dict.fromkeys(problem.symbols, 1), target)
-    has_workspace = workspace_bytes is not None
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True):
             T.func_attr({**PRIM_FUNC_ATTRS, MADE_FOR: str(target.kind.name)})
             parameters = Parameters()
+            parts = _Parts(problem, signature, producer, parameters)
             suffixes = ["", *(f"_{each}" for each in range(1, scatters))]
             for suffix in suffixes:
-                parameters.add(f"data{suffix}", signature.data, problem.data_dtype)
-                for i, shape in enumerate(signature.indices):
-                    parameters.add(f"index{i}{suffix}", shape, problem.index_dtype)
-                for name, shape in _ordering(problem).items():
-                    parameters.add(f"{name}{suffix}", shape, ORDERING_DTYPE)
-                if producer is None:
-                    parameters.add(f"updates{suffix}", signature.updates, problem.data_dtype)
-                else:
-                    for i, shape in enumerate(producer.leaves):
-                        parameters.add(f"leaf{i}{suffix}", shape, producer.dtypes[i])
+                parts.declare_inputs(suffix)
             handles = [T.arg(f"token{i}", T.handle()) for i in range(tokens)]
             if not problem.in_place:
                 for suffix in suffixes:
                     parameters.add(f"out{suffix}", signature.data, problem.data_dtype)
-            if has_workspace:
+            if workspace_bytes is not None:
                 size = workspace_bytes if problem.is_static else "workspace_bytes"
                 for suffix in suffixes:
                     parameters.add(f"workspace{suffix}", (size,), "uint8")
             # An implementation may use the current target, as TVM's own operators do.
             with target, parameters.in_body() as buffers:
-                left = iter(buffers)
-                read = 1 if producer is None else len(producer.leaves)
-                indexed = 1 + len(signature.indices)
-                first = indexed + len(_ordering(problem))
-                inputs = [[next(left) for _ in range(first + read)] for _ in suffixes]
-                outs = [next(left) for _ in suffixes if not problem.in_place]
-                workspaces = [next(left) for _ in suffixes if has_workspace]
                 sizes = Sizes.of(problem, parameters.symbols)
                 if problem.ordered and not problem.is_static:
                     _expect_ordering(signature.operator, sizes, parameters.symbols)
-                operands = [
-                    Operands(
-                        problem=problem,
-                        signature=signature,
-                        target=target,
-                        data=None if problem.in_place else each[0],
-                        indices=each[1:indexed],
-                        updates=each[first]
-                        if producer is None
-                        else ComputedUpdates(producer, each[first:], parameters.symbols),
-                        out=each[0] if problem.in_place else outs[at],
-                        workspace=workspaces[at] if has_workspace else None,
-                        sizes=sizes,
-                        ordering=each[indexed:first],
-                    )
-                    for at, each in enumerate(inputs)
-                ]
+                named = dict(zip(parameters.names, buffers, strict=True))
+                operands = [parts.operands(suffix, named, sizes, target) for suffix in suffixes]
                 signal = make_signal(*handles[-2:]) if make_signal else None
                 for scatter in _together(operands, target):
                     scatter = replace(scatter, drop_signal=signal)
@@ -119,6 +88,55 @@ def build_prim_func(
                 if signal is not None:
                     signal.close()
     return builder.get()
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parameters that are one scatter's. Their names end with its suffix."""
+
+    problem: ScatterProblem
+    signature: Signature
+    producer: Producer | None
+    parameters: Parameters
+
+    def declare_inputs(self, suffix: str) -> None:
+        """Declare what the scatter reads."""
+        problem, add = self.problem, self.parameters.add
+        add(f"data{suffix}", self.signature.data, problem.data_dtype)
+        for i, shape in enumerate(self.signature.indices):
+            add(f"index{i}{suffix}", shape, problem.index_dtype)
+        for name, shape in _ordering(problem).items():
+            add(f"{name}{suffix}", shape, ORDERING_DTYPE)
+        if self.producer is None:
+            add(f"updates{suffix}", self.signature.updates, problem.data_dtype)
+            return
+        for i, shape in enumerate(self.producer.leaves):
+            add(f"leaf{i}{suffix}", shape, self.producer.dtypes[i])
+
+    def operands(
+        self, suffix: str, named: Mapping[str, Any], sizes: Sizes, target: Any
+    ) -> Operands:
+        """What an implementation gets, from the parameters by name."""
+        problem = self.problem
+        data = named[f"data{suffix}"]
+        return Operands(
+            problem=problem,
+            signature=self.signature,
+            target=target,
+            data=None if problem.in_place else data,
+            indices=[named[f"index{i}{suffix}"] for i in range(len(self.signature.indices))],
+            updates=self._updates(suffix, named),
+            out=data if problem.in_place else named[f"out{suffix}"],
+            workspace=named.get(f"workspace{suffix}"),
+            sizes=sizes,
+            ordering=[named[f"{name}{suffix}"] for name in _ordering(problem)],
+        )
+
+    def _updates(self, suffix: str, named: Mapping[str, Any]) -> Any:
+        if self.producer is None:
+            return named[f"updates{suffix}"]
+        leaves = [named[f"leaf{i}{suffix}"] for i in range(len(self.producer.leaves))]
+        return ComputedUpdates(self.producer, leaves, self.parameters.symbols)
 
 
 def _ordering(problem: ScatterProblem) -> dict[str, tuple[Dim, ...]]:
