@@ -17,7 +17,7 @@ import tvm
 from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
 from tvm_scatter.tuning.bench import bench
-from tvm_scatter.tuning.bench.models import report, run, timing
+from tvm_scatter.tuning.bench.models import applications, report, run, timing
 from tvm_scatter.tuning.bench.models.case import Case
 from tvm_scatter.tuning.bench.models.check import reference
 from tvm_scatter.tuning.bench.models.figures import COMPILE, Figures, Report
@@ -71,6 +71,15 @@ def test_ours_and_peers_are_right(name: str) -> None:
                 assert "bfloat16" in name or "BFloat16" in str(refusal), peer
                 continue
             wanted.check(peer, found)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_wide_image_is_splat_right(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where float32 has few bits left for the part of a pixel."""
+    monkeypatch.setattr(applications, "_CHANNELS", 1)
+    case = applications.splat(dtype, 1)
+    with torch.no_grad():
+        reference(case).check("PyTorch", case.module(*case.inputs))
 
 
 def test_a_wrong_result_is_found() -> None:

@@ -15,6 +15,8 @@ from .graph import FEATURES, indices
 #: Before they are scaled: bags and rows of the table, the image, the cameras, the tokens.
 _BAGS, _IN_A_BAG = 100_000, 10
 _CHANNELS, _HEIGHT, _WIDTH = 64, 436, 1024
+#: Parts of a pixel that a flow is whole in: float32 holds where it takes a pixel without rounding.
+_PARTS = 4096
 _PIXELS, _DEPTHS, _CONTEXT, _GRID = 6 * 16 * 44, 59, 80, 128
 _TOKENS, _EXPERTS_EACH, _WIDE = 4096, 2, 4096
 
@@ -87,11 +89,13 @@ def bags(distribution: str, dtype: torch.dtype, scale: int) -> Case:
 
 
 def splat(dtype: torch.dtype, scale: int) -> Case:
-    """A smooth part and noise of some pixels move an image; its values are not negative."""
+    """Noise of some pixels moves an image, whose values are not negative."""
     generator = torch.Generator().manual_seed(0)
     height, width = (max(8, size // isqrt(scale)) for size in (_HEIGHT, _WIDTH))
     image = torch.rand(_CHANNELS, height, width, generator=generator).to(dtype)
-    flow = 4 * torch.randn(2, height, width, generator=generator)
+    noise = 4 * torch.randn(2, height, width, generator=generator)
+    # Rounded places would change small weights by more than any bound on sums allows.
+    flow = (noise * _PARTS).round() / _PARTS
     moved = 5 * bytes_of(image) + bytes_of(flow)
     # How many meet at a pixel is bounded by how many there are within a few pixels.
     counts = torch.full((1,), 64)
