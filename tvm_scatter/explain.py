@@ -23,6 +23,7 @@ from tvm_scatter.passes.functions import is_ours_to_change
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.schedules.gpu.planned_read import form_of_plan
+from tvm_scatter.schedules.gpu.planned_rows import planned_row_form
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import to_target
 
@@ -170,8 +171,8 @@ class Explanations(list[Explanation]):
     notes : list of Note
         The rewrites of the passes that run before the strategy.
     reads : list of Note
-        The forms of the reads by index that no scatter computes, on GPUs. What TVM fuses with a
-        read may still change its form.
+        The forms of the reads by index that no scatter computes, on GPUs, and of the reductions
+        that compute the rows that they read. What TVM fuses with a read may still change its form.
     """
 
     def __init__(self) -> None:
@@ -215,7 +216,7 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     with nullcontext() if target is None else to_target(target):
         found.notes, mod = _rewritten(mod, options)
         found += [_explanation(where, each) for where, each in _plans(mod, options)]
-        found.reads = list(_reads(mod, options))
+        found.reads = [*_reads(mod, options), *_row_sums(mod)]
     return found
 
 
@@ -261,6 +262,14 @@ def _reads(mod: IRModule, options: Options) -> Iterator[Note]:
         if planned_read is not None and form is not None:
             operator = planned_read.read.check.operator
             yield Note("gather", where, f"= {operator}, {form}, because {form.reason}")
+
+
+def _row_sums(mod: IRModule) -> Iterator[Note]:
+    """The forms of the reductions that compute the rows that they read by index."""
+    for where, call in _values(mod):
+        form = planned_row_form(mod, call)
+        if form is not None:
+            yield Note("row_sums", where, f"= {form}, because {form.reason}")
 
 
 def _values(mod: IRModule) -> Iterator[tuple[str, Any]]:

@@ -67,6 +67,9 @@ class Options:
     gather : bool
         Whether reads by index are fused with what they feed, and scheduled by this package, on
         GPUs.
+    row_sums : bool, optional
+        Whether sums, maxima and minima along rows compute the rows themselves, where those are
+        read by index. ``None`` leaves it to the target.
     donate : tuple of str
         Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
@@ -94,6 +97,7 @@ class Options:
     share_checks: bool = True
     fill: bool = False
     gather: bool = True
+    row_sums: bool | None = None
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
     schedule: bool | None = None

@@ -26,6 +26,7 @@ from .passes.check_extents import CheckExtents
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
 from .schedules.cpu import scheduled_for_cpu
+from .schedules.cpu.row_reductions import scheduled_row_reductions
 from .schedules.empty_outputs import LeaveOutEmptyOutputs
 from .schedules.initialised import InitialiseReductions
 
@@ -120,6 +121,8 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)
     schedules = schedules if wanted.schedule is None else wanted.schedule
+    if wanted.enabled:
+        mod = scheduled_row_reductions(mod, target)
     if wanted.enabled and (on_gpu or schedules):
         mod = RowProducts()(mod)
     if schedules:

@@ -20,6 +20,7 @@ LLVM = Backend(
     fuses=_FUSES,
     fuses_vectors_only=True,
     fuses_by_default=True,
+    sums_rows_by_default=True,
     machine=machine_of,
     device_name=device_name,
     calibration=CALIBRATION,

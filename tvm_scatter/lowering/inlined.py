@@ -11,12 +11,14 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
+from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import BRANCH, FUNCTIONS, function_name, substitute
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
-from tvm_scatter.ops.shapes import is_one, same_size
+from tvm_scatter.ops.shapes import is_one, same_size, static_shape
 from tvm_scatter.options import current_options
+from tvm_scatter.problem.reductions import DATA_DTYPES
 
 from .legalizations import stock
 from .own_sizes import OwnSizes
@@ -24,6 +26,9 @@ from .plan_read import ReadPlan, plan_read
 from .reads import is_read
 from .target import target_of
 
+#: The most operators that are made one, and tensors that they read: each is a parameter of kernels.
+_MOST_OPERATORS = 32
+_MOST_LEAVES = 12
 #: The most nodes of an expression. In it, a value that is used twice is written twice.
 _MOST_NODES = 4000
 #: The most divisions by sizes that are not known. Each is dear, and what TVM makes of some within
@@ -89,6 +94,8 @@ CALLS = frozenset(
 
 #: Those of them that may do no more than add and leave out axes of size 1.
 _RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
+#: The legalization of this one asks a real block builder.
+_PRODUCT = "relax.matmul"
 
 
 class NotInlined(ScatterError):
@@ -131,6 +138,9 @@ class Inliner:
         moved = self._with_other_ones(call) if call.op.name in _RESHAPES else None
         if moved is not None:
             self._tensors[var] = moved
+            return
+        if call.op.name == _PRODUCT:
+            self._tensors[var] = _dots(call, *(self._tensors[each] for each in call.args))
             return
         legalize = stock.get(call.op.name) or call.op.get_attr("FLegalize")
         traced = legalize(_Tracer(self._tensors, self._sizes), call)
@@ -185,6 +195,35 @@ class Inliner:
             results.append(self._computed(logits, shape, "logits"))
         return te.create_prim_func([*self._leaves, *results]).without_attr("global_symbol")
 
+    def reduction(self, var: Any) -> tirx.PrimFunc:
+        """The function that computes the tensor of a variable, which is bound to a reduction.
+
+        Raises
+        ------
+        NotInlined
+            As :meth:`function`, and if it is not one reduction.
+        """
+        tensor = self._tensors[var]
+        if not isinstance(tensor.op, te.ComputeOp) or not len(tensor.op.reduce_axis):
+            raise NotInlined(f"{tensor.op.name} is no reduction")
+        [reduce] = tensor.op.body
+        axes = [*tensor.op.axis, *tensor.op.reduce_axis]
+        sizes = [axis.dom.extent for axis in axes]
+        at = [tirx.Var(f"i{number}", "int64") for number in range(len(axes))]
+        places = dict(zip((axis.var for axis in axes), at, strict=True))
+        value = _with_loads_inlined(substitute(reduce.source[0], places))
+        value = _in_simple_places(value, dict(zip(at, sizes, strict=True)))
+        element = self._element(value, at, sizes)
+        reduced = [te.reduce_axis((0, axis.dom.extent), "k") for axis in tensor.op.reduce_axis]
+        result = te.compute(
+            tensor.shape,
+            lambda *own: tirx.Reduce(
+                reduce.combiner, [element(*own, *(k.var for k in reduced))], reduced, True, 0, []
+            ),
+            name="reduced",
+        )
+        return te.create_prim_func([*self._leaves, result]).without_attr("global_symbol")
+
     def _computed(self, var: Any, shape: Sequence[Any], name: str) -> te.Tensor:
         """The tensor of a variable, broadcast to a shape, as one expression of the leaves."""
         tensor = self._tensors[var]
@@ -194,7 +233,12 @@ class Inliner:
             first if isinstance(coordinate, int) else coordinate
             for coordinate in broadcast_position(tensor.shape, at)
         ]
-        value = self._sizes.within(_inlined(tensor, place))
+        element = self._element(_inlined(tensor, place), at, shape)
+        return te.compute(shape, element, name=name)
+
+    def _element(self, value: Any, at: Sequence[Any], shape: Sequence[Any]) -> Callable[..., Any]:
+        """A function of coordinates that gives an expression, which is checked, in their place."""
+        value = self._sizes.within(value)
         _check(value)
         _check_divisions(value)
         _check_sizes(value, shape, at, self._leaves)
@@ -203,7 +247,7 @@ class Inliner:
             casts = (tirx.Cast("int64", each) for each in own)
             return substitute(value, dict(zip(at, casts, strict=True)))
 
-        return te.compute(shape, element, name=name)
+        return element
 
 
 class _Tracer:
@@ -240,6 +284,18 @@ def _constant(value: Any) -> te.Tensor:
     return te.compute((), lambda: value, name="scalar")
 
 
+def _dots(call: relax.Call, rows: te.Tensor, columns: te.Tensor) -> te.Tensor:
+    """What ``relax.matmul`` computes of single rows and single columns of equal batches."""
+    k = te.reduce_axis((0, rows.shape[-1]), "k")
+    dtype = str(call.ty.dtype)
+
+    def dot(*at: Any) -> Any:
+        row, column = rows(*at[:-2], 0, k), columns(*at[:-2], k, 0)
+        return te.sum(row.astype(dtype) * column.astype(dtype), axis=k)
+
+    return te.compute([*rows.shape[:-2], 1, 1], dot, name="dot")
+
+
 def operands_of(call: relax.Call) -> list[Any]:
     """The operands of a call that are tensors, those in tuples included."""
     found: list[Any] = []
@@ -247,6 +303,35 @@ def operands_of(call: relax.Call) -> list[Any]:
         fields = argument.fields if isinstance(argument, relax.Tuple) else [argument]
         found += [each for each in fields if isinstance(each.ty, relax.TensorType)]
     return found
+
+
+def leaves_of(calls: Mapping[Any, relax.Call], roots: Sequence[Any]) -> list[Any]:
+    """The tensors that some calls, and what else stands beside them, are computed from.
+
+    Parameters
+    ----------
+    calls : mapping
+        The calls, by the variables that they are bound to.
+    roots : sequence
+        What the calls compute, or tensors that nothing computes.
+
+    Raises
+    ------
+    NotInlined
+        If one function cannot compute so many, or from such tensors.
+    """
+    leaves: list[Any] = []
+    for operand in (*(each for call in calls.values() for each in operands_of(call)), *roots):
+        if operand in calls or scalar_of(operand) is not None:
+            continue
+        if not any(operand.same_as(leaf) for leaf in leaves):
+            leaves.append(operand)
+    if not 0 < len(leaves) <= _MOST_LEAVES or len(calls) > _MOST_OPERATORS:
+        raise NotInlined(f"{len(calls)} operators read {len(leaves)} tensors")
+    for leaf in leaves:
+        if static_shape(leaf) is None or str(leaf.ty.dtype) not in DATA_DTYPES:
+            raise NotInlined(f"a tensor of type {leaf.ty} is read")
+    return leaves
 
 
 def scalar_of(operand: Any) -> Any:
@@ -263,8 +348,11 @@ def _inlined(tensor: te.Tensor, at: Sequence[Any]) -> Any:
     if not isinstance(tensor.op, te.ComputeOp) or len(tensor.op.reduce_axis):
         raise NotInlined(f"{tensor.op.name} is no elementwise computation")
     known = {axis.var: place for axis, place in zip(tensor.op.axis, at, strict=True)}
-    body = substitute(tensor.op.body[tensor.value_index], known)
+    return _with_loads_inlined(substitute(tensor.op.body[tensor.value_index], known))
 
+
+def _with_loads_inlined(body: Any) -> Any:
+    """An expression of elements of tensors as one of elements of placeholders."""
     # TVM would not let this exception through.
     refusals: list[NotInlined] = []
 
@@ -285,6 +373,26 @@ def _inlined(tensor: te.Tensor, at: Sequence[Any]) -> Any:
     if _nodes(value) > _MOST_NODES:
         raise NotInlined("the expression of an element is too long")
     return value
+
+
+def _in_simple_places(value: Any, sizes: Mapping[Any, Any]) -> Any:
+    """An expression whose loads are at what their indices come to where axes have these sizes."""
+    analyzer = Analyzer()
+    for axis, size in sizes.items():
+        analyzer.bind(axis, tvm.ir.Range(0, size))
+
+    def load(call: Any) -> Any:
+        if function_name(call) != "tensor_load":
+            return call
+        source, *place = call.args
+        return source(*(each if _loads(each) else analyzer.simplify(each) for each in place))
+
+    return tvm_ffi.structural_map(value, (tvm.ir.Call, load))
+
+
+def _loads(expression: Any) -> bool:
+    """Whether an expression reads a tensor, of which TVM's analyzer knows nothing."""
+    return any(function_name(call) == "tensor_load" for call in _all(expression, tvm.ir.Call))
 
 
 def _nodes(expression: Any) -> int:

@@ -15,6 +15,7 @@ from .fill_data import FillData
 from .fold_broadcast_index import FoldBroadcastIndex
 from .fuse_means import FuseMeans
 from .fuse_producers import FuseProducers
+from .fuse_row_reductions import FuseRowReductions
 from .fuse_softmax import FuseSoftmax
 from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
@@ -31,6 +32,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
+    ("row_sums", lambda options: FuseRowReductions()),
     ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: ShareOrders()),
     ("fill", lambda options: FillData()),
@@ -63,6 +65,7 @@ __all__ = [
     "FoldBroadcastIndex",
     "FuseMeans",
     "FuseProducers",
+    "FuseRowReductions",
     "FuseSoftmax",
     "HorizontalFusion",
     "HostConstants",

@@ -15,20 +15,17 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.inlined import Inliner, NotInlined, operands_of, scalar_of
+from tvm_scatter.lowering.inlined import Inliner, NotInlined, leaves_of
 from tvm_scatter.lowering.lower import lower
 from tvm_scatter.lowering.neighbours import reads_neighbours
 from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.expectations import expect_indices
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import COPY_RANGES
-from tvm_scatter.ops.read_ops import by_index, index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
@@ -37,15 +34,11 @@ from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
 from tvm_scatter.passes.analysis.taken_producers import taken_producers
-from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import backend_of
 
+from .checks_in_front import Checks
 from .functions import with_changes
 from .report import note
-
-#: The most operators that are fused, and tensors that they read: each is a parameter of kernels.
-_MOST_OPERATORS = 32
-_MOST_LEAVES = 12
 
 
 def FuseProducers(donate: Sequence[str] = ()) -> tvm.transform.Pass:
@@ -145,19 +138,8 @@ def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:
     NotInlined
         If an element is not one expression, or of too many tensors.
     """
-    made = {each.var for each in producers}
     roots = ScatterCall.from_call(scatter.value).stored_updates
-    leaves: list[Any] = []
-    for operand in (*(o for each in producers for o in operands_of(each.value)), *roots):
-        if operand in made or scalar_of(operand) is not None:
-            continue
-        if not any(operand.same_as(leaf) for leaf in leaves):
-            leaves.append(operand)
-    if not 0 < len(leaves) <= _MOST_LEAVES or len(producers) > _MOST_OPERATORS:
-        raise NotInlined(f"{len(producers)} operators read {len(leaves)} tensors")
-    for leaf in leaves:
-        if static_shape(leaf) is None or str(leaf.ty.dtype) not in DATA_DTYPES:
-            raise NotInlined(f"a tensor of type {leaf.ty} is read")
+    leaves = leaves_of({each.var: each.value for each in producers}, roots)
     inliner = Inliner(leaves)
     for each in producers:
         inliner.add(each.var, each.value)
@@ -197,36 +179,17 @@ class _Rewriter(PyExprMutator):
         super().__init__(mod)
         self.fused = fused
         self.checked = checked
-        self.known: list[tuple[relax.Call, Any]] = []
+        self.checks = Checks(self)
 
     def visit_dataflow_block_(self, block: relax.DataflowBlock) -> relax.DataflowBlock:
-        # What is bound in a block is not visible in the next.
-        self.known = []
+        self.checks = Checks(self)
         return super().visit_dataflow_block_(block)
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         updates = self.fused.get(binding.var)
         if updates is not None:
-            updates = self._after_checks(updates, self.checked[binding.var])
+            leaves = self.checks.before(updates.leaves, self.checked[binding.var])
+            updates = updates.with_leaves(leaves)
             call = ScatterCall.from_call(binding.value).replace(updates=updates)
             binding = relax.VarBinding(binding.var, call.to_call())
         super().visit_var_binding_(binding)
-
-    def _after_checks(self, updates: FusedUpdates, reads: Sequence[relax.Call]) -> FusedUpdates:
-        """The same updates, whose indices are those that checks return."""
-        leaves = list(updates.leaves)
-        for read in reads:
-            index = index_tensors(read)[0]
-            at = next(i for i, leaf in enumerate(updates.leaves) if leaf.same_as(index))
-            # Several reads may have one index; each check takes what the one before it returns.
-            leaves[at] = self._checked(by_index(read, leaves[at]))
-        return updates.with_leaves(leaves)
-
-    def _checked(self, read: relax.Call) -> Any:
-        """The index of a read after its check. Equal reads of one tensor are checked once."""
-        for earlier, result in self.known:
-            if tvm_ffi.structural_equal(earlier, read, map_free_vars=False):
-                return result
-        result = self.builder_.emit(self.visit_expr(expect_indices(read)))
-        self.known.append((read, result))
-        return result

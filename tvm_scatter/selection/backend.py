@@ -52,6 +52,9 @@ class Backend:
         ``exp`` stay apart, and so does what reads elements that are no neighbours.
     fuses_by_default : bool
         Whether they do so if the options leave it open.
+    sums_rows_by_default : bool
+        Whether reductions of rows that are read by index compute the rows, if the options leave it
+        open.
     schedules_reads : bool
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
     architecture_attribute : str
@@ -85,6 +88,7 @@ class Backend:
     fuses: tuple[str, ...] = ()
     fuses_vectors_only: bool = False
     fuses_by_default: bool = False
+    sums_rows_by_default: bool = False
     schedules_reads: bool = False
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None
@@ -124,6 +128,10 @@ class Backend:
     def fuses_under(self, options: Options) -> bool:
         """Whether scatters compute their updates: as the options say, else as this kind does."""
         return self.fuses_by_default if options.fuse is None else options.fuse
+
+    def sums_rows_under(self, options: Options) -> bool:
+        """Whether reductions compute the rows that they read by index."""
+        return self.sums_rows_by_default if options.row_sums is None else options.row_sums
 
     def architecture(self, target: Target) -> str:
         """The architecture of a target, such as ``sm_90``; empty if the kind has none."""

@@ -49,6 +49,14 @@ class Bindings:
     def __iter__(self) -> Iterator[Binding]:
         return iter(self.all)
 
+    def readers(self) -> dict[Any, list[Binding]]:
+        """The bindings that read each variable."""
+        found: dict[Any, list[Binding]] = {}
+        for binding in self.all:
+            for var in binding.reads:
+                found.setdefault(var, []).append(binding)
+        return found
+
     def _walk(self, sequence: Any, scope: int) -> None:
         for block in sequence.blocks:
             fused = 0

@@ -64,10 +64,7 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
         The scatters that can be fused, by variable.
     """
     found = TakenProducers(bindings)
-    readers: dict[Any, list[Binding]] = {}
-    for binding in bindings:
-        for var in binding.reads:
-            readers.setdefault(var, []).append(binding)
+    readers = bindings.readers()
     gone: set[Any] = set()
     pinned: set[Any] = set()
     repeated: set[Any] = set()
@@ -84,16 +81,16 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             computed_anew |= reader.var in repeated or _repeats(reader.value, binding.var)
         if not takers:
             continue
-        refusal = _refusal(binding, bindings, [scatters[each] for each in takers])
+        refusal = refusal_of(binding, bindings, [scatters[each] for each in takers])
         if refusal is None and binding.var in pinned:
             refusal = f"{binding.var.name} is checked as an index"
         if refusal is None and computed_anew and operator_of(binding.value) in CALLS:
             refusal = f"{binding.var.name} would be computed anew for each read"
-        if refusal is None and needed and not _grows(binding.value):
+        if refusal is None and needed and not grows(binding.value):
             refusal = f"{binding.var.name} has other readers"
         if refusal is None:
             found.takers[binding.at] = takers
-            if is_read(binding.value) and _is_checked(binding.value):
+            if is_read(binding.value) and is_checked(binding.value):
                 found.checked.append(binding)
                 pinned |= set(operands_of(binding.value)[1:])
             if not needed:
@@ -115,8 +112,8 @@ def _reads_as_updates(scatter: Binding, var: Any) -> bool:
     return read and not any(var.same_as(other) for other in others)
 
 
-def _refusal(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str | None:
-    """Why a binding must stay apart from the scatters; ``None`` if they can compute it."""
+def refusal_of(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str | None:
+    """Why a binding must stay apart from its readers; ``None`` if they can compute it."""
     value = binding.value
     if not (operator_of(value) in PRODUCERS or is_read(value)):
         return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
@@ -124,11 +121,11 @@ def _refusal(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str
         return f"the shape of {binding.var.name} is unknown"
     if operator_of(value) in CALLS and backend_of(target_of(binding.var)).fuses_vectors_only:
         return f"{operator_of(value)} is computed faster apart"
-    for scatter in takers:
-        if scatter.fused != binding.fused:
+    for taker in takers:
+        if taker.fused != binding.fused:
             return f"{binding.var.name} is computed in another block"
-        if any(may_write(each.value) for each in bindings.all[binding.at : scatter.at]):
-            return f"a tensor is overwritten between {binding.var.name} and the scatter"
+        if any(may_write(each.value) for each in bindings.all[binding.at : taker.at]):
+            return f"a tensor is overwritten between {binding.var.name} and its reader"
     return _refusal_of_read(value) if is_read(value) else None
 
 
@@ -148,7 +145,7 @@ def _refusal_of_read(call: relax.Call) -> str | None:
     return None
 
 
-def _is_checked(call: relax.Call) -> bool:
+def is_checked(call: relax.Call) -> bool:
     """Whether a bad index of a read is an error."""
     plan = plan_read(call, strategy_of(call.args[0])[0], current_options())
     return plan is not None and plan.check is not None
@@ -162,7 +159,7 @@ def _repeats(value: Any, data: Any) -> bool:
     return any(each is None for each in sizes) or _product(sizes[0]) > _product(sizes[1])
 
 
-def _grows(value: Any) -> bool:
+def grows(value: Any) -> bool:
     """Whether a call certainly reads fewer bytes than it writes."""
     if is_read(value):
         # Every element that it writes is read, and an index with it.

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from .gather import Gather
+from .row_sums import RowSums
 
-__all__ = ["Gather"]
+__all__ = ["Gather", "RowSums"]

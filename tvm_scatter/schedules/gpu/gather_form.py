@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
@@ -16,7 +17,7 @@ from tvm_scatter.emit.computed_updates import loads_of
 
 #: Bytes of the widest access.
 _ACCESS_BYTES = 16
-_MOST_IN_FLIGHT = 4
+MOST_IN_FLIGHT = 4
 #: TVM writes CUDA for vectors of these. It takes one of four booleans for 8 bytes.
 _IN_VECTORS = frozenset(
     (
@@ -26,12 +27,12 @@ _IN_VECTORS = frozenset(
 )
 #: Accesses that keep every thread of a large GPU busy. Where there are fewer, they are spread over
 #: more threads instead of following each other in one.
-_FILLS_GPU = 1 << 18
+FILLS_GPU = 1 << 18
 #: Nodes of all copies of the expression that one thread computes.
-_MOST_NODES = 4096
-_INT32_VALUES = 1 << 31
+MOST_NODES = 4096
+INT32_VALUES = 1 << 31
 #: A position counts on to the end of the last block.
-_ROUNDING = 1 << 16
+ROUNDING = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -117,17 +118,18 @@ def form_of(gathering: Gathering) -> GatherForm | None:
     sizes = gathering.sizes
     if 0 in sizes:
         return None
-    lanes, reason = _lanes(gathering)
+    written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
+    lanes, reason = lanes_of(gathering.axes[-1], sizes[-1], [*gathering.reads(), written])
     known = all(isinstance(size, int) for size in sizes)
     accesses = prod(sizes) // lanes if known else None
-    in_flight = _MOST_IN_FLIGHT
+    in_flight = MOST_IN_FLIGHT
     if accesses is None and lanes > 1:
         in_flight //= 2
-    while accesses is not None and in_flight > 1 and accesses < in_flight * _FILLS_GPU:
+    while accesses is not None and in_flight > 1 and accesses < in_flight * FILLS_GPU:
         in_flight //= 2
-    while in_flight > 1 and in_flight * lanes * _nodes(gathering.store.value) > _MOST_NODES:
+    while in_flight > 1 and in_flight * lanes * nodes_of(gathering.store.value) > MOST_NODES:
         in_flight //= 2
-    narrow = accesses is not None and accesses + _ROUNDING < _INT32_VALUES
+    narrow = accesses is not None and accesses + ROUNDING < INT32_VALUES
     return GatherForm(lanes, in_flight, narrow, reason)
 
 
@@ -163,26 +165,33 @@ def _reads_by_index(body: Any) -> bool:
     return any(is_by_index(load) for load in loads_of(body))
 
 
-def _lanes(gathering: Gathering) -> tuple[int, str]:
-    """The elements of an access, and why."""
-    axis, size = gathering.axes[-1], gathering.sizes[-1]
-    reads = gathering.reads()
-    written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
-    if any(any(varies(index, axis) for index in load.indices[:-1]) for load in reads):
+def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:
+    """How many elements along an axis are read or written by one access each, and why.
+
+    Parameters
+    ----------
+    axis : Var
+        The axis.
+    size : int or expression
+        Its number of values.
+    accesses : sequence of TensorLoad
+        The elements at a place along the axis.
+    """
+    if any(any(varies(index, axis) for index in load.indices[:-1]) for load in accesses):
         return 1, "each element has an index of its own"
-    if not all(is_along(load, axis, 1) for load in [*reads, written]):
+    if not all(is_along(load, axis, 1) for load in accesses):
         return 1, "neighbours in the result are not known to be neighbours in what is read"
     if not isinstance(size, int):
         return 1, "the size of a row is known at run time only"
-    if not all(has_vectors(load.source) for load in [*reads, written]):
+    if not all(has_vectors(load.source) for load in accesses):
         return 1, "TVM has no vectors of this type"
-    widest = max(_bytes(load.source) for load in [*reads, written])
-    rows = gcd(size, *(int(load.source.shape[-1]) for load in [*reads, written]))
+    widest = max(_bytes(load.source) for load in accesses)
+    rows = gcd(size, *(int(load.source.shape[-1]) for load in accesses))
     lanes = gcd(rows, max(_ACCESS_BYTES // widest, 1))
     return lanes, f"rows of {size} elements lie side by side"
 
 
-def _nodes(expression: Any) -> int:
+def nodes_of(expression: Any) -> int:
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (tvm.ir.Expr, found.append))
     return len(found)

@@ -60,6 +60,17 @@ def copied(expression: Any, loads: Sequence[Loaded]) -> tuple[Loaded, Any] | Non
     return None
 
 
+def independent_first(loads: Sequence[Loaded]) -> list[Loaded]:
+    """The loads in the order of how many others each has to wait for, one after the other."""
+    waits: dict[Any, int] = {}
+    for loaded in loads:
+        used = tirx.analysis.undefined_vars(tirx.all(*loaded.guards)) if loaded.guards else []
+        for index in loaded.load.indices:
+            used = [*used, *tirx.analysis.undefined_vars(index)]
+        waits[loaded.value] = 1 + max((waits.get(each, 0) for each in used), default=0)
+    return sorted(loads, key=lambda loaded: waits[loaded.value])
+
+
 class _Writer:
     """Writes an expression anew."""
 

@@ -1,0 +1,186 @@
+"""Reductions of rows that are read by index, each computed with its rows by one function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, s_tir, tirx
+from tvm.sym import Analyzer
+from tvm.target import Target
+
+from tvm_scatter.emit.computed_updates import loads_of, substitute
+from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.selection.backend import backend_of
+
+from .inlined import NotInlined
+
+#: The attribute of a function that reduces rows of what it computes itself.
+REDUCES_ROWS = "tvm_scatter.reduces_rows"
+_REDUCTIONS = ("relax.sum", "relax.max", "relax.min", "relax.mean")
+_PRODUCT = "relax.matmul"
+#: Elements of the longest row that a few threads of a GPU reduce while others wait for rows of
+#: their own.
+_LONGEST_ROW = 4096
+
+
+@dataclass(frozen=True)
+class RowReduction:
+    """A function of one reduction.
+
+    Attributes
+    ----------
+    function : tvm.tirx.PrimFunc
+        The function.
+    axes : list of Var
+        The coordinates of an element that is reduced: those of the result's element, then those of
+        the place in the row. The innermost is the last.
+    sizes : list of (int or expression)
+        The number of values of each.
+    rows : int
+        How many of the axes are the result's.
+    store : tvm.tirx.BufferStore
+        Takes an element into the result's.
+    first : expression
+        What an element of the result is before that.
+    """
+
+    function: tirx.PrimFunc
+    axes: list[Any]
+    sizes: list[Any]
+    rows: int
+    store: tirx.BufferStore
+    first: Any
+
+    @property
+    def value(self) -> Any:
+        """The element that is reduced."""
+        return self.store.value.b
+
+    @property
+    def combine(self) -> Any:
+        """Makes one expression of two."""
+        return {tirx.Add: lambda a, b: a + b, tirx.Max: tirx.max, tirx.Min: tirx.min}[
+            type(self.store.value)
+        ]
+
+    @property
+    def length(self) -> int:
+        """The elements of a row."""
+        return prod(self.sizes[self.rows :])
+
+    def reads(self) -> list[Any]:
+        """The loads of the element that read by index."""
+        return [load for load in loads_of(self.value) if any(map(_reads_something, load.indices))]
+
+
+def is_row_reduction(call: Any) -> bool:
+    """Whether a call reduces the last axes of a tensor, whose sizes are known."""
+    if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
+        return False
+    if call.op.name not in (*_REDUCTIONS, _PRODUCT):
+        return False
+    shape, result = static_shape(call.args[0]), static_shape(call)
+    if shape is None or result is None or any(_is_number(size, 0) for size in result):
+        return False
+    if call.op.name == _PRODUCT:
+        return _is_of_single_rows(call)
+    if call.attrs.axis is None:
+        return False
+    axes = sorted(int(axis) % len(shape) for axis in call.attrs.axis)
+    row = shape[len(shape) - len(axes) :]
+    return (
+        0 < len(axes) < len(shape)
+        and axes == list(range(len(shape) - len(axes), len(shape)))
+        and all(isinstance(size, int | tirx.IntImm) and int(size) > 0 for size in row)
+    )
+
+
+def summed(call: relax.Call) -> tuple[relax.Call, int]:
+    """The reduction of a call, and the number that its result is to be divided by."""
+    if call.op.name != "relax.mean":
+        return call, 1
+    axes = [int(axis) for axis in call.attrs.axis]
+    count = prod(int(call.args[0].ty.shape[axis]) for axis in axes)
+    return relax.op.sum(call.args[0], axes, bool(call.attrs.keepdims)), count
+
+
+def reduction_of(function: tirx.PrimFunc) -> RowReduction:
+    """Read a function that :meth:`.inlined.Inliner.reduction` has made."""
+    [block] = _reducing_blocks(function)
+    kinds = [axis.iter_type for axis in block.iter_vars]
+    rows = kinds.index(tirx.IterVar.CommReduce)
+    sizes = [axis.dom.extent for axis in block.iter_vars]
+    return RowReduction(
+        function,
+        [axis.var for axis in block.iter_vars],
+        [int(size) if isinstance(size, tirx.IntImm) else size for size in sizes],
+        rows,
+        block.body,
+        block.init.value,
+    )
+
+
+def check_rows(found: RowReduction, target: Target) -> None:
+    """Raise :class:`NotInlined` if rows are better read from memory than computed."""
+    backend = backend_of(target)
+    last = found.axes[-1]
+    row = found.axes[found.rows :]
+    indices = [index for load in found.reads() for index in load.indices]
+    if not any(_varies(index, axis) for index in indices for axis in row):
+        raise NotInlined("no row is read by index")
+    if backend.is_gpu and found.length > _LONGEST_ROW:
+        raise NotInlined(f"a row of {found.length} elements is too long for a warp")
+    if backend.fuses_vectors_only and not all(
+        are_neighbours(load, last) for load in loads_of(found.value)
+    ):
+        raise NotInlined("neighbours in a row are computed from what are no neighbours")
+
+
+def are_neighbours(load: Any, axis: Any) -> bool:
+    """Whether a load along an axis reads neighbours, or the same element again and again."""
+    if not any(_varies(index, axis) for index in load.indices):
+        return True
+    *others, inner = load.indices
+    step = Analyzer().simplify(substitute(inner, {axis: axis + 1}) - inner)
+    return (
+        not any(_varies(index, axis) for index in others)
+        and isinstance(step, tirx.IntImm)
+        and int(step) == 1
+    )
+
+
+def _is_of_single_rows(call: relax.Call) -> bool:
+    """Whether a product multiplies single rows with single columns of equal batches."""
+    rows, columns = (static_shape(operand) for operand in call.args)
+    if rows is None or columns is None or not 2 < len(rows) == len(columns):
+        return False
+    width = rows[-1]
+    return (
+        all(map(tvm_ffi.structural_equal, rows[:-2], columns[:-2]))
+        and isinstance(width, int | tirx.IntImm)
+        and int(width) > 0
+        and _is_number(rows[-2], 1)
+        and _is_number(columns[-1], 1)
+    )
+
+
+def _is_number(size: Any, number: int) -> bool:
+    return isinstance(size, int | tirx.IntImm) and int(size) == number
+
+
+def _reducing_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
+    found: list[s_tir.SBlock] = []
+    tvm_ffi.structural_walk(function.body, (s_tir.SBlock, found.append))
+    return [block for block in found if block.init is not None]
+
+
+def _reads_something(index: Any) -> bool:
+    return next(loads_of(index), None) is not None
+
+
+def _varies(expression: Any, axis: Any) -> bool:
+    return any(each.same_as(axis) for each in tirx.analysis.undefined_vars(expression))

@@ -1,0 +1,213 @@
+"""What a thread reads for an expression: in vectors where elements lie side by side.
+
+A thread computes some neighbours of a result, along the innermost axis, from one access of each
+tensor. Several such turns are begun before the first is finished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.computed_updates import substitute
+
+from .gather_form import has_vectors, is_along, varies
+from .gather_loads import Loaded, copied, without_loads
+
+THREADS = 256
+FIRST = tirx.IntImm("int64", 0)
+_ALIGNED = """
+__forceinline__ __device__ int tvm_scatter_is_aligned(const void* tensor, int bytes) {
+  return reinterpret_cast<unsigned long long>(tensor) % bytes == 0;
+}
+"""
+
+Known = dict[Any, Callable[[Any], Any]]
+
+
+class Accesses:
+    """The accesses that an expression needs.
+
+    Parameters
+    ----------
+    value : expression
+        An element, over coordinates.
+    axis : Var
+        The innermost coordinate.
+    lanes : int
+        Elements that a thread reads by one access.
+
+    Attributes
+    ----------
+    value : expression
+        The element, over coordinates and what is loaded.
+    loads : list of Loaded
+        What is loaded.
+    copied : (Loaded, number) or None
+        The load that an element is nothing but, and what it is where that is not evaluated.
+    """
+
+    def __init__(self, value: Any, axis: Any, lanes: int) -> None:
+        self.axis, self.lanes = axis, lanes
+        self.value, self.loads = without_loads(value)
+        self._varying = self._found_varying()
+        self.copied = copied(self.value, self.loads) if lanes > 1 else None
+
+    def is_vector(self, loaded: Loaded) -> bool:
+        """Whether the elements of an access are neighbours where they are read."""
+        causes = [self.axis, *self._varying]
+        parts = [*loaded.load.indices[:-1], *loaded.guards]
+        if any(varies(part, cause) for part in parts for cause in causes):
+            return False
+        return has_vectors(loaded.load.source) and is_along(loaded.load, self.axis, self.lanes)
+
+    def varies(self, loaded: Loaded) -> bool:
+        """Whether the elements of an access need different loads."""
+        return any(map(loaded.value.same_as, self._varying))
+
+    def aligned(self, *others: Any) -> Any:
+        """Whether these tensors, and those read in vectors, lie where vectors may be accessed."""
+        tensors = list(others)
+        for loaded in self.loads:
+            if self.is_vector(loaded) and not any(map(loaded.load.source.same_as, tensors)):
+                tensors.append(loaded.load.source)
+        return tirx.all(*(self._is_aligned(tensor) for tensor in tensors))
+
+    def _is_aligned(self, tensor: Any) -> Any:
+        bits = tensor.dtype.bits * self.lanes
+        call = T.cuda.func_call(
+            "tvm_scatter_is_aligned",
+            tensor.data,
+            tirx.IntImm("int32", max(int(bits) // 8, 1)),
+            source_code=_ALIGNED,
+            return_type="int32",
+        )
+        return call != 0
+
+    def _found_varying(self) -> list[Any]:
+        """The values that are not the same for all elements of an access."""
+        found: list[Any] = []
+        if self.lanes > 1:
+            for loaded in self.loads:
+                parts = [*loaded.load.indices, *loaded.guards]
+                causes = [self.axis, *found]
+                if any(varies(part, cause) for part in parts for cause in causes):
+                    found.append(loaded.value)
+        return found
+
+
+class Turn:
+    """One access of a thread to each tensor.
+
+    Attributes
+    ----------
+    coordinates : dict
+        The coordinates of the first element, in the types that the expression computes with.
+    """
+
+    def __init__(self, accesses: Accesses, coordinates: Mapping[Any, Any]) -> None:
+        self.accesses = accesses
+        self.coordinates = dict(coordinates)
+
+    def load(self, loaded: Loaded, known: Known, vectors: bool) -> list[tirx.Stmt]:
+        """The statements that load a value; ``known`` gets how to find it for a lane."""
+        if not self.accesses.varies(loaded):
+            return self._load_once(loaded, known)
+        lanes = self.accesses.lanes
+        values = local(loaded.value.name, loaded.load.source.dtype, lanes)
+        lines = [tirx.AllocBuffer(values), *self._fill(loaded, values)]
+        in_vectors = vectors and self.accesses.is_vector(loaded)
+
+        def one(lane: Any) -> tirx.Stmt:
+            load = self.at(loaded.load, known, lane)
+            store = tirx.BufferStore(values, load, [lane])
+            if in_vectors or loaded.condition is None:
+                return store
+            return tirx.IfThenElse(self.at(loaded.condition, known, lane), store, None)
+
+        loop = over_lanes(lanes, one, in_vectors)
+        if in_vectors and loaded.condition is not None:
+            loop = tirx.IfThenElse(self.at(loaded.condition, known, FIRST), loop, None)
+        known[loaded.value] = lambda lane: values[lane]
+        return [*lines, loop]
+
+    def _fill(self, loaded: Loaded, values: Any) -> list[tirx.Stmt]:
+        """Set a value to what it is where nothing is loaded: zero if it is not used there.
+
+        Left unset, it may be compared all the same. And where two branches load the same, ptxas
+        keeps both values in one register and uses one comparison for both: of neither's value.
+        """
+        if loaded.condition is None:
+            return []
+        other, fill = self.accesses.copied or (None, None)
+        if other is not loaded or fill is None:
+            fill = tirx.const(0, str(loaded.load.source.dtype))
+        lanes = self.accesses.lanes
+        return [over_lanes(lanes, lambda lane: tirx.BufferStore(values, fill, [lane]), False)]
+
+    def _load_once(self, loaded: Loaded, known: Known) -> list[tirx.Stmt]:
+        """Load a value that all lanes share."""
+        variable = tirx.Var(loaded.value.name, str(loaded.value.ty.dtype))
+        value = self.at(loaded.load, known, FIRST)
+        if loaded.condition is not None:
+            zero = tirx.const(0, str(variable.ty.dtype))
+            value = tirx.if_then_else(self.at(loaded.condition, known, FIRST), value, zero)
+        known[loaded.value] = lambda _lane: variable
+        return [tirx.Bind(variable, value)]
+
+    def at(self, expression: Any, known: Known, lane: Any) -> Any:
+        """The expression for one lane."""
+        values = {value: find(lane) for value, find in known.items()}
+        return substitute(expression, self.places(self.coordinates, lane) | values)
+
+    def places(self, first: dict[Any, Any], lane: Any) -> dict[Any, Any]:
+        """The coordinates of a lane's element."""
+        if self.accesses.lanes == 1:
+            return first
+        axis = self.accesses.axis
+        return first | {axis: first[axis] + lane}
+
+
+def loaded_together(turns: Sequence[Turn], vectors: bool) -> tuple[list[tirx.Stmt], list[Known]]:
+    """The statements that load everything for all turns, and what is then known in each."""
+    lines: list[tirx.Stmt] = []
+    known: list[Known] = [{} for _ in turns]
+    for loaded in turns[0].accesses.loads:
+        for turn, values in zip(turns, known, strict=True):
+            lines += turn.load(loaded, values, vectors)
+    return lines, known
+
+
+def split(position: Any, sizes: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """The coordinate along each axis at a position, given the axes and their sizes in order."""
+    pairs, found = list(sizes), {}
+    for axis, size in reversed(pairs):
+        found[axis] = position if axis.same_as(pairs[0][0]) else tirx.floormod(position, size)
+        position = tirx.floordiv(position, size)
+    return found
+
+
+def launched(tag: str, variable: Any, extent: Any, body: tirx.Stmt) -> tirx.Stmt:
+    """The loop over all blocks or threads."""
+    dtype = str(variable.ty.dtype)
+    bound = tirx.IterVar(None, tirx.Var(tag, dtype), tirx.IterVar.ThreadIndex, tag)
+    first = tirx.IntImm(dtype, 0)
+    return tirx.For(variable, first, extent, tirx.ForKind.THREAD_BINDING, body, bound)
+
+
+def local(name: str, dtype: Any, count: int) -> Any:
+    """Registers of a thread."""
+    return tirx.decl_buffer((count,), str(dtype), name, scope="local")
+
+
+def over_lanes(lanes: int, one: Callable[[Any], tirx.Stmt], in_vectors: bool) -> tirx.Stmt:
+    """A loop over the elements of an access."""
+    lane = tirx.Var("lane", "int64")
+    kind = tirx.ForKind.VECTORIZED if in_vectors else tirx.ForKind.UNROLLED
+    zero, count = tirx.IntImm("int64", 0), tirx.IntImm("int64", lanes)
+    loop = tirx.For(lane, zero, count, kind, one(lane))
+    # The compiler of CUDA unrolls it. Unrolled by TVM, the source would be long.
+    return loop if in_vectors else tirx.AttrStmt(zero, "pragma_unroll_explicit", zero, loop)
