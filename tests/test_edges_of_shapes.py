@@ -133,3 +133,34 @@ def test_a_bad_unsigned_index_is_named(device: str, value: int) -> None:
     operands = [zeros(4), np.array([value], "uint64"), rising(1)]
     with pytest.raises(IndexError, match=rf"index {value} at position \(0\)"):
         run(UNSIGNED["put"], operands, device, bounds="raise")
+
+
+def test_views_of_nothing(device: str) -> None:
+    """TVM reads a size of zero in the shape of a reshape as the size that there was."""
+    views: dict[str, tuple[Callable[..., Any], Array]] = {
+        "expand_dims": (lambda x: relax.op.expand_dims(x, 0), zeros(0)),
+        "squeeze": (lambda x: relax.op.squeeze(x, [0]), zeros(1, 0)),
+        "broadcast_to": (lambda x: relax.op.broadcast_to(x, [3, 0]), zeros(0)),
+        "permute_dims": (lambda x: relax.op.permute_dims(x, [1, 0]), zeros(1, 0)),
+        "flatten": (lambda x: relax.op.flatten(x), zeros(3, 0)),
+        "reshape": (lambda x: relax.op.reshape(x, [0]), zeros(0, 3)),
+    }
+    calls = {name: (view, [x]) for name, (view, x) in views.items()}
+
+    def added(x: Any) -> Any:
+        # The view itself is no result.
+        wide = relax.BlockBuilder.current().emit(relax.op.expand_dims(x, 0))
+        return relax.op.add(wide, relax.const(1, "float32"))
+
+    calls["added"] = (added, [zeros(0)])
+    shapes = {name: result.shape for name, result in run_all(calls, device).items()}
+    wide, flat = (1, 0), (0,)
+    assert shapes == {
+        "expand_dims": wide,
+        "squeeze": flat,
+        "broadcast_to": (3, 0),
+        "permute_dims": (0, 1),
+        "flatten": flat,
+        "reshape": flat,
+        "added": wide,
+    }

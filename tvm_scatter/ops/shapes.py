@@ -154,7 +154,6 @@ def broadcast(operator: str, shapes: Sequence[Sequence[Dim]]) -> tuple[Dim, ...]
 def no_elements(type_: relax.TensorType) -> relax.Expr:
     """An empty tensor of a type, one of whose sizes is 0; the others may be symbolic.
 
-    It is only allocated. TVM cannot store an empty constant, and its GPU schedule for filling a
-    tensor writes even if the tensor is empty.
+    It is only allocated. TVM cannot store an empty constant.
     """
     return relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)
