@@ -15,7 +15,7 @@ from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.index_claims import Claims, covers
-from tvm_scatter.passes.analysis.index_rules import is_permutation
+from tvm_scatter.passes.analysis.index_rules.accesses import is_permutation
 from tvm_scatter.passes.analysis.integer_ranges import Unproven
 
 from .functions import Emit

@@ -18,7 +18,8 @@ from .definitions import Definitions
 from .effects import may_write
 from .element_facts import Operand, element_facts
 from .index_facts import IndexFacts
-from .index_rules import RULES, of_values
+from .index_rules import RULES
+from .index_rules.values import of_values
 from .integer_ranges import Ranges, Unproven, limits, number
 from .searches import of_searching_function
 
