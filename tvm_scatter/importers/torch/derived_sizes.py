@@ -92,7 +92,8 @@ def _with_sizes(parameter: Any, sizes: dict[int, Any]) -> Any:
 
 def _computed(formulas: Iterable[tuple[Any, Any]], unknown: set[Any]) -> list[relax.Binding]:
     """Bindings that compute each unknown size from the first axis whose formula has it alone."""
-    bindings, known = [], set()
+    bindings: list[relax.Binding] = []
+    known: set[Any] = set()
     for formula, size in formulas:
         wanted = _unknown_in(formula, unknown - known)
         if len(wanted) != 1 or not (solved := sym.detect_linear_equation(formula, wanted)):
