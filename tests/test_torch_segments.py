@@ -47,9 +47,23 @@ def test_segments(every: int) -> None:
         ("batches by offset", by_offset("mean"), (torch.randn(2, 9), batch.cumsum(1))),
         ("entries of no segment", by_offset("min"), (rows, torch.tensor([2, 3, 3, 5]))),
         ("one entry", by_length("max"), (torch.randn(1), torch.tensor([1]))),
+        ("another name", by_length("amin"), (rows, lengths)),
         ("no entry", by_length("max"), (torch.randn(0, 2), torch.tensor([0, 0]))),
     ]
     check_all(cases[::every])
+
+
+def test_softmax_of_segments() -> None:
+    """As torch_geometric's ``softmax`` of sorted nodes does it."""
+
+    def softmax(x: Any, offsets: Any) -> Any:
+        segment = torch.repeat_interleave(offsets.diff(), output_size=9)
+        top = torch.segment_reduce(x, "amax", offsets=offsets, axis=0)
+        weights = (x - top[segment]).exp()
+        total = torch.segment_reduce(weights, "sum", offsets=offsets, axis=0)
+        return weights / total[segment]
+
+    check(softmax, torch.randn(9, 3), torch.tensor([0, 2, 2, 9]))
 
 
 def test_dynamic_segments() -> None:

@@ -20,6 +20,8 @@ _REDUCTIONS = {
     "prod": (1.0, "mul"),
     "max": (float("-inf"), "max"),
     "min": (float("inf"), "min"),
+    "amax": (float("-inf"), "max"),
+    "amin": (float("inf"), "min"),
 }
 
 
