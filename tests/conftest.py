@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import quick_code
 import quick_export
 import quick_stack
 import worker_threads
@@ -26,6 +27,7 @@ os.environ["TVM_SCATTER_DATA_DIR"] = "/nonexistent/tvm_scatter"
 enable()
 worker_threads.enable()
 quick_stack.enable()
+quick_code.enable()
 
 from tvm_scatter import strategy_for  # noqa: E402
 from tvm_scatter.bounds import device_check  # noqa: E402
@@ -55,6 +57,12 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    marks = ("optimised", "exhaustive")
+    quick_code.optimise(any(item.get_closest_marker(mark) for mark in marks))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

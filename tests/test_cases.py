@@ -109,7 +109,13 @@ def check(
     return len(calls)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize(
+    "group",
+    [
+        pytest.param(group, marks=pytest.mark.optimised if group == "float32" else ())
+        for group in GROUPS
+    ],
+)
 def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
     count = check(device, implementation, GROUPS[group], COMMON, EVERY[device])
     if not count:
@@ -161,6 +167,7 @@ def legalized(implementation: str, **options: object) -> str:
         return str(relax.transform.LegalizeOps()(builder.get()).script())
 
 
+@pytest.mark.optimised
 def test_default_choice(device: str) -> None:
     """Without forcing, under the default bounds policy where no index is out of range."""
     calls = {

@@ -18,6 +18,8 @@ import tvm_scatter
 from tvm_scatter.schedules.cpu import scheduled_for_cpu
 from tvm_scatter.selection.targets import host_target
 
+pytestmark = pytest.mark.optimised
+
 TARGETS = {
     "llvm": tvm.target.Target("llvm"),
     "host": host_target(),

@@ -21,6 +21,8 @@ from tvm_scatter.explain import STOCK
 from tvm_scatter.passes import passes
 from tvm_scatter.selection.targets import host_target
 
+pytestmark = pytest.mark.optimised
+
 #: Models in which TVM's own kernels reduce across a warp whose threads they take to run in step.
 IN_STEP = ("GAT", "KV cache update", "Top-2 experts")
 LLVM = tvm.target.Target("llvm")

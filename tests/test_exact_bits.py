@@ -16,6 +16,8 @@ from tvm_scatter.problem.reductions import FLOATS, REDUCTIONS
 from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
+pytestmark = pytest.mark.optimised
+
 Array = np.ndarray[Any, Any]
 Problems = dict[str, ScatterProblem]
 #: Places, columns and updates: single elements, rows, and rows that are not whole vectors.

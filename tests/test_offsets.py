@@ -8,6 +8,8 @@ from harness import ProblemRunner
 from tvm_scatter import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
+pytestmark = pytest.mark.optimised
+
 MANY, FEW = 1 << 31, 1000
 
 

@@ -16,6 +16,8 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.passes import ReuseBuffers
 
+pytestmark = pytest.mark.optimised
+
 _LLVM = tvm.target.Target("llvm")
 #: More than the 1024 elements up to which TVM evaluates a tensor at compile time.
 _SHAPE = (300, 4)

@@ -10,6 +10,8 @@ from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.reductions import numpy_dtype, sum_error_bound
 
+pytestmark = pytest.mark.optimised
+
 #: Of one destination that takes most of them; ones added one by one in bfloat16 stop at 256.
 _COUNT = 1500
 

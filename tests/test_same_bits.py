@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from harness import ProblemRunner
 from tally import Tally
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.problem.symbolic_size import SymbolicSize
+
+pytestmark = pytest.mark.optimised
 
 SIZES = {"n": 40, "s": 6, "k": 3000}
 

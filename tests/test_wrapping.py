@@ -13,6 +13,8 @@ from tvm import te
 from tvm_scatter.emit.wrapping import wrapping_add, wrapping_mul, wrapping_sub
 from tvm_scatter.problem.reductions import INTEGERS
 
+pytestmark = pytest.mark.optimised
+
 OPERATIONS = {np.add: wrapping_add, np.subtract: wrapping_sub, np.multiply: wrapping_mul}
 
 

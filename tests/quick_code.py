@@ -1,0 +1,79 @@
+"""What LLVM does takes half of the time of a test; code that runs once need not be fast.
+
+So tests run CPU code that is not optimised. TVM's just-in-time compiler always optimises. So the
+code is linked and loaded, as an exported model is. Tests that are marked ``optimised`` or
+``exhaustive`` run what users run.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Sequence
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm.runtime import Executable
+
+_BUILD = "target.build.llvm"
+_LINKER = shutil.which("ld")
+
+_quick = False
+
+
+def enable() -> None:
+    """Have LLVM's code made quickly, where there is a linker, until :func:`optimise` says no."""
+    if _LINKER is None:
+        return
+    build = tvm.get_global_func(_BUILD)
+    tvm_ffi.register_global_func(
+        _BUILD, lambda *given: build(*_not_optimised(*given)), override=True
+    )
+    Executable.jit = _linked(Executable.jit)
+    optimise(False)
+
+
+def optimise(wanted: bool) -> None:
+    """Whether what is compiled from here on is optimised."""
+    global _quick
+    _quick = not wanted and _LINKER is not None
+
+
+def _not_optimised(module: tvm.IRModule, target: tvm.target.Target) -> tuple[Any, Any]:
+    attributes = dict(target.export())
+    if not _quick or "opt-level" in attributes:
+        return module, target
+    return module, tvm.target.Target({**attributes, "opt-level": 0})
+
+
+def _linked(jit: Callable[..., Any]) -> Callable[..., Any]:
+    one_at_a_time = threading.Lock()
+
+    def load(executable: Executable, **options: Any) -> Any:
+        with one_at_a_time:
+            if executable._jitted_mod is None and not options and _is_quick(executable.mod):
+                with TemporaryDirectory() as folder:
+                    path = f"{folder}/code.so"
+                    executable.export_library(path, fcompile=_link)
+                    executable._jitted_mod = tvm.runtime.load_module(path)
+            return jit(executable, **options)
+
+    return load
+
+
+def _is_quick(module: Any) -> bool:
+    """Whether the code for the CPU is one module that was not optimised."""
+    found = module._collect_from_import_tree(lambda each: each.kind == "llvm")
+    if len(found) != 1:
+        return False
+    target = json.loads(found[0].get_function("_get_target_string")())
+    return target.get("opt-level") == 0
+
+
+def _link(path: str, files: Sequence[str]) -> None:
+    # Conversions of half precision are in each library; those of another have other conventions.
+    subprocess.run([_LINKER, "-shared", "-Bsymbolic", "-o", path, *files], check=True)
