@@ -188,21 +188,32 @@ def test_compiles(arch: str) -> None:
     assert bytes(cubin).startswith(b"\x7fELF")
 
 
+def slower_below_zero(x: Any, data: Any, i: Any) -> Any:
+    """Rows that are read in both branches."""
+    emit = relax.BlockBuilder.current().emit
+    read = emit(relax.op.take(data, i, 0))
+    slow = emit(relax.op.multiply(read, relax.const(0.25)))
+    return relax.op.where(emit(relax.op.greater(x, relax.const(0.0))), read, slow)
+
+
 @needs_nvrtc
 def test_what_is_tested_was_written() -> None:
     """ptxas takes the indices that the branches read for one, which neither has read when it is
     tested: garbage where both elements of a row are negative.
     """
-
-    def gradient(x: Any, data: Any, i: Any) -> Any:
-        emit = relax.BlockBuilder.current().emit
-        read = emit(relax.op.take(data, i, 0))
-        slow = emit(relax.op.multiply(read, relax.const(0.2)))
-        return relax.op.where(emit(relax.op.greater(x, relax.const(0.0))), read, slow)
-
-    source = cuda(module(gradient, ((20, 2), "float32"), ((7, 2), "float32"), ((20,), "int64")))
+    inputs = [((20, 2), "float32"), ((7, 2), "float32"), ((20,), "int64")]
+    source = cuda(module(slower_below_zero, *inputs))
     assert len(re.findall(r"__global__[^;]*\{", source)) == 1
     assert unassigned(ptx(source)) == {}
+
+
+def test_both_branches_read_one_place(device: str) -> None:
+    drawn = np.random.default_rng(0)
+    x, data = (drawn.standard_normal((rows, 2), dtype="float32") for rows in (5000, 7))
+    i = drawn.integers(7, size=5000)
+    calls = {"f": (slower_below_zero, [x, data, i])}
+    results = run_compiled(compile_all(calls, device), calls, device)
+    np.testing.assert_array_equal(results["f"], np.where(x > 0, 1, 0.25) * data[i])
 
 
 @needs_nvrtc
