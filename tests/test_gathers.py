@@ -350,3 +350,28 @@ def test_random_reads_of_good_indices(device: str, bounds: str) -> None:
 @pytest.mark.parametrize("seed", range(2000, 3000, 40))
 def test_many_random_reads(device: str, seed: int) -> None:
     check(range(seed, seed + 40), device, bool(seed % 80), bounds="drop")
+
+
+@pytest.mark.parametrize(
+    ("build", "shapes", "lanes"),
+    [
+        (lambda x, y: relax.op.add(x, y), [(1000, 128), (128,)], 4),
+        (lambda x, y: relax.op.multiply(x, y), [("n", 6), ("n", 1)], 2),
+        (lambda x: relax.op.nn.relu(x), [(64, 128)], 4),
+        (lambda x: relax.op.astype(x, "float16"), [(64, 128)], 4),
+        (lambda x: relax.op.nn.relu(x), [(64, 127)], None),
+        (lambda x: relax.op.permute_dims(x), [(64, 128)], None),
+        (lambda x: relax.op.flip(x, 1), [(64, 128)], None),
+        (lambda x, y: relax.op.concat((x, y), 1), [(64, 128), (64, 128)], None),
+    ],
+    ids=[
+        *("a row for all", "a number for each row", "one tensor", "another type", "odd rows"),
+        *("transposed", "reversed", "two tensors side by side"),
+    ],
+)
+def test_elementwise_rows_are_read_in_vectors(build: Any, shapes: Any, lanes: int | None) -> None:
+    with cuda_target("sm_90"):
+        mod = relax.transform.LegalizeOps()(module(build, *((s, "float32") for s in shapes)))
+    [function] = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
+    found = gathering(function)
+    assert (None if found is None else form_of(found).lanes) == lanes

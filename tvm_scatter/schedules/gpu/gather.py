@@ -1,4 +1,4 @@
-"""The schedule of functions that read by index, with what TVM has fused with the read.
+"""The schedule of functions that read by index, or compute rows from rows, as TVM has fused them.
 
 TVM's own schedule gives each thread one element. So few bytes are on their way at a time that the
 memory waits for the threads.
@@ -22,7 +22,7 @@ class Gather(ScheduleRule):
     """Accesses of 16 bytes where rows allow it, and several on their way in each thread."""
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
-        """The scheduled function, or ``None`` if it is not one read by index and what it feeds."""
+        """The scheduled function, or ``None`` if it is none of these."""
         if not (backend_of(target).schedules_reads and current_options().gather):
             return None
         found = gathering(func)

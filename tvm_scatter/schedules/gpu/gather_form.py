@@ -1,4 +1,4 @@
-"""How a function that reads by index is spread over the threads of a GPU."""
+"""How a function that reads by index, or computes rows from rows, is spread over threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight import normalize_prim_func
 from tvm.s_tir.dlight.base import try_inline
 
-from tvm_scatter.emit.computed_updates import loads_of
+from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of
 
 #: Bytes of the widest access.
 _ACCESS_BYTES = 16
@@ -37,7 +37,7 @@ ROUNDING = 1 << 16
 
 @dataclass(frozen=True)
 class Gathering:
-    """A function of one computation that reads by index.
+    """A function of one computation that reads by index, or rows of which lie side by side.
 
     Attributes
     ----------
@@ -59,6 +59,12 @@ class Gathering:
     def reads(self) -> list[Any]:
         """The reads by index."""
         return [load for load in loads_of(self.store.value) if is_by_index(load)]
+
+    def along(self) -> list[Any]:
+        """The reads that the innermost loop moves."""
+        axis = self.axes[-1]
+        loads = loads_of(self.store.value)
+        return [load for load in loads if any(varies(index, axis) for index in load.indices)]
 
 
 @dataclass(frozen=True)
@@ -89,8 +95,8 @@ class GatherForm:
 
 
 def gathering(function: tirx.PrimFunc) -> Gathering | None:
-    """The one computation of a function, if that reads by index, or ``None``."""
-    if not isinstance(function.body, s_tir.SBlockRealize) or not _reads_by_index(function.body):
+    """The one computation of a function; ``None`` if its reads are spread better by TVM."""
+    if not isinstance(function.body, s_tir.SBlockRealize):
         return None
     schedule = s_tir.Schedule(function)
     blocks = try_inline(schedule, normalize_prim_func(schedule) or [])
@@ -110,7 +116,7 @@ def gathering(function: tirx.PrimFunc) -> Gathering | None:
         [each.var for each in block.iters],
         [each.dom for each in block.iters],
     )
-    return result if result.reads() else None
+    return result if result.reads() or _has_rows_alone(result) else None
 
 
 def form_of(gathering: Gathering) -> GatherForm | None:
@@ -118,8 +124,7 @@ def form_of(gathering: Gathering) -> GatherForm | None:
     sizes = gathering.sizes
     if 0 in sizes:
         return None
-    written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
-    lanes, reason = lanes_of(gathering.axes[-1], sizes[-1], [*gathering.reads(), written])
+    lanes, reason = _lanes(gathering)
     known = all(isinstance(size, int) for size in sizes)
     accesses = prod(sizes) // lanes if known else None
     in_flight = MOST_IN_FLIGHT
@@ -161,8 +166,18 @@ def varies(expression: Any, axis: Any) -> bool:
     return any(each.same_as(axis) for each in tirx.analysis.undefined_vars(expression))
 
 
-def _reads_by_index(body: Any) -> bool:
-    return any(is_by_index(load) for load in loads_of(body))
+def _has_rows_alone(gathering: Gathering) -> bool:
+    """Whether neighbours are computed from neighbours alone, several at a time."""
+    value = gathering.store.value
+    branches = [call for call in all_of(value, tvm.ir.Call) if function_name(call) == BRANCH]
+    return not branches and _lanes(gathering)[0] > 1
+
+
+def _lanes(gathering: Gathering) -> tuple[int, str]:
+    """How many elements of the result are written by one access each, and why."""
+    written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
+    accesses = [*(gathering.reads() or gathering.along()), written]
+    return lanes_of(gathering.axes[-1], gathering.sizes[-1], accesses)
 
 
 def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:
@@ -192,9 +207,15 @@ def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:
 
 
 def nodes_of(expression: Any) -> int:
+    """The length of an expression, in nodes."""
+    return len(all_of(expression, tvm.ir.Expr))
+
+
+def all_of(expression: Any, kind: Any) -> list[Any]:
+    """The nodes of some kind in an expression."""
     found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tvm.ir.Expr, found.append))
-    return len(found)
+    tvm_ffi.structural_walk(expression, (kind, found.append))
+    return found
 
 
 def _bytes(buffer: Any) -> int:
