@@ -66,7 +66,7 @@ class Options:
         writes all of it.
     gather : bool
         Whether reads by index are fused with what they feed, and scheduled by this package, on
-        GPUs. So are elementwise functions whose rows lie side by side.
+        GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
     row_sums : bool, optional
         Whether sums, maxima and minima along rows compute the rows themselves, where those are
         read by index. ``None`` leaves it to the target.

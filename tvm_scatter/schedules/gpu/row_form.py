@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.lowering.row_reductions import RowReduction
 
 from .gather_form import (
@@ -64,7 +65,8 @@ class RowForm:
 def row_form_of(reduction: RowReduction) -> RowForm:
     """How a reduction is spread over threads."""
     axis = reduction.axes[-1]
-    along = [load for load in reduction.reads() if any(varies(i, axis) for i in load.indices)]
+    reads = reduction.reads() or loads_of(reduction.value)
+    along = [load for load in reads if any(varies(i, axis) for i in load.indices)]
     lanes, reason = 1, "no row is read along its last axis"
     if along:
         lanes, reason = lanes_of(axis, reduction.sizes[-1], along)
