@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -28,6 +29,33 @@ _MOST_COLUMNS = 1024
 _UPDATES = 32
 #: The most elements of a vector.
 _LANES = 16
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A block of a row, and what is kept of it while its updates are added.
+
+    Attributes
+    ----------
+    first_head, first, columns : expression
+        Its first head, and of each head its first column and how many there are.
+    greatest, before, total : buffer
+        For each head the greatest logit so far, what it was before the updates at hand, and the sum
+        of what the logits are raised to.
+    shares : buffer
+        For each update at hand and each head the logit, and then its power.
+    sums : buffer
+        The sums of values, times those powers.
+    """
+
+    first_head: Any
+    first: Any
+    columns: Any
+    greatest: Any
+    before: Any
+    total: Any
+    shares: Any
+    sums: Any
 
 
 class SoftmaxRows:
@@ -71,6 +99,18 @@ class SoftmaxRows:
 
     def _add(self, row: Any, begin: Any, end: Any, block_head: Any, block: Any) -> None:
         """Add the updates [begin, end) of the order to a block of a row."""
+        kept = self._block(block_head, block)
+        with loops.serial(ceil_div(end - begin, _UPDATES)) as tile:
+            start = T.bind(begin + tile * _UPDATES)
+            count = T.bind(loops.int64(loops.minimum(end - start, _UPDATES)))
+            self._take_logits(kept, start, count)
+            self._rescale(kept)
+            self._raise_logits(kept, count)
+            self._add_values(kept, start, count)
+        self._store(kept, row)
+
+    def _block(self, block_head: Any, block: Any) -> _Block:
+        """A block to which nothing is added yet."""
         heads, room, dtype = self._block_heads, self._block_columns, self._dtype
         first_head = loops.int64(0) if self._is_whole else block_head
         first = T.bind(block * room)
@@ -84,46 +124,64 @@ class SoftmaxRows:
             T.buffer_store(total, tirx.const(0, dtype), [h])
             with loops.serial(columns) as c:
                 T.buffer_store(sums, tirx.const(0, dtype), [h * room + c])
-        with loops.serial(ceil_div(end - begin, _UPDATES)) as tile:
-            start = T.bind(begin + tile * _UPDATES)
-            count = T.bind(loops.int64(loops.minimum(end - start, _UPDATES)))
+        return _Block(first_head, first, columns, greatest, before, total, shares, sums)
+
+    def _take_logits(self, kept: _Block, start: Any, count: Any) -> None:
+        """Read the logits of the next updates, and find the greatest so far."""
+        greatest = kept.greatest
+        with self._each_head() as h:
+            T.buffer_store(kept.before, greatest[h], [h])
+        with loops.serial(count) as i:
+            item = self._item(start + i)
             with self._each_head() as h:
-                T.buffer_store(before, greatest[h], [h])
-            with loops.serial(count) as i:
-                item = self._item(start + i)
-                with self._each_head() as h:
-                    logit = T.bind(self._logit(item, h, first_head))
-                    T.buffer_store(shares, logit, [i * heads + h])
-                    more = tirx.Select(logit > greatest[h], logit, greatest[h])
-                    T.buffer_store(greatest, more, [h])
+                logit = T.bind(self._logit(item, h, kept.first_head))
+                T.buffer_store(kept.shares, logit, [i * self._block_heads + h])
+                more = tirx.Select(logit > greatest[h], logit, greatest[h])
+                T.buffer_store(greatest, more, [h])
+
+    def _rescale(self, kept: _Block) -> None:
+        """Make what there was relative to the logit that is the greatest now."""
+        before, room = kept.before, self._block_columns
+        with self._each_head() as h:
+            factor = T.bind(self._raised(before[h], kept.greatest[h]))
+            T.buffer_store(before, factor, [h])
+            T.buffer_store(kept.total, kept.total[h] * before[h], [h])
+            with loops.serial(kept.columns) as c:
+                T.buffer_store(kept.sums, kept.sums[h * room + c] * before[h], [h * room + c])
+
+    def _raise_logits(self, kept: _Block, count: Any) -> None:
+        """Make shares of the logits, and add them up."""
+        shares = kept.shares
+        with loops.serial(count) as i:
             with self._each_head() as h:
-                # What there was, relative to the logit that is the greatest now.
-                kept = T.bind(self._raised(before[h], greatest[h]))
-                T.buffer_store(before, kept, [h])
-                T.buffer_store(total, total[h] * before[h], [h])
-                with loops.serial(columns) as c:
-                    T.buffer_store(sums, sums[h * room + c] * before[h], [h * room + c])
-            with loops.serial(count) as i:
-                with self._each_head() as h:
-                    at = i * heads + h
-                    T.buffer_store(shares, self._raised(shares[at], greatest[h]), [at])
-                    T.buffer_store(total, total[h] + shares[at], [h])
-            with loops.serial(count) as i:
-                item = self._item(start + i)
-                with self._each_head() as h:
-                    share = T.bind(shares[i * heads + h])
-                    with self._columns_of(columns) as c:
-                        value = self._element(item, h, first_head, c, first)
-                        at = h * room + c
-                        T.buffer_store(sums, sums[at] + value * share, [at])
+                at = i * self._block_heads + h
+                T.buffer_store(shares, self._raised(shares[at], kept.greatest[h]), [at])
+                T.buffer_store(kept.total, kept.total[h] + shares[at], [h])
+
+    def _add_values(self, kept: _Block, start: Any, count: Any) -> None:
+        """Add the values of the updates, each times its share."""
+        with loops.serial(count) as i:
+            item = self._item(start + i)
+            with self._each_head() as h:
+                share = T.bind(kept.shares[i * self._block_heads + h])
+                with self._columns_of(kept.columns) as c:
+                    value = self._element(item, h, kept.first_head, c, kept.first)
+                    at = h * self._block_columns + c
+                    T.buffer_store(kept.sums, kept.sums[at] + value * share, [at])
+
+    def _store(self, kept: _Block, row: Any) -> None:
+        """Write the sums over the totals."""
+        dtype, total = self._dtype, kept.total
         with self._each_head() as h:
             # What is raised by an infinite logit is no number, and so is every share.
-            finite = tirx.abs(greatest[h]) < tirx.const(float("inf"), dtype)
+            finite = tirx.abs(kept.greatest[h]) < tirx.const(float("inf"), dtype)
             nan = tirx.const(float("nan"), dtype)
             T.buffer_store(total, tirx.Select(finite, total[h], nan), [h])
-            to = T.bind(row * self._width + (first_head + h) * self._columns + first)
-            with loops.serial(columns) as c:
-                T.buffer_store(self._out, sums[h * room + c] / total[h], [to + c])
+            place = (kept.first_head + h) * self._columns
+            to = T.bind(row * self._width + place + kept.first)
+            with loops.serial(kept.columns) as c:
+                at = h * self._block_columns + c
+                T.buffer_store(self._out, kept.sums[at] / total[h], [to + c])
 
     def _item(self, at: Any) -> Any:
         """The number of an update in the order."""
