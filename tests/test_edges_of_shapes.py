@@ -164,3 +164,9 @@ def test_views_of_nothing(device: str) -> None:
         "reshape": flat,
         "added": wide,
     }
+
+
+@pytest.mark.parametrize("create", [relax.op.zeros, relax.op.ones], ids=["zeros", "ones"])
+def test_nothing_created(create: Callable[..., Any], device: str) -> None:
+    """TVM cannot load a program whose last constant is empty."""
+    assert run(lambda _: create([3, 0], "float32"), [zeros(2)], device).shape == (3, 0)

@@ -14,7 +14,7 @@ from .lowering import (
     legalize,
     legalize_compaction,
     legalize_elementwise,
-    legalize_empty_views,
+    legalize_empty,
     legalize_expectations,
     legalize_grouped_product,
     legalize_host_numbers,
@@ -52,7 +52,7 @@ def install() -> None:
     legalize_order.install_legalizations()
     legalize_grouped_product.install_legalizations()
     legalize_elementwise.install_legalizations()
-    legalize_empty_views.install_legalizations()
+    legalize_empty.install_legalizations()
     pipelines.install_pipelines()
     ordered_fusion.install_fusion()
     guarded.install_guard()
