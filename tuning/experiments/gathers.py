@@ -17,22 +17,19 @@ import numpy as np
 import tvm
 from tvm import relax
 
-import tvm_scatter
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import gpu_target
 from tvm_scatter.tuning.measure import call_times
 from tvm_scatter.tuning.measure.machine import describe
-from tvm_scatter.tuning.measure.sampling import Budget
 from tvm_scatter.tuning.operands.distributions import draw_indices
 
 from . import program
+from .relax_programs import BUDGET, compiled, copy_time, function_name, markdown, module
 
 _ROWS, _READS, _SIDE = 100_000, 1_000_000, 4096
 _ROW_BYTES = (4, 16, 64, 128, 256, 512, 2048)
 _DTYPES = {"float32": 4, "float16": 2}
 _DISTRIBUTIONS = ("uniform", "zipf(1.2)", "sorted")
-_BUDGET = Budget(fewest=3, most=15, seconds=0.05, patience=0.25)
 #: The options that each form of ours is compiled with.
 _FORMS: Mapping[str, Mapping[str, Any]] = {"ours": {"gather": True}, "TVM": {"gather": False}}
 
@@ -120,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE")
     parsed = parser.parse_args(arguments)
     program.need_gpu("gathers")
-    machines = {form: compiled(gpu_target(), **options) for form, options in _FORMS.items()}
+    mod = module({name: (each.shapes, each.build) for name, each in PROGRAMS.items()})
+    machines = {form: compiled(mod, gpu_target(), **options) for form, options in _FORMS.items()}
     rows = []
     for name, each in PROGRAMS.items():
         for distribution in _DISTRIBUTIONS:
@@ -128,31 +126,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             rows.append({"program": name, "indices": distribution, **figures})
             print(rows[-1], flush=True)
     report = {"machine": describe("cuda"), "rows": rows}
-    program.publish(markdown(report), report, parsed)
+    setting = f"{_READS:,} reads of {_ROWS:,} rows, elements of a square of {_SIDE:,}"
+    program.publish(markdown(report, setting, "indices"), report, parsed)
     return 0
-
-
-def function_name(name: str) -> str:
-    """The name of a program's function."""
-    return "".join(part for part in name if part.isalnum())
-
-
-def compiled(target: Any, **options: Any) -> Any:
-    """All programs, a function each, compiled for a target."""
-    builder = relax.BlockBuilder()
-    for name, each in PROGRAMS.items():
-        parameters = [
-            relax.Var(f"p{at}", relax.TensorType(shape, dtype))
-            for at, (shape, dtype) in enumerate(each.shapes)
-        ]
-        with builder.function(function_name(name), parameters):
-            with builder.dataflow():
-                output = builder.emit_output(each.build(builder.emit, *parameters))
-            builder.emit_func_output(output)
-    pipeline = tvm_scatter.pipeline(target, **options)
-    with quiet():
-        executable = tvm.compile(builder.get(), target=target, relax_pipeline=pipeline)
-    return relax.VirtualMachine(executable, tvm.cuda(0))
 
 
 def draw(each: Program, distribution: str) -> list[Any]:
@@ -182,20 +158,11 @@ def measured(
     for form, machine in machines.items():
         function = machine[function_name(name)]
         check(f"{name}, {form}", function(*inputs), wanted)
-        figures[form] = call_times.on_gpu(partial(function, *inputs), _BUDGET).device
+        figures[form] = call_times.on_gpu(partial(function, *inputs), BUDGET).device
     del wanted
-    figures["torch"] = call_times.on_gpu(partial(each.torch, *tensors), _BUDGET).device
+    figures["torch"] = call_times.on_gpu(partial(each.torch, *tensors), BUDGET).device
     figures["copy"] = copy_time(each.moved())
     return figures
-
-
-def copy_time(moved: int) -> float:
-    """Microseconds of a copy that moves so many bytes."""
-    import torch
-
-    source, result = (torch.zeros(moved // 2, dtype=torch.uint8, device="cuda") for _ in range(2))
-    source.random_()
-    return float(call_times.on_gpu(lambda: result.copy_(source), _BUDGET).device)
 
 
 def check(name: str, result: Any, wanted: Any) -> None:
@@ -205,26 +172,6 @@ def check(name: str, result: Any, wanted: Any) -> None:
     wrong = int((torch.from_dlpack(result) != wanted).sum())
     if wrong:
         raise ScatterError(f"gathers: {name}: {wrong} of {wanted.numel()} numbers are wrong.")
-
-
-def markdown(figures: Mapping[str, Any]) -> str:
-    """The figures as a table."""
-    machine = ", ".join(f"{name} {value}" for name, value in figures["machine"].items())
-    forms = [form for form in figures["rows"][0] if form not in ("program", "indices")]
-    lines = [
-        f"Measured on: {machine}.",
-        "",
-        f"{_READS:,} reads of {_ROWS:,} rows, elements of a square of {_SIDE:,}; microseconds on "
-        "the device.",
-        "",
-        f"| program | indices | {' | '.join(forms)} | copy / ours |",
-        f"|---|---|{'--:|' * (len(forms) + 1)}",
-    ]
-    for row in figures["rows"]:
-        numbers = " | ".join(f"{row[form]:,.1f}" for form in forms)
-        ratio = f"{row['copy'] / row['ours']:.2f}"
-        lines.append(f"| {row['program']} | {row['indices']} | {numbers} | {ratio} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@ import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.reductions import REDUCTIONS
-from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import gpu_target
 from tvm_scatter.tuning.measure import call_times
 from tvm_scatter.tuning.measure.machine import describe
 from tvm_scatter.tuning.measure.sampling import Budget
 
 from . import program
+from .relax_programs import compiled, peers_of
 
 _DTYPES = ("float32", "bfloat16")
 _DISTRIBUTIONS = ("uniform", "zipf(1.2)")
@@ -150,11 +150,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for dtype in _DTYPES:
         machines: dict[str, Any] = {}
         peers = {
-            name: peers_of(each, not parsed.no_torch_compile) for name, each in PROGRAMS.items()
+            name: peers_of(each.torch, not parsed.no_torch_compile)
+            for name, each in PROGRAMS.items()
         }
         for distribution in _DISTRIBUTIONS:
             tensors = draw(dtype, distribution)
-            machines = machines or {form: compiled(form, tensors) for form in _FORMS}
+            machines = machines or {
+                form: compiled(module(form, tensors), gpu_target(), **_FORMS[form])
+                for form in _FORMS
+            }
             if dtype == _DTYPES[0]:
                 orders.append({"indices": distribution, **order_times(machines["own"], tensors)})
                 print(orders[-1], flush=True)
@@ -175,15 +179,6 @@ def draw(dtype: str, distribution: str) -> list[Any]:
 
     drawn = graph.draw(graph.Size(100_000, 1_000_000, distribution), getattr(torch, dtype))
     return [each.cuda() for each in (drawn.x, drawn.weight, drawn.src, drawn.dst)]
-
-
-def compiled(form: str, tensors: Sequence[Any]) -> Any:
-    """All programs in one form, one function each, compiled at once for this GPU."""
-    target = gpu_target()
-    with quiet():
-        pipeline = tvm_scatter.pipeline(target, **_FORMS[form])
-        executable = tvm.compile(module(form, tensors), target=target, relax_pipeline=pipeline)
-    return relax.VirtualMachine(executable, tvm.cuda(0))
 
 
 def module(form: str, tensors: Sequence[Any]) -> tvm.IRModule:
@@ -249,17 +244,6 @@ def torch_order(dst: Any, nodes: int) -> tuple[Any, Any]:
     ordered, permutation = torch.sort(dst, stable=True)
     places = torch.arange(nodes + 1, device=dst.device)
     return permutation.int(), torch.searchsorted(ordered, places, out_int32=True)
-
-
-def peers_of(each: Program, with_compile: bool) -> dict[str, Callable[..., Any]]:
-    """PyTorch's forms of a program."""
-    import torch
-
-    forms: dict[str, Callable[..., Any]] = {"torch": each.torch}
-    if with_compile:
-        torch._dynamo.reset()
-        forms["torch.compile"] = torch.compile(each.torch, dynamic=False)
-    return forms
 
 
 def measured(

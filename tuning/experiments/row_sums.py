@@ -17,23 +17,19 @@ import numpy as np
 import tvm
 from tvm import relax
 
-import tvm_scatter
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import gpu_target
 from tvm_scatter.tuning.measure import call_times
 from tvm_scatter.tuning.measure.machine import describe
-from tvm_scatter.tuning.measure.sampling import Budget
 from tvm_scatter.tuning.operands.distributions import draw_indices
 
 from . import program
-from .gathers import copy_time, function_name
+from .relax_programs import BUDGET, compiled, copy_time, function_name, markdown, module, peers_of
 
 _NODES, _EDGES = 100_000, 1_000_000
 _ROWS = ((1, 32), (4, 32), (1, 128), (8, 64))
 _DTYPES = ("float32", "bfloat16")
 _DISTRIBUTIONS = ("uniform", "zipf(1.2)", "sorted")
-_BUDGET = Budget(fewest=3, most=15, seconds=0.05, patience=0.25)
 #: The options that each form of ours is compiled with.
 _FORMS: Mapping[str, Mapping[str, Any]] = {"ours": {"row_sums": True}, "apart": {"row_sums": False}}
 #: The largest difference from float32, over the largest number.
@@ -115,35 +111,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--no-torch-compile", action="store_true")
     parsed = parser.parse_args(arguments)
     program.need_gpu("row_sums")
-    machines = {form: compiled(gpu_target(), **options) for form, options in _FORMS.items()}
+    mod = module({name: (each.shapes(), each.build) for name, each in PROGRAMS.items()})
+    machines = {form: compiled(mod, gpu_target(), **options) for form, options in _FORMS.items()}
     rows = []
     for name, each in PROGRAMS.items():
-        peers = peers_of(each, not parsed.no_torch_compile)
+        peers = peers_of(each.torch, not parsed.no_torch_compile)
         for distribution in _DISTRIBUTIONS:
             figures = measured(name, each, machines, peers, draw(each, distribution))
             rows.append({"program": name, "indices": distribution, **figures})
             print(rows[-1], flush=True)
     report = {"machine": describe("cuda"), "rows": rows}
-    program.publish(markdown(report), report, parsed)
+    setting = f"{_EDGES:,} edges between {_NODES:,} nodes"
+    program.publish(markdown(report, setting, "destinations"), report, parsed)
     return 0
-
-
-def compiled(target: Any, **options: Any) -> Any:
-    """All programs, a function each, compiled for a target."""
-    builder = relax.BlockBuilder()
-    for name, each in PROGRAMS.items():
-        parameters = [
-            relax.Var(f"p{at}", relax.TensorType(shape, dtype))
-            for at, (shape, dtype) in enumerate(each.shapes())
-        ]
-        with builder.function(function_name(name), parameters):
-            with builder.dataflow():
-                output = builder.emit_output(each.build(builder.emit, *parameters))
-            builder.emit_func_output(output)
-    pipeline = tvm_scatter.pipeline(target, **options)
-    with quiet():
-        executable = tvm.compile(builder.get(), target=target, relax_pipeline=pipeline)
-    return relax.VirtualMachine(executable, tvm.cuda(0))
 
 
 def draw(each: Program, distribution: str) -> list[Any]:
@@ -162,17 +142,6 @@ def draw(each: Program, distribution: str) -> list[Any]:
     return [*values, *(torch.from_numpy(index).cuda() for index in (src, dst))]
 
 
-def peers_of(each: Program, with_compile: bool) -> dict[str, Callable[..., Any]]:
-    """PyTorch's forms of a program."""
-    import torch
-
-    forms: dict[str, Callable[..., Any]] = {"torch": each.torch}
-    if with_compile:
-        torch._dynamo.reset()
-        forms["torch.compile"] = torch.compile(each.torch, dynamic=False)
-    return forms
-
-
 def measured(
     name: str,
     each: Program,
@@ -188,11 +157,11 @@ def measured(
     for form, machine in machines.items():
         function = machine[function_name(name)]
         check(f"{name}, {form}", function(*inputs), wanted, each.dtype)
-        figures[form] = call_times.on_gpu(partial(function, *inputs), _BUDGET).device
+        figures[form] = call_times.on_gpu(partial(function, *inputs), BUDGET).device
     del wanted
     for form, peer in peers.items():
         peer(*tensors)
-        figures[form] = call_times.on_gpu(partial(peer, *tensors), _BUDGET).device
+        figures[form] = call_times.on_gpu(partial(peer, *tensors), BUDGET).device
     figures["copy"] = copy_time(each.moved())
     return figures
 
@@ -204,25 +173,6 @@ def check(name: str, result: Any, wanted: Any, dtype: str) -> None:
     error = float((torch.from_dlpack(result).float() - wanted).abs().max() / wanted.abs().max())
     if not error <= _TOLERANCES[dtype]:
         raise ScatterError(f"row_sums: {name}: the largest error is {error:.1e} of the largest.")
-
-
-def markdown(figures: Mapping[str, Any]) -> str:
-    """The figures as a table."""
-    machine = ", ".join(f"{name} {value}" for name, value in figures["machine"].items())
-    forms = [form for form in figures["rows"][0] if form not in ("program", "indices")]
-    lines = [
-        f"Measured on: {machine}.",
-        "",
-        f"{_EDGES:,} edges between {_NODES:,} nodes; microseconds on the device.",
-        "",
-        f"| program | destinations | {' | '.join(forms)} | copy / ours |",
-        f"|---|---|{'--:|' * (len(forms) + 1)}",
-    ]
-    for row in figures["rows"]:
-        numbers = " | ".join(f"{row[form]:,.1f}" for form in forms)
-        ratio = f"{row['copy'] / row['ours']:.2f}"
-        lines.append(f"| {row['program']} | {row['indices']} | {numbers} | {ratio} |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":
