@@ -1216,7 +1216,41 @@ FACTS = (
     ),
 )
 
+_ROWS = "tests/test_row_sums.py::"
+
+ROW_SUMS = (
+    Mutant(
+        "threads of two rows add up what they have",
+        "tvm_scatter/schedules/gpu/row_kernel.py",
+        "distance = self.kernel.form.group // 2",
+        "distance = self.kernel.form.group",
+        (_ROWS + "test_no_edges[cuda-drop]",),
+    ),
+    Mutant(
+        "what is read again beyond the end of a row is added",
+        "tvm_scatter/schedules/gpu/row_kernel.py",
+        "taken = over_lanes(self.accesses.lanes, one, False)\n        return taken if",
+        "return over_lanes(self.accesses.lanes, one, False)\n        return taken if",
+        (_ROWS + "test_random_row_sums[cuda-False]",),
+    ),
+    Mutant(
+        "what others read as well is computed again",
+        "tvm_scatter/passes/analysis/row_producers.py",
+        "not reads and _is_needed(",
+        "reads and _is_needed(",
+        (_ROWS + "test_a_message_with_another_reader_stays_in_memory[llvm]",),
+    ),
+    Mutant(
+        "no index of rows that a sum reads itself is checked",
+        "tvm_scatter/passes/fuse_row_reductions.py",
+        "_Fused(function, leaves, [each.value for each in checked], divisor)",
+        "_Fused(function, leaves, [], divisor)",
+        (_ROWS + "test_a_bad_index_raises[llvm-3]",),
+    ),
+)
+
 MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
+    *ROW_SUMS,
 )

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 import tvm
 from assigned_registers import unassigned
-from cuda_cases import cuda_target, no_compiler
+from cuda_cases import cuda_target
 from harness import at_its_address, compile_all, device_of, relax_function, run_compiled
+from machine_code import cuda, needs_nvrtc, ptx
 from random_reads import draw_read
 from tvm import relax
 from tvm.support import nvcc
 
 import tvm_scatter
-from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 from tvm_scatter.schedules.gpu.gather_form import form_of, gathering
 
 
@@ -118,28 +118,6 @@ def test_offsets_into_large_tensors_have_64_bits() -> None:
     assert form(take, *parameters).narrow
     source = cuda(module(take, *parameters))
     assert re.search(r"\(int64_t\)value0.*\* \(int64_t\)64", source)
-
-
-def cuda(mod: tvm.IRModule, **options: Any) -> str:
-    """The CUDA C++ of a module."""
-    with no_compiler(), tvm_scatter.options(**{"bounds": "drop", **options}):
-        executable = tvm.compile(mod, cuda_target("sm_90"))
-    found = []
-    stack = [executable.mod]
-    while stack:
-        each = stack.pop()
-        stack.extend(list(each.imports))
-        found += [each.inspect_source()] if each.kind == "cuda" else []
-    return "\n".join(found)
-
-
-needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
-
-
-def ptx(source: str) -> str:
-    with cuda_target("sm_90"):
-        found = nvcc.compile_cuda(source, target_format="ptx", compiler="nvrtc", arch="sm_90")
-    return bytes(found).decode()
 
 
 def test_explain_says_which_form_a_read_has() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from harness import (
     run_compiled,
     target_of,
 )
+from machine_code import cuda, needs_nvrtc, ptx
 from random_row_sums import DTYPES, draw_row_sum, with_symbols
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
@@ -47,11 +49,16 @@ def notes_of(mod: tvm.IRModule, device: str, **options: Any) -> list[str]:
 
 def module(build: Any, arrays: Any, symbolic: bool = False) -> tvm.IRModule:
     """A function of parameters like these arrays; numbers of nodes and edges may be symbolic."""
+    if symbolic:
+        return module_of(build, with_symbols(arrays))
     builder = relax.BlockBuilder()
-    if not symbolic:
-        relax_function(builder, "main", build, arrays)
-        return builder.get()
-    parameters = with_symbols(arrays)
+    relax_function(builder, "main", build, arrays)
+    return builder.get()
+
+
+def module_of(build: Any, parameters: Any) -> tvm.IRModule:
+    """A function of these parameters."""
+    builder = relax.BlockBuilder()
     with builder.function("main", parameters):
         with builder.dataflow():
             output = builder.emit_output(build(*parameters))
@@ -123,6 +130,16 @@ def draw(
     x, y = random.integers(-3, 4, (2, nodes, *row)).astype(dtype)
     attention = random.integers(-3, 4, (1, *row)).astype(dtype)
     return (x, y, attention, *random.integers(0, nodes, (2, edges)))
+
+
+def typed(nodes: int, edges: int, row: Any, dtype: str) -> list[relax.Var]:
+    """Parameters of ``scores`` of some sizes."""
+    shapes = [(nodes, *row), (nodes, *row), (1, *row), (edges,), (edges,)]
+    types = [dtype] * 3 + ["int64"] * 2
+    return [
+        relax.Var(f"p{at}", relax.TensorType(*each))
+        for at, each in enumerate(zip(shapes, types, strict=True))
+    ]
 
 
 def expected_scores(x: Any, y: Any, attention: Any, src: Any, dst: Any) -> Any:
@@ -246,21 +263,22 @@ def test_elements_that_are_no_neighbours_are_left_to_memory_on_cpus() -> None:
     ],
 )
 def test_how_rows_are_spread(row: Any, dtype: str, form: str) -> None:
-    nodes, edges = 100_000, 1_000_000
-    builder = relax.BlockBuilder()
-    shapes = [(nodes, *row), (nodes, *row), (1, *row), (edges,), (edges,)]
-    types = [dtype] * 3 + ["int64"] * 2
-    parameters = [
-        relax.Var(f"p{at}", relax.TensorType(*each))
-        for at, each in enumerate(zip(shapes, types, strict=True))
-    ]
-    with builder.function("main", parameters):
-        with builder.dataflow():
-            output = builder.emit_output(scores(*parameters))
-        builder.emit_func_output(output)
+    mod = module_of(scores, typed(100_000, 1_000_000, row, dtype))
     with tvm_scatter.options(row_sums=True):
-        [note] = tvm_scatter.explain(builder.get(), target_of("cuda")).reads
+        [note] = tvm_scatter.explain(mod, target_of("cuda")).reads
     assert form in str(note)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_the_code_of_scores(dtype: str) -> None:
+    """All indices, then all rows in accesses of 16 bytes, and nothing in local memory."""
+    parameters = typed(100_000, 1_000_000, (4, 32), dtype)
+    text = ptx(cuda(module_of(scores, parameters), row_sums=True))
+    loads = re.findall(r"ld\.global(?:\.nc)?\.(u64|v4\.[bfu]32)", text)
+    assert [each[:2] for each in loads] == ["u6"] * 8 + ["v4"] * 9
+    assert len(re.findall(r"st\.global", text)) == 4
+    assert ".local" not in text
 
 
 def test_rows_that_are_aligned_to_their_elements_only() -> None:
@@ -300,6 +318,12 @@ def test_nothing_is_computed_in_memory(device: str) -> None:
     assert max(made(mod, device, bounds="drop")) == 40 * 2
 
 
+def _note_allocation(sizes: list[int], _: Any, name: str, before: bool, __: Any, *of: Any) -> int:
+    if before and name == "vm.builtin.alloc_storage":
+        sizes.append(int(of[1][0]))
+    return 0
+
+
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("layer", ["GATv2Conv", "TransformerConv"])
 def test_attention_of_graphs(device: str, layer: str, dynamic: bool) -> None:
@@ -311,15 +335,18 @@ def test_attention_of_graphs(device: str, layer: str, dynamic: bool) -> None:
     torch.manual_seed(0)
     model = getattr(nn, layer)(features, 8, heads=4, **more).eval()
     inputs = (torch.randn(nodes, features), torch.randint(nodes, (2, edges)))
-    sizes = (None, {1: torch.export.Dim("edges", min=2, max=100_000)}) if dynamic else None
+    sizes = (None, {1: torch.export.Dim("edges", min=2, max=edges)}) if dynamic else None
     mod = from_exported_program(torch.export.export(model, inputs, dynamic_shapes=sizes))
     with tvm_scatter.options(row_sums=True, fuse=True):
         executable = tvm.compile(mod, target_of(device))
     on = device_of(device)
     machine = relax.VirtualMachine(executable, on)
     arguments = [tvm.runtime.tensor(each.numpy(), on) for each in inputs]
+    sizes: list[int] = []
+    machine.set_instrument(partial(_note_allocation, sizes))
     result = machine["main"](*arguments)
     expected = model(*inputs).detach().numpy()
     np.testing.assert_allclose(result[0].numpy(), expected, rtol=1e-4, atol=1e-5)
     messages = edges * 4 * 8
     assert max(made(mod, device, edges, fuse=True)) < messages
+    assert 0 < max(sizes) < 4 * messages

@@ -15,7 +15,7 @@ import tvm_scatter
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import need_device
 
-_FUSED = {"fuse": True, "share_order": True, "fill": True}
+_FUSED = {"fuse": True, "share_order": True, "fill": True, "row_sums": True}
 #: The options of each form of ours.
 OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},

@@ -1,0 +1,35 @@
+"""The code that a module becomes for CUDA: C++, and what NVIDIA's compiler makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tvm
+from cuda_cases import cuda_target, no_compiler
+from tvm.support import nvcc
+
+import tvm_scatter
+from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
+
+needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+
+
+def cuda(mod: tvm.IRModule, **options: Any) -> str:
+    """The CUDA C++ of a module."""
+    with no_compiler(), tvm_scatter.options(**{"bounds": "drop", **options}):
+        executable = tvm.compile(mod, cuda_target("sm_90"))
+    found = []
+    stack = [executable.mod]
+    while stack:
+        each = stack.pop()
+        stack.extend(list(each.imports))
+        found += [each.inspect_source()] if each.kind == "cuda" else []
+    return "\n".join(found)
+
+
+def ptx(source: str) -> str:
+    """The PTX of CUDA C++ for sm_90."""
+    with cuda_target("sm_90"):
+        found = nvcc.compile_cuda(source, target_format="ptx", compiler="nvrtc", arch="sm_90")
+    return bytes(found).decode()
