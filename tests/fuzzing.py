@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
+from bad_indices import violations
 from harness import ORDERS, ProblemRunner, assert_same, in_order, target_of
 from random_problems import SPREADS, draw_operands, draw_problem, explains
 from worker_threads import divided_work
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.lowering.plan import nothing_to_do
-from tvm_scatter.problem.reference import scatter_reference, violations
+from tvm_scatter.problem.reference import scatter_reference
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from bad_indices import violations
 from cuda_on_cpu import status
 from harness import (
     ProblemRunner,
@@ -34,7 +35,7 @@ from tvm_scatter.bounds.device_check import CheckKind
 from tvm_scatter.emit.mailbox import STATUS, Findings
 from tvm_scatter.ops.operators import index_put, scatter_elements, scatter_nd
 from tvm_scatter.passes import ReuseBuffers
-from tvm_scatter.problem.reference import scatter_reference, violations
+from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.strategies.cuda.check import CHECK
 
