@@ -156,7 +156,10 @@ def measured(
     figures: dict[str, float] = {}
     for form, machine in machines.items():
         function = machine[function_name(name)]
-        check(f"{name}, {form}", function(*inputs), wanted, each.dtype)
+        # TVM's own sums in 16 bits need the threads of a warp to run in step, which CUDA does not
+        # promise; so they are not checked.
+        if form == "ours" or each.dtype == "float32":
+            check(f"{name}, {form}", function(*inputs), wanted, each.dtype)
         figures[form] = call_times.on_gpu(partial(function, *inputs), BUDGET).device
     del wanted
     for form, peer in peers.items():
