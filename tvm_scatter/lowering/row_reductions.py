@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import relax, s_tir, tirx
 from tvm.sym import Analyzer
 from tvm.target import Target
 
 from tvm_scatter.emit.computed_updates import loads_of, substitute
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.selection.backend import backend_of
 
@@ -79,9 +79,7 @@ class RowReduction:
 
 def is_row_reduction(call: Any) -> bool:
     """Whether a call reduces the last axes of a tensor, whose sizes are known."""
-    if not isinstance(call, relax.Call) or not isinstance(call.op, tvm.ir.Op):
-        return False
-    if call.op.name not in (*_REDUCTIONS, _PRODUCT):
+    if operator_of(call) not in (*_REDUCTIONS, _PRODUCT):
         return False
     shape, result = static_shape(call.args[0]), static_shape(call)
     if shape is None or result is None or any(_is_number(size, 0) for size in result):
