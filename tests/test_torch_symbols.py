@@ -46,7 +46,18 @@ def values(x: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("function", [shapes, values])
+def written(x: Any) -> list[Any]:
+    n, rows = x.shape[0], torch.tensor([0, 2])
+    several, masked = x.clone(), x.clone()
+    several[1:], masked[x > 1] = n, n
+    return [
+        *(x.masked_fill(x > 1, n), x.long().masked_fill(x > 1, n - 1), x.index_fill(0, rows, n)),
+        *(x.scatter(0, rows, n), torch.where(x > 1, n, x), torch.where(x > 1, n, 0)),
+        *(several, masked, torch.tensor([0, n]), torch.maximum(x, torch.tensor(n))),
+    ]
+
+
+@pytest.mark.parametrize("function", [shapes, values, written])
 def test_sizes_as_numbers(function: Any, device: str) -> None:
     if device == "cuda" and function is values:
         chosen = lambda x: [x / torch.sym_float(x.shape[0]), x * x.shape[0]]  # noqa: E731

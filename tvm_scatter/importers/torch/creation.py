@@ -26,8 +26,11 @@ def full_like(call: TorchCall) -> Any:
 
 
 def scalar_tensor(call: TorchCall) -> Any:
-    """``scalar_tensor`` of such a value."""
-    return _of_special(call, (), common_type(0.5), call["s"])
+    """``scalar_tensor`` of such a value, or of a symbolic size."""
+    value, otherwise = call["s"], common_type(0.5)
+    if not isinstance(value, bool | int | float):
+        return call.scalar(value, _asked_type(call, otherwise))
+    return _of_special(call, (), otherwise, value)
 
 
 def empty(call: TorchCall) -> Any:
