@@ -48,19 +48,33 @@ def generated_for(chosen, names, arch):
         return generate(names, target)
 
 
+def together(names, target):
+    """The code of some cases by each of some implementations."""
+    functions = {}
+    for chosen, cases in names.items():
+        with tvm_scatter.options(implementation=chosen):
+            for own, function in lowered(cases, target).items():
+                functions[f"{chosen}_{own}"] = function
+    return in_one_source(functions, target)
+
+
 def kernels(source):
     return re.findall(r"__global__ void[^(]*?(?:__launch_bounds__\(\d+\) )?(\w+)\(", source)
 
 
-@pytest.mark.parametrize(
-    "arch",
-    [
-        # What it has of its own is in between the others, and each takes a minute in all.
-        pytest.param(arch, marks=pytest.mark.exhaustive if arch == "sm_80" else ())
+def each_on_one_architecture():
+    """Every pair of an implementation and an architecture, of which the first ones take turns."""
+    turns = {
+        name: ARCHITECTURES[at % len(ARCHITECTURES)] for at, name in enumerate(IMPLEMENTATIONS)
+    }
+    return [
+        pytest.param(name, arch, marks=() if turns[name] == arch else pytest.mark.exhaustive)
+        for name in IMPLEMENTATIONS
         for arch in ARCHITECTURES
-    ],
-)
-@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+    ]
+
+
+@pytest.mark.parametrize(("chosen", "arch"), each_on_one_architecture())
 def test_compiles(chosen, arch):
     generated = generated_for(chosen, REPRESENTATIVE, arch)
     cubin = compiled(generated.source, arch, "cubin")
@@ -76,18 +90,22 @@ def test_every_case_compiles(chosen):
     assert compiled(generated.source, "sm_90", "cubin").startswith(b"\x7fELF")
 
 
-def test_all_implementations_in_one_source():
+@pytest.mark.parametrize(
+    "arch",
+    [
+        # What it has of its own is in between the others.
+        pytest.param(arch, marks=pytest.mark.exhaustive if arch == "sm_80" else ())
+        for arch in ARCHITECTURES
+    ],
+)
+def test_all_implementations_in_one_source(arch):
     """A model may use any two of them, and what they include meets in one source."""
-    target = cuda_target("sm_90")
-    functions = {}
-    for chosen in IMPLEMENTATIONS:
-        name = accepted(REPRESENTATIVE, chosen, target)[0]
-        with tvm_scatter.options(implementation=chosen):
-            for own, function in lowered([name], target).items():
-                functions[f"{chosen}_{own}"] = function
-    generated = in_one_source(functions, target)
+    target = cuda_target(arch)
+    generated = together(
+        {name: accepted(REPRESENTATIVE, name, target)[:1] for name in IMPLEMENTATIONS}, target
+    )
     assert len(generated.functions) >= len(IMPLEMENTATIONS)
-    cubin = compiled(generated.source, "sm_90", "cubin")
+    cubin = compiled(generated.source, arch, "cubin")
     for name in kernels(generated.source):
         assert name.encode() in cubin
 
@@ -113,12 +131,13 @@ def test_no_module_without_kernels(chosen):
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
-@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
-def test_native_sums_need_no_compare_and_swap(chosen, arch):
+def test_native_sums_need_no_compare_and_swap(arch):
     """A sum that fell back to a compare-and-swap loop is right, and hundreds of times slower."""
-    generated = generated_for(chosen, NATIVE_SUMS, arch)
-    entries = compare_and_swaps(generated.source, arch)
-    assert entries
+    target = cuda_target(arch)
+    names = {chosen: accepted(NATIVE_SUMS, chosen, target) for chosen in IMPLEMENTATIONS}
+    entries = compare_and_swaps(together(names, target).source, arch)
+    for chosen in (chosen for chosen, cases in names.items() if cases):
+        assert any(chosen in name for name in entries), chosen
     assert not {name: swaps for name, swaps in entries.items() if swaps}
 
 
