@@ -18,8 +18,6 @@ import tvm_scatter
 from tvm_scatter.schedules.cpu import scheduled_for_cpu
 from tvm_scatter.selection.targets import host_target
 
-pytestmark = pytest.mark.optimised
-
 TARGETS = {
     "llvm": tvm.target.Target("llvm"),
     "host": host_target(),
@@ -312,6 +310,7 @@ def test_what_needs_no_rows_is_one_loop(build):
     assert text.count("for ") == 1
 
 
+@pytest.mark.optimised
 def test_a_scheduled_product_is_several_times_as_fast():
     sizes, times = {"m": 512, "k": 512, "n": 512}, []
     form = FORMS["product"]

@@ -6,15 +6,12 @@ from collections.abc import Callable
 from itertools import product
 
 import numpy as np
-import pytest
 from harness import ProblemRunner
 from worker_threads import THREADS, running_in
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
-
-pytestmark = pytest.mark.optimised
 
 #: Name of a form: batch, extent, slice, count, and whether the index varies over batch and slice.
 FORMS = {
