@@ -225,7 +225,7 @@ def test_its_implementation_is_the_one_that_takes_an_order(device):
 
 @pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
 @pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
-@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("symbolic", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_it_compiles(arch, symbolic):
     arrays = drawn(5000, 300, 36, dtype="float16")
     arrays["source"] = np.zeros(5000, "int64")
