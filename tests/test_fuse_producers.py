@@ -351,7 +351,7 @@ def test_the_target_says_whether_scatters_compute_their_updates(device):
             [explanation] = tvm_scatter.explain(weighted_sum(), target_of(device))
         return explanation.problem.fused
 
-    assert fused() == fused(fuse=None) == (device == "llvm")
+    assert fused() and fused(fuse=None)
     assert fused(fuse=True) and not fused(fuse=False)
 
 

@@ -56,7 +56,8 @@ class Options:
         only, where launches take most of the time.
     fuse : bool, optional
         Whether a scatter computes its updates itself, instead of reading them from a tensor that
-        other operators compute. ``None`` leaves it to the target: CPUs do, GPUs do not.
+        other operators compute. ``None`` leaves it to the target: CPUs and GPUs do, but CPUs leave
+        a softmax over the updates of each destination in memory.
     share_order : bool
         Whether scatters by one index share one order of their updates, where it pays.
     share_checks : bool

@@ -43,9 +43,8 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
 
 
 def _fuse(options: Options) -> tvm.transform.Pass:
-    """What makes neighbours of a scatter a part of it; a softmax only if that is asked for."""
-    softmax = [FuseSoftmax()] if options.fuse else []
-    return tvm.transform.Sequential([FuseMeans(), *softmax, FuseProducers(options.donate)])
+    """What makes neighbours of a scatter a part of it."""
+    return tvm.transform.Sequential([FuseMeans(), FuseSoftmax(), FuseProducers(options.donate)])
 
 
 def passes(options: Options) -> list[tvm.transform.Pass]:

@@ -63,6 +63,8 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
             [each for each in operands if isinstance(each, relax.Var)], binding.var
         ):
             continue
+        if not _is_wanted(softmax):
+            continue
         where = f"{name}.{binding.var.name}"
         refusal = _refusal(softmax)
         if refusal is not None:
@@ -73,6 +75,11 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
     scatters = _Scatters(definitions.blocks, search.same)
     changes = {var: partial(scatters.scatter, var, softmax) for var, softmax in found.items()}
     return with_values(mod, function, changes) if changes else None
+
+
+def _is_wanted(softmax: Softmax) -> bool:
+    strategy = strategy_of(softmax.call.data)[1]
+    return strategy is None or strategy.backend.fuses_softmax_under(current_options())
 
 
 def _refusal(softmax: Softmax) -> str | None:

@@ -129,6 +129,15 @@ class Backend:
         """Whether scatters compute their updates: as the options say, else as this kind does."""
         return self.fuses_by_default if options.fuse is None else options.fuse
 
+    def fuses_softmax_under(self, options: Options) -> bool:
+        """Whether scatters compute the softmax that weights their updates.
+
+        It is made of functions like ``exp``, so where those stay apart only the options ask for it.
+        """
+        if options.fuse is None:
+            return self.fuses_by_default and not self.fuses_vectors_only
+        return options.fuse
+
     def sums_rows_under(self, options: Options) -> bool:
         """Whether reductions compute the rows that they read by index."""
         return self.sums_rows_by_default if options.row_sums is None else options.row_sums
