@@ -11,6 +11,7 @@ import pytest
 import tvm
 from fuzzing_messages import Trial, every_one_fused
 from harness import device_of, target_of
+from machine_code import cuda
 from random_messages import POLICIES
 from tally import Tally
 from tvm import relax
@@ -456,3 +457,20 @@ def test_a_power_is_not_computed_for_each_read(device):
     module, _, _ = with_own_edges()
     operators = notes(module, device)[-1].split(": ")[-1].split(", ")
     assert "take" in operators and "power" not in operators
+
+
+def test_a_power_is_right_for_negative_numbers() -> None:
+    """CUDA's fast power is not a number there. The simulated device's is, so the code tells."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([9, 8], "float32"))
+    src, dst = (relax.Var(name, relax.TensorType([20], "int64")) for name in ("src", "dst"))
+    with builder.function("main", [x, src, dst]):
+        with builder.dataflow():
+            rows = builder.emit(relax.op.take(x, src, axis=0))
+            message = builder.emit(relax.op.power(rows, relax.const(2.0, "float32")))
+            zeros = builder.emit(relax.op.zeros([9, 8], "float32"))
+            result = builder.emit_output(index_put(zeros, [dst], message, [0], "add"))
+        builder.emit_func_output(result)
+    module = builder.get()
+    assert "computes its updates itself" in notes(module, "cuda")[-1]
+    assert "pow" not in cuda(module)

@@ -37,7 +37,8 @@ def check(seeds: Any, device: str, bad: bool, **options: Any) -> None:
     for name, each in drawn.items():
         assert results[name].dtype == each.expected.dtype, name
         found, expected = (a.astype("float64") for a in (results[name], each.expected))
-        np.testing.assert_array_equal(found, expected, err_msg=name)
+        # Sums of these are exact; the division of a mean is off by a bit on a GPU.
+        np.testing.assert_allclose(found, expected, rtol=2e-7, err_msg=name)
 
 
 def notes_of(mod: tvm.IRModule, device: str, **options: Any) -> list[str]:

@@ -92,6 +92,9 @@ CALLS = frozenset(
 )
 
 
+#: The one of them of which TVM's own legalization is wrong: the power of a negative number on GPUs.
+_POWER = "relax.power"
+
 #: Those of them that may do no more than add and leave out axes of size 1.
 _RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
 #: The legalization of this one asks a real block builder.
@@ -142,7 +145,8 @@ class Inliner:
         if call.op.name == _PRODUCT:
             self._tensors[var] = _dots(call, *(self._tensors[each] for each in call.args))
             return
-        legalize = stock.get(call.op.name) or call.op.get_attr("FLegalize")
+        legalize = None if call.op.name == _POWER else stock.get(call.op.name)
+        legalize = legalize or call.op.get_attr("FLegalize")
         traced = legalize(_Tracer(self._tensors, self._sizes), call)
         if not isinstance(traced, te.Tensor):
             raise NotInlined(f"{call.op.name} is not one tensor expression")
