@@ -30,7 +30,7 @@ _PER_THREAD = (16, 8, 4)
 _TILE_THREADS = (512, 1024)
 #: Bytes of a sector. Where the values of a run take no more, larger tiles gain more than they cost.
 _SHORT_RUN_BYTES = 32
-_THREADS = (1024, 512)
+_THREADS = (512, 1024)
 #: The fewest updates that a block reduces, and the multiple of the mean from which on several
 #: blocks share a bucket.
 _LEAST_UNIT = 1 << 15
@@ -90,8 +90,7 @@ class Tiled(Implementation):
             "bucket_bits": tuple(dict.fromkeys((*enough[:1], *possible))),
             "per_thread": tuple(dict.fromkeys((*filling[:1], *fitting))),
             "tile_threads": _TILE_THREADS[:: -1 if larger_tiles else 1],
-            # Stores wait for nothing, so more blocks at a time are better than larger ones.
-            "threads": _THREADS[:: -1 if problem.reduces.is_store else 1],
+            "threads": _THREADS,
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:

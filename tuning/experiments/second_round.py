@@ -64,7 +64,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
     ),
     "1-D 16M add": (
         *_TILED,
-        ("tiled", {"bucket_bits": 13}),
+        ("tiled", {"bucket_bits": 13, "threads": 1024}),
         ("tiled", {"bucket_bits": 13, "threads": 512}),
         ("tiled", {"per_thread": 8}),
         *_OLDER,
