@@ -149,7 +149,7 @@ EDGES = {
     "patches_of_bytes": Edge(
         "patched", "mul", 9001, 1, 300, more={"data_dtype": "int8", "deterministic": True}
     ),
-    "patches_alone": Edge("patched", "min", 50, 70, 300, more={"include_self": False}),
+    "patches_alone": Edge("patched", "min", 50, 50, 300, more={"include_self": False}),
     "patches_in_place": Edge("patched", "add", 1100, 1, 1000, more={"in_place": True}),
     "lists": Edge("grouped", "add", 3, 2, 110, (np.repeat([0, 1, 2], [50, 50, 10]),)),
     "tiles_of_lists": Edge("grouped", "add", 7, 3, 3001),

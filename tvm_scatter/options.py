@@ -57,7 +57,8 @@ class Options:
     fuse : bool, optional
         Whether a scatter computes its updates itself, instead of reading them from a tensor that
         other operators compute. ``None`` leaves it to the target: CPUs and GPUs do, but CPUs leave
-        a softmax over the updates of each destination in memory.
+        a softmax over the updates of each destination in memory, and GPUs all where they capture
+        graphs.
     share_order : bool
         Whether scatters by one index share one order of their updates, where it pays.
     share_checks : bool

@@ -127,20 +127,32 @@ class Backend:
 
     def fuses_under(self, options: Options) -> bool:
         """Whether scatters compute their updates: as the options say, else as this kind does."""
-        return self.fuses_by_default if options.fuse is None else options.fuse
+        if options.fuse is None:
+            return self.fuses_by_default and not self._captures(options)
+        return options.fuse
 
     def fuses_softmax_under(self, options: Options) -> bool:
         """Whether scatters compute the softmax that weights their updates.
 
         It is made of functions like ``exp``, so where those stay apart only the options ask for it.
         """
-        if options.fuse is None:
-            return self.fuses_by_default and not self.fuses_vectors_only
-        return options.fuse
+        if options.fuse is None and self.fuses_vectors_only:
+            return False
+        return self.fuses_under(options)
 
     def sums_rows_under(self, options: Options) -> bool:
         """Whether reductions compute the rows that they read by index."""
-        return self.sums_rows_by_default if options.row_sums is None else options.row_sums
+        if options.row_sums is None:
+            return self.sums_rows_by_default and not self._captures(options)
+        return options.row_sums
+
+    def _captures(self, options: Options) -> bool:
+        """Whether graphs of launches are captured.
+
+        What reads a parameter is not part of them, because its place may change. Fused with what
+        reads it, a scatter would be left out as well.
+        """
+        return self.captures_graphs and options.captures
 
     def architecture(self, target: Target) -> str:
         """The architecture of a target, such as ``sm_90``; empty if the kind has none."""

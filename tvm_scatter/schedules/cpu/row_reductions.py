@@ -7,6 +7,7 @@ from tvm import tirx
 from tvm.target import Target
 
 from tvm_scatter.lowering.row_reductions import REDUCES_ROWS
+from tvm_scatter.selection.backend import backend_of
 
 from .inner import InnerReduction
 from .spatial import Spatial
@@ -16,7 +17,8 @@ _SCHEDULED = "tirx.is_scheduled"
 
 def scheduled_row_reductions(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:
     """The module, in which they are sums of vectors, shared among threads."""
-    if target is None or target.kind.name != "llvm":
+    backend = None if target is None else backend_of(target)
+    if backend is None or backend.is_gpu or not backend.sums_rows_by_default:
         return mod
     result = mod
     for name, function in mod.functions_items():
