@@ -14,6 +14,7 @@ from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import BRANCH, FUNCTIONS, function_name, substitute
+from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
 from tvm_scatter.ops.shapes import is_one, same_size, static_shape
@@ -374,7 +375,7 @@ def _with_loads_inlined(body: Any) -> Any:
     value = tvm_ffi.structural_map(body, (tvm.ir.Call, load))
     for refusal in refusals:
         raise refusal
-    if _nodes(value) > _MOST_NODES:
+    if len(all_of(value, tvm.ir.Expr)) > _MOST_NODES:
         raise NotInlined("the expression of an element is too long")
     return value
 
@@ -396,18 +397,7 @@ def _in_simple_places(value: Any, sizes: Mapping[Any, Any]) -> Any:
 
 def _loads(expression: Any) -> bool:
     """Whether an expression reads a tensor, of which TVM's analyzer knows nothing."""
-    return any(function_name(call) == "tensor_load" for call in _all(expression, tvm.ir.Call))
-
-
-def _nodes(expression: Any) -> int:
-    return len(_all(expression, tvm.ir.Expr))
-
-
-def _all(expression: Any, kind: Any) -> list[Any]:
-    """The nodes of some kind in an expression."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (kind, found.append))
-    return found
+    return any(function_name(call) == "tensor_load" for call in all_of(expression, tvm.ir.Call))
 
 
 def _check_divisions(value: Any) -> None:
@@ -415,7 +405,7 @@ def _check_divisions(value: Any) -> None:
     divisions = [
         each
         for kind in (tirx.FloorDiv, tirx.FloorMod)
-        for each in _all(value, kind)
+        for each in all_of(value, kind)
         if not isinstance(each.b, tirx.IntImm)
     ]
     if len(divisions) > _MOST_DIVISIONS:
@@ -424,7 +414,7 @@ def _check_divisions(value: Any) -> None:
 
 def _check(value: Any) -> None:
     """Raise if an expression has a part that not every backend can write."""
-    for node in _all(value, tvm.ir.Expr):
+    for node in all_of(value, tvm.ir.Expr):
         if isinstance(node, te.Tensor) or not tvm.ir.is_prim_expr(node):
             continue
         floating = str(node.ty.dtype).startswith(("float", "bfloat"))
@@ -448,6 +438,6 @@ def _check_sizes(
     """Raise if a symbolic size is not the size of a leaf."""
     known = {dim for leaf in leaves for dim in leaf.shape if isinstance(dim, tvm.ir.Var)} | {*at}
     for expression in (value, *shape):
-        for var in [] if isinstance(expression, int) else _all(expression, tvm.ir.Var):
+        for var in [] if isinstance(expression, int) else all_of(expression, tvm.ir.Var):
             if tvm.ir.is_prim_expr(var) and var not in known:
                 raise NotInlined(f"{var} is the size of no tensor that is read")

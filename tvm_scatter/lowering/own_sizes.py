@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import substitute
+from tvm_scatter.emit.expressions import all_of
 
 
 class OwnSizes:
@@ -60,6 +60,4 @@ class OwnSizes:
 
 def _variables(expression: Any) -> list[Any]:
     """The variables of an expression, each once."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (tvm.ir.Var, found.append))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(all_of(expression, tvm.ir.Var)))

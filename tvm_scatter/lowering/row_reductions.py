@@ -12,8 +12,9 @@ from tvm.sym import Analyzer
 from tvm.target import Target
 
 from tvm_scatter.emit.computed_updates import loads_of, substitute
+from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import is_empty, is_one, static_shape
 from tvm_scatter.selection.backend import backend_of
 
 from .inlined import NotInlined
@@ -74,7 +75,7 @@ class RowReduction:
 
     def reads(self) -> list[Any]:
         """The loads of the element that read by index."""
-        return [load for load in loads_of(self.value) if any(map(_reads_something, load.indices))]
+        return [load for load in loads_of(self.value) if is_by_index(load)]
 
 
 def is_row_reduction(call: Any) -> bool:
@@ -82,7 +83,7 @@ def is_row_reduction(call: Any) -> bool:
     if operator_of(call) not in (*_REDUCTIONS, _PRODUCT):
         return False
     shape, result = static_shape(call.args[0]), static_shape(call)
-    if shape is None or result is None or any(_is_number(size, 0) for size in result):
+    if shape is None or result is None or is_empty(call):
         return False
     if call.op.name == _PRODUCT:
         return _is_of_single_rows(call)
@@ -108,7 +109,7 @@ def summed(call: relax.Call) -> tuple[relax.Call, int]:
 
 def reduction_of(function: tirx.PrimFunc) -> RowReduction:
     """Read a function that :meth:`.inlined.Inliner.reduction` has made."""
-    [block] = _reducing_blocks(function)
+    [block] = reducing_blocks(function)
     kinds = [axis.iter_type for axis in block.iter_vars]
     rows = kinds.index(tirx.IterVar.CommReduce)
     sizes = [axis.dom.extent for axis in block.iter_vars]
@@ -127,8 +128,7 @@ def check_rows(found: RowReduction, target: Target) -> None:
     backend = backend_of(target)
     last = found.axes[-1]
     row = found.axes[found.rows :]
-    indices = [index for load in found.reads() for index in load.indices]
-    if not any(_varies(index, axis) for index in indices for axis in row):
+    if not any(moves(load, axis) for load in found.reads() for axis in row):
         raise NotInlined("no row is read by index")
     if backend.is_gpu and found.length > _LONGEST_ROW:
         raise NotInlined(f"a row of {found.length} elements is too long for a warp")
@@ -140,12 +140,12 @@ def check_rows(found: RowReduction, target: Target) -> None:
 
 def are_neighbours(load: Any, axis: Any) -> bool:
     """Whether a load along an axis reads neighbours, or the same element again and again."""
-    if not any(_varies(index, axis) for index in load.indices):
+    if not moves(load, axis):
         return True
     *others, inner = load.indices
     step = Analyzer().simplify(substitute(inner, {axis: axis + 1}) - inner)
     return (
-        not any(_varies(index, axis) for index in others)
+        not any(varies(index, axis) for index in others)
         and isinstance(step, tirx.IntImm)
         and int(step) == 1
     )
@@ -161,24 +161,11 @@ def _is_of_single_rows(call: relax.Call) -> bool:
         all(map(tvm_ffi.structural_equal, rows[:-2], columns[:-2]))
         and isinstance(width, int | tirx.IntImm)
         and int(width) > 0
-        and _is_number(rows[-2], 1)
-        and _is_number(columns[-1], 1)
+        and is_one(rows[-2])
+        and is_one(columns[-1])
     )
 
 
-def _is_number(size: Any, number: int) -> bool:
-    return isinstance(size, int | tirx.IntImm) and int(size) == number
-
-
-def _reducing_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
-    found: list[s_tir.SBlock] = []
-    tvm_ffi.structural_walk(function.body, (s_tir.SBlock, found.append))
-    return [block for block in found if block.init is not None]
-
-
-def _reads_something(index: Any) -> bool:
-    return next(loads_of(index), None) is not None
-
-
-def _varies(expression: Any, axis: Any) -> bool:
-    return any(each.same_as(axis) for each in tirx.analysis.undefined_vars(expression))
+def reducing_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
+    """The blocks of a function that reduce."""
+    return [block for block in all_of(function.body, s_tir.SBlock) if block.init is not None]

@@ -13,8 +13,9 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import substitute
+from tvm_scatter.emit.expressions import varies
 
-from .gather_form import has_vectors, is_along, varies
+from .gather_form import has_vectors, is_along
 from .gather_loads import Loaded, copied, without_loads
 
 THREADS = 256

@@ -8,12 +8,13 @@ from math import gcd, prod
 from typing import Any
 
 import tvm
-import tvm_ffi
-from tvm import s_tir, tirx
-from tvm.s_tir.dlight import normalize_prim_func
-from tvm.s_tir.dlight.base import try_inline
+from tvm import tirx
 
 from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of
+from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
+from tvm_scatter.lowering.row_reductions import reducing_blocks
+
+from .one_block import one_block
 
 #: Bytes of the widest access.
 _ACCESS_BYTES = 16
@@ -62,9 +63,7 @@ class Gathering:
 
     def along(self) -> list[Any]:
         """The reads that the innermost loop moves."""
-        axis = self.axes[-1]
-        loads = loads_of(self.store.value)
-        return [load for load in loads if any(varies(index, axis) for index in load.indices)]
+        return [load for load in loads_of(self.store.value) if moves(load, self.axes[-1])]
 
 
 @dataclass(frozen=True)
@@ -96,22 +95,18 @@ class GatherForm:
 
 def gathering(function: tirx.PrimFunc) -> Gathering | None:
     """The one computation of a function; ``None`` if its reads are spread better by TVM."""
-    if not isinstance(function.body, s_tir.SBlockRealize):
+    alone = None if reducing_blocks(function) else one_block(function)
+    if alone is None:
         return None
-    schedule = s_tir.Schedule(function)
-    blocks = try_inline(schedule, normalize_prim_func(schedule) or [])
-    if len(blocks) != 1 or not blocks[0].is_injective():
-        return None
-    [block] = blocks
+    schedule, block = alone
     loops = schedule.get_loops(block.block_rv)
     found = schedule.get(block.block_rv)
-    function = schedule.mod["main"]
-    if len(loops) != len(block.iters) or function.body.block.alloc_buffers:
+    if not block.is_injective() or not block.iters or len(loops) != len(block.iters):
         return None
-    if not block.iters or not isinstance(found.body, tirx.BufferStore):
+    if not isinstance(found.body, tirx.BufferStore):
         return None
     result = Gathering(
-        function,
+        schedule.mod["main"],
         found.body,
         [each.var for each in block.iters],
         [each.dom for each in block.iters],
@@ -138,11 +133,6 @@ def form_of(gathering: Gathering) -> GatherForm | None:
     return GatherForm(lanes, in_flight, narrow, reason)
 
 
-def is_by_index(load: Any) -> bool:
-    """Whether what a load reads depends on what another one reads."""
-    return any(True for index in load.indices for _ in loads_of(index))
-
-
 def is_along(load: Any, axis: Any, lanes: int) -> bool:
     """Whether neighbours along an axis are read by one access of so many elements."""
     *others, last = load.indices or [None]
@@ -159,11 +149,6 @@ def is_along(load: Any, axis: Any, lanes: int) -> bool:
 def has_vectors(buffer: Any) -> bool:
     """Whether TVM can read and write several elements of a buffer by one access."""
     return str(buffer.dtype) in _IN_VECTORS
-
-
-def varies(expression: Any, axis: Any) -> bool:
-    """Whether an expression depends on an axis."""
-    return any(each.same_as(axis) for each in tirx.analysis.undefined_vars(expression))
 
 
 def _has_rows_alone(gathering: Gathering) -> bool:
@@ -209,13 +194,6 @@ def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:
 def nodes_of(expression: Any) -> int:
     """The length of an expression, in nodes."""
     return len(all_of(expression, tvm.ir.Expr))
-
-
-def all_of(expression: Any, kind: Any) -> list[Any]:
-    """The nodes of some kind in an expression."""
-    found: list[Any] = []
-    tvm_ffi.structural_walk(expression, (kind, found.append))
-    return found
 
 
 def _bytes(buffer: Any) -> int:

@@ -6,17 +6,15 @@ read what lies far apart.
 
 from __future__ import annotations
 
-from typing import Any
-
 import tvm
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight import normalize_prim_func
-from tvm.s_tir.dlight.base import try_inline
 
 from tvm_scatter.emit.computed_updates import loads_of
-from tvm_scatter.lowering.row_reductions import RowReduction, reduction_of
+from tvm_scatter.emit.expressions import moves
+from tvm_scatter.lowering.row_reductions import RowReduction, reducing_blocks, reduction_of
 
-from .gather_form import FILLS_GPU, lanes_of, varies
+from .gather_form import FILLS_GPU, lanes_of
+from .one_block import one_block
 from .row_form import row_form_of
 
 #: Elements of the longest row that the threads of a warp reduce, and of one of which nobody knows
@@ -33,16 +31,16 @@ def plain_reduction(function: tirx.PrimFunc) -> tuple[tirx.PrimFunc, RowReductio
 
     ``None`` for a function that does more, or whose reduction TVM spreads better over threads.
     """
-    if not isinstance(function.body, s_tir.SBlockRealize):
+    alone = one_block(function) if reducing_blocks(function) else None
+    if alone is None:
         return None
-    schedule = s_tir.Schedule(function)
-    blocks = try_inline(schedule, normalize_prim_func(schedule) or [])
-    if len(blocks) != 1 or not _reduces(schedule.get(blocks[0].block_rv)):
+    schedule, block = alone
+    kinds = "".join(each.kind for each in block.iters)
+    if kinds.lstrip("S").strip("R") or "S" not in kinds:
         return None
-    kinds = "".join(each.kind for each in blocks[0].iters)
+    if not _reduces(schedule.get(block.block_rv)):
+        return None
     found = schedule.mod["main"]
-    if kinds.lstrip("S").strip("R") or "S" not in kinds or found.body.block.alloc_buffers:
-        return None
     reduction = reduction_of(found)
     return (found, reduction) if _is_of_rows(reduction) and _fills(reduction) else None
 
@@ -64,14 +62,10 @@ def _is_of_rows(reduction: RowReduction) -> bool:
     if not all(isinstance(size, int) and size > 0 for size in sizes[reduction.rows :]):
         return False
     loads = list(loads_of(reduction.value))
-    along = [load for load in loads if any(varies(index, axis) for index in load.indices)]
+    along = [load for load in loads if moves(load, axis)]
     wide = [each for each, size in zip(reduction.axes, sizes, strict=True) if size != 1]
-    whole = any(all(_reads_along(load, each) for each in wide) for load in loads)
+    whole = any(all(moves(load, each) for each in wide) for load in loads)
     return whole and lanes_of(axis, sizes[-1], along)[0] > 1
-
-
-def _reads_along(load: Any, axis: Any) -> bool:
-    return any(varies(index, axis) for index in load.indices)
 
 
 def _fills(reduction: RowReduction) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from tvm_scatter.emit.computed_updates import loads_of
+from tvm_scatter.emit.expressions import moves
 from tvm_scatter.lowering.row_reductions import RowReduction
 
 from .gather_form import (
@@ -16,7 +17,6 @@ from .gather_form import (
     ROUNDING,
     lanes_of,
     nodes_of,
-    varies,
 )
 from .gather_loads import without_loads
 
@@ -66,7 +66,7 @@ def row_form_of(reduction: RowReduction) -> RowForm:
     """How a reduction is spread over threads."""
     axis = reduction.axes[-1]
     reads = reduction.reads() or loads_of(reduction.value)
-    along = [load for load in reads if any(varies(i, axis) for i in load.indices)]
+    along = [load for load in reads if moves(load, axis)]
     lanes, reason = 1, "no row is read along its last axis"
     if along:
         lanes, reason = lanes_of(axis, reduction.sizes[-1], along)

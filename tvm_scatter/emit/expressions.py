@@ -1,0 +1,32 @@
+"""What an expression of elements of tensors is made of, and what it depends on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm_ffi
+from tvm import tirx
+
+from .computed_updates import loads_of
+
+
+def all_of(expression: Any, kind: Any) -> list[Any]:
+    """The nodes of some kind in an expression."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (kind, found.append))
+    return found
+
+
+def varies(expression: Any, axis: Any) -> bool:
+    """Whether an expression depends on an axis."""
+    return any(each.same_as(axis) for each in tirx.analysis.undefined_vars(expression))
+
+
+def moves(load: Any, axis: Any) -> bool:
+    """Whether a load reads another element at another place along an axis."""
+    return any(varies(index, axis) for index in load.indices)
+
+
+def is_by_index(load: Any) -> bool:
+    """Whether what a load reads depends on what another one reads."""
+    return any(True for index in load.indices for _ in loads_of(index))
