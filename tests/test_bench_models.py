@@ -114,7 +114,6 @@ def test_a_pattern_picks_rows() -> None:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No form is called more than once to time it."""
     monkeypatch.setattr(bench, "copy_bandwidth", lambda device: 1e4)
-    monkeypatch.setattr(run, "copy_bandwidth", lambda device: 1e4)
     monkeypatch.setattr(timing, "_FEWEST", 1)
     monkeypatch.setattr(timing, "_SECONDS", 0)
 
@@ -175,6 +174,8 @@ def test_a_deterministic_form_is_timed_where_it_is_wanted(quick: None, tmp_path:
         (["--models", "--resume"], "--resume needs --json FILE"),
         (["--rows", "GAT"], "--rows needs --models"),
         (["--seconds", "5"], "--seconds needs --models"),
+        (["--models", "--jobs", "0"], "--jobs 0 must be at least 1"),
+        (["--models", "--jobs", "2"], "--jobs needs a GPU"),
     ],
 )
 def test_bad_input_is_told_before_anything_is_timed(
@@ -206,3 +207,14 @@ def test_what_is_no_report_is_refused(tmp_path: Path) -> None:
     path.write_text('{"machine": {}, "rows": [{"workload": "rows"}]}')
     with pytest.raises(ScatterError, match="is no report of models"):
         Report.load(path)
+
+
+@pytest.mark.gpu
+def test_rows_are_compiled_side_by_side(tmp_path: Path) -> None:
+    path = tmp_path / "models.json"
+    wanted = ["--scale", "100", "--rows", "*, float32, uniform, degree 3", "--json", str(path)]
+    assert main(["bench", "--models", "--device", "cuda", "--jobs", "3", *wanted]) == 0
+    found = json.loads(path.read_text())["rows"]
+    names = [row["name"] for row in found]
+    assert names == [row.name for row in picked(rows(100), wanted[3])] and len(names) > 5
+    assert all(row["ours"] and row["peers"] for row in found)

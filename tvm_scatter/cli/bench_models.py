@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 import time
+from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -18,11 +21,11 @@ from .model import import_torch
 from .progress import progress
 
 if TYPE_CHECKING:
-    from tvm_scatter.tuning.bench.models.figures import Report
+    from tvm_scatter.tuning.bench.models.figures import Figures, Report
     from tvm_scatter.tuning.bench.models.rows import Row
 
 #: The options that only this benchmark has, and those that only the other one has.
-_OWN = ("rows", "seconds", "deterministic")
+_OWN = ("rows", "seconds", "deterministic", "jobs")
 _OTHERS = ("filter", "all", "stock", "jax")
 #: Of output that is no terminal, whose width nobody knows.
 _WIDTH = 120
@@ -39,6 +42,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--deterministic", action="store_true", help="with --models: ours with equal bits as well"
+    )
+    command.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="with --models, on a GPU: compile N rows at a time, and time one",
     )
 
 
@@ -72,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     device = device_of(arguments)
     scale = SCALE[device] if arguments.scale is None else arguments.scale
     check(scale, arguments)
+    _check_jobs(arguments, device)
     every = rows(scale)
     wanted = picked(every, arguments.rows or "")
     if not wanted:
@@ -85,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
         known = {figures.name for figures in before.rows}
         wanted = [row for row in wanted if row.name not in known]
         result = before.continued(facts) if wanted else before
-    left = _measure(wanted, [row.name for row in every], result, arguments, device)
+    left = _measure(wanted, [row.name for row in every], result, arguments, facts)
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console.width = _WIDTH
@@ -101,35 +111,64 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if any(figures.wrong for figures in result.rows) else 0
 
 
+def _check_jobs(arguments: argparse.Namespace, device: str) -> None:
+    if arguments.jobs is None:
+        return
+    if arguments.jobs < 1:
+        raise ScatterError(f"bench: --jobs {arguments.jobs} must be at least 1.")
+    if device != "cuda":
+        raise ScatterError(
+            "bench: --jobs needs a GPU, because compiling would disturb what is timed on a CPU."
+        )
+
+
 def _measure(
     wanted: list[Row],
     order: list[str],
     result: Report,
     arguments: argparse.Namespace,
-    device: str,
+    facts: dict[str, Any],
 ) -> int:
     """Measure rows into a report, and save it after each; how many are left."""
-    from tvm_scatter.tuning.bench.models.ours import OPTIONS
-    from tvm_scatter.tuning.bench.models.run import run as measured
-
-    target = gpu_target() if device == "cuda" else host_target()
-    forms = [form for form in OPTIONS if form != "deterministic" or arguments.deterministic]
     begin = time.monotonic()
+    left = len(wanted)
     with progress() as shown:
-        timed = measured(wanted, device, target, forms, arguments.compile)
-        for done, row in enumerate(wanted):
+        shown.step(f"{left} rows to be measured")
+        for figures in _measured(wanted, arguments, facts):
+            if isinstance(figures, ScatterError):
+                shown.step(str(figures))
+                continue
+            left -= 1
             spent = time.monotonic() - begin
-            if arguments.seconds is not None and spent > arguments.seconds:
-                return len(wanted) - done
-            shown.step(f"{done + 1} of {len(wanted)}, {spent:.0f} s: {row.name}")
-            figures = next(timed)
+            shown.step(f"{len(wanted) - left} of {len(wanted)}, {spent:.0f} s: {figures.name}")
             for name, text in figures.wrong.items():
-                shown.step(f"{row.name}: {name}: {text}")
+                shown.step(f"{figures.name}: {name}: {text}")
             result.rows.append(figures)
             result.rows.sort(key=lambda figures: order.index(figures.name))
             if arguments.json:
                 result.save(Path(arguments.json))
-    return 0
+    return left
+
+
+def _measured(
+    wanted: list[Row], arguments: argparse.Namespace, facts: dict[str, Any]
+) -> Iterator[Figures | ScatterError]:
+    """The figures of rows, until the time is over."""
+    from tvm_scatter.tuning.bench.models import run, side_by_side
+    from tvm_scatter.tuning.bench.models.ours import OPTIONS
+
+    device = device_of(arguments)
+    forms = tuple(form for form in OPTIONS if form != "deterministic" or arguments.deterministic)
+    seconds = math.inf if arguments.seconds is None else arguments.seconds
+    until = time.monotonic() + seconds
+    bandwidth = facts["copy_bytes_per_us"]
+    if arguments.jobs is not None:
+        setting = side_by_side.Setting(facts["scale"], forms, arguments.compile, bandwidth, until)
+        yield from side_by_side.run(wanted, setting, arguments.jobs)
+        return
+    target = gpu_target() if device == "cuda" else host_target()
+    begun = takewhile(lambda row: time.monotonic() < until, wanted)
+    yield from run.run(begun, device, target, forms, arguments.compile, bandwidth)
 
 
 def table(result: Report) -> Table:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -15,7 +16,6 @@ from tvm.target import Target
 import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.tuning.bench.bench import share_threads
-from tvm_scatter.tuning.measure.call_times import copy_bandwidth
 from tvm_scatter.tuning.measure.time_shares import time_shares
 
 from . import timing
@@ -49,11 +49,13 @@ class Alike:
 
 
 def run(
-    rows: Sequence[Row],
+    rows: Iterable[Row],
     device: str,
     target: Target,
     forms: Sequence[str],
     compile_peer: bool,
+    bandwidth: float,
+    turn: AbstractContextManager[Any] | None = None,
 ) -> Iterator[Figures]:
     """Check and time rows one by one.
 
@@ -65,6 +67,10 @@ def run(
         The forms of ours, of :data:`~.ours.OPTIONS`.
     compile_peer : bool
         Whether ``torch.compile`` is a peer as well; it takes seconds for each row.
+    bandwidth : float
+        Bytes per microsecond of a large copy.
+    turn : context manager, optional
+        What is held while a row is timed, so that nobody else is.
 
     Raises
     ------
@@ -73,7 +79,6 @@ def run(
     """
     if device == "cpu":
         share_threads()
-    bandwidth = copy_bandwidth(device)
     alike = Alike("")
     for row in rows:
         case = row.make()
@@ -81,7 +86,10 @@ def run(
             alike = _made_alike(row, case, target, forms, compile_peer)
         case = replace(case.on(device), module=case.module.to(device))
         with torch.no_grad():
-            yield _figures(row, case, alike, device, target, bandwidth)
+            ready = _ready(row, case, alike, device, target)
+            with turn or nullcontext():
+                _time(row, case, alike, ready, device, bandwidth)
+        yield ready.figures
         del case
         if device == "cuda":
             _free(row)
@@ -113,25 +121,41 @@ def _made_alike(
     return made
 
 
-def _figures(
-    row: Row, case: Case, alike: Alike, device: str, target: Target, bandwidth: float
-) -> Figures:
+@dataclass
+class _Ready:
+    """Calls that were compiled and made once, and what is known of them."""
+
+    figures: Figures
+    ours: dict[str, Callable[[], Any]]
+    peers: dict[str, Callable[[], Any]]
+    order: Callable[[], Any] | None
+
+
+def _ready(row: Row, case: Case, alike: Alike, device: str, target: Target) -> _Ready:
     figures = Figures(row.name, failed=dict(alike.failed))
     ours = _checked(row, case, alike, figures)
     peers = _peers(case, alike, figures)
-    spent = timing.times({**ours, **peers}, device)
-    figures.ours = {name: spent[name] for name in ours}
+    order = None
+    if device == "cuda" and case.index is not None and not row.is_model:
+        order = _order(case.index, case.extent, device, target)
+        order()
+    return _Ready(figures, ours, peers, order)
+
+
+def _time(row: Row, case: Case, alike: Alike, ready: _Ready, device: str, bandwidth: float) -> None:
+    figures, peers = ready.figures, ready.peers
+    spent = timing.times({**ready.ours, **peers}, device)
+    figures.ours = {name: spent[name] for name in ready.ours}
     figures.peers = {name: spent[name] for name in peers}
     if device == "cuda":
         for name, peer in peers.items():
             figures.memory[name] = timing.peak_bytes(peer)
     if row.is_model:
         _split(case, alike, peers, device, figures)
-        return figures
-    if device == "cuda" and case.index is not None:
-        figures.order = _order_time(case.index, case.extent, device, target)
+        return
+    if ready.order is not None:
+        figures.order = timing.times({"order": ready.order}, device)["order"]
     figures.floor = case.floor_bytes / bandwidth + figures.order
-    return figures
 
 
 def _checked(row: Row, case: Case, alike: Alike, figures: Figures) -> dict[str, Callable[[], Any]]:
@@ -189,7 +213,8 @@ def _split(
         figures.products[name] = shares["products"] * figures.ours[name]
 
 
-def _order_time(index: torch.Tensor, extent: int, device: str, target: Target) -> float:
+def _order(index: torch.Tensor, extent: int, device: str, target: Target) -> Callable[[], Any]:
+    """A call that orders the messages."""
     builder = relax.BlockBuilder()
     given = relax.Var("index", relax.TensorType(tuple(index.shape), "int64"))
     with builder.function("main", [given]):
@@ -197,7 +222,7 @@ def _order_time(index: torch.Tensor, extent: int, device: str, target: Target) -
     executable = tvm.compile(builder.get(), target=target)
     function = relax.VirtualMachine(executable, tvm.device(device))["main"]
     [argument] = arguments([index])
-    return timing.times({"order": lambda: function(argument)}, device)["order"]
+    return lambda: function(argument)
 
 
 def last_line(error: BaseException) -> str:
