@@ -55,6 +55,9 @@ def form(build: Any, *parameters: tuple[Any, str], bounds: str = "drop") -> Any:
 
 
 MANY = (1_000_000,)
+#: TVM's passes that make one function of what is computed element by element.
+FUSION = ("LegalizeOps", "AnnotateTIROpPattern", "FoldConstant", "FuseOps", "FuseTIR")
+ZERO = relax.const(0.0, "float32")
 
 
 @pytest.mark.parametrize(
@@ -337,19 +340,48 @@ def test_many_random_reads(device: str, seed: int) -> None:
         (lambda x, y: relax.op.multiply(x, y), [("n", 6), ("n", 1)], 2),
         (lambda x: relax.op.nn.relu(x), [(64, 128)], 4),
         (lambda x: relax.op.astype(x, "float16"), [(64, 128)], 4),
+        (lambda x: relax.op.where(relax.op.less(x, ZERO), ZERO, x), [("n", 128)], 4),
+        (
+            lambda x, y: relax.op.where(relax.op.astype(x, "bool"), x, y),
+            [(64, 128), (64, 1)],
+            4,
+        ),
         (lambda x: relax.op.nn.relu(x), [(64, 127)], None),
         (lambda x: relax.op.permute_dims(x), [(64, 128)], None),
         (lambda x: relax.op.flip(x, 1), [(64, 128)], None),
         (lambda x, y: relax.op.concat((x, y), 1), [(64, 128), (64, 128)], None),
     ],
     ids=[
-        *("a row for all", "a number for each row", "one tensor", "another type", "odd rows"),
+        *("a row for all", "a number for each row", "one tensor", "another type"),
+        *("a number or an element", "one of two tensors", "odd rows"),
         *("transposed", "reversed", "two tensors side by side"),
     ],
 )
 def test_elementwise_rows_are_read_in_vectors(build: Any, shapes: Any, lanes: int | None) -> None:
+    mod = module(build, *((s, "float32") for s in shapes))
+    steps = [getattr(relax.transform, name)() for name in FUSION]
     with cuda_target("sm_90"):
-        mod = relax.transform.LegalizeOps()(module(build, *((s, "float32") for s in shapes)))
+        mod = tvm.transform.Sequential(steps)(mod)
     [function] = [f for f in mod.functions.values() if isinstance(f, tvm.tirx.PrimFunc)]
     found = gathering(function)
     assert (None if found is None else form_of(found).lanes) == lanes
+
+
+@pytest.mark.parametrize("shape", [(37, 12), (3, 130)])
+def test_a_choice_between_a_number_and_an_element(device: str, shape: Any) -> None:
+    """Also where an element is no number, and where a mask is read."""
+    random = np.random.default_rng(1)
+    x = random.standard_normal(shape).astype("float32")
+    x[::5, 3] = np.nan
+    bias, mask = random.standard_normal(shape[1]).astype("float32"), random.random(shape) < 0.5
+
+    def build(x: Any, bias: Any, mask: Any) -> Any:
+        total = relax.op.add(x, bias)
+        rectified = relax.op.where(relax.op.less_equal(total, ZERO), ZERO, total)
+        return relax.op.where(mask, rectified, x)
+
+    total = x + bias
+    expected = np.where(mask, np.where(total <= 0, np.float32(0), total), x)
+    calls = {"main": (build, (x, bias, mask))}
+    result = run_compiled(compile_all(calls, device), calls, device)["main"]
+    np.testing.assert_array_equal(result, expected)

@@ -14,6 +14,7 @@ from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of
 from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 
+from .needless_branches import without_needless_branches
 from .one_block import one_block
 
 #: Bytes of the widest access.
@@ -105,12 +106,10 @@ def gathering(function: tirx.PrimFunc) -> Gathering | None:
         return None
     if not isinstance(found.body, tirx.BufferStore):
         return None
-    result = Gathering(
-        schedule.mod["main"],
-        found.body,
-        [each.var for each in block.iters],
-        [each.dom for each in block.iters],
-    )
+    axes, sizes = [each.var for each in block.iters], [each.dom for each in block.iters]
+    value = without_needless_branches(found.body.value, dict(zip(axes, sizes, strict=True)))
+    store = tirx.BufferStore(found.body.buffer, value, found.body.indices)
+    result = Gathering(schedule.mod["main"], store, axes, sizes)
     return result if result.reads() or _has_rows_alone(result) else None
 
 
@@ -161,7 +160,9 @@ def _has_rows_alone(gathering: Gathering) -> bool:
 def _lanes(gathering: Gathering) -> tuple[int, str]:
     """How many elements of the result are written by one access each, and why."""
     written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
-    accesses = [*(gathering.reads() or gathering.along()), written]
+    # A mask is read one by one, which others need not be for that.
+    along = [load for load in gathering.along() if has_vectors(load.source)]
+    accesses = [*(gathering.reads() or along), written]
     return lanes_of(gathering.axes[-1], gathering.sizes[-1], accesses)
 
 
