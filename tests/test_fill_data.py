@@ -100,6 +100,33 @@ def test_symbolic_sizes(device, chosen):
     check(mod, device, 50, 0, 8, 0, implementation=chosen)
 
 
+def test_by_default_where_the_sizes_decide(device):
+    """What computes few updates does not fill, and what computes many does."""
+    mod = module(0, 0, 8, 0, symbolic=True)
+    if device == "llvm":
+        assert not tvm_scatter.explain(mod, target_of(device))[0].problem.fill
+        return
+    [found] = tvm_scatter.explain(mod, target_of(device))
+    assert found.problem.fill == "0.0"
+    strategy = tvm_scatter.strategy_for("cuda")
+    fills = [strategy.implementations[each.implementation].fills for each in found.choices]
+    assert True in fills and False in fills
+    check(mod, device, 50, 3, 8, 0)
+    check(mod, device, 30, 2000, 8, 0)
+    with tvm_scatter.options(cuda_graph=True):
+        assert not tvm_scatter.explain(mod, target_of(device))[0].problem.fill
+
+
+@pytest.mark.parametrize("extent", [1, 7, 500])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
+def test_what_does_not_fill_itself_where_the_sizes_decide(device, extent, dtype):
+    """Also tensors whose last access is not a whole one."""
+    if device == "llvm":
+        pytest.skip("none fills on a CPU")
+    mod = module(0, 0, 3, 2, symbolic=True, dtype=dtype)
+    check(mod, device, extent, 3, 3, 2, dtype=dtype)
+
+
 def test_with_an_order(device):
     if device == "llvm":
         pytest.skip("none fills on a CPU")
@@ -137,7 +164,7 @@ def test_what_is_not_filled(device):
     atomic = {"implementation": "parallel_injective"}
     assert not filled(module(90, 300, 8, 0), device, **atomic)[0]
     assert not filled(module(90, 0, 8, 0), device, implementation="segmented")[0]
-    with tvm_scatter.options(implementation="segmented"):
+    with tvm_scatter.options(implementation="segmented", fill=False):
         assert not tvm_scatter.explain(module(90, 300, 8, 0), target_of(device))[0].problem.fill
 
 

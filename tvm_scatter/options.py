@@ -63,9 +63,9 @@ class Options:
         Whether scatters by one index share one order of their updates, where it pays.
     share_checks : bool
         Whether operators by one index share one check of it, where a bad index is an error.
-    fill : bool
-        Whether a scatter into zeros, or another number everywhere, fills the tensor itself where it
-        writes all of it.
+    fill : bool, optional
+        Whether a scatter into zeros, or another number everywhere, fills the tensor itself where
+        that costs less. ``None`` does so on GPUs where they capture no graphs.
     gather : bool
         Whether reads by index are fused with what they feed, and scheduled by this package, on
         GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
@@ -97,7 +97,7 @@ class Options:
     fuse: bool | None = None
     share_order: bool = False
     share_checks: bool = True
-    fill: bool = False
+    fill: bool | None = None
     gather: bool = True
     row_sums: bool | None = None
     donate: tuple[str, ...] = ()

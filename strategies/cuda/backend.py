@@ -14,6 +14,7 @@ from .check import CHECK
 from .compaction import COMPACTION
 from .machines import CALIBRATION, device_name, machine_of
 from .ordering import ORDERING
+from .steps.stages import fill_output
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
 _LIMITS = {
@@ -49,6 +50,7 @@ CUDA = Backend(
     device_check=CHECK,
     compaction=COMPACTION,
     ordering=ORDERING,
+    fill=fill_output,
     captures_graphs=True,
     launches_together=True,
     fuses=tuple(DATA_DTYPES),

@@ -197,13 +197,27 @@ def _emit_branch(operands: Operands, branch: Branch) -> None:
     """Emit an implementation. With a drop signal, one of its launches must read the indices."""
     signal = operands.drop_signal
     readers = signal.readers if signal else 0
-    branch.implementation.emit(operands, branch.config)
+    given = branch.implementation.given(operands.problem)
+    if operands.problem.fill and not given.fill:
+        fill = backend_of(operands.target).fill
+        assert fill is not None, "what nothing fills is refused"
+        fill(operands)
+    branch.implementation.emit(_given(operands, given), branch.config)
     if signal and signal.readers == readers:
         raise ScatterError(
             f"scatter: implementation {branch.implementation.name!r} has no launch that reads the "
             "indices, so the host would not hear of a bad one; its kernels must be launched by "
             "`launch`."
         )
+
+
+def _given(operands: Operands, problem: ScatterProblem) -> Operands:
+    """The operands of a part of a problem: where it is in place, the output holds the data."""
+    if problem == operands.problem:
+        return operands
+    data = None if problem.in_place else operands.data
+    others = tuple(_given(each, problem) for each in operands.others)
+    return replace(operands, problem=problem, data=data, others=others)
 
 
 def workspace_size(
@@ -216,7 +230,9 @@ def workspace_size(
     sizes = Sizes.of(problem, symbols)
     result: Any = None
     for branch in selection.branches:
-        size = branch.implementation.workspace(problem, sizes, branch.config, target)
+        implementation = branch.implementation
+        given = implementation.given(problem)
+        size = implementation.workspace(given, sizes, branch.config, target)
         if isinstance(size, int) and size == 0:
             continue
         if result is None:

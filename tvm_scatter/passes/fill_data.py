@@ -1,7 +1,8 @@
 """Lets a scatter fill the tensor that it scatters into.
 
 Models scatter into zeros. An implementation that writes every row of the output writes the zeros of
-rows without updates, too. So they need not be in memory before, nor be read.
+rows without updates, too. So they need not be in memory before, nor be read. Where it is chosen at
+run time whether such an implementation computes the scatter, the others fill the output first.
 
 It runs before :func:`ReuseBuffers`, which lets the scatter write to the tensor that is allocated
 here.
@@ -60,7 +61,7 @@ def _fill(call: ScatterCall, values: Mapping[Any, Any]) -> str:
     if call.form == COPY_RANGES or call.in_place or call.data.ty.vdevice is not None:
         return ""
     target, strategy = strategy_of(call.data)
-    if strategy is None:
+    if strategy is None or not strategy.backend.fills_under(current_options()):
         return ""
     number = _number(values.get(call.data))
     if not number:
@@ -68,14 +69,12 @@ def _fill(call: ScatterCall, values: Mapping[Any, Any]) -> str:
     try:
         filling = call.replace(fill=number).to_call()
         planned = plan(filling, target, current_options())
-        wanted = plan(call.to_call(), target, current_options())
     except ScatterError:
         return ""
-    if planned.way is not Way.SCATTER or planned.selection is None or wanted.selection is None:
+    if planned.way is not Way.SCATTER or planned.selection is None:
         return ""
-    # What fills is not to be chosen because it fills.
-    same = [each.implementation for each in wanted.selection.branches]
-    return number if [each.implementation for each in planned.selection.branches] == same else ""
+    fills = any(branch.implementation.fills for branch in planned.selection.branches)
+    return number if fills else ""
 
 
 def _number(value: Any) -> str:

@@ -9,6 +9,7 @@ from tvm.target import Target
 
 from tvm_scatter.emit.compaction import Compaction
 from tvm_scatter.emit.index_check import DeviceCheck
+from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
@@ -37,6 +38,9 @@ class Backend:
         How to list the true positions of a mask; ``None`` if TVM's function of the host does.
     ordering : Ordering, optional
         How to order updates by destination; ``None`` if nothing does.
+    fill : callable, optional
+        Emits the statements that fill the output with the number that the problem begins with, for
+        implementations that do not do so themselves.
     captures_graphs : bool
         Whether CUDA graphs can capture its launches.
     launches_together : bool
@@ -82,6 +86,7 @@ class Backend:
     device_check: DeviceCheck | None = None
     compaction: Compaction | None = None
     ordering: Ordering | None = None
+    fill: Callable[[Operands], None] | None = None
     captures_graphs: bool = False
     launches_together: bool = False
     gathers_known_writes: bool = False
@@ -139,6 +144,12 @@ class Backend:
         if options.fuse is None and self.fuses_vectors_only:
             return False
         return self.fuses_under(options)
+
+    def fills_under(self, options: Options) -> bool:
+        """Whether scatters into zeros fill them themselves, if that costs less."""
+        if options.fill is None:
+            return self.fill is not None and not self._captures(options)
+        return options.fill
 
     def sums_rows_under(self, options: Options) -> bool:
         """Whether reductions compute the rows that they read by index."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
 from importlib import resources
 from operator import add, mul
@@ -52,6 +52,10 @@ class Costly(Protocol):
     """What is asked for its costs: an implementation."""
 
     name: str
+
+    def given(self, problem: ScatterProblem) -> ScatterProblem:
+        """The problem as it gets it."""
+        ...
 
     def cost(self, work: Work, config: Mapping[str, int]) -> Terms | None:
         """The terms, before they are multiplied by coefficients."""
@@ -100,11 +104,21 @@ class Costs:
 
     def of(self, implementation: Costly, config: Mapping[str, int]) -> Predict | None:
         """A function that predicts the time from sizes; ``None`` if the implementation has none."""
+        given = implementation.given(self.problem)
+        if given != self.problem:
+            return replace(self, problem=given)._around(self.problem, implementation, config)
+        return self._around(given, implementation, config)
+
+    def _around(
+        self, whole: ScatterProblem, implementation: Costly, config: Mapping[str, int]
+    ) -> Predict | None:
+        """The same where the implementation computes a part of a whole problem."""
         factors = self.fitted.get(implementation.name, {})
 
         def terms(work: Work) -> Terms:
             found = implementation.cost(work, config) or {}
-            return {name: value * factors.get(name, 1.0) for name, value in found.items()}
+            own = {name: value * factors.get(name, 1.0) for name, value in found.items()}
+            return {**own, **work.beside(whole)}
 
         def predict(sizes: Sizes) -> Prediction:
             found = [terms(work) for work in self._works(sizes)]

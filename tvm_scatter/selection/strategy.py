@@ -75,6 +75,15 @@ class Implementation(ABC):
         """Why this implementation cannot compute the problem on the target; ``None`` if it can."""
         return None
 
+    def given(self, problem: ScatterProblem) -> ScatterProblem:
+        """The problem as this implementation gets it.
+
+        The backend does what it leaves to launches around its own: it fills the output beforehand.
+        """
+        if problem.fill and not self.fills:
+            return replace(problem, fill="", in_place=True)
+        return problem
+
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         """The tuning parameters ("knobs"): for each its valid values, the default first."""
         return {}
@@ -110,7 +119,7 @@ class Implementation(ABC):
         ScatterError
             If ``chosen`` names a knob or a value that this problem does not have.
         """
-        knobs = self.knobs(problem, target)
+        knobs = self.knobs(self.given(problem), target)
         config = {name: values[0] for name, values in knobs.items()}
         for name, value in (chosen or {}).items():
             if name not in knobs or value not in knobs[name]:
@@ -232,7 +241,7 @@ class OpStrategy:
             return "it reads updates from memory, and these are computed where they are read"
         if problem.softmax and not implementation.takes_softmax:
             return "it weights no updates by a softmax"
-        if problem.fill and not implementation.fills:
+        if problem.fill and not (implementation.fills or self.backend.fill):
             return "it reads the data, which are not in memory"
         if problem.ordered and not implementation.takes_ordering:
             return "it makes an order of its own, and one is given"
@@ -243,7 +252,7 @@ class OpStrategy:
             return "it is not deterministic and a deterministic result is asked for"
         if captures and not implementation.capturable:
             return "no CUDA graph can hold it and one is asked for"
-        return implementation.refusal(problem, target)
+        return implementation.refusal(implementation.given(problem), target)
 
     def applicable(
         self, problem: ScatterProblem, target: Any, options: Options | None = None
@@ -406,7 +415,8 @@ class OpStrategy:
             return None
         if self.refusal(implementation, problem, target, options) is not None:
             return None
-        if _valid(config, implementation.knobs(problem, target)) != dict(config):
+        knobs = implementation.knobs(implementation.given(problem), target)
+        if _valid(config, knobs) != dict(config):
             return None
         return Branch(implementation, implementation.config(problem, target, config))
 

@@ -280,6 +280,16 @@ class Work:
 
     # What several implementations do before and after.
 
+    def beside(self, whole: ScatterProblem) -> Terms:
+        """What is done around an implementation to compute the whole problem that it has a part of.
+
+        These launches are the same for all implementations, and have no factors.
+        """
+        terms = {}
+        if whole.fill and not self.problem.fill:
+            terms["fill"] = self.launches(1) + self.streams(self.data_bytes)
+        return terms
+
     @property
     def around_launches(self) -> int:
         """Launches that reset touched places to the identity, and that divide by counts."""

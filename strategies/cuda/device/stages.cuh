@@ -35,6 +35,26 @@ __device__ __forceinline__ void copy_bytes(void* to, const void* from, int64 byt
   }
 }
 
+// Fill the output: 16 bytes at a time, as many at once as where it is copied.
+template <class P>
+__device__ __forceinline__ void fill_output(typename P::Data* out, int64 size) {
+  using Data = typename P::Data;
+  constexpr int vector = 16 / sizeof(Data);
+  const auto value = splat<Data, vector>(P::fill());
+  const int threads = blockDim.x;
+  const int64 first = static_cast<int64>(blockIdx.x) * threads * kCopyUnroll + threadIdx.x;
+  const bool whole = aligned<Data, vector>(out);
+#pragma unroll
+  for (int i = 0; i < kCopyUnroll; ++i) {
+    const int64 at = (first + static_cast<int64>(i) * threads) * vector;
+    if (whole && at + vector <= size) {
+      store<Data, vector>(out + at, value);
+    } else {
+      for (int64 one = at; one < size && one < at + vector; ++one) out[one] = P::fill();
+    }
+  }
+}
+
 // Write the identity to every place that an update goes to.
 template <class P>
 __device__ __forceinline__ void reset_touched(typename P::Data* out, const Indices<P>& indices,

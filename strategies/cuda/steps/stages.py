@@ -33,6 +33,18 @@ def copy_data(operands: Operands) -> None:
     )
 
 
+def fill_output(operands: Operands) -> None:
+    """Launch a fill of the output with the number that the problem begins with."""
+    size = operands.sizes.data_size * item_bytes(operands.problem.data_dtype)
+    launch(
+        operands,
+        ("stages",),
+        "  fill_output<P>(out, sizes.data_size());",
+        blocks=ceil_div(size, THREADS * _COPY_UNROLL * 16),
+        threads=THREADS,
+    )
+
+
 def stride_launch(
     operands: Operands,
     body: str,
