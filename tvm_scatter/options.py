@@ -95,6 +95,7 @@ class Options:
     in_place: bool = True
     batch: bool | None = None
     fuse: bool | None = None
+    share_values: bool = True
     share_order: bool = False
     share_checks: bool = True
     fill: bool | None = None

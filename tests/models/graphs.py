@@ -41,6 +41,30 @@ def gcn_on_any_graph() -> Program:
     return Program(nn.GCNConv(CHANNELS, 4), graph(), ({0: nodes}, {1: edges}), again)
 
 
+class _TwoLayers(torch.nn.Module):
+    """Both layers compute the same of the edges."""
+
+    def __init__(self, first: torch.nn.Module, second: torch.nn.Module) -> None:
+        super().__init__()
+        self.first, self.second = first, second
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x, edges).relu(), edges)
+
+
+@model("GCNConv, two layers", "torch_geometric")
+def two_gcns() -> Program:
+    return Program(_TwoLayers(nn.GCNConv(CHANNELS, 8), nn.GCNConv(8, 4)), graph())
+
+
+@model("GATv2Conv, two layers on any graph", "torch_geometric")
+def two_gats() -> Program:
+    nodes, edges = torch.export.Dim("nodes"), torch.export.Dim("edges")
+    again = torch.randn(7, CHANNELS), torch.randint(0, 7, (2, 30))
+    layers = _TwoLayers(nn.GATv2Conv(CHANNELS, 4, heads=2), nn.GATv2Conv(8, 4))
+    return Program(layers, graph(), ({0: nodes}, {1: edges}), again)
+
+
 @model("GATConv", "torch_geometric")
 def gat() -> Program:
     return Program(nn.GATConv(CHANNELS, 4, heads=2), graph())

@@ -24,11 +24,13 @@ from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
 from .share_checks import ShareChecks
 from .share_orders import ShareOrders
+from .share_values import ShareValues
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
 #: They run behind :func:`Canonicalize`, which nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
+    ("share_values", lambda options: ShareValues()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
@@ -73,6 +75,7 @@ __all__ = [
     "RowProducts",
     "ShareChecks",
     "ShareOrders",
+    "ShareValues",
     "UseIndexFacts",
     "passes",
 ]
