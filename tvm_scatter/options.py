@@ -66,6 +66,9 @@ class Options:
     fill : bool, optional
         Whether a scatter into zeros, or another number everywhere, fills the tensor itself where
         that costs less. ``None`` does so on GPUs where they capture no graphs.
+    epilogue : bool, optional
+        Whether a scatter computes the elementwise operators that follow it where it writes its
+        result, where that costs less. ``None`` does so on GPUs where they capture no graphs.
     gather : bool
         Whether reads by index are fused with what they feed, and scheduled by this package, on
         GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
@@ -99,6 +102,7 @@ class Options:
     share_order: bool = False
     share_checks: bool = True
     fill: bool | None = None
+    epilogue: bool | None = None
     gather: bool = True
     row_sums: bool | None = None
     donate: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ from .check import CHECK
 from .compaction import COMPACTION
 from .machines import CALIBRATION, device_name, machine_of
 from .ordering import ORDERING
-from .steps.stages import fill_output
+from .steps.stages import fill_output, finish_output
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
 _LIMITS = {
@@ -51,6 +51,7 @@ CUDA = Backend(
     compaction=COMPACTION,
     ordering=ORDERING,
     fill=fill_output,
+    finish=finish_output,
     captures_graphs=True,
     launches_together=True,
     fuses=tuple(DATA_DTYPES),

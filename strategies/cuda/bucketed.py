@@ -71,6 +71,7 @@ class Bucketed(Implementation):
     accumulates_wide = True
     fuses = True
     fills = True
+    finishes = True
     # Measured: up to 9 us of 77 with uniform destinations, 49 of 69 with skewed ones.
     order_cost = 0.25
     summary = "many rows into fewer places, whether destinations are skewed or not"

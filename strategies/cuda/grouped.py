@@ -53,6 +53,7 @@ class Grouped(Implementation):
     accumulates_wide = True
     fuses = True
     fills = True
+    finishes = True
     # As for bucketed; not measured.
     order_cost = 0.25
     summary = "rows into as many places as there are updates or more; sizes known at run time only"

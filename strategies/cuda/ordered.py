@@ -32,6 +32,7 @@ class Ordered(Implementation):
     deterministic = True
     fuses = True
     fills = True
+    finishes = True
     takes_ordering = True
     takes_softmax = True
     summary = "several scatters by one index, which share the order of the updates"

@@ -21,6 +21,7 @@ class Segmented(Implementation):
     deterministic = True
     fuses = True
     fills = True
+    finishes = True
     order_cost = 1.0
     summary = "rows with repeated or skewed destinations, where sums must be reproducible"
 

@@ -10,6 +10,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.sizes import Sizes
 
+from .computed_result import ComputedResult
 from .drop_signal import DropSignal
 
 
@@ -38,6 +39,8 @@ class Operands:
         Numbers, or int64 expressions for symbolic sizes.
     drop_signal : DropSignal or None
         The signal for dropped updates, or ``None`` if the host need not know of them.
+    result : ComputedResult or None
+        What is written in place of the scatter's own result; ``None`` if that is.
     ordering : tuple of buffer
         The permutation and the offsets, ``int32``, of :func:`tvm_scatter.order`; empty if the
         problem is not ordered.
@@ -56,4 +59,5 @@ class Operands:
     sizes: Sizes
     drop_signal: DropSignal | None = None
     ordering: Sequence[Any] = ()
+    result: ComputedResult | None = None
     others: tuple[Operands, ...] = ()

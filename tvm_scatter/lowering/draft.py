@@ -56,6 +56,12 @@ class Lowered:
         The permutation and the offsets of the updates, if they are given; else empty.
     producer : Producer or None
         How the updates are computed where they are read; ``None`` if they are read from a tensor.
+    epilogue : Producer or None
+        How the result is computed where it is written; ``None`` if it is that of the scatter.
+    result : relax.TensorType or None
+        The type of the result; that of the data if it is ``None``.
+    others : tuple of Operand
+        The tensors that the result is computed from besides that of the scatter.
     known : str
         What is known of the indices, in words.
     """
@@ -72,6 +78,9 @@ class Lowered:
     orderable: bool = False
     ordering: tuple[Operand, ...] = ()
     producer: Producer | None = None
+    epilogue: Producer | None = None
+    result: relax.TensorType | None = None
+    others: tuple[Operand, ...] = ()
     known: str = field(default="", compare=False)
 
     def without_ordering(self, bounds: str) -> Lowered:
@@ -246,16 +255,20 @@ class Draft:
         is_index : bool
             Whether the indices are those of the call, so that an ordering of the call is of them.
         """
+        epilogue, follows = self._epilogue(), self.call.epilogue
         signature = Signature(
             operator=self.operator,
             data=self.shape(data),
             indices=tuple(self.shape(index) for index in indices),
             updates=self.shape(updates),
+            epilogue=None if epilogue is None else epilogue.updates,
         )
         producer = self._producer(updates) if isinstance(updates, Fused) else None
         orderable = is_index and _can_be_ordered(problem)
         ordering = self.call.ordering if orderable else ()
         problem = replace(problem, fused=producer is not None, softmax=self._has_logits)
+        if epilogue is not None:
+            problem = replace(problem, epilogue=str(self.call.ty.dtype))
         if ordering:
             # Whoever made the ordering has checked the indices. Behind it stand the bad ones.
             problem = replace(problem, ordered=True, bounds="drop")
@@ -273,6 +286,9 @@ class Draft:
             orderable=orderable,
             ordering=tuple(map(self.operand, ordering)),
             producer=producer,
+            epilogue=epilogue,
+            result=None if follows is None else self.call.ty,
+            others=tuple(map(self.operand, () if follows is None else follows.leaves)),
             known=self.call.known,
         )
 
@@ -298,6 +314,15 @@ class Draft:
     def _producer(self, updates: Fused) -> Producer:
         leaves = tuple(self.symbols.shape(self.operator, leaf) for leaf in updates.updates.leaves)
         return Producer(updates.updates.function, leaves, self.shape(updates))
+
+    def _epilogue(self) -> Producer | None:
+        """How the result is computed. In all forms it lies in memory as the data of the call do."""
+        epilogue = self.call.epilogue
+        if epilogue is None:
+            return None
+        read = (self.call.data, *epilogue.leaves)
+        leaves = tuple(self.symbols.shape(self.operator, each) for each in read)
+        return Producer(epilogue.function, leaves, self.symbols.shape(self.operator, self.call))
 
     def into_flattened(
         self, data: Operand, places: Operand, updates: Operand, check: IndexCheck

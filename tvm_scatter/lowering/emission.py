@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_result import ComputedResult
 from tvm_scatter.emit.computed_updates import ComputedUpdates, Producer
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.operands import Operands
@@ -33,6 +34,7 @@ def build_prim_func(
     scatters: int = 1,
     make_signal: MakeSignal | None = None,
     producer: Producer | None = None,
+    epilogue: Producer | None = None,
 ) -> tirx.PrimFunc:
     """Build the function that computes a problem by the selected implementations.
 
@@ -49,6 +51,9 @@ def build_prim_func(
     producer : Producer, optional
         How the updates are computed where they are read. Its leaves are then parameters in place
         of the updates.
+    epilogue : Producer, optional
+        How the result is computed where it is written. Its leaves behind the scatter's own result
+        are parameters behind the updates.
 
     Returns
     -------
@@ -62,14 +67,15 @@ def build_prim_func(
         with T.prim_func(s_tir=True):
             T.func_attr({**PRIM_FUNC_ATTRS, MADE_FOR: str(target.kind.name)})
             parameters = Parameters()
-            parts = _Parts(problem, signature, producer, parameters)
+            parts = _Parts(problem, signature, producer, epilogue, parameters)
             suffixes = ["", *(f"_{each}" for each in range(1, scatters))]
             for suffix in suffixes:
                 parts.declare_inputs(suffix)
             handles = [T.arg(f"token{i}", T.handle()) for i in range(tokens)]
             if not problem.in_place:
                 for suffix in suffixes:
-                    parameters.add(f"out{suffix}", signature.data, problem.data_dtype)
+                    dtype = problem.epilogue or problem.data_dtype
+                    parameters.add(f"out{suffix}", signature.result, dtype)
             if workspace_bytes is not None:
                 size = workspace_bytes if problem.is_static else "workspace_bytes"
                 for suffix in suffixes:
@@ -97,6 +103,7 @@ class _Parts:
     problem: ScatterProblem
     signature: Signature
     producer: Producer | None
+    epilogue: Producer | None
     parameters: Parameters
 
     def declare_inputs(self, suffix: str) -> None:
@@ -109,9 +116,12 @@ class _Parts:
             add(f"{name}{suffix}", shape, ORDERING_DTYPE)
         if self.producer is None:
             add(f"updates{suffix}", self.signature.updates, problem.data_dtype)
-            return
-        for i, shape in enumerate(self.producer.leaves):
-            add(f"leaf{i}{suffix}", shape, self.producer.dtypes[i])
+        else:
+            for i, shape in enumerate(self.producer.leaves):
+                add(f"leaf{i}{suffix}", shape, self.producer.dtypes[i])
+        if self.epilogue is not None:
+            for i, shape in enumerate(self.epilogue.leaves[1:]):
+                add(f"other{i}{suffix}", shape, self.epilogue.dtypes[i + 1])
 
     def operands(
         self, suffix: str, named: Mapping[str, Any], sizes: Sizes, target: Any
@@ -130,6 +140,7 @@ class _Parts:
             workspace=named.get(f"workspace{suffix}"),
             sizes=sizes,
             ordering=[named[f"{name}{suffix}"] for name in _ordering(problem)],
+            result=self._result(suffix, named),
         )
 
     def _updates(self, suffix: str, named: Mapping[str, Any]) -> Any:
@@ -137,6 +148,12 @@ class _Parts:
             return named[f"updates{suffix}"]
         leaves = [named[f"leaf{i}{suffix}"] for i in range(len(self.producer.leaves))]
         return ComputedUpdates(self.producer, leaves, self.parameters.symbols)
+
+    def _result(self, suffix: str, named: Mapping[str, Any]) -> ComputedResult | None:
+        if self.epilogue is None:
+            return None
+        others = [named[f"other{i}{suffix}"] for i in range(len(self.epilogue.leaves) - 1)]
+        return ComputedResult(self.epilogue, others, self.parameters.symbols)
 
 
 def _ordering(problem: ScatterProblem) -> dict[str, tuple[Dim, ...]]:
@@ -203,6 +220,10 @@ def _emit_branch(operands: Operands, branch: Branch) -> None:
         assert fill is not None, "what nothing fills is refused"
         fill(operands)
     branch.implementation.emit(_given(operands, given), branch.config)
+    if operands.result is not None and not given.epilogue:
+        finish = backend_of(operands.target).finish
+        assert finish is not None, "what nothing finishes is refused"
+        finish(operands)
     if signal and signal.readers == readers:
         raise ScatterError(
             f"scatter: implementation {branch.implementation.name!r} has no launch that reads the "
@@ -216,8 +237,9 @@ def _given(operands: Operands, problem: ScatterProblem) -> Operands:
     if problem == operands.problem:
         return operands
     data = None if problem.in_place else operands.data
+    result = operands.result if problem.epilogue else None
     others = tuple(_given(each, problem) for each in operands.others)
-    return replace(operands, problem=problem, data=data, others=others)
+    return replace(operands, problem=problem, data=data, result=result, others=others)
 
 
 def workspace_size(

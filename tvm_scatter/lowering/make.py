@@ -13,6 +13,7 @@ from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.index_check import DeviceCheck, IndexCheck
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.names import STOCK_OPERATORS
+from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.selection.backend import backend_of
 
 from .batched import is_batch
@@ -63,12 +64,20 @@ def _one(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
     """Emit one scatter and return the new tensor."""
     [scatter] = plan.scatters
     if plan.way is Way.STOCK:
-        return legalize_as_stock(bb, scatter, stock)
+        return _with_epilogue(bb, scatter, legalize_as_stock(bb, scatter, stock))
     if plan.way is Way.COPY:
         return copy_kernel(bb, scatter)
     if plan.way is Way.NOTHING:
-        return _nothing(bb, plan, made)
+        return _with_epilogue(bb, scatter, _nothing(bb, plan, made))
     return _checked(bb, plan, made)
+
+
+def _with_epilogue(bb: relax.BlockBuilder, scatter: ScatterCall, own: relax.Expr) -> relax.Expr:
+    """What a scatter returns whose own result is computed apart."""
+    if scatter.epilogue is None:
+        return own
+    function = bb.add_func(scatter.epilogue.function, "epilogue")
+    return relax.op.call_tir(function, [bb.emit(own), *scatter.epilogue.leaves], scatter.ty)
 
 
 def _nothing(bb: relax.BlockBuilder, plan: Plan, made: Made) -> relax.Expr:
@@ -128,6 +137,7 @@ def _call(
     inputs = [
         [made.of(operand) for operand in (each.data, *each.indices, *each.ordering)]
         + _updates(each, made)
+        + [made.of(other) for other in each.others]
         for each in plan.lowered
     ]
     arguments = [operand for operands in inputs for operand in operands] + list(tokens)
@@ -140,8 +150,12 @@ def _call(
         scatters=count,
         make_signal=make_signal,
         producer=plan.lowered[0].producer,
+        epilogue=plan.lowered[0].epilogue,
     )
-    types: Any = [relax.TensorType(data.ty.shape, problem.data_dtype) for data, *_ in inputs]
+    types: Any = [
+        each.result or relax.TensorType(data.ty.shape, problem.data_dtype)
+        for each, (data, *_) in zip(plan.lowered, inputs, strict=True)
+    ]
     workspace = workspace_size(problem, selection, plan.lowered[0].symbols, plan.target)
     global_var = bb.add_func(func, function_name(problem, selection))
     if workspace is not None:

@@ -22,7 +22,7 @@ from .arguments import (
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, SELECT_ROWS
 from .own_operators import call_of, register_operator
 from .ranges import check_ranges
-from .scatter_call import CopiedRange, ScatterCall
+from .scatter_call import CopiedRange, ScatterCall, has_epilogue
 
 
 def scatter_elements(
@@ -294,7 +294,7 @@ def select_rows(data: relax.Expr, winners: relax.Expr, sources: Sequence[relax.E
 
 
 def _infer_type(call: relax.Call, _context: Any) -> Any:
-    return call.args[0].ty
+    return call.args[0].ty if not has_epilogue(call) else ScatterCall.from_call(call).ty
 
 
 def _infer_selected(call: relax.Call, _context: Any) -> Any:

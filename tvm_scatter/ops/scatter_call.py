@@ -19,6 +19,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import REDUCTIONS, Reduction, canonical_reduction
 
 from .called import operator_of
+from .epilogue import Epilogue
 from .fused_updates import FusedUpdates
 from .names import COPY_RANGES, INDEX_PUT, NAMES, SCATTER_ELEMENTS, SCATTER_ND, STOCK_OPERATORS
 from .own_operators import call_of
@@ -28,6 +29,8 @@ from .own_operators import call_of
 _PRODUCER = "producer"
 #: The attribute that says that an operand behind the updates is an ordering of them.
 _ORDERED = "has_ordering"
+#: The attribute of the function of an epilogue, whose leaves are the next operand.
+_EPILOGUE = "epilogue"
 
 
 class CopiedRange(NamedTuple):
@@ -87,6 +90,8 @@ class ScatterCall:
     ordering : tuple of relax.Expr
         The permutation and the offsets of :func:`tvm_scatter.order`, for the index and the extent
         of the call; empty if there are none.
+    epilogue : Epilogue or None
+        What is computed of the result where it is written; ``None`` if nothing is.
     earlier : tuple of relax.Expr
         Tensors that must be computed before the call, because they read data that it overwrites.
     """
@@ -111,6 +116,7 @@ class ScatterCall:
     fill: str = ""
     operator: str = ""
     ordering: tuple[Any, ...] = ()
+    epilogue: Epilogue | None = None
     earlier: tuple[Any, ...] = ()
 
     @staticmethod
@@ -142,6 +148,8 @@ class ScatterCall:
             operands = {"indices": _fields(indices), "updates": updates}
             if _ORDERED in attrs:
                 operands["ordering"] = _fields(earlier.pop(0))
+            if _EPILOGUE in attrs:
+                operands["epilogue"] = Epilogue.from_json(attrs[_EPILOGUE], earlier.pop(0).fields)
         axes = attrs["axes"] if "axes" in attrs else [attrs["axis"]] if "axis" in attrs else []
         return ScatterCall(
             form=name,
@@ -180,9 +188,17 @@ class ScatterCall:
         if self.ordering:
             operands.append(relax.Tuple(list(self.ordering)))
             attrs[_ORDERED] = True
+        if self.epilogue is not None:
+            operands.append(relax.Tuple(list(self.epilogue.leaves)))
+            attrs[_EPILOGUE] = self.epilogue.to_json()
         if self.earlier:
             operands.append(relax.Tuple(list(self.earlier)))
         return call_of(self.form, operands, attrs)
+
+    @property
+    def ty(self) -> relax.TensorType:
+        """The type of the result."""
+        return self.data.ty if self.epilogue is None else self.epilogue.type_for(self.data.ty)
 
     @property
     def reduces(self) -> Reduction:
@@ -228,6 +244,11 @@ def is_scatter(value: Any) -> bool:
     """Whether an expression is a call of a scatter operator, TVM's own or this package's."""
     name = operator_of(value)
     return name in STOCK_OPERATORS or name in NAMES
+
+
+def has_epilogue(call: relax.Call) -> bool:
+    """Whether a call of a scatter operator computes what follows it."""
+    return isinstance(call.attrs, tvm.ir.DictAttrs) and _EPILOGUE in call.attrs
 
 
 def operator_name(call: relax.Call) -> str:

@@ -13,6 +13,7 @@ from .canonicalize import Canonicalize
 from .defer_bounds_check import DeferBoundsCheck
 from .fill_data import FillData
 from .fold_broadcast_index import FoldBroadcastIndex
+from .fuse_epilogues import FuseEpilogues
 from .fuse_means import FuseMeans
 from .fuse_producers import FuseProducers
 from .fuse_row_reductions import FuseRowReductions
@@ -38,6 +39,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: ShareOrders()),
     ("fill", lambda options: FillData()),
+    ("epilogue", lambda options: FuseEpilogues()),
     ("share_checks", lambda options: ShareChecks()),
     ("in_place", lambda options: ReuseBuffers(options.donate)),
     ("batch", lambda options: HorizontalFusion(always=options.batch is True)),
@@ -64,6 +66,7 @@ __all__ = [
     "DeferBoundsCheck",
     "FillData",
     "FoldBroadcastIndex",
+    "FuseEpilogues",
     "FuseMeans",
     "FuseProducers",
     "FuseRowReductions",

@@ -108,7 +108,7 @@ def _kind(binding: Binding, always: bool) -> Hashable | None:
     call = ScatterCall.from_call(binding.value)
     if call.form == COPY_RANGES or isinstance(call.updates, FusedUpdates):
         return None
-    if call.ordering:
+    if call.ordering or call.epilogue is not None:
         return None
     _, strategy = strategy_of(call.data)
     # Under ``raise`` the host waits for each check, and launches are not what takes time.

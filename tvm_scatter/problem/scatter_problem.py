@@ -35,6 +35,8 @@ from .symbolic_size import SymbolicSize
 BOUNDS = ("raise", "drop", "trust")
 FORMAT_VERSION = 1
 _MOST_ELEMENTS = (1 << 63) - 1
+#: Fields that older records do not have.
+_YOUNGER = ("fused", "ordered", "softmax", "fill", "epilogue")
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,8 @@ class ScatterProblem:
     fill : str
         The number that every element of the data is, which are then not in memory; empty if they
         are read.
+    epilogue : str
+        The data type of what is computed of the result where it is written; empty if nothing is.
     """
 
     batch: SymbolicSize
@@ -108,6 +112,7 @@ class ScatterProblem:
     ordered: bool = False
     softmax: bool = False
     fill: str = ""
+    epilogue: str = ""
 
     def __post_init__(self) -> None:
         if self.reduction not in REDUCTIONS:
@@ -228,8 +233,8 @@ class ScatterProblem:
 
     @property
     def measured(self) -> ScatterProblem:
-        """The same problem as tuning measures it: data and updates in memory, and no order."""
-        return replace(self, fused=False, ordered=False, softmax=False, fill="")
+        """The same problem as tuning measures it: data, updates and result in memory, no order."""
+        return replace(self, fused=False, ordered=False, softmax=False, fill="", epilogue="")
 
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
         """The same problem with symbolic sizes replaced by numbers."""
@@ -256,7 +261,7 @@ class ScatterProblem:
                 value = str(value)
             elif field.name == "extents":
                 value = [str(extent) for extent in value]
-            if field.name in ("fused", "ordered", "softmax", "fill") and not value:
+            if field.name in _YOUNGER and not value:
                 # Records that are older than these fields stay valid.
                 continue
             plain[field.name] = value
@@ -298,7 +303,7 @@ class ScatterProblem:
         defaults = {field.name: field.default for field in fields(self)}
         flags = (
             *("include_self", "unique", "deterministic"),
-            *("in_place", "fused", "ordered", "softmax", "fill"),
+            *("in_place", *_YOUNGER),
         )
         parts += [
             f"{name}={value}"

@@ -19,12 +19,20 @@ class Signature:
         Shapes; a ``str`` names a symbolic size of the problem.
     indices : tuple of tuple of (int or str)
         One shape for each index tensor.
+    epilogue : tuple of (int or str), optional
+        The shape of the result; that of the data if it is ``None``.
     """
 
     operator: str
     data: tuple[Dim, ...]
     indices: tuple[tuple[Dim, ...], ...]
     updates: tuple[Dim, ...]
+    epilogue: tuple[Dim, ...] | None = None
+
+    @property
+    def result(self) -> tuple[Dim, ...]:
+        """The shape of the result."""
+        return self.data if self.epilogue is None else self.epilogue
 
     @property
     def symbols(self) -> tuple[str, ...]:

@@ -41,6 +41,9 @@ class Backend:
     fill : callable, optional
         Emits the statements that fill the output with the number that the problem begins with, for
         implementations that do not do so themselves.
+    finish : callable, optional
+        Emits the statements that compute what follows a scatter, from its result in the output, in
+        the same place, for implementations that do not do so themselves.
     captures_graphs : bool
         Whether CUDA graphs can capture its launches.
     launches_together : bool
@@ -87,6 +90,7 @@ class Backend:
     compaction: Compaction | None = None
     ordering: Ordering | None = None
     fill: Callable[[Operands], None] | None = None
+    finish: Callable[[Operands], None] | None = None
     captures_graphs: bool = False
     launches_together: bool = False
     gathers_known_writes: bool = False
@@ -150,6 +154,12 @@ class Backend:
         if options.fill is None:
             return self.fill is not None and not self._captures(options)
         return options.fill
+
+    def finishes_under(self, options: Options) -> bool:
+        """Whether scatters compute what follows them, if that costs less."""
+        if options.epilogue is None:
+            return self.finish is not None and not self._captures(options)
+        return options.epilogue
 
     def sums_rows_under(self, options: Options) -> bool:
         """Whether reductions compute the rows that they read by index."""

@@ -52,6 +52,8 @@ class Implementation(ABC):
         :func:`tvm_scatter.order` costs. 0 if it makes no order of its own.
     fills : bool
         Whether it writes every row of the output, and so can begin with a number in place of data.
+    finishes : bool
+        Whether it writes each element of the output once, and can compute what follows there.
     takes_ordering : bool
         Whether it computes problems whose updates are ordered already, and no others.
     takes_softmax : bool
@@ -67,6 +69,7 @@ class Implementation(ABC):
     fuses: bool = False
     order_cost: float = 0.0
     fills: bool = False
+    finishes: bool = False
     takes_ordering: bool = False
     takes_softmax: bool = False
     summary: str = ""
@@ -78,10 +81,13 @@ class Implementation(ABC):
     def given(self, problem: ScatterProblem) -> ScatterProblem:
         """The problem as this implementation gets it.
 
-        The backend does what it leaves to launches around its own: it fills the output beforehand.
+        The backend does what it leaves to launches around its own: it fills the output before, and
+        computes what follows afterwards.
         """
         if problem.fill and not self.fills:
-            return replace(problem, fill="", in_place=True)
+            problem = replace(problem, fill="", in_place=True)
+        if problem.epilogue and not self.finishes:
+            problem = replace(problem, epilogue="")
         return problem
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
@@ -243,6 +249,11 @@ class OpStrategy:
             return "it weights no updates by a softmax"
         if problem.fill and not (implementation.fills or self.backend.fill):
             return "it reads the data, which are not in memory"
+        if problem.epilogue and not implementation.finishes:
+            if self.backend.finish is None:
+                return "it does not compute what follows"
+            if problem.epilogue != problem.data_dtype:
+                return f"it accumulates in the output, which is of type {problem.epilogue}"
         if problem.ordered and not implementation.takes_ordering:
             return "it makes an order of its own, and one is given"
         if implementation.takes_ordering and not problem.ordered:

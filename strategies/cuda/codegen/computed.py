@@ -24,13 +24,13 @@ _MOST_AHEAD = 4
 
 
 @dataclass(frozen=True)
-class ReadUpdates:
-    """How a kernel reads the updates of a scatter.
+class Generated:
+    """A type that is written for an operand of a scatter, and what an object of it is made of.
 
     Attributes
     ----------
     type : str
-        The C++ type of the updates.
+        Its name in C++.
     text : str
         The text that defines it.
     headers : tuple of str
@@ -51,11 +51,11 @@ class ReadUpdates:
     fields: tuple[str, ...]
 
 
-def read_updates(operands: Operands) -> ReadUpdates:
+def read_updates(operands: Operands) -> Generated:
     """How a kernel reads the updates."""
     updates = operands.updates
     if not isinstance(updates, ComputedUpdates):
-        return ReadUpdates(
+        return Generated(
             "tvm_scatter::StoredUpdates<Data>",
             "",
             (),
@@ -67,20 +67,20 @@ def read_updates(operands: Operands) -> ReadUpdates:
 
 
 @lru_cache(maxsize=8)
-def _computed(problem: ScatterProblem, updates: ComputedUpdates) -> ReadUpdates:
+def _computed(problem: ScatterProblem, updates: ComputedUpdates) -> Generated:
     """The same for all launches of a scatter."""
     leaves = {f"leaf{at}": leaf for at, leaf in enumerate(updates.leaves)}
-    sizes = {f"size{at}": size for at, size in enumerate(_sizes(updates))}
+    sizes = {f"size{at}": size for at, size in enumerate(sizes_of(updates))}
     name, text = _struct(problem, updates, leaves, sizes)
     fields = [
         f"static_cast<const {stored_type(str(leaf.dtype))}*>({each}_pointer)"
         for each, leaf in leaves.items()
     ]
     headers = ("computed",) if updates.logit is None else ("computed", "softmax")
-    return ReadUpdates(name, text, headers, leaves, sizes, (*fields, *sizes))
+    return Generated(name, text, headers, leaves, sizes, (*fields, *sizes))
 
 
-def _sizes(updates: ComputedUpdates) -> list[Any]:
+def sizes_of(updates: ComputedUpdates) -> list[Any]:
     """The symbolic sizes that the updates depend on."""
     axes = set(updates.axes)
     found: dict[Any, None] = {}
@@ -103,10 +103,7 @@ def _struct(
 ) -> tuple[str, str]:
     names = {leaf: name for name, leaf in leaves.items()}
     names |= {size: name for name, size in sizes.items()}
-    # Axes of one element have one coordinate, and vectors do not cross what is along them.
-    long = [
-        at for at, size in enumerate(updates.shape) if not (isinstance(size, int) and size == 1)
-    ]
+    long = long_axes(updates)
     names |= {axis: f"x{at}" for at, axis in enumerate(updates.axes)}
     ahead: list[Value] = []
     column = updates.axes[long[-1]] if long else None
@@ -117,7 +114,7 @@ def _struct(
         writer.preset(load, replace(value, name=f"found.ahead{at}"))
     result = writer.value(updates.value)
     logit = None if updates.logit is None else writer.value(updates.logit)
-    coordinates = _coordinates(updates, long, names)
+    coordinates = coordinates_of(updates, long, names)
     find = [*coordinates, *finder.lines] if ahead else []
     find.append(f"return Found<Offset>{{{', '.join(['row', *(each.name for each in ahead)])}}};")
     lines = ["const Offset row = found.row;", *coordinates, *writer.lines]
@@ -135,15 +132,36 @@ def _struct(
         # These elements have one logit, that of the first.
         row = "SoftmaxUpdate<Data, count>"
         lines += ["constexpr int i = 0;", "(void)i;", f"return {row}{{{logit.wide}, result}};"]
-    # Along the only axis every vector is whole; else only if it divides the last axis.
-    last = updates.dims[long[-1]] if len(long) > 1 else 16
-    whole = last if isinstance(last, int) else 1
+    whole = whole_vectors(updates, long)
     fields = [f"{each.type} ahead{at};" for at, each in enumerate(ahead)]
     data = data_type(problem)
     body = _text(data, row, leaves, sizes, writer.multiples, whole, fields, find, lines)
     name = "ComputedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
     text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
     return name, text
+
+
+def long_axes(updates: ComputedUpdates) -> list[int]:
+    """The axes of more than one element. Vectors do not cross what is along the others."""
+    return [
+        at for at, size in enumerate(updates.shape) if not (isinstance(size, int) and size == 1)
+    ]
+
+
+def whole_vectors(updates: ComputedUpdates, long: list[int]) -> int:
+    """The number that the elements of a vector divide if they are neighbours along an axis."""
+    # Along the only axis every vector is whole; else only if it divides the last axis.
+    last = updates.dims[long[-1]] if len(long) > 1 else 16
+    return last if isinstance(last, int) else 1
+
+
+def alignment(leaves: dict[str, Any], multiples: list[tuple[str, int]]) -> list[str]:
+    """The C++ conditions under which leaves are read as vectors of ``count`` elements."""
+    return [
+        f"({multiple} % count != 0 || tvm_scatter::aligned<{stored_type(str(leaves[leaf].dtype))}, "
+        f"count>({leaf}))"
+        for leaf, multiple in dict.fromkeys(multiples)
+    ]
 
 
 def _read_ahead(problem: ScatterProblem, updates: ComputedUpdates, long: list[int]) -> list[Any]:
@@ -167,7 +185,7 @@ def _read_ahead(problem: ScatterProblem, updates: ComputedUpdates, long: list[in
     return found[:_MOST_AHEAD]
 
 
-def _coordinates(updates: ComputedUpdates, long: list[int], names: dict[Any, str]) -> list[str]:
+def coordinates_of(updates: ComputedUpdates, long: list[int], names: dict[Any, str]) -> list[str]:
     """Statements that find the coordinates of the element at ``row + column``."""
     unsigned = "typename If<sizeof(Offset) == 4, uint32, uint64>::type"
     lines = [f"{unsigned} left = static_cast<{unsigned}>(row + column);", "(void)left;"]
@@ -197,11 +215,7 @@ def _text(
 ) -> str:
     fields = [f"const {stored_type(str(leaf.dtype))}* {name};" for name, leaf in leaves.items()]
     fields += [f"long long {name};" for name in sizes]
-    conditions = [
-        f"({multiple} % count != 0 || tvm_scatter::aligned<{stored_type(str(leaves[leaf].dtype))}, "
-        f"count>({leaf}))"
-        for leaf, multiple in dict.fromkeys(multiples)
-    ]
+    conditions = alignment(leaves, multiples)
     body, found = ("\n".join(f"    {line}" for line in each) for each in (lines, find))
     declared = "\n".join(f"  {field}" for field in fields)
     kept = "\n".join(f"    {field}" for field in ["Offset row;", *ahead])

@@ -123,6 +123,11 @@ class Value:
         return f"narrow<{stored_type(self.dtype)}>({self.element})"
 
 
+def is_half(dtype: str) -> bool:
+    """Whether a type has 16 bits in memory, and is computed with in 32."""
+    return dtype in _HALVES
+
+
 def stored_type(dtype: str) -> str:
     """The C++ type of an element in memory."""
     return "bool" if dtype == "bool" else c_type(dtype)

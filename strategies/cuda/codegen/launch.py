@@ -15,12 +15,15 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.sizes import at_least, at_most
 
 from .computed import read_updates
+from .finished import written_output
 from .source import problem_struct, routine
 from .target import shared_memory_limit
 
 #: Offsets below this are added in 32 bits without overflow.
 _NARROW_LIMIT = 1 << 30
 _MAX_BLOCKS = (1 << 31) - 1
+#: What is no pointer in the body of a launch.
+_GENERATED = ("updates", "output")
 
 
 def launch(
@@ -42,9 +45,10 @@ def launch(
         Names of the device headers that the body uses, without extension.
     body : str
         C++ statements. In scope: ``P`` (the problem), ``Data``, ``Offset``, ``sizes``, ``indices``,
-        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, the names in
-        ``arguments``, and ``shared``, a pointer to dynamic shared memory if there is any. The body
-        must not use ``blockIdx.y``, which is the number of the scatter.
+        the pointers ``out``, ``data`` (null in place), ``updates`` and ``workspace``, ``output``,
+        which computes what follows and writes it, the names in ``arguments``, and ``shared``, a
+        pointer to dynamic shared memory if there is any. The body must not use
+        ``blockIdx.y``, which is the number of the scatter.
     blocks, threads : int or expression, int
         Blocks, at least one of which is launched, and threads of a block.
     arguments : mapping of name to (C++ type, expression), optional
@@ -95,7 +99,7 @@ def launch(
 def aligned_to(vector: int, *tensors: str) -> str:
     """A C++ condition: vectors of so many elements may be taken from all of these tensors."""
     return " && ".join(
-        f"updates.aligned<{vector}>()" if name == "updates" else f"aligned<Data, {vector}>({name})"
+        f"{name}.aligned<{vector}>()" if name in _GENERATED else f"aligned<Data, {vector}>({name})"
         for name in tensors
     )
 
@@ -136,14 +140,16 @@ def _launch(
     if signal is not None and not signal.is_open:
         signal = None
     updates = read_updates(operands)
+    finishes = re.search(r"\boutput\b", body) is not None
+    output = written_output(operands, finishes)
     struct, text = problem_struct(
-        problem, offset, signal is not None, counts_completion, updates.type
+        problem, offset, signal is not None, counts_completion, updates.type, output.type
     )
-    scatters = [_tensors(each) for each in (operands, *operands.others)]
+    scatters = [_tensors(each, finishes) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
     numbers |= {f"extent{j}": extent for j, extent in enumerate(sizes.extents)}
-    numbers |= updates.sizes
+    numbers |= updates.sizes | output.sizes
 
     parameters, lines = _pointers(pointers, len(scatters))
     parameters += [f"long long {name}" for name in numbers]
@@ -169,6 +175,7 @@ def _launch(
         "  using Offset = P::Offset;",
         "  Data* const out = static_cast<Data*>(out_pointer);",
         f"  const P::Updates updates{{{', '.join(updates.fields)}}};",
+        f"  const P::Output output{{{', '.join(output.fields)}}};",
         "  const Data* const data = "
         + ("static_cast<const Data*>(data_pointer);" if "data" in pointers else "nullptr;"),
         "  char* const workspace = "
@@ -176,13 +183,14 @@ def _launch(
         "  const Sizes<P> sizes{Offset(batch), Offset(count), Offset(slice), "
         f"{{{extent_list}}}{telling}}};",
         f"  const Indices<P> indices{{{{{index_list}}}}};",
-        "  (void)out, (void)updates, (void)data, (void)workspace, (void)sizes, (void)indices;",
+        "  (void)out, (void)updates, (void)output, (void)data, (void)workspace;",
+        "  (void)sizes, (void)indices;",
     ]
     if has_shared:
         lines.append("  char* const shared = static_cast<char*>(shared_pointer);")
     name, source = routine(
-        ("problem", "reduction", *updates.headers, *headers),
-        [updates.text, text],
+        ("problem", "reduction", *updates.headers, *output.headers, *headers),
+        [updates.text, output.text, text],
         parameters,
         "\n".join([*lines, body]),
     )
@@ -195,9 +203,10 @@ def _launch(
     )
 
 
-def _tensors(operands: Operands) -> dict[str, Any]:
+def _tensors(operands: Operands, finishes: bool) -> dict[str, Any]:
     """The buffer parameters of a kernel, by name."""
     tensors = {"out": operands.out, **read_updates(operands).tensors}
+    tensors |= written_output(operands, finishes).tensors
     tensors |= zip(("permutation", "offsets"), operands.ordering, strict=False)
     if operands.data is not None:
         tensors["data"] = operands.data

@@ -81,6 +81,7 @@ def problem_struct(
     signals_drops: bool = False,
     counts_completion: bool = False,
     updates: str = "tvm_scatter::StoredUpdates<Data>",
+    output: str = "tvm_scatter::StoredOutput<Data>",
 ) -> tuple[str, str]:
     """The struct ``P`` that describes a problem to the templates: its name and its text.
 
@@ -92,8 +93,8 @@ def problem_struct(
         Whether the kernel tells the host of an index that is out of bounds.
     counts_completion : bool
         Whether blocks tell the host that they have resolved their indices.
-    updates : str
-        The C++ type of the updates.
+    updates, output : str
+        The C++ types of the updates and of the output.
     """
     data = data_type(problem)
     start = "0"
@@ -108,6 +109,7 @@ def problem_struct(
   using Index = {_DATA_TYPES[problem.index_dtype]};
   using Offset = {offset};
   using Updates = {updates};
+  using Output = {output};
   using Reduction = tvm_scatter::{combiner_struct(problem.reduces)};
   static constexpr int components = {len(problem.extents)};
   static constexpr bool interleaved = {flag(problem.interleaved)};

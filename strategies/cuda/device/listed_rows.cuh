@@ -90,7 +90,8 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, c
 // A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`
 // says what is listed for a row, and `lists.list` holds the items.
 template <class P, int lanes, int vector, bool mean, bool in_place, class Lists>
-__device__ __forceinline__ void write_rows(typename P::Data* out, const typename P::Data* data,
+__device__ __forceinline__ void write_rows(const typename P::Output& output,
+                                           const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
                                            const Lists& lists, const typename P::Updates& updates,
                                            const Sizes<P>& sizes, int64 tiles) {
@@ -104,7 +105,7 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
     const int64 at = share.row * width + column;
     Vector<Data, vector> result;
     // Before anything depends on the count, unless the data may not be needed at all.
-    constexpr bool keeps = in_place && !P::filled;
+    constexpr bool keeps = in_place && !P::filled && !P::Output::finishes;
     if constexpr (!keeps) result = data_at<P, vector>(data, at);
     const Listed listed = lists.find(share.row);
     if (keeps && listed.count == 0) return;
@@ -120,7 +121,7 @@ __device__ __forceinline__ void write_rows(typename P::Data* out, const typename
       }
       result = result_of<P, vector, mean>(result, sum, listed.count);
     }
-    store<Data, vector>(out + at, result);
+    output.template store<Offset>(at, result);
   }
 }
 

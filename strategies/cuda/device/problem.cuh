@@ -3,6 +3,7 @@
 // Each kernel is a template over a generated struct P that carries what is known at compile time:
 //   Data, Index, Offset            types of elements, of indices, and of index arithmetic
 //   Updates                        how updates are read: StoredUpdates, say
+//   Output                         how the result is written: StoredOutput, say
 //   Reduction                      one of reduction.cuh
 //   components, interleaved        index tensors that combine into one destination, and how
 //   index_batch, index_slice       what the index varies over
@@ -45,6 +46,25 @@ struct StoredUpdates {
   template <int count, class Offset>
   __device__ __forceinline__ Vector<T, count> load_once(Offset row, Offset column = 0) const {
     return tvm_scatter::load_once<T, count>(first + row + column);
+  }
+};
+
+// A result that is written as it is; other types compute what is written in its place. An element is
+// named by its offset in the tensor.
+template <class T>
+struct StoredOutput {
+  static constexpr bool finishes = false;
+  T* first;
+
+  template <int count>
+  __device__ __forceinline__ bool aligned() const {
+    return tvm_scatter::aligned<T, count>(first);
+  }
+  // Whether these data stand in the output already, where a place without updates keeps its own.
+  __device__ __forceinline__ bool holds(const T* data) const { return first == data; }
+  template <class Offset, int count>
+  __device__ __forceinline__ void store(int64 at, const Vector<T, count>& value) const {
+    tvm_scatter::store<T, count>(first + at, value);
   }
 };
 

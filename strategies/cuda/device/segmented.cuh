@@ -117,8 +117,8 @@ __device__ __forceinline__ RowSum<P, vector> sum_segment(
 }
 
 template <class P, class Key, int lanes, int vector, bool mean>
-__device__ __forceinline__ void write_segments(typename P::Data* out, const typename P::Data* data,
-                                               const Key* begins, const Key* ends,
+__device__ __forceinline__ void write_segments(const typename P::Output& output,
+                                               const typename P::Data* data, const Key* begins, const Key* ends,
                                                const Segments<P, Key>& segments,
                                                const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
@@ -132,14 +132,15 @@ __device__ __forceinline__ void write_segments(typename P::Data* out, const type
   for (Offset column = share.first; column < width; column += share.step) {
     const int64 at = share.row * width + column;
     if (begin >= end) {
-      if (P::filled || out != data) store<Data, vector>(out + at, data_at<P, vector>(data, at));
+      if (P::filled || !output.holds(data))
+        output.template store<Offset>(at, data_at<P, vector>(data, at));
       continue;
     }
     Vector<Data, vector> old;
     if constexpr (P::include_self) old = data_at<P, vector>(data, at);
     const auto sum = sum_segment<P, Key, vector>(segments, sizes, begin, end, column);
     const uint32 count = static_cast<uint32>(end - begin);
-    store<Data, vector>(out + at, result_of<P, vector, mean>(old, sum, count));
+    output.template store<Offset>(at, result_of<P, vector, mean>(old, sum, count));
   }
 }
 

@@ -55,6 +55,30 @@ __device__ __forceinline__ void fill_output(typename P::Data* out, int64 size) {
   }
 }
 
+// Compute what follows from what stands in the output, in the same place. In a grid-stride loop,
+// because single elements take more threads than vectors.
+template <class P, int vector>
+__device__ __forceinline__ void finish_output(const typename P::Output& output,
+                                              const typename P::Data* own, int64 size) {
+  using Data = typename P::Data;
+  using Offset = typename P::Offset;
+  for (int64 turn = first_in_grid(); turn * vector < size; turn += threads_in_grid() * kCopyUnroll) {
+    Vector<Data, vector> held[kCopyUnroll];
+#pragma unroll
+    for (int i = 0; i < kCopyUnroll; ++i) {
+      const int64 at = (turn + i * threads_in_grid()) * vector;
+      if (at + vector <= size) held[i] = load<Data, vector>(own + at);
+    }
+#pragma unroll
+    for (int i = 0; i < kCopyUnroll; ++i) {
+      const int64 at = (turn + i * threads_in_grid()) * vector;
+      if (at + vector <= size) output.template store<Offset>(at, held[i]);
+    }
+  }
+  const int64 rest = size - size % vector + first_in_grid();
+  if (vector > 1 && rest < size) output.template store<Offset>(rest, load<Data, 1>(own + rest));
+}
+
 // Write the identity to every place that an update goes to.
 template <class P>
 __device__ __forceinline__ void reset_touched(typename P::Data* out, const Indices<P>& indices,

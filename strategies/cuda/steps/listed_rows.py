@@ -106,7 +106,7 @@ class ListedRows:
             "chunk": ("long long", chunk_entries(operands.problem, sizes)),
             "tiles": ("long long", self.tiles),
         }
-        tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
+        tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
         self._prologue = f"{prologue}  if ({aligned_to(self._vector, *tensors)})\n    "
 
     def step(self, call: str, blocks: Any, threads: int) -> None:
@@ -125,7 +125,7 @@ class ListedRows:
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
         teams = operands.sizes.destinations * self.tiles
         self.step(
-            f"write_rows<P, {{lanes}}, {{vector}}, {mean}, {in_place}>(out, {source}, sums, "
+            f"write_rows<P, {{lanes}}, {{vector}}, {mean}, {in_place}>(output, {source}, sums, "
             f"{lists}, updates, sizes, tiles);",
             ceil_div(teams * self.lanes, threads),
             threads,

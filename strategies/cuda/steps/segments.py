@@ -69,7 +69,7 @@ def reduce_rows(
     mean = "true" if operands.problem.reduces.needs_count else "false"
     source = "out" if operands.data is None else "data"
     call = (
-        f"write_segments<P, Key, {{lanes}}, {{vector}}, {mean}>(out, {source}, begins, ends, "
+        f"write_segments<P, Key, {{lanes}}, {{vector}}, {mean}>(output, {source}, begins, ends, "
         "segments, sizes, tiles);"
     )
     _launch(operands, text, arguments, call, operands.sizes.destinations, threads)
@@ -86,7 +86,7 @@ def _launch(
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
     vector = _vector(operands)
     lanes, tiles = lanes_and_parts(operands.problem, operands.sizes, vector)
-    tensors = ("out", "updates") if operands.data is None else ("out", "updates", "data")
+    tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
     text += (
         f"  if ({aligned_to(vector, *tensors)})\n    {call.format(lanes=lanes, vector=vector)}\n"
     )

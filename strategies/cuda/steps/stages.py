@@ -10,12 +10,13 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div, round_up
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
 THREADS = 256
 _COPY_UNROLL = device_constant("stages", "kCopyUnroll")
 #: The most blocks of a grid-stride loop, enough to fill any GPU several times.
 _STRIDE_BLOCKS = 4096
+_ACCESS_BYTES = 16
 
 
 def copy_data(operands: Operands) -> None:
@@ -41,6 +42,22 @@ def fill_output(operands: Operands) -> None:
         ("stages",),
         "  fill_output<P>(out, sizes.data_size());",
         blocks=ceil_div(size, THREADS * _COPY_UNROLL * 16),
+        threads=THREADS,
+    )
+
+
+def finish_output(operands: Operands) -> None:
+    """Launch what follows: each element of the output is computed from what stands there."""
+    vector = _ACCESS_BYTES // item_bytes(operands.problem.data_dtype)
+    size = operands.sizes.data_size
+    launch(
+        operands,
+        ("stages",),
+        f"  if ({aligned_to(vector, 'output', 'out')})\n"
+        f"    finish_output<P, {vector}>(output, out, sizes.data_size());\n"
+        "  else\n"
+        "    finish_output<P, 1>(output, out, sizes.data_size());",
+        blocks=ceil_div(size, THREADS * _COPY_UNROLL * vector),
         threads=THREADS,
     )
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import relax
 
 from tvm_scatter.ops.mutable_buffers import state_parameters
-from tvm_scatter.ops.scatter_call import is_scatter
+from tvm_scatter.ops.scatter_call import has_epilogue, is_scatter
 from tvm_scatter.passes.functions import called_functions
 
 from .aliasing import Storage
@@ -102,6 +103,8 @@ def _prove(
         for operand in operands
     ):
         return "its indices are a tuple from elsewhere"
+    if has_epilogue(binding.value) and not tvm_ffi.structural_equal(binding.var.ty, data.ty):
+        return "its result is of another type"
     shared = storage.members(data)
     if storage.is_foreign(data):
         return f"{data.name} may be a constant"

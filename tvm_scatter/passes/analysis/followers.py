@@ -1,0 +1,117 @@
+"""Finds the elementwise operators behind a scatter that nothing else needs the inside of."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm_scatter.lowering.inlined import PRODUCERS, operands_of
+from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.problem.reductions import DATA_DTYPES
+
+from .bindings import Binding, Bindings
+from .effects import may_write
+
+#: Operators that keep all elements in their order.
+_VIEWS = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
+#: Operators that compute each element from those at the same place, if no shape differs.
+_ELEMENTWISE = PRODUCERS - _VIEWS - {"relax.broadcast_to", "relax.permute_dims"}
+
+
+@dataclass(frozen=True)
+class Followers:
+    """Operators whose last result is all that is read of a scatter's result.
+
+    Attributes
+    ----------
+    scatter : Binding
+        The scatter.
+    bindings : tuple of Binding
+        The operators, in the order in which they run. The last one's result is as large as the
+        scatter's, and each of its elements depends on the element at the same place alone.
+    """
+
+    scatter: Binding
+    bindings: tuple[Binding, ...]
+
+    @property
+    def last(self) -> Binding:
+        """The operator whose result is read."""
+        return self.bindings[-1]
+
+
+def followers_of(
+    scatter: Binding, bindings: Bindings, taken: Collection[Any] = ()
+) -> Followers | None:
+    """The operators that follow a scatter, as many as possible; ``None`` if there are none.
+
+    Parameters
+    ----------
+    taken : collection of relax.Var
+        Results of operators that follow other scatters.
+    """
+    readers = bindings.readers()
+    behind = _behind(scatter, bindings, taken)
+    for last in reversed(list(behind.values())):
+        chain = _up_to(last, behind)
+        inside = {scatter.var, *(each.var for each in chain)} - {last.var}
+        within = {each.at for each in chain}
+        read_elsewhere = any(
+            var in bindings.returned or any(each.at not in within for each in readers.get(var, ()))
+            for var in inside
+        )
+        if not read_elsewhere and _can_be_written(last.var):
+            return Followers(scatter, tuple(chain))
+    return None
+
+
+def _behind(scatter: Binding, bindings: Bindings, taken: Collection[Any]) -> Mapping[Any, Binding]:
+    """The operators that are computed from a scatter place by place, by their results."""
+    members, found = {scatter.var}, {}
+    for binding in bindings.all[scatter.at + 1 :]:
+        if may_write(binding.value):
+            break
+        if binding.fused != scatter.fused or binding.var in taken:
+            continue
+        if binding.reads & members and _keeps_places(binding, members):
+            members.add(binding.var)
+            found[binding.var] = binding
+    return found
+
+
+def _keeps_places(binding: Binding, members: Collection[Any]) -> bool:
+    """Whether each element is computed from those of some tensors that lie at the same place."""
+    name, shape = operator_of(binding.value), static_shape(binding.var)
+    if shape is None:
+        return False
+    if name in _VIEWS:
+        return True
+    return name in _ELEMENTWISE and all(
+        _same_shape(static_shape(operand), shape)
+        for operand in operands_of(binding.value)
+        if operand in members
+    )
+
+
+def _same_shape(left: Sequence[Any] | None, right: Sequence[Any]) -> bool:
+    return left is not None and len(left) == len(right) and all(map(same_size, left, right))
+
+
+def _up_to(last: Binding, behind: Mapping[Any, Binding]) -> list[Binding]:
+    """The operators that a result is computed by, in the order in which they run."""
+    found, waiting = {last.at: last}, [last]
+    while waiting:
+        for var in waiting.pop().reads:
+            source = behind.get(var)
+            if source is not None and source.at not in found:
+                found[source.at] = source
+                waiting.append(source)
+    return [found[at] for at in sorted(found)]
+
+
+def _can_be_written(var: Any) -> bool:
+    """Whether kernels write tensors of this type."""
+    dtype = str(var.ty.dtype)
+    return dtype in DATA_DTYPES and dtype != "bool" and bool(static_shape(var))
