@@ -40,6 +40,31 @@ def test_formulas_of_one_size(function: Callable[[Any], Any]) -> None:
         assert_same(run(machine, [x])[0], function(x), f"size {size}")
 
 
+ALIBI = torch.randn(4, 1, 64)
+
+
+def last_of_a_table(x: Any) -> Any:
+    """The biases by distance of a model of language: a size in its own formula, and one size 1."""
+    rows, columns = x.shape[1:]
+    return x + ALIBI[:, max(0, 1 - rows) :, max(0, 64 - columns) :]
+
+
+def one_of_many(x: Any) -> Any:
+    """An axis of size 1 that is broadcast, of either operand and of a choice."""
+    row = x[:1, x.shape[1] - 1 :, : max(1, 2 - x.shape[2])]
+    return torch.where(row > 0, row - x, x * row)
+
+
+@pytest.mark.parametrize("function", [last_of_a_table, one_of_many])
+def test_formulas_that_a_size_is_part_of(function: Callable[[Any], Any]) -> None:
+    sizes = {1: torch.export.Dim("rows", max=60), 2: torch.export.Dim("columns", max=60)}
+    program = export(function, [torch.randn(4, 9, 7)], [sizes])
+    machine = compile_for(from_exported_program(program))
+    for rows, columns in ((1, 1), (9, 7), (60, 59)):
+        x = torch.randn(4, rows, columns)
+        assert_same(run(machine, [x])[0], function(x), f"{rows} x {columns}")
+
+
 def test_parts_that_are_joined_again(device: str) -> None:
     """A mixture of experts that loops over its experts, as JetMoE of transformers does."""
 

@@ -55,7 +55,11 @@ def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         checked = check_shape(bb, operator, what, tensor, list(found.values), list(wanted.values))
     if all(map(same_size, tensor.ty.shape.values, shape.values)):
         return checked
-    return bb.match_cast(checked, call.ty)
+    # A cast from a formula of a size to that size sends TVM's CanonicalizeBindings round for ever.
+    # So the formula is forgotten first.
+    known = call.ty
+    checked = bb.match_cast(checked, relax.TensorType(None, known.dtype, known.vdevice, known.ndim))
+    return bb.match_cast(checked, known)
 
 
 def _legalize_indices(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

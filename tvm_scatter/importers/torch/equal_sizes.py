@@ -17,6 +17,8 @@ from tvm_scatter.ops.shapes import same_size, static_shape
 from .arithmetic import is_tensor
 
 _Table = dict[str, Callable[[Any], Any]]
+#: A node, the shape of its tensor, and by axis, counted from the last, whether it is broadcast.
+_Operand = tuple[Any, Sequence[Any], dict[int, bool]]
 
 
 def knowing_equal_sizes(importer: Any, table: _Table) -> _Table:
@@ -40,10 +42,11 @@ def _agree(importer: Any, node: Any) -> None:
     """Give operands the sizes of the first one that has them; the run time checks the others."""
     operands = list(_operands(importer, node))
     common = _common_sizes(operands)
-    for operand, shape, whole in operands:
+    for operand, shape, broadcast in operands:
         wanted = list(shape)
-        for at in whole:
-            wanted[-at] = shape[-at] if same_size(shape[-at], common[at]) else common[at]
+        for at, is_one in broadcast.items():
+            known = 1 if is_one else common[at]
+            wanted[-at] = shape[-at] if same_size(shape[-at], known) else known
         if not same_shape(shape, wanted):
             name = str(node.target._schema.name).removeprefix("aten::")
             checked = expect_sizes(
@@ -52,8 +55,7 @@ def _agree(importer: Any, node: Any) -> None:
             importer.env[operand] = importer.block_builder.emit(checked)
 
 
-def _operands(importer: Any, node: Any) -> Iterator[tuple[Any, Sequence[Any], list[int]]]:
-    """Each operand with its shape, and the axes, counted from the last, that are not broadcast."""
+def _operands(importer: Any, node: Any) -> Iterator[_Operand]:
     for operand in node.all_input_nodes:
         tensor = importer.env.get(operand)
         described = getattr(operand.meta.get("val"), "shape", None)
@@ -61,20 +63,23 @@ def _operands(importer: Any, node: Any) -> Iterator[tuple[Any, Sequence[Any], li
             continue
         shape = shape_of(tensor)
         axes = range(1, min(len(shape), len(described)) + 1)
-        yield operand, shape, [at for at in axes if not _is_one(described[-at], shape[-at])]
+        yield operand, shape, {at: _is_one(described[-at], shape[-at]) for at in axes}
 
 
 def _is_one(described: Any, size: Any) -> bool:
-    """Whether an axis is broadcast. PyTorch takes no symbolic size for 1 in elementwise operators,
-    and asserts that it is none."""
-    return any(isinstance(each, int) and each == 1 for each in (described, size))
+    """Whether an axis is broadcast. PyTorch can tell from a formula and the range of its sizes."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return (isinstance(size, int) and size == 1) or bool(statically_known_true(described == 1))
 
 
-def _common_sizes(operands: Sequence[tuple[Any, Sequence[Any], list[int]]]) -> dict[int, Any]:
+def _common_sizes(operands: Sequence[_Operand]) -> dict[int, Any]:
     """The size of each axis: a number if an operand has one, else that of the first operand."""
     common: dict[int, Any] = {}
-    for _, shape, whole in operands:
-        for at in whole:
+    for _, shape, broadcast in operands:
+        for at, is_one in broadcast.items():
+            if is_one:
+                continue
             if isinstance(shape[-at], int):
                 common[at] = shape[-at]
             common.setdefault(at, shape[-at])
