@@ -11,17 +11,15 @@ from tvm import relax
 import tvm_scatter
 
 
-def ordered(index, extent, device, symbolic=False, **attributes):
-    """The permutation and the offsets, by the operator."""
-    index = np.asarray(index)
+def compiled(shape, dtype, extent, device, symbolic=False, **attributes):
+    """A machine whose ``main`` orders an index of this shape."""
     builder = relax.BlockBuilder()
-    shape = [tvm.tirx.Var(f"d{at}", "int64") if symbolic else n for at, n in enumerate(index.shape)]
-    parameter = relax.Var("index", relax.TensorType(shape, str(index.dtype)))
-    parameters, size, room = [parameter], extent, []
+    shape = [tvm.tirx.Var(f"d{at}", "int64") if symbolic else n for at, n in enumerate(shape)]
+    parameter = relax.Var("index", relax.TensorType(shape, dtype))
+    parameters, size = [parameter], extent
     if symbolic:
         size = tvm.tirx.Var("extent", "int64")
         parameters.append(relax.Var("room", relax.TensorType([size], "int8")))
-        room = [np.zeros(extent, "int8")]
     options = {key: attributes.pop(key) for key in ("bounds",) if key in attributes}
     with builder.function("main", parameters):
         with builder.dataflow():
@@ -30,7 +28,12 @@ def ordered(index, extent, device, symbolic=False, **attributes):
         builder.emit_func_output(output)
     with tvm_scatter.options(**options):
         executable = tvm.compile(builder.get(), target_of(device))
-    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    return relax.VirtualMachine(executable, device_of(device))
+
+
+def run(machine, index, extent, device, symbolic=False):
+    """The permutation and the offsets, which are the same in each order of threads."""
+    room, on = [np.zeros(extent, "int8")] if symbolic else [], device_of(device)
     arrays = [tvm.runtime.tensor(each, on) for each in (index, *room)]
     results = []
     for _ in orders(device):
@@ -39,6 +42,13 @@ def ordered(index, extent, device, symbolic=False, **attributes):
         np.testing.assert_array_equal(each[0], results[0][0])
         np.testing.assert_array_equal(each[1], results[0][1])
     return results[0]
+
+
+def ordered(index, extent, device, symbolic=False, **attributes):
+    """The permutation and the offsets, by the operator."""
+    index = np.asarray(index)
+    machine = compiled(index.shape, str(index.dtype), extent, device, symbolic, **attributes)
+    return run(machine, index, extent, device, symbolic)
 
 
 def expected(index, extent, wrap=True):

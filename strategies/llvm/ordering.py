@@ -16,7 +16,7 @@ from .steps import loops
 from .steps.radix import RadixSort
 
 
-def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
+def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
     return RadixSort(problem, sizes).workspace_bytes
 
 

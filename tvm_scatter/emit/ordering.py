@@ -19,11 +19,11 @@ class Ordering:
     Attributes
     ----------
     workspace : callable
-        Bytes of scratch memory for a problem and its sizes.
+        Bytes of scratch memory for a problem and its sizes on a target.
     emit : callable
         Emits the sort. Its arguments are operands, whose output is the permutation, and the buffer
         of the offsets. See :func:`tvm_scatter.order`.
     """
 
-    workspace: Callable[[ScatterProblem, Sizes], Any]
+    workspace: Callable[[ScatterProblem, Sizes, Any], Any]
     emit: Callable[[Operands, Any], None]

@@ -117,7 +117,7 @@ def _build(
     """The function from an index to permutation, offsets and workspace, and that one's size."""
 
     def workspace(sizes: Sizes) -> Any:
-        return at_least(ordering.workspace(problem, sizes), 16)
+        return at_least(ordering.workspace(problem, sizes, target), 16)
 
     items, static = problem.count, problem.is_static
     offsets: Dim = _OFFSETS if problem.extent.symbols else problem.extent.constant + 1

@@ -36,6 +36,7 @@ def launch(
     shared_bytes: Any = 0,
     resolves_every_index: bool = False,
     completion_count_bytes: int | None = None,
+    narrow: bool = False,
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -65,6 +66,8 @@ def launch(
         resolved its indices. This is the number of bytes of shared memory, in front of all others,
         that the call needs. Then the host learns of bad indices while the launch runs, and no extra
         launch has to tell it.
+    narrow : bool
+        Whether offsets are known to take 32 bits, although sizes are symbolic.
 
     Raises
     ------
@@ -84,7 +87,9 @@ def launch(
     if counts:
         shared_bytes = shared_bytes + completion_count_bytes
     every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, counts
-    if operands.problem.is_static:
+    if narrow:
+        _launch(*every, "int")
+    elif operands.problem.is_static:
         _launch(*every, "int" if _largest(operands) < _NARROW_LIMIT else "long long")
     else:
         with T.If(_largest(operands) < tirx.IntImm("int64", _NARROW_LIMIT)):

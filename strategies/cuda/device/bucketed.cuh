@@ -8,8 +8,8 @@
 // block is cut into units, each of which is ordered and summed by whoever is free.
 #ifndef TVM_SCATTER_BUCKETED
 #define TVM_SCATTER_BUCKETED
-#include "block_scan.cuh"
 #include "listed_rows.cuh"
+#include "runs.cuh"
 
 namespace tvm_scatter {
 
@@ -126,62 +126,19 @@ struct EntryRoom {
   static constexpr int kPlaces = 1 << bits;
   uint32 items[most];
   unsigned short places[most];
-  uint32 before[threads];     // of each run, entries of the runs before it
-  uint32 origins[threads];    // where its entries stand, less those before it
+  RunTable<threads> table;
   uint32 first[kPlaces + 1];  // of each place among the ordered items
 
-  // Gather entries of a bucket, from `skip` after the beginning of a tile's run on: the first `most`,
-  // or only if all of them fit, the `whole` bucket. Returns how many there are; for the first `most`,
-  // some number beyond it if there are more.
+  // See `RunTable::gather`.
   __device__ __forceinline__ uint32 gather(const Buckets& buckets, uint32 bucket, uint32 first_tile,
                                            uint32 skip, bool whole) {
-    const unsigned short* const runs = buckets.runs_of(bucket);
-    uint32 found = 0;
-    for (uint32 start = first_tile; start < buckets.tiles; start += threads) {
-      if (!whole && found >= most) break;
-      const uint32 tile = start + threadIdx.x;
-      uint32 begin = 0, length = 0, total;
-      if (tile < buckets.tiles) {
-        begin = runs[tile];
-        length = runs[buckets.tiles + tile] - begin;
-        if (tile == first_tile) begin += skip, length -= skip;
-      }
-      const uint32 earlier = exclusive_in_block<threads>(length, total);
-      before[threadIdx.x] = earlier;
-      origins[threadIdx.x] = tile * buckets.tile_items + begin - earlier;
-      __syncthreads();
-      const uint32 left = found < most ? most - found : 0;
-      const uint32 wanted = whole && total > left ? 0 : min(total, left);
-      uint32 reach = 1;
-      while (reach < threads && reach < buckets.tiles - start) reach *= 2;
-      constexpr int in_flight = 4;
-      for (uint32 base = threadIdx.x; base < wanted; base += threads * in_flight) {
-        uint32 from[in_flight], entry[in_flight];
-        // The last run that begins at or before each entry, side by side because every step waits.
-        uint32 run[in_flight] = {};
-        for (uint32 step = reach / 2; step > 0; step /= 2)
-#pragma unroll
-          for (int u = 0; u < in_flight; ++u)
-            if (before[run[u] + step] <= base + u * threads) run[u] += step;
-#pragma unroll
-        for (int u = 0; u < in_flight; ++u) {
-          const uint32 at = base + u * threads;
-          if (at >= wanted) continue;
-          from[u] = origins[run[u]] + at;
-          entry[u] = buckets.entries[from[u]];
-        }
-#pragma unroll
-        for (int u = 0; u < in_flight; ++u) {
-          const uint32 at = base + u * threads;
-          if (at >= wanted) continue;
-          items[found + at] = (from[u] & ~(buckets.tile_items - 1)) + (entry[u] >> bits);
-          places[found + at] = static_cast<unsigned short>(entry[u] & (kPlaces - 1));
-        }
-      }
-      found += total;
-      __syncthreads();
-    }
-    return found;
+    const TileRuns runs{buckets.runs, buckets.entries, buckets.tiles, buckets.tile_items};
+    uint32 begins = 0;
+    return table.gather(runs, bucket, first_tile, skip, most, whole, begins,
+                        [&](uint32 at, uint32 from, uint32 entry) {
+                          items[at] = (from & ~(buckets.tile_items - 1)) + (entry >> bits);
+                          places[at] = static_cast<unsigned short>(entry & (kPlaces - 1));
+                        });
   }
 
   // Order the first `count` items by place.

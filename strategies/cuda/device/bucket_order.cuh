@@ -1,0 +1,255 @@
+// The order of updates by destination through buckets: powers of two of neighbouring places, few
+// enough that one block can order the updates of most buckets in shared memory.
+//
+// First every tile of updates is ordered by bucket, and stands as it is, with a table of where runs
+// begin. What begins before a bucket in all tiles together is where the bucket begins in the
+// permutation, so nothing is counted in advance. Then a block for each bucket gathers its runs, tile
+// after tile, and orders them by place. Both orders are stable. A bucket with too many updates for
+// one block is cut into units: their updates of each place are counted, and then each unit is ordered
+// and moved behind the ones before it.
+#ifndef TVM_SCATTER_BUCKET_ORDER
+#define TVM_SCATTER_BUCKET_ORDER
+#include "grid.cuh"
+#include "runs.cuh"
+#include "stable_ranks.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kBucketOrderThreads = 512;
+constexpr int kBucketOrderItems = 16;  // the most entries of one thread
+constexpr int kBucketOrderPlaces = 512;  // the most of a bucket
+// The most entries of a bucket that a block orders, and those of a unit of a larger one.
+constexpr int kBucketOrderMost = kBucketOrderThreads * kBucketOrderItems;
+
+// A unit begins `skip` entries into the run of a tile. It is one of `units` of its bucket, which
+// begins at `begin` in the permutation, and whose units begin with `first`.
+struct OrderUnit {
+  uint32 bucket, tile, skip, first, units, begin;
+};
+
+// All numbers take 32 bits, since there are fewer than 2^23 updates and 2^19 places.
+//
+// Bucket `buckets` is that of the updates that are dropped. An entry has its place in the bucket in
+// the lowest `bits` bits, and its item in the others.
+struct OrderBuckets {
+  uint32* taken;  // units
+  OrderUnit* units;
+  uint32* counts;  // of each unit, entries of each place
+  TileRuns runs;
+  uint32 buckets;
+  int bits;
+
+  __device__ __forceinline__ uint32 places() const { return 1u << bits; }
+  __device__ __forceinline__ uint32 place_of(uint32 entry) const { return entry & (places() - 1); }
+  __device__ __forceinline__ uint32 first_place(uint32 bucket) const { return bucket << bits; }
+};
+
+// Order the entries of a tile by bucket.
+template <class P, int per_thread>
+__device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
+                                                     unsigned short* begins, uint32* entries,
+                                                     const Indices<P>& indices,
+                                                     const Sizes<P>& sizes, char* shared) {
+  using Offset = typename P::Offset;
+  constexpr int kTile = kBucketOrderThreads * per_thread;
+  uint32* const ordered = reinterpret_cast<uint32*>(shared);
+  const StableRanks<kBucketOrderThreads, per_thread> ranks{
+      reinterpret_cast<unsigned short*>(ordered + kTile), static_cast<int>(order.buckets) + 1};
+  if (blockIdx.x == 0 && threadIdx.x == 0) *order.taken = 0;
+  const int64 first = static_cast<int64>(blockIdx.x) * kTile;
+  const uint32 owned = static_cast<uint32>(
+      max(min(static_cast<int64>(sizes.items()) - first, static_cast<int64>(kTile)), 0ll));
+  const Offset places = sizes.destinations();
+  Offset place[per_thread];
+  Ranks<per_thread> rank;
+  places_of<P>(place, first + number_in_block(0, per_thread), kWarp, indices, sizes);
+  ranks.find(
+      rank, per_thread,
+      [&](int i) {
+        return place[i] < places ? static_cast<uint32>(place[i]) >> order.bits : order.buckets;
+      },
+      [&](uint32 bucket, uint32 begin) {
+        begins[bucket * order.runs.tiles + blockIdx.x] =
+            static_cast<unsigned short>(begin);
+      });
+  if (threadIdx.x == 0)
+    begins[(order.buckets + 1) * order.runs.tiles + blockIdx.x] =
+        static_cast<unsigned short>(owned);
+#pragma unroll
+  for (int i = 0; i < per_thread; ++i) {
+    const uint32 at = number_in_block(i, per_thread);
+    const uint32 in_bucket = place[i] < places ? order.place_of(static_cast<uint32>(place[i])) : 0;
+    if (at < owned)
+      ordered[rank[i]] = (static_cast<uint32>(first) + at) << order.bits | in_bucket;
+  }
+  __syncthreads();
+  for (uint32 at = threadIdx.x; at < owned; at += kBucketOrderThreads)
+    entries[first + at] = ordered[at];
+}
+
+// Shared memory of a block that orders entries of a bucket. Behind it is room for 16-bit counters, of
+// each warp one for each place.
+struct OrderRoom {
+  uint32 words[kBucketOrderMost];
+  RunTable<kBucketOrderThreads> table;
+  uint32 totals[kBucketOrderPlaces], before[kBucketOrderPlaces];  // used by who orders units
+
+  __device__ __forceinline__ unsigned short* counters() {
+    return reinterpret_cast<unsigned short*>(this + 1);
+  }
+
+  // See `RunTable::gather`.
+  __device__ __forceinline__ uint32 gather(const OrderBuckets& order, uint32 bucket, uint32 tile,
+                                           uint32 skip, bool whole, uint32& begins) {
+    return table.gather(order.runs, bucket, tile, skip, kBucketOrderMost, whole, begins,
+                        [&](uint32 at, uint32, uint32 entry) { words[at] = entry; });
+  }
+  // The entries of a unit. Returns how many there are.
+  __device__ __forceinline__ uint32 gather(const OrderBuckets& order, const OrderUnit& unit) {
+    uint32 unused = 0;
+    return min(gather(order, unit.bucket, unit.tile, unit.skip, false, unused),
+               static_cast<uint32>(kBucketOrderMost));
+  }
+
+  // Order the first `count` words by place. `visit(place, first)` is called once for each place.
+  template <class Visit>
+  __device__ __forceinline__ void order_words(const OrderBuckets& order, uint32 count,
+                                              Visit visit) {
+    const int turns = static_cast<int>(ceil_div<uint32>(count, kBucketOrderThreads));
+    uint32 word[kBucketOrderItems];
+    Ranks<kBucketOrderItems> rank;
+#pragma unroll
+    for (int i = 0; i < kBucketOrderItems; ++i) {
+      if (i >= turns) continue;
+      const uint32 at = number_in_block(i, turns);
+      // What is past the end is of the last place, behind all that are.
+      word[i] = at < count ? words[at] : ~0u;
+    }
+    const StableRanks<kBucketOrderThreads, kBucketOrderItems> ranks{
+        counters(), static_cast<int>(order.places())};
+    ranks.find(rank, turns, [&](int i) { return order.place_of(word[i]); }, visit);
+#pragma unroll
+    for (int i = 0; i < kBucketOrderItems; ++i)
+      if (i < turns && number_in_block(i, turns) < count) words[rank[i]] = word[i];
+    __syncthreads();
+  }
+};
+
+// Cut a bucket that one block cannot order into units.
+__device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 bucket, uint32 found,
+                                           uint32 begin) {
+  __shared__ uint32 first;
+  const uint32 units = ceil_div<uint32>(found, kBucketOrderMost);
+  if (threadIdx.x == 0) first = atomicAdd(order.taken, units);
+  __syncthreads();
+  const TileRuns& runs = order.runs;
+  const unsigned short* const own = runs.begins + static_cast<int64>(bucket) * runs.tiles;
+  uint32 carry = 0;
+  for (uint32 start = 0; start < runs.tiles; start += kBucketOrderThreads) {
+    const uint32 tile = start + threadIdx.x;
+    const uint32 length = tile < runs.tiles ? own[runs.tiles + tile] - own[tile] : 0;
+    uint32 total;
+    const uint32 before = carry + exclusive_in_block<kBucketOrderThreads>(length, total);
+    for (uint32 u = ceil_div<uint32>(before, kBucketOrderMost);
+         u * kBucketOrderMost < before + length; ++u)
+      order.units[first + u] =
+          OrderUnit{bucket, tile, u * kBucketOrderMost - before, first, units, begin};
+    carry += total;
+  }
+}
+
+// One block for each bucket, and one for the updates that are dropped.
+template <class P>
+__device__ __forceinline__ void order_bucket(typename P::Data* permutation,
+                                             typename P::Data* offsets, const OrderBuckets& order,
+                                             const Sizes<P>& sizes, char* shared) {
+  OrderRoom& room = *reinterpret_cast<OrderRoom*>(shared);
+  const uint32 bucket = blockIdx.x;
+  uint32 begins = 0, begin;
+  const uint32 found = room.gather(order, bucket, 0, 0, true, begins);
+  exclusive_in_block<kBucketOrderThreads>(begins, begin);
+  const uint32 places = sizes.destinations();
+  if (bucket == order.buckets && threadIdx.x == 0) offsets[places] = begin;
+  if (found > kBucketOrderMost) {
+    cut_bucket(order, bucket, found, begin);
+    return;
+  }
+  const uint32 first_place = order.first_place(bucket);
+  room.order_words(order, found, [&](uint32 place, uint32 first) {
+    if (first_place + place < places) offsets[first_place + place] = begin + first;
+  });
+  for (uint32 at = threadIdx.x; at < found; at += kBucketOrderThreads)
+    permutation[begin + at] = room.words[at] >> order.bits;
+}
+
+// Count the entries of each place in all units.
+__device__ __forceinline__ void count_units(const OrderBuckets& order, char* shared) {
+  OrderRoom& room = *reinterpret_cast<OrderRoom*>(shared);
+  const uint32 units = *order.taken;
+  for (uint32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads) room.totals[p] = 0;
+    const uint32 count = room.gather(order, order.units[unit]);
+    for (uint32 at = threadIdx.x; at < count; at += kBucketOrderThreads)
+      atomicAdd(&room.totals[order.place_of(room.words[at])], 1u);
+    __syncthreads();
+    for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads)
+      order.counts[(unit << order.bits) + p] = room.totals[p];
+    __syncthreads();
+  }
+}
+
+// For each place of a unit's bucket: `totals` become the entries of all units, `before` those of the
+// ones before this.
+__device__ __forceinline__ void add_counts(OrderRoom& room, const OrderBuckets& order,
+                                           const OrderUnit& unit, uint32 number) {
+  for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads)
+    room.totals[p] = room.before[p] = 0;
+  __syncthreads();
+  // No bucket has more places than a block has threads.
+  const uint32 place = order.place_of(threadIdx.x), groups = kBucketOrderThreads >> order.bits;
+  const uint32* const counts = order.counts + (unit.first << order.bits) + place;
+  uint32 all = 0, earlier = 0;
+#pragma unroll 8
+  for (uint32 u = threadIdx.x >> order.bits; u < unit.units; u += groups) {
+    const uint32 count = counts[u << order.bits];
+    all += count;
+    if (unit.first + u < number) earlier += count;
+  }
+  atomicAdd(&room.totals[place], all);
+  atomicAdd(&room.before[place], earlier);
+  __syncthreads();
+}
+
+// Order every unit, and move its entries behind those of the units before it.
+template <class P>
+__device__ __forceinline__ void order_units(typename P::Data* permutation,
+                                            typename P::Data* offsets, const OrderBuckets& order,
+                                            const Sizes<P>& sizes, char* shared) {
+  OrderRoom& room = *reinterpret_cast<OrderRoom*>(shared);
+  const uint32 units = *order.taken;
+  const uint32 places = sizes.destinations();
+  for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {
+    const OrderUnit& unit = order.units[number];
+    add_counts(room, order, unit, number);
+    scan_in_block<kBucketOrderThreads>(room.totals, order.places());
+    __syncthreads();
+    for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads) {
+      const uint32 begin = unit.begin + room.totals[p];
+      const uint32 place = order.first_place(unit.bucket) + p;
+      if (number == unit.first && place < places) offsets[place] = begin;
+      room.before[p] += begin;
+    }
+    const uint32 count = room.gather(order, unit);
+    // From a number in the ordered unit to one in the permutation.
+    room.order_words(order, count,
+                     [&](uint32 place, uint32 first) { room.before[place] -= first; });
+    for (uint32 at = threadIdx.x; at < count; at += kBucketOrderThreads) {
+      const uint32 word = room.words[at];
+      permutation[room.before[order.place_of(word)] + at] = word >> order.bits;
+    }
+    __syncthreads();
+  }
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,100 @@
+// Ranks of a block's items by bin, and among those of one bin in the order of the items.
+//
+// Ranking inside a warp by matching digits follows Merrill and Grimshaw, "High performance and
+// scalable radix sorting" (2011), with the match instruction in place of their ballots.
+#ifndef TVM_SCATTER_STABLE_RANKS
+#define TVM_SCATTER_STABLE_RANKS
+#include "block_scan.cuh"
+
+namespace tvm_scatter {
+
+// A warp's items are neighbours: of item `i` of a thread it is this number in the block, where each
+// thread has `turns` of them.
+__device__ __forceinline__ uint32 number_in_block(int i, int turns) {
+  const uint32 warp = threadIdx.x / kWarp, lane = threadIdx.x % kWarp;
+  return (warp * turns + i) * kWarp + lane;
+}
+
+// Ranks of a thread's items, two in a register: a block has fewer items than 16 bits count.
+template <int per_thread>
+struct Ranks {
+  uint32 pairs[(per_thread + 1) / 2];
+
+  __device__ __forceinline__ uint32 operator[](int i) const {
+    return i % 2 ? pairs[i / 2] >> 16 : pairs[i / 2] & 0xffff;
+  }
+  // In the order of the items.
+  __device__ __forceinline__ void append(int i, uint32 rank) {
+    pairs[i / 2] = i % 2 ? pairs[i / 2] | rank << 16 : rank;
+  }
+  __device__ __forceinline__ void add(int i, uint32 more) {
+    pairs[i / 2] += i % 2 ? more << 16 : more;
+  }
+};
+
+// `met` has room for `bins` counters of each warp.
+template <int threads, int per_thread>
+struct StableRanks {
+  static constexpr int kWarps = threads / kWarp;
+  unsigned short* met;
+  int bins;
+
+  // The ranks of `turns` items of each thread, whose bins `bin_of(i)` tells. `visit(bin, first)` is
+  // called once for each bin, with the rank of its first item.
+  template <class BinOf, class Visit>
+  __device__ __forceinline__ void find(Ranks<per_thread>& ranks, int turns, BinOf bin_of,
+                                       Visit visit) const {
+    // Two at a time: the number of warps is even.
+    uint32* const pairs = reinterpret_cast<uint32*>(met);
+    for (int i = threadIdx.x; i < kWarps / 2 * bins; i += threads) pairs[i] = 0;
+    __syncthreads();
+    unsigned short* const own = met + threadIdx.x / kWarp * bins;
+    const uint32 below = (1u << threadIdx.x % kWarp) - 1;
+#pragma unroll
+    for (int i = 0; i < per_thread; ++i) {
+      if (i >= turns) continue;
+      const uint32 bin = bin_of(i);
+      const uint32 peers = __match_any_sync(kAllLanes, bin);
+      const uint32 before = __popc(peers & below), earlier = own[bin];
+      __syncwarp();
+      if (before == 0) own[bin] = static_cast<unsigned short>(earlier + __popc(peers));
+      __syncwarp();
+      ranks.append(i, earlier + before);
+    }
+    __syncthreads();
+    begin_bins(visit);
+#pragma unroll
+    for (int i = 0; i < per_thread; ++i)
+      if (i < turns) ranks.add(i, own[bin_of(i)]);
+  }
+
+ private:
+  // What a warp has met of a bin becomes the rank of the first one that it has met.
+  template <class Visit>
+  __device__ __forceinline__ void begin_bins(Visit visit) const {
+    uint32 carry = 0;
+    for (int start = 0; start < bins; start += threads) {
+      const int bin = start + threadIdx.x;
+      uint32 count = 0, total;
+      if (bin < bins) {
+#pragma unroll 8
+        for (int warp = 0; warp < kWarps; ++warp) count += met[warp * bins + bin];
+      }
+      uint32 first = carry + exclusive_in_block<threads>(count, total);
+      if (bin < bins) {
+        visit(bin, first);
+#pragma unroll 8
+        for (int warp = 0; warp < kWarps; ++warp) {
+          const uint32 of_warp = met[warp * bins + bin];
+          met[warp * bins + bin] = static_cast<unsigned short>(first);
+          first += of_warp;
+        }
+      }
+      carry += total;
+    }
+    __syncthreads();
+  }
+};
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,166 @@
+"""Launches that order updates by destination through buckets of neighbouring places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
+from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+
+from . import sorting
+from .order_forms import OrderForm, all_of
+
+_THREADS = device_constant("bucket_order", "kBucketOrderThreads")
+_WARPS = _THREADS // 32
+_MOST_PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
+_MOST_BITS = _MOST_PLACES.bit_length() - 1
+#: The most entries that one block orders.
+_MOST = _THREADS * device_constant("bucket_order", "kBucketOrderItems")
+#: The most counters of a warp that orders a tile.
+_MOST_BUCKETS = 1024
+#: So many buckets let all multiprocessors have work, if each has some entries.
+_ENOUGH_BUCKETS, _SOME_ENTRIES = 400, 512
+#: The entries that a bucket should have at most, if there may be more buckets.
+_BUCKET_FILL = 6144
+#: Buckets differ: with more entries on average, many would not fit a block.
+_LARGEST_FILL = 7168
+#: The most updates: an item and a place in a bucket share 32 bits.
+_MOST_ITEMS = 1 << (32 - _MOST_BITS)
+_PER_THREAD = (16, 8, 4, 2, 1)
+_ENOUGH_TILES = 128
+#: The updates of a thread where the sizes are symbolic.
+_SYMBOLIC_PER_THREAD = 8
+#: The most blocks that look for units, whose number only the device knows.
+_UNIT_BLOCKS = 512
+_UNIT_BYTES = 6 * 4
+#: Bytes of static shared memory, at most.
+_STATIC_BYTES = 256
+#: What `OrderRoom` holds.
+_ROOM_BYTES = (_MOST + 2 * _THREADS + 2 * _MOST_PLACES) * 4
+
+
+class _Plan:
+    """The numbers of buckets and tiles, and the layout of the workspace."""
+
+    def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
+        self.static = problem.is_static
+        items = sizes.items
+        fits = (n for n in _PER_THREAD if self.static and n * _THREADS * _ENOUGH_TILES <= items)
+        self.per_thread = next(fits, 1 if self.static else _SYMBOLIC_PER_THREAD)
+        self.tile_items = self.per_thread * _THREADS
+        self.tiles = at_least(ceil_div(items, self.tile_items), 1)
+        self.bits = _bits(items, sizes.destinations)
+        self.buckets = ceil_div(sizes.destinations, _power(self.bits))
+        # A bucket with units has more entries than fit one of them.
+        self.units = 2 * items // _MOST + 1
+        most_buckets = self.buckets if self.static else _MOST_BUCKETS
+        most_places = 1 << self.bits if self.static else _MOST_PLACES
+        self.tile_bytes = _tile_bytes(self.per_thread, most_buckets)
+        self.room_bytes = _ROOM_BYTES + _WARPS * most_places * 2
+        layout = self.layout = sorting.Layout()
+        layout.add("taken", 4)
+        layout.add("begins", (most_buckets + 2) * self.tiles * 2)
+        layout.add("entries", items * 4)
+        layout.add("units", self.units * _UNIT_BYTES)
+        layout.add("counts", self.units * most_places * 4)
+
+    def declarations(self) -> tuple[str, sorting.Arguments]:
+        """C++ declarations of ``order``, ``begins`` and ``entries``, and their arguments."""
+        layout = self.layout
+        fields = {
+            "taken": "uint32",
+            "units": "OrderUnit",
+            "counts": "uint32",
+            "begins": "unsigned short",
+            "entries": "uint32",
+        }
+        text = "".join(layout.pointer(name, kind) for name, kind in fields.items())
+        text += (
+            "  const OrderBuckets order{taken, units, counts, {begins, entries, uint32(tiles), "
+            "uint32(tile_items)},\n      uint32(buckets), int(bits)};\n"
+        )
+        numbers = ("tiles", "tile_items", "buckets", "bits")
+        arguments = {name: ("long long", getattr(self, name)) for name in numbers}
+        return text, {**layout.arguments(*fields), **arguments}
+
+
+def _bits(items: Any, places: Any) -> Any:
+    """The logarithm of the number of places in a bucket."""
+    enough = at_most(items // _SOME_ENTRIES, _ENOUGH_BUCKETS)
+    more = at_least(items // _BUCKET_FILL - _ENOUGH_BUCKETS, 0)
+    wanted = at_least(at_most(enough + more, _MOST_BUCKETS), 1)
+    # As long as there are more than wanted, they have twice as many places.
+    too_many = [ceil_div(places, 1 << bits) > wanted for bits in range(_MOST_BITS)]
+    if isinstance(places, int) and isinstance(items, int):
+        return sum(too_many)
+    result: Any = tirx.IntImm("int64", 0)
+    for condition in too_many:
+        result = result + tirx.Cast("int64", condition)
+    return result
+
+
+def _power(bits: Any) -> Any:
+    return 1 << bits if isinstance(bits, int) else tirx.shift_left(tirx.IntImm("int64", 1), bits)
+
+
+def _tile_bytes(per_thread: int, buckets: int) -> int:
+    """Bytes of shared memory of a block that orders a tile."""
+    return per_thread * _THREADS * 4 + _WARPS * (buckets + 1) * 2
+
+
+def _takes(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
+    plan = _Plan(problem, sizes)
+    needed = max(plan.tile_bytes, plan.room_bytes) + _STATIC_BYTES
+    if needed > shared_memory_limit(target):
+        return False
+    return all_of(
+        sizes.items <= _MOST_ITEMS,
+        plan.buckets <= _MOST_BUCKETS,
+        sizes.items <= plan.buckets * _LARGEST_FILL,
+    )
+
+
+def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
+    return _Plan(problem, sizes).layout.total
+
+
+def _emit(operands: Operands, offsets: Any) -> None:
+    plan = _Plan(operands.problem, operands.sizes)
+    text, arguments = plan.declarations()
+
+    def step(body: str, blocks: Any, shared: int, resolves_every_index: bool = False) -> None:
+        launch(
+            operands,
+            ("bucket_order",),
+            text + body,
+            blocks,
+            _THREADS,
+            {**arguments, "offsets": ("void*", offsets.data)},
+            dynamic_bytes(shared, _STATIC_BYTES),
+            resolves_every_index=resolves_every_index,
+            narrow=True,
+        )
+
+    step(
+        f"  order_tile_by_bucket<P, {plan.per_thread}>(order, begins, entries, indices, sizes, "
+        "shared);",
+        plan.tiles,
+        plan.tile_bytes,
+        resolves_every_index=True,
+    )
+    results = "out, static_cast<Data*>(offsets), order, sizes, shared"
+    step(f"  order_bucket<P>({results});", plan.buckets + 1, plan.room_bytes)
+    if plan.static and operands.sizes.items <= _MOST:
+        return
+    blocks = at_most(plan.units, _UNIT_BLOCKS)
+    step("  count_units(order, shared);", blocks, plan.room_bytes)
+    step(f"  order_units<P>({results});", blocks, plan.room_bytes)
+
+
+FORM = OrderForm("buckets", _takes, _workspace, _emit)

@@ -1,0 +1,54 @@
+"""Describes the ways to order updates by destination, each of which takes some sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tvm import tirx
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
+
+
+@dataclass(frozen=True)
+class OrderForm:
+    """A way to order updates.
+
+    Attributes
+    ----------
+    name : str
+        Its name in experiments.
+    takes : callable
+        Whether it takes a problem and its sizes on a target: a truth value, or an expression where
+        only run time tells.
+    workspace : callable
+        Bytes of scratch memory for a problem and its sizes.
+    emit : callable
+        Emits the launches, given operands and the buffer of the offsets.
+    """
+
+    name: str
+    takes: Callable[[ScatterProblem, Sizes, Any], Any]
+    workspace: Callable[[ScatterProblem, Sizes], Any]
+    emit: Callable[[Operands, Any], None]
+
+
+def all_of(*conditions: Any) -> Any:
+    """Whether all conditions hold, which are truth values or expressions."""
+    if any(each is False for each in conditions):
+        return False
+    open_ = [each for each in conditions if each is not True]
+    return tirx.all(*open_) if open_ else True
+
+
+def steps_reached(value: Any, steps: Sequence[int]) -> Any:
+    """How many of the steps a number or an expression reaches."""
+    if isinstance(value, int):
+        return sum(value >= step for step in steps)
+    result: Any = tirx.IntImm("int64", 0)
+    for step in steps:
+        result = result + tirx.Cast("int64", value >= tirx.IntImm("int64", step))
+    return result

@@ -1,0 +1,133 @@
+"""Orders on a GPU: the sizes decide how they are made. Each way where it begins and ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from machine_code import cuda
+from test_order import check, compiled, expected, run
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
+from tvm_scatter.strategies.cuda.ordering import forms_from
+
+BLOCK = device_constant("block_order", "kBlockOrderThreads") * device_constant(
+    "block_order", "kBlockOrderItems"
+)
+BUCKET = device_constant("bucket_order", "kBucketOrderThreads") * device_constant(
+    "bucket_order", "kBucketOrderItems"
+)
+PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
+FORMS = ("block", "buckets", "radix")
+
+
+def drawn(count, extent, skew=1.0, bad=True):
+    """Destinations, some of which are negative, and some out of range."""
+    generator = np.random.default_rng(count + extent)
+    index = (generator.random(count) ** skew * extent).astype("int64")
+    index = generator.permutation(extent)[index] if extent else index
+    index[generator.random(count) < 0.1] -= extent
+    if bad:
+        index[generator.random(count) < 0.1] = extent + 5
+        index[generator.random(count) < 0.05] = -extent - 1
+    return index
+
+
+def check_order(index, extent, form="block", symbolic=False):
+    with forms_from(form):
+        machine = compiled(index.shape, str(index.dtype), extent, "cuda", symbolic, bounds="drop")
+    check(run(machine, index, extent, "cuda", symbolic), expected(index, extent))
+
+
+@pytest.fixture(autouse=True)
+def on_a_gpu(device):
+    if device == "llvm":
+        pytest.skip("it has one form there")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    ("count", "extent"), [(0, 0), (0, 5), (1, 1), (1, 0), (2, 3), (700, 5000), (5000, 700)]
+)
+def test_small_ones(device, form, count, extent):
+    check_order(drawn(count, extent), extent, form)
+
+
+@pytest.mark.parametrize("extent", [1, 255, 256, 32 * 1024, 32 * 1024 + 1])
+def test_destinations_of_one_block(device, extent):
+    check_order(drawn(1500, extent), extent)
+
+
+@pytest.mark.parametrize("count", [1023, 1025, BLOCK, BLOCK + 1])
+def test_updates_of_one_block(device, count):
+    check_order(drawn(count, 300), 300)
+
+
+@pytest.mark.parametrize("count", [BUCKET, BUCKET + 1])
+@pytest.mark.parametrize("extent", [1, PLACES, PLACES + 1])
+def test_all_updates_of_one_bucket(device, count, extent):
+    """On one destination, and on one after the other."""
+    check_order(np.full(count, extent - 1), extent, "buckets")
+    check_order(np.arange(count) % extent, extent, "buckets")
+
+
+@pytest.mark.parametrize("skew", [3.0, 30.0])
+def test_skewed_destinations(device, skew):
+    """Several buckets of which each has units of its own."""
+    check_order(drawn(40000, 3000, skew), 3000, "buckets")
+
+
+def test_only_bad_indices(device):
+    check_order(np.full(20000, 77), 77, "buckets")
+
+
+def test_many_destinations(device):
+    """The most buckets, and then more than there may be."""
+    for extent in (1024 * PLACES, 1024 * PLACES + 1):
+        check_order(drawn(3000, extent), extent, "buckets")
+
+
+SIZES = [
+    *((0, 0), (0, 9), (1, 1), (1025, 2708), (BLOCK, 40), (BLOCK + 1, 40), (30000, 33000)),
+    *((2000, 32 * 1024), (2000, 32 * 1024 + 1), (20000, 1), (100, 1024 * PLACES + 1)),
+]
+
+
+def test_symbolic_sizes(device):
+    """One module, which chooses when it runs."""
+    machine = compiled((1,), "int64", 1, "cuda", symbolic=True, bounds="drop")
+    for count, extent in SIZES:
+        index = drawn(count, extent, 2.0)
+        check(run(machine, index, extent, "cuda", symbolic=True), expected(index, extent))
+
+
+@pytest.mark.parametrize("form", FORMS[1:])
+def test_symbolic_sizes_of_the_other_forms(device, form):
+    with forms_from(form):
+        machine = compiled((1,), "int32", 1, "cuda", symbolic=True, bounds="drop")
+    for count, extent in ((0, 3), (5, 2), (9000, 700)):
+        index = drawn(count, extent).astype("int32")
+        check(run(machine, index, extent, "cuda", symbolic=True), expected(index, extent))
+
+
+@pytest.mark.parametrize(
+    ("count", "extent", "form"),
+    [
+        (10_556, 2_708, "order_in_block"),
+        (16_385, 2_708, "order_bucket"),
+        (5_000_000, 100_000, "order_bucket"),
+        (1_000_000, 64, "move_to_rank"),
+        (9_000_000, 100_000, "move_to_rank"),
+    ],
+)
+def test_which_form_is_chosen(device, count, extent, form):
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([count], "int64"))
+    with builder.function("main", [index]):
+        with builder.dataflow():
+            output = builder.emit_output(builder.emit(tvm_scatter.order(index, extent)))
+        builder.emit_func_output(output)
+    source = cuda(builder.get())
+    calls = ("order_in_block", "order_bucket", "move_to_rank")
+    assert [name for name in calls if f" {name}<" in source] == [form]
