@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from machine_code import cuda
+from machine_code import cuda, needs_nvrtc, ptx
 from test_order import check, compiled, expected, run
 from tvm import relax
 
@@ -15,9 +15,9 @@ from tvm_scatter.strategies.cuda.ordering import forms_from
 BLOCK = device_constant("block_order", "kBlockOrderThreads") * device_constant(
     "block_order", "kBlockOrderItems"
 )
-BUCKET = device_constant("bucket_order", "kBucketOrderThreads") * device_constant(
-    "bucket_order", "kBucketOrderItems"
-)
+THREADS = device_constant("bucket_order", "kBucketOrderThreads")
+#: What a block orders, where buckets are small and where they are large.
+SMALL, LARGE = 8 * THREADS, 16 * THREADS
 PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
 FORMS = ("block", "buckets", "radix")
 
@@ -64,7 +64,7 @@ def test_updates_of_one_block(device, count):
     check_order(drawn(count, 300), 300)
 
 
-@pytest.mark.parametrize("count", [BUCKET, BUCKET + 1])
+@pytest.mark.parametrize("count", [SMALL, SMALL + 1, LARGE, LARGE + 1])
 @pytest.mark.parametrize("extent", [1, PLACES, PLACES + 1])
 def test_all_updates_of_one_bucket(device, count, extent):
     """On one destination, and on one after the other."""
@@ -111,6 +111,17 @@ def test_symbolic_sizes_of_the_other_forms(device, form):
         check(run(machine, index, extent, "cuda", symbolic=True), expected(index, extent))
 
 
+def source_of(count, extent):
+    """The CUDA of an order of so many updates by destinations."""
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([count], "int64"))
+    with builder.function("main", [index]):
+        with builder.dataflow():
+            output = builder.emit_output(builder.emit(tvm_scatter.order(index, extent)))
+        builder.emit_func_output(output)
+    return cuda(builder.get())
+
+
 @pytest.mark.parametrize(
     ("count", "extent", "form"),
     [
@@ -122,12 +133,12 @@ def test_symbolic_sizes_of_the_other_forms(device, form):
     ],
 )
 def test_which_form_is_chosen(device, count, extent, form):
-    builder = relax.BlockBuilder()
-    index = relax.Var("index", relax.TensorType([count], "int64"))
-    with builder.function("main", [index]):
-        with builder.dataflow():
-            output = builder.emit_output(builder.emit(tvm_scatter.order(index, extent)))
-        builder.emit_func_output(output)
-    source = cuda(builder.get())
+    source = source_of(count, extent)
     calls = ("order_in_block", "order_bucket", "move_to_rank")
     assert [name for name in calls if f" {name}<" in source] == [form]
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("count", "extent"), [(10_556, 2_708), (5_000_000, 100_000)])
+def test_it_compiles(device, count, extent):
+    assert ".entry" in ptx(source_of(count, extent))

@@ -16,10 +16,7 @@
 namespace tvm_scatter {
 
 constexpr int kBucketOrderThreads = 512;
-constexpr int kBucketOrderItems = 16;  // the most entries of one thread
 constexpr int kBucketOrderPlaces = 512;  // the most of a bucket
-// The most entries of a bucket that a block orders, and those of a unit of a larger one.
-constexpr int kBucketOrderMost = kBucketOrderThreads * kBucketOrderItems;
 
 // A unit begins `skip` entries into the run of a tile. It is one of `units` of its bucket, which
 // begins at `begin` in the permutation, and whose units begin with `first`.
@@ -87,10 +84,13 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
     entries[first + at] = ordered[at];
 }
 
-// Shared memory of a block that orders entries of a bucket. Behind it is room for 16-bit counters, of
-// each warp one for each place.
+// Shared memory of a block that orders entries of a bucket, so many of each thread. Behind it is room
+// for 16-bit counters, of each warp one for each place.
+template <int per_thread>
 struct OrderRoom {
-  uint32 words[kBucketOrderMost];
+  // The most entries of a bucket that a block orders, and those of a unit of a larger one.
+  static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
+  uint32 words[kMost];
   RunTable<kBucketOrderThreads> table;
   uint32 totals[kBucketOrderPlaces], before[kBucketOrderPlaces];  // used by who orders units
 
@@ -101,14 +101,13 @@ struct OrderRoom {
   // See `RunTable::gather`.
   __device__ __forceinline__ uint32 gather(const OrderBuckets& order, uint32 bucket, uint32 tile,
                                            uint32 skip, bool whole, uint32& begins) {
-    return table.gather(order.runs, bucket, tile, skip, kBucketOrderMost, whole, begins,
+    return table.gather(order.runs, bucket, tile, skip, kMost, whole, begins,
                         [&](uint32 at, uint32, uint32 entry) { words[at] = entry; });
   }
   // The entries of a unit. Returns how many there are.
   __device__ __forceinline__ uint32 gather(const OrderBuckets& order, const OrderUnit& unit) {
     uint32 unused = 0;
-    return min(gather(order, unit.bucket, unit.tile, unit.skip, false, unused),
-               static_cast<uint32>(kBucketOrderMost));
+    return min(gather(order, unit.bucket, unit.tile, unit.skip, false, unused), kMost);
   }
 
   // Order the first `count` words by place. `visit(place, first)` is called once for each place.
@@ -116,30 +115,30 @@ struct OrderRoom {
   __device__ __forceinline__ void order_words(const OrderBuckets& order, uint32 count,
                                               Visit visit) {
     const int turns = static_cast<int>(ceil_div<uint32>(count, kBucketOrderThreads));
-    uint32 word[kBucketOrderItems];
-    Ranks<kBucketOrderItems> rank;
+    uint32 word[per_thread];
+    Ranks<per_thread> rank;
 #pragma unroll
-    for (int i = 0; i < kBucketOrderItems; ++i) {
+    for (int i = 0; i < per_thread; ++i) {
       if (i >= turns) continue;
       const uint32 at = number_in_block(i, turns);
       // What is past the end is of the last place, behind all that are.
       word[i] = at < count ? words[at] : ~0u;
     }
-    const StableRanks<kBucketOrderThreads, kBucketOrderItems> ranks{
+    const StableRanks<kBucketOrderThreads, per_thread> ranks{
         counters(), static_cast<int>(order.places())};
     ranks.find(rank, turns, [&](int i) { return order.place_of(word[i]); }, visit);
 #pragma unroll
-    for (int i = 0; i < kBucketOrderItems; ++i)
+    for (int i = 0; i < per_thread; ++i)
       if (i < turns && number_in_block(i, turns) < count) words[rank[i]] = word[i];
     __syncthreads();
   }
 };
 
-// Cut a bucket that one block cannot order into units.
+// Cut a bucket that one block cannot order into units of `most` entries.
 __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 bucket, uint32 found,
-                                           uint32 begin) {
+                                           uint32 begin, uint32 most) {
   __shared__ uint32 first;
-  const uint32 units = ceil_div<uint32>(found, kBucketOrderMost);
+  const uint32 units = ceil_div(found, most);
   if (threadIdx.x == 0) first = atomicAdd(order.taken, units);
   __syncthreads();
   const TileRuns& runs = order.runs;
@@ -150,28 +149,26 @@ __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 buc
     const uint32 length = tile < runs.tiles ? own[runs.tiles + tile] - own[tile] : 0;
     uint32 total;
     const uint32 before = carry + exclusive_in_block<kBucketOrderThreads>(length, total);
-    for (uint32 u = ceil_div<uint32>(before, kBucketOrderMost);
-         u * kBucketOrderMost < before + length; ++u)
-      order.units[first + u] =
-          OrderUnit{bucket, tile, u * kBucketOrderMost - before, first, units, begin};
+    for (uint32 u = ceil_div(before, most); u * most < before + length; ++u)
+      order.units[first + u] = OrderUnit{bucket, tile, u * most - before, first, units, begin};
     carry += total;
   }
 }
 
 // One block for each bucket, and one for the updates that are dropped.
-template <class P>
+template <class P, int per_thread>
 __device__ __forceinline__ void order_bucket(typename P::Data* permutation,
                                              typename P::Data* offsets, const OrderBuckets& order,
                                              const Sizes<P>& sizes, char* shared) {
-  OrderRoom& room = *reinterpret_cast<OrderRoom*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread>*>(shared);
   const uint32 bucket = blockIdx.x;
   uint32 begins = 0, begin;
   const uint32 found = room.gather(order, bucket, 0, 0, true, begins);
   exclusive_in_block<kBucketOrderThreads>(begins, begin);
   const uint32 places = sizes.destinations();
   if (bucket == order.buckets && threadIdx.x == 0) offsets[places] = begin;
-  if (found > kBucketOrderMost) {
-    cut_bucket(order, bucket, found, begin);
+  if (found > room.kMost) {
+    cut_bucket(order, bucket, found, begin, room.kMost);
     return;
   }
   const uint32 first_place = order.first_place(bucket);
@@ -183,8 +180,9 @@ __device__ __forceinline__ void order_bucket(typename P::Data* permutation,
 }
 
 // Count the entries of each place in all units.
+template <int per_thread>
 __device__ __forceinline__ void count_units(const OrderBuckets& order, char* shared) {
-  OrderRoom& room = *reinterpret_cast<OrderRoom*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread>*>(shared);
   const uint32 units = *order.taken;
   for (uint32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads) room.totals[p] = 0;
@@ -200,7 +198,8 @@ __device__ __forceinline__ void count_units(const OrderBuckets& order, char* sha
 
 // For each place of a unit's bucket: `totals` become the entries of all units, `before` those of the
 // ones before this.
-__device__ __forceinline__ void add_counts(OrderRoom& room, const OrderBuckets& order,
+template <class Room>
+__device__ __forceinline__ void add_counts(Room& room, const OrderBuckets& order,
                                            const OrderUnit& unit, uint32 number) {
   for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads)
     room.totals[p] = room.before[p] = 0;
@@ -221,11 +220,11 @@ __device__ __forceinline__ void add_counts(OrderRoom& room, const OrderBuckets& 
 }
 
 // Order every unit, and move its entries behind those of the units before it.
-template <class P>
+template <class P, int per_thread>
 __device__ __forceinline__ void order_units(typename P::Data* permutation,
                                             typename P::Data* offsets, const OrderBuckets& order,
                                             const Sizes<P>& sizes, char* shared) {
-  OrderRoom& room = *reinterpret_cast<OrderRoom*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread>*>(shared);
   const uint32 units = *order.taken;
   const uint32 places = sizes.destinations();
   for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {

@@ -20,16 +20,14 @@ _THREADS = device_constant("bucket_order", "kBucketOrderThreads")
 _WARPS = _THREADS // 32
 _MOST_PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
 _MOST_BITS = _MOST_PLACES.bit_length() - 1
-#: The most entries that one block orders.
-_MOST = _THREADS * device_constant("bucket_order", "kBucketOrderItems")
 #: The most counters of a warp that orders a tile.
 _MOST_BUCKETS = 1024
 #: So many buckets let all multiprocessors have work, if each has some entries.
 _ENOUGH_BUCKETS, _SOME_ENTRIES = 400, 512
+#: The most entries of a bucket for each thread of a block; fewer registers for fewer.
+_ROOMS = (8, 16)
 #: The entries that a bucket should have at most, if there may be more buckets.
 _BUCKET_FILL = 6144
-#: Buckets differ: with more entries on average, many would not fit a block.
-_LARGEST_FILL = 7168
 #: The most updates: an item and a place in a bucket share 32 bits.
 _MOST_ITEMS = 1 << (32 - _MOST_BITS)
 _PER_THREAD = (16, 8, 4, 2, 1)
@@ -41,8 +39,6 @@ _UNIT_BLOCKS = 512
 _UNIT_BYTES = 6 * 4
 #: Bytes of static shared memory, at most.
 _STATIC_BYTES = 256
-#: What `OrderRoom` holds.
-_ROOM_BYTES = (_MOST + 2 * _THREADS + 2 * _MOST_PLACES) * 4
 
 
 class _Plan:
@@ -57,18 +53,28 @@ class _Plan:
         self.tiles = at_least(ceil_div(items, self.tile_items), 1)
         self.bits = _bits(items, sizes.destinations)
         self.buckets = ceil_div(sizes.destinations, _power(self.bits))
+        rooms = (n for n in _ROOMS[:-1] if self.static and self._fills(items, n))
+        self.room = next(rooms, _ROOMS[-1])
         # A bucket with units has more entries than fit one of them.
-        self.units = 2 * items // _MOST + 1
+        self.most = self.room * _THREADS
+        self.units = 2 * items // self.most + 1
+        self.takes = all_of(
+            items <= _MOST_ITEMS, self.buckets <= _MOST_BUCKETS, self._fills(items, _ROOMS[-1])
+        )
         most_buckets = self.buckets if self.static else _MOST_BUCKETS
         most_places = 1 << self.bits if self.static else _MOST_PLACES
         self.tile_bytes = _tile_bytes(self.per_thread, most_buckets)
-        self.room_bytes = _ROOM_BYTES + _WARPS * most_places * 2
+        self.room_bytes = _room_bytes(self.most, most_places)
         layout = self.layout = sorting.Layout()
         layout.add("taken", 4)
         layout.add("begins", (most_buckets + 2) * self.tiles * 2)
         layout.add("entries", items * 4)
         layout.add("units", self.units * _UNIT_BYTES)
         layout.add("counts", self.units * most_places * 4)
+
+    def _fills(self, items: Any, room: int) -> Any:
+        """Whether most buckets fit a block. Buckets differ, so an eighth is left empty."""
+        return items <= self.buckets * (room * _THREADS * 7 // 8)
 
     def declarations(self) -> tuple[str, sorting.Arguments]:
         """C++ declarations of ``order``, ``begins`` and ``entries``, and their arguments."""
@@ -114,16 +120,17 @@ def _tile_bytes(per_thread: int, buckets: int) -> int:
     return per_thread * _THREADS * 4 + _WARPS * (buckets + 1) * 2
 
 
+def _room_bytes(entries: int, places: int) -> int:
+    """Bytes of shared memory of a block that orders a bucket: ``OrderRoom``, and counters."""
+    return (entries + 2 * _THREADS + 2 * _MOST_PLACES) * 4 + _WARPS * places * 2
+
+
 def _takes(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
     plan = _Plan(problem, sizes)
     needed = max(plan.tile_bytes, plan.room_bytes) + _STATIC_BYTES
     if needed > shared_memory_limit(target):
         return False
-    return all_of(
-        sizes.items <= _MOST_ITEMS,
-        plan.buckets <= _MOST_BUCKETS,
-        sizes.items <= plan.buckets * _LARGEST_FILL,
-    )
+    return plan.takes
 
 
 def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
@@ -155,12 +162,12 @@ def _emit(operands: Operands, offsets: Any) -> None:
         resolves_every_index=True,
     )
     results = "out, static_cast<Data*>(offsets), order, sizes, shared"
-    step(f"  order_bucket<P>({results});", plan.buckets + 1, plan.room_bytes)
-    if plan.static and operands.sizes.items <= _MOST:
+    step(f"  order_bucket<P, {plan.room}>({results});", plan.buckets + 1, plan.room_bytes)
+    if plan.static and operands.sizes.items <= plan.most:
         return
     blocks = at_most(plan.units, _UNIT_BLOCKS)
-    step("  count_units(order, shared);", blocks, plan.room_bytes)
-    step(f"  order_units<P>({results});", blocks, plan.room_bytes)
+    step(f"  count_units<{plan.room}>(order, shared);", blocks, plan.room_bytes)
+    step(f"  order_units<P, {plan.room}>({results});", blocks, plan.room_bytes)
 
 
 FORM = OrderForm("buckets", _takes, _workspace, _emit)
