@@ -56,6 +56,7 @@ def supervise(device: str, seeds: range, jobs: int, seconds: float | None) -> in
                     print("FAILED", failure, flush=True)
             passed = time.monotonic() - start
             done = f"{total.programs} programs, {total.fused} fused, {total.softmaxes} softmaxes"
+            done += f", {total.finished} with what follows"
             print(f"{done}, {passed:.0f} s", flush=True)
     print(dict(total.implementations))
     for reason, count in total.kept.most_common(20):

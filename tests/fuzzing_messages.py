@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tvm
@@ -21,6 +22,7 @@ from worker_threads import divided_work
 
 import tvm_scatter
 from tvm_scatter import strategy_for
+from tvm_scatter.passes import fuse_epilogues
 from tvm_scatter.selection.backend import backend_for, register_backend
 
 _DTYPES = ("float32", "float32", "float64", "int32")
@@ -35,9 +37,9 @@ class Outcome:
 
     Attributes
     ----------
-    programs, fused, softmaxes : int
-        How many programs were compared, how many of their scatters computed their updates, and how
-        many the softmax that weights them.
+    programs, fused, softmaxes, finished : int
+        How many programs were compared, how many of their scatters computed their updates, how many
+        the softmax that weights them, and how many what follows them.
     implementations : Counter
         How many programs each implementation computed; ``None`` is the default choice.
     kept : Counter
@@ -51,6 +53,7 @@ class Outcome:
     programs: int = 0
     fused: int = 0
     softmaxes: int = 0
+    finished: int = 0
     implementations: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -68,6 +71,7 @@ class Outcome:
         self.programs += other.programs
         self.fused += other.fused
         self.softmaxes += other.softmaxes
+        self.finished += other.finished
         self.implementations += other.implementations
         self.kept += other.kept
         self.failures += other.failures
@@ -154,13 +158,13 @@ class Trial:
         ]
         module = builder.get()
         outcome = Outcome(programs=len(programs))
-        plain = self._compiled(self._reference, module, fuse=False)
+        plain = self._compiled(self._reference, module, fuse=False, fill=False, epilogue=False)
         with every_one_fused(self.device) if self.every else nullcontext():
             groups = self._groups(random, module, programs, outcome)
             for implementation, group in groups.items():
                 part = tvm.IRModule({each.name: module[each.name] for each in group})
                 machine = self._compiled(
-                    self.device, part, fuse=True, implementation=implementation
+                    self.device, part, fuse=True, epilogue=True, implementation=implementation
                 )
                 for program in group:
                     order = random.choice(ORDERS) if self.device == "cuda" else "forward"
@@ -212,11 +216,12 @@ class Trial:
         """The programs by the implementation that computes them; ``None`` leaves the choice."""
         strategy, target = strategy_for(self.device), target_of(self.device)
         assert strategy is not None
-        with self._options(fuse=True):
+        with self._options(fuse=True, epilogue=True):
             explanations = tvm_scatter.explain(module, target)
         for text in map(str, explanations.notes):
             outcome.fused += "computes its updates itself" in text
             outcome.softmaxes += "computes the softmax" in text
+            outcome.finished += "computes what follows" in text
             if "reads its updates from memory" in text:
                 outcome.kept[text.split("memory: ")[-1]] += 1
         groups: dict[str | None, list[Program]] = {}
@@ -235,11 +240,13 @@ class Trial:
 
 @contextmanager
 def every_one_fused(device: str) -> Iterator[None]:
-    """Scatters compute their updates inside the block even if that takes longer."""
+    """Scatters compute updates and what follows inside the block even if that takes longer."""
     before = backend_for(device)
     register_backend(replace(before, fuses_vectors_only=False))
+    possible = fuse_epilogues._planned
     try:
-        yield
+        with mock.patch.object(fuse_epilogues, "_check_pays", lambda _, each: possible(each)):
+            yield
     finally:
         register_backend(before)
 

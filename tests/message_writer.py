@@ -139,6 +139,7 @@ class MessageWriter:
         data = self._data(data_axes)
         message = self._message(axes)
         results = [self._scatter(data, data_axes, message, axes)]
+        all_axes = [data_axes]
         if self._chance(0.3):
             # Another scatter: of the same message, of a part of it, or of one that reads the first.
             self._made.setdefault(data_axes, []).append(results[0])
@@ -146,15 +147,39 @@ class MessageWriter:
             other = other if self._chance(0.5) else self._message(axes)
             into = results[0] if self._chance(0.5) else self._data(data_axes)
             results.append(self._scatter(into, data_axes, other, axes))
+            all_axes.append(data_axes)
         real = self._style.dtype in FLOATS and not self._style.whole
         if self._softmax and real and self._chance(0.5):
-            results.append(self._attention())
+            attention, attention_axes = self._attention()
+            results.append(attention)
+            all_axes.append(attention_axes)
         if random.random() < 0.2:
             results.append(random.choice([message, *self._made.get(axes, ())]))
-        return relax.Tuple(results)
+        followed = map(self._followed, results, all_axes)
+        return relax.Tuple([*followed, *results[len(all_axes) :]])
 
-    def _attention(self) -> Any:
-        """Messages that are weighted by a softmax over the edges of each node, and added."""
+    def _followed(self, own: Any, axes: str) -> Any:
+        """What a layer computes of what it has scattered."""
+        if self._chance(0.2):
+            return own
+        value = self._bounded(own)
+        self._left = self._random.randint(0, 5)
+        while self._left > 0:
+            # Sometimes of the scatter's own result once more.
+            other = self._chance(0.1) and self._left > 1
+            value = self._step(axes, value)
+            value = self._emit(relax.op.add(value, own)) if other else value
+            value = self._bounded(value)
+        if len(axes) == 3 and self._chance(0.5):
+            first, *rest = self._shape(axes)
+            value = self._emit(relax.op.reshape(value, [first, rest[0] * rest[1]]))
+            value = self._emit(relax.op.nn.relu(value)) if self._chance(0.5) else value
+        if self._style.whole and self._chance(0.2):
+            value = self._emit(relax.op.astype(value, self._random.choice(["float32", "int32"])))
+        return value
+
+    def _attention(self) -> tuple[Any, str]:
+        """Messages that are weighted by a softmax over the edges of each node, and their axes."""
         axes, logit_axes = self._random.choice(_ATTENTIONS)
         for each in (axes.replace("e", "n"), axes, logit_axes):
             self._leaf(each)
@@ -166,7 +191,9 @@ class MessageWriter:
         )
         logits, values = self._message(logit_axes), self._message(axes)
         index = self._leaf("e", "n", ["int64"])
-        return emit_attention(kind, self._builder, logits, values, index, self._sizes["n"])
+        nodes = self._sizes["n"]
+        found = emit_attention(kind, self._builder, logits, values, index, nodes)
+        return found, axes.replace("e", "n")
 
     def _emit(self, value: Any) -> Any:
         return self._builder.emit(value)

@@ -32,6 +32,7 @@ def tried(device: str, first: int, count: int, tally: Tally, bounds: str | None 
     outcome = Trial.draw(device, range(first, first + count), bounds).compare()
     assert outcome.failures == []
     tally("scatters that computed random messages", outcome.fused)
+    tally("scatters that computed what follows them", outcome.finished)
 
 
 @pytest.mark.parametrize("bounds", POLICIES)
