@@ -112,13 +112,13 @@ def test_one_scatter_makes_its_own():
 
 
 def test_as_many_as_pay_for_the_order():
-    """Lists of ``bucketed`` cost a quarter of an order, so five scatters pay for it."""
+    """An order saves ``bucketed`` little, so three scatters pay for one."""
     large = 100_000, 1_000_000, 128
-    four, five = (layers(count, sizes=large) for count in (4, 5))
+    two, three = (layers(count, sizes=large) for count in (2, 3))
     with target_of("cuda"):
-        assert tvm_scatter.explain(four)[0].implementation == "bucketed"
-    assert counts(rewritten(four, "cuda", deterministic=False)) == (0, 0)
-    assert counts(rewritten(five, "cuda", deterministic=False)) == (1, 5)
+        assert tvm_scatter.explain(two)[0].implementation == "bucketed"
+    assert counts(rewritten(two, "cuda", deterministic=False)) == (0, 0)
+    assert counts(rewritten(three, "cuda", deterministic=False)) == (1, 3)
 
 
 def test_what_orders_nothing_takes_no_order():
@@ -128,11 +128,23 @@ def test_what_orders_nothing_takes_no_order():
     assert counts(rewritten(few, "cuda", deterministic=False)) == (0, 0)
 
 
-def test_off_by_default():
+def test_by_default_on_gpus():
     module = layers()
-    with tvm_scatter.options(deterministic=True) as current, target_of("cuda"):
-        without = tvm.transform.Sequential(passes(current))(module)
-    assert counts(without["main"]) == (0, 0)
+    assert counts(rewritten(module, "cuda", share_order=None)) == (1, 2)
+    assert counts(rewritten(module, "llvm", share_order=None)) == (0, 0)
+    assert counts(rewritten(module, "cuda", share_order=False)) == (0, 0)
+
+
+def test_by_default_where_sizes_are_bounded():
+    """Small sums of unknown sizes are better without an order."""
+    module = layers(2, symbolic=True)
+    options = {"share_order": None, "deterministic": False}
+    assert counts(rewritten(module, "cuda", **options)) == (0, 0)
+    for most, found in ((1 << 20, (1, 2)), (60, (0, 0))):
+        bounds = {"nodes": most // 10, "edges": most}
+        function = module["main"].with_attr("tir_var_upper_bound", bounds)
+        bounded = tvm.IRModule({"main": function})
+        assert counts(rewritten(bounded, "cuda", **options)) == found
 
 
 def test_other_indices_and_extents_share_none():

@@ -59,8 +59,9 @@ class Options:
         other operators compute. ``None`` leaves it to the target: CPUs and GPUs do, but CPUs leave
         a softmax over the updates of each destination in memory, and GPUs all where they capture
         graphs.
-    share_order : bool
-        Whether scatters by one index share one order of their updates, where it pays.
+    share_order : bool, optional
+        Whether scatters by one index share one order of their updates, where it pays. ``None``
+        leaves it to the target, and to sizes of which a greatest value is known.
     share_checks : bool
         Whether operators by one index share one check of it, where a bad index is an error.
     fill : bool, optional
@@ -99,7 +100,7 @@ class Options:
     batch: bool | None = None
     fuse: bool | None = None
     share_values: bool = True
-    share_order: bool = False
+    share_order: bool | None = None
     share_checks: bool = True
     fill: bool | None = None
     epilogue: bool | None = None

@@ -56,6 +56,7 @@ CUDA = Backend(
     launches_together=True,
     fuses=tuple(DATA_DTYPES),
     fuses_by_default=True,
+    shares_orders_by_default=True,
     sums_rows_by_default=True,
     gathers_known_writes=True,
     schedules_reads=True,

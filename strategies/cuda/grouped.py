@@ -54,8 +54,8 @@ class Grouped(Implementation):
     fuses = True
     fills = True
     finishes = True
-    # As for bucketed; not measured.
-    order_cost = 0.25
+    # Measured: 46 us of 77 with uniform destinations, of which the rows of an order take back 11.
+    order_cost = 0.45
     summary = "rows into as many places as there are updates or more; sizes known at run time only"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:

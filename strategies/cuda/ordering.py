@@ -74,4 +74,6 @@ def _emit_first(forms: Sequence[tuple[Any, OrderForm]], operands: Operands, offs
             _emit_first(forms[1:], operands, offsets)
 
 
-ORDERING = Ordering(_workspace, _emit)
+#: It moves what `bucketed` does for its lists, which takes 20 us where a radix sort takes 77, and a
+#: little more. Not measured as a whole.
+ORDERING = Ordering(_workspace, _emit, cost=0.35)

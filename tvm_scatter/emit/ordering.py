@@ -23,7 +23,10 @@ class Ordering:
     emit : callable
         Emits the sort. Its arguments are operands, whose output is the permutation, and the buffer
         of the offsets. See :func:`tvm_scatter.order`.
+    cost : float
+        What it costs, as a part of what a radix sort does.
     """
 
     workspace: Callable[[ScatterProblem, Sizes, Any], Any]
     emit: Callable[[Operands, Any], None]
+    cost: float = 1.0

@@ -7,8 +7,8 @@ one index. It is made in front of the first of them, and the index is checked th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -25,8 +25,11 @@ from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
+from tvm_scatter.passes.analysis.greatest_sizes import greatest, greatest_sizes
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.same_value import SameValue
+from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.backend import Backend, backend_of
 
 from .functions import Emit, with_changes, with_values
 from .known_orders import ascends
@@ -57,16 +60,21 @@ class _Group:
         The first of them.
     extent : int or expression
         The number of destinations.
+    backend : Backend
+        Facts about the target.
     scatters : list of Binding
         All of them.
     saved : float
-        What they save if the order is given, as a part of what it costs.
+        What they save if the order is given, as a part of what a radix sort costs.
+    ascending : bool
+        Whether the index ascends, so that nothing is sorted.
     """
 
     era: tuple[int, int]
     call: ScatterCall
     extent: Any
-    scatters: list[Binding]
+    backend: Backend
+    scatters: list[Binding] = field(default_factory=list)
     saved: float = 0.0
     ascending: bool = False
     _ordering: tuple[Any, Any] | None = None
@@ -74,7 +82,23 @@ class _Group:
     @property
     def pays(self) -> bool:
         """Whether one order for all costs less than what they save by it."""
-        return self.saved > (0 if self.ascending else 1)
+        if self.ascending:
+            return self.saved > 0
+        return len(self.scatters) > 1 and self.saved > self._cost
+
+    @property
+    def _cost(self) -> float:
+        assert self.backend.ordering is not None, "what nothing orders is no candidate"
+        return self.backend.ordering.cost
+
+    def __str__(self) -> str:
+        """What it does, as a clause."""
+        _, *others = (each.var.name for each in self.scatters)
+        said = f"shares one order with {', '.join(others)}" if others else "needs no sort"
+        if self.ascending:
+            return f"{said}: it ascends"
+        parts = (round(100 * each) for each in (self._cost, self.saved))
+        return said + ": it takes {} % of a radix sort, and saves {} %".format(*parts)
 
     def ordered(self, scatter: relax.Call, emit: Emit) -> relax.Expr:
         """A scatter that is given the order, which is emitted in front of the first of them."""
@@ -98,9 +122,7 @@ def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Fun
     if not groups:
         return None
     for group in groups:
-        first, *others = (each.var.name for each in group.scatters)
-        said = f"shares one order with {', '.join(others)}" if others else "needs no sort"
-        note("share_order", f"{name}.{first}", said + (": it ascends" if group.ascending else ""))
+        note("share_order", f"{name}.{group.scatters[0].var.name}", str(group))
     changes = {
         scatter.var: partial(group.ordered, scatter.value)
         for group in groups
@@ -113,7 +135,7 @@ def _groups(mod: tvm.IRModule, function: relax.Function) -> list[_Group]:
     groups: list[_Group] = []
     same = SameValue(Definitions.of(function).values)
     known: IndexAnalysis | None = None
-    for era, binding, planned in _candidates(function):
+    for era, binding, planned, saved in _candidates(function):
         [call] = planned.scatters
         extent = static_shape(call.data)[call.axes[0] if call.axes else 0]  # type: ignore[index]
         for group in groups:
@@ -127,29 +149,45 @@ def _groups(mod: tvm.IRModule, function: relax.Function) -> list[_Group]:
         else:
             if known is None and current_options().index_facts:
                 known = IndexAnalysis(mod, function)
-            group = _Group(era, call, extent, [])
+            group = _Group(era, call, extent, backend_of(planned.target))
             group.ascending = known is not None and ascends(call.indices[0], known)
             groups.append(group)
         group.scatters.append(binding)
-        group.saved += _order_cost(planned)
+        group.saved += saved
     return groups
 
 
-def _order_cost(planned: Plan) -> float:
-    """What a scatter saves where its order is given; a symbolic size is taken to be large."""
-    assert planned.selection is not None, "what scatters has a selection"
-    return max(branch.implementation.order_cost for branch in planned.selection.branches)
-
-
-def _candidates(function: relax.Function) -> Iterator[tuple[tuple[int, int], Binding, Plan]]:
-    """The scatters of dataflow blocks that can take an order."""
-    writes = 0
+def _candidates(
+    function: relax.Function,
+) -> Iterator[tuple[tuple[int, int], Binding, Plan, float]]:
+    """The scatters of dataflow blocks that can take an order, each with what it saves by one."""
+    writes, most = 0, greatest_sizes(function)
     for binding in Bindings(function):
         if binding.fused and is_scatter(binding.value):
             planned = _plan(binding.value)
-            if planned is not None and _order_cost(planned) > 0:
-                yield (binding.fused, writes), binding, planned
+            saved = 0.0 if planned is None else _saved(planned, most)
+            if planned is not None and saved > 0:
+                yield (binding.fused, writes), binding, planned, saved
         writes += may_write(binding.value)
+
+
+def _saved(planned: Plan, most: Mapping[str, int]) -> float:
+    """What a scatter saves where its order is given, as a part of what a radix sort costs.
+
+    It is computed as it is for the greatest sizes that it can have. Where they are not known, it
+    saves what it does for all sizes or, if the options ask for orders, for some.
+    """
+    assert planned.selection is not None, "what scatters has a selection"
+    branches = planned.selection.branches
+    saved = [branch.implementation.order_cost for branch in branches]
+    if len(branches) == 1:
+        return saved[0]
+    sizes = {name: greatest(size, most) for name, size in planned.symbols.items()}
+    if None in sizes.values():
+        return max(saved) if current_options().share_order else min(saved)
+    found = Sizes.of(planned.lowered[0].problem, sizes)
+    times = [branch.predict(found).microseconds for branch in branches if branch.predict]
+    return saved[times.index(min(times))]
 
 
 def _plan(value: relax.Call) -> Plan | None:
@@ -157,6 +195,8 @@ def _plan(value: relax.Call) -> Plan | None:
     call = ScatterCall.from_call(value)
     target, strategy = strategy_of(call.data)
     if call.form == COPY_RANGES or call.ordering or strategy is None:
+        return None
+    if not strategy.backend.shares_orders_under(current_options()):
         return None
     if strategy.backend.ordering is None or not isinstance(call.indices[0], relax.Var):
         return None

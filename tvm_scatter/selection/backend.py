@@ -59,6 +59,9 @@ class Backend:
         ``exp`` stay apart, and so does what reads elements that are no neighbours.
     fuses_by_default : bool
         Whether they do so if the options leave it open.
+    shares_orders_by_default : bool
+        Whether scatters by one index share one order of it where that pays, if the options leave it
+        open.
     sums_rows_by_default : bool
         Whether reductions of rows that are read by index compute the rows, if the options leave it
         open.
@@ -97,6 +100,7 @@ class Backend:
     fuses: tuple[str, ...] = ()
     fuses_vectors_only: bool = False
     fuses_by_default: bool = False
+    shares_orders_by_default: bool = False
     sums_rows_by_default: bool = False
     schedules_reads: bool = False
     architecture_attribute: str = ""
@@ -160,6 +164,12 @@ class Backend:
         if options.epilogue is None:
             return self.finish is not None and not self._captures(options)
         return options.epilogue
+
+    def shares_orders_under(self, options: Options) -> bool:
+        """Whether scatters by one index share one order of it, where that pays."""
+        if options.share_order is None:
+            return self.shares_orders_by_default
+        return options.share_order
 
     def sums_rows_under(self, options: Options) -> bool:
         """Whether reductions compute the rows that they read by index."""

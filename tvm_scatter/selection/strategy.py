@@ -48,8 +48,8 @@ class Implementation(ABC):
     fuses : bool
         Whether it can compute updates where it reads them. Each update should be read once.
     order_cost : float
-        What it saves where the order of the updates is given, as a part of what
-        :func:`tvm_scatter.order` costs. 0 if it makes no order of its own.
+        What it certainly saves where the order of the updates is given, as a part of what a radix
+        sort costs. 0 if it makes no order of its own.
     fills : bool
         Whether it writes every row of the output, and so can begin with a number in place of data.
     finishes : bool

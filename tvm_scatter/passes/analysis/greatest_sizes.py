@@ -1,0 +1,36 @@
+"""The greatest value of symbolic sizes, where an importer knows it.
+
+The number of true entries of a mask is at most that of all its entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.ir import Var
+from tvm.sym import Analyzer
+
+#: The attribute of a function in which an importer says so, by the names of sizes.
+_BOUNDS = "tir_var_upper_bound"
+
+
+def greatest_sizes(function: relax.Function) -> Mapping[str, int]:
+    """The greatest values of a function's sizes, by their names."""
+    bounds = (function.attrs or {}).get(_BOUNDS, {})
+    return {str(name): int(value) for name, value in bounds.items()}
+
+
+def greatest(size: Any, most: Mapping[str, int]) -> int | None:
+    """A size where those that it is computed from have their greatest values, if these are known.
+
+    Sizes grow with what they are computed from.
+    """
+
+    def known(each: Var) -> Any:
+        return tirx.IntImm("int64", most[each.name]) if each.name in most else each
+
+    found = Analyzer().simplify(tvm_ffi.structural_map(size, (Var, known)))
+    return int(found) if isinstance(found, tirx.IntImm) else None
