@@ -249,8 +249,15 @@ class MessageWriter:
         if known and self._chance(0.2):
             return self._random.choice(known)
         if self._left <= 0:
-            return self._leaf(axes)
+            return self._of_another_type(axes) if self._chance(0.1) else self._leaf(axes)
         return self._step(axes)
+
+    def _of_another_type(self, axes: str) -> Any:
+        """A parameter that is stored in another type."""
+        if not self._style.whole or self._style.nans:
+            return self._leaf(axes)
+        leaf = self._new(axes, "value", self._random.choice(["bfloat16", "float16", "float32"]))
+        return self._emit(relax.op.astype(leaf, self._style.dtype))
 
     def _step(self, axes: str, first: Any = None) -> Any:
         """An operator, whose first operand is given or drawn."""
@@ -345,17 +352,19 @@ class MessageWriter:
         ):
             return self._emit(relax.op.isnan(self._leaf(axes)))
         if chosen == 1:
-            return self._emit(relax.op.logical_not(self._leaf(axes, "mask")))
+            other = self._leaf(axes, "mask") if self._chance(0.5) else self._compared(axes)
+            return self._emit(relax.op.logical_not(other))
         if chosen == 2:
             both = self._leaf(axes, "mask"), self._leaf(axes[-1:], "mask")
             name = self._random.choice(["logical_and", "logical_or"])
             return self._emit(getattr(relax.op, name)(*both))
-        if chosen == 3:
-            # What is rounded must not decide.
-            draw = self._value if self._style.whole else self._leaf
-            name = self._random.choice(["greater", "less_equal", "equal", "not_equal"])
-            return self._emit(getattr(relax.op, name)(draw(axes), self._leaf(axes[-1:])))
-        return self._leaf(axes, "mask")
+        return self._compared(axes) if chosen == 3 else self._leaf(axes, "mask")
+
+    def _compared(self, axes: str) -> Any:
+        # What is rounded must not decide.
+        draw = self._value if self._style.whole else self._leaf
+        name = self._random.choice(["greater", "less_equal", "equal", "not_equal"])
+        return self._emit(getattr(relax.op, name)(draw(axes), self._leaf(axes[-1:])))
 
     def _cast(self, axes: str, first: Any) -> Any:
         value, own = self._operand(axes, first), self._style.dtype

@@ -50,6 +50,23 @@ def test_casts_of_booleans(device, dtype):
     np.testing.assert_array_equal(result, (values != 1).astype(dtype))
 
 
+@pytest.mark.parametrize("shape", [(10, 4), (4,), (1,)])
+def test_a_comparison_with_no_number_does_not_hold(device, shape):
+    """Nor does the opposite one."""
+    x = np.resize(np.array([1, np.nan, 3], "float32"), (10, 4))
+    y = np.resize(np.array([2, 2, 2, np.nan], "float32"), shape)
+    compared = {"less": np.less, "less_equal": np.less_equal, "greater": np.greater}
+    calls = {
+        name: (
+            lambda x, y, name=name: relax.op.logical_not(getattr(relax.op, name)(x, y)),
+            [x, y],
+        )
+        for name in compared
+    }
+    for name, result in run_all(calls, device).items():
+        np.testing.assert_array_equal(result, ~compared[name](x, y), err_msg=name)
+
+
 @pytest.mark.parametrize("shape", [(10, 4), (10, 1), (4,), ()])
 def test_choices(device, shape):
     values = np.arange(math.prod(shape)).reshape(shape) % 3

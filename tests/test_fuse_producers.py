@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import nullcontext
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import tvm
 from fuzzing_messages import Trial, every_one_fused
-from harness import device_of, target_of
+from harness import compile_all, device_of, run_compiled, target_of
 from machine_code import cuda
 from random_messages import POLICIES
 from tally import Tally
@@ -23,6 +24,7 @@ from tvm_scatter.ops.operators import index_put
 from tvm_scatter.options import current_options
 from tvm_scatter.passes import passes
 from tvm_scatter.passes.analysis.bindings import Bindings
+from tvm_scatter.problem.reductions import numpy_dtype
 
 #: Programs of one module; those of a simulated device take longer to compile.
 COUNT = {"llvm": 8, "cuda": 4}
@@ -263,6 +265,33 @@ def test_rows_of_several_axes_are_vectors(device):
     assert "computes its updates itself: take" in notes(module, device)[0]
 
 
+def _of_heads(builder, x, _edge, src, _dst):
+    """Rows that are flat where they are read by index, and split in heads where they are added."""
+    flat = builder.emit(relax.op.reshape(x, (9, 32)))
+    rows = builder.emit(relax.op.take(flat, src, 0))
+    return builder.emit(relax.op.reshape(rows, (30, 4, 8)))
+
+
+def test_rows_that_are_read_in_another_shape_are_vectors():
+    text = cuda(message_of(_of_heads, shape=(9, 4, 8)), fuse=True)
+    [rows] = re.findall(r"load_row<count, (\d+)>\(leaf\d", text)
+    assert int(rows) % 8 == 0
+    # The place was split, joined and split again: that cancels out but for a row's number.
+    assert len(re.findall(r"floor_(?:div|mod)\(t", text)) <= 1
+
+
+def test_rows_that_are_read_in_another_shape(device):
+    module = message_of(_of_heads, shape=(9, 4, 8))
+    generator = np.random.default_rng(0)
+    x = generator.integers(-3, 4, (9, 4, 8)).astype("float32")
+    edge = np.zeros((30, 4, 8), "float32")
+    src, dst = generator.integers(0, 9, (2, 30))
+    expected = np.zeros_like(x)
+    np.add.at(expected, dst, x[src])
+    found = call(compiled(module, device), device, x, edge, src, dst)
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_what_no_backend_can_write_is_refused_with_a_reason(device):
     """Not with an error: the operators in front of the scatter run as they do without ``fuse``."""
 
@@ -475,3 +504,29 @@ def test_a_power_is_right_for_negative_numbers() -> None:
     module = builder.get()
     assert "computes its updates itself" in notes(module, "cuda")[-1]
     assert "pow" not in cuda(module)
+
+
+@pytest.mark.parametrize("steps", [[], ["take"], ["add"], ["take", "add"], ["add", "take"]])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_updates_of_a_narrower_type(device, dtype, steps):
+    """In TVM, what is computed from bfloat16 and bound to a variable would be its bits."""
+
+    def build(x, index):
+        emit = relax.BlockBuilder.current().emit
+        for step in steps:
+            x = emit(relax.op.take(x, index, 0) if step == "take" else relax.op.add(x, x))
+        zeros = emit(relax.op.zeros([9, 4], "float32"))
+        return index_put(zeros, [index], emit(relax.op.astype(x, "float32")), [0], "add")
+
+    generator = np.random.default_rng(0)
+    x = generator.integers(-3, 4, (9, 4)).astype("float32")
+    index = generator.integers(0, 9, 9)
+    computed = x
+    for step in steps:
+        computed = computed[index] if step == "take" else computed + computed
+    expected = np.zeros((9, 4), "float32")
+    np.add.at(expected, index, computed)
+    calls = {"main": (build, [x.astype(numpy_dtype(dtype)), index])}
+    machine = compile_all(calls, device)
+    found = run_compiled(machine, calls, device)["main"]
+    np.testing.assert_array_equal(found, expected)

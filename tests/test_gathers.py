@@ -385,3 +385,43 @@ def test_a_choice_between_a_number_and_an_element(device: str, shape: Any) -> No
     calls = {"main": (build, (x, bias, mask))}
     result = run_compiled(compile_all(calls, device), calls, device)["main"]
     np.testing.assert_array_equal(result, expected)
+
+
+def _of_both(choose: Any) -> Any:
+    def build(x: Any, y: Any, i: Any, j: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        return choose(emit(relax.op.take(x, i, 0)), emit(relax.op.take(y, j, 0)))
+
+    return build
+
+
+def _less(x: Any, y: Any) -> Any:
+    return relax.BlockBuilder.current().emit(relax.op.less(x, y))
+
+
+def _not_less(x: Any, y: Any) -> Any:
+    return relax.BlockBuilder.current().emit(relax.op.logical_not(_less(x, y)))
+
+
+def test_what_is_no_number_chooses_the_other_side(device: str) -> None:
+    """The element of that side is read, although no comparison holds."""
+    choices = {
+        "less": (lambda x, y: relax.op.where(_less(x, y), x, y), lambda x, y: x < y),
+        "not less": (lambda x, y: relax.op.where(_not_less(x, y), x, y), lambda x, y: ~(x < y)),
+        "zero": (
+            lambda x, y: relax.op.where(_less(x, ZERO), ZERO, relax.op.add(x, y)),
+            lambda x, y: x < 0,
+        ),
+    }
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((2, 5, 8)).astype("float32")
+    x[0, :5], y[1] = np.nan, np.nan
+    i, j = np.arange(8) % 5, np.arange(8) * 2 % 5
+    calls = {name: (_of_both(choose), [x, y, i, j]) for name, (choose, _) in choices.items()}
+    machine = compile_all(calls, device, bounds="drop")
+    for name, result in run_compiled(machine, calls, device).items():
+        first, second = x[i], y[j]
+        chosen = choices[name][1](first, second)
+        if name == "zero":
+            first, second = np.zeros_like(first), x[i] + y[j]
+        np.testing.assert_array_equal(result, np.where(chosen, first, second), err_msg=name)

@@ -221,6 +221,41 @@ def test_a_read_with_another_reader_is_computed_again(device: str) -> None:
     np.testing.assert_array_equal(result, rows - (rows * rows).sum(-1, keepdims=True))
 
 
+def test_a_read_in_another_shape_with_another_reader_is_computed_again(device: str) -> None:
+    """As the values of an attention with several heads, of which its logits are computed."""
+
+    def build(x: Any, i: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        rows = emit(relax.op.reshape(emit(relax.op.take(x, i, 0)), (40, 2, 8)))
+        square = emit(relax.op.sum(emit(relax.op.multiply(rows, rows)), [-1], True))
+        return emit(relax.op.subtract(rows, square))
+
+    x = np.random.default_rng(0).integers(-3, 4, (9, 16)).astype("float32")
+    arrays = (x, np.arange(40) % 9)
+    mod = module(build, arrays)
+    [note] = notes_of(mod, device)
+    assert "computes its rows itself: take, reshape, multiply" in note
+    rows = x[arrays[1]].reshape(40, 2, 8)
+    result = call(compiled(mod, device), device, arrays)
+    np.testing.assert_array_equal(result, rows - (rows * rows).sum(-1, keepdims=True))
+
+
+@pytest.mark.parametrize(("row", "elements"), [((4, 8), 4), ((4, 6), 2), ((4, 5), 1)])
+def test_rows_in_another_shape_are_read_in_vectors(row: Any, elements: int) -> None:
+    """A row of the result begins inside a row of what is read."""
+
+    def build(x: Any, i: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        return emit(
+            relax.op.sum(emit(relax.op.reshape(emit(relax.op.take(x, i, 0)), (40, *row))), [-1])
+        )
+
+    mod = module(build, (np.zeros((9, row[0] * row[1]), "float32"), np.arange(40) % 9))
+    with tvm_scatter.options(row_sums=True):
+        [note] = tvm_scatter.explain(mod, target_of("cuda")).reads
+    assert f"{elements} element" in str(note)
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_sums_along_other_axes_are_left(device: str, axis: int) -> None:
     def build(x: Any, i: Any) -> Any:

@@ -9,7 +9,8 @@ from .compaction import COMPACTION
 from .machines import CALIBRATION, device_name, machine_of
 from .ordering import ORDERING
 
-#: TVM computes bfloat16 in float32, so the bits of a computed one are not accessible.
+#: TVM computes bfloat16 in float32, so the bits of a computed one are not accessible. And it takes
+#: the bits of one for an integer where what is computed from it is bound to a variable.
 _FUSES = tuple(dtype for dtype in DATA_DTYPES if dtype != "bfloat16")
 
 LLVM = Backend(

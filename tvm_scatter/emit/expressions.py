@@ -30,3 +30,11 @@ def moves(load: Any, axis: Any) -> bool:
 def is_by_index(load: Any) -> bool:
     """Whether what a load reads depends on what another one reads."""
     return any(True for index in load.indices for _ in loads_of(index))
+
+
+def is_false(condition: Any) -> Any:
+    """That a condition does not hold, in a form that TVM does not simplify.
+
+    It would take the negation of "less" for "greater or equal". Neither holds for a NaN.
+    """
+    return tirx.Cast("int32", condition) == 0

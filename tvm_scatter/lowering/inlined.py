@@ -93,11 +93,12 @@ CALLS = frozenset(
 )
 
 
-#: The one of them of which TVM's own legalization is wrong: the power of a negative number on GPUs.
-_POWER = "relax.power"
+#: Those of them of which TVM's own legalization is wrong: the power of a negative number on GPUs,
+#: and the negation of a comparison with a NaN.
+_MENDED = frozenset(("relax.power", "relax.logical_not"))
 
-#: Those of them that may do no more than add and leave out axes of size 1.
-_RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
+#: Those of them that move nothing: they give the same elements another shape.
+RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
 #: The legalization of this one asks a real block builder.
 _PRODUCT = "relax.matmul"
 
@@ -139,14 +140,14 @@ class Inliner:
             assert plan is not None, "what TVM computes is not inlined"
             self._add_read(var, plan)
             return
-        moved = self._with_other_ones(call) if call.op.name in _RESHAPES else None
+        moved = self._with_other_ones(call) if call.op.name in RESHAPES else None
         if moved is not None:
             self._tensors[var] = moved
             return
         if call.op.name == _PRODUCT:
             self._tensors[var] = _dots(call, *(self._tensors[each] for each in call.args))
             return
-        legalize = None if call.op.name == _POWER else stock.get(call.op.name)
+        legalize = None if call.op.name in _MENDED else stock.get(call.op.name)
         legalize = legalize or call.op.get_attr("FLegalize")
         traced = legalize(_Tracer(self._tensors, self._sizes), call)
         if not isinstance(traced, te.Tensor):
@@ -238,7 +239,8 @@ class Inliner:
             first if isinstance(coordinate, int) else coordinate
             for coordinate in broadcast_position(tensor.shape, at)
         ]
-        element = self._element(_inlined(tensor, place), at, shape)
+        value = _in_simple_places(_inlined(tensor, place), dict(zip(at, shape, strict=True)))
+        element = self._element(value, at, shape)
         return te.compute(shape, element, name=name)
 
     def _element(self, value: Any, at: Sequence[Any], shape: Sequence[Any]) -> Callable[..., Any]:
@@ -390,14 +392,24 @@ def _in_simple_places(value: Any, sizes: Mapping[Any, Any]) -> Any:
         if function_name(call) != "tensor_load":
             return call
         source, *place = call.args
-        return source(*(each if _loads(each) else analyzer.simplify(each) for each in place))
+        return source(*(_simple(each, analyzer) for each in place))
 
     return tvm_ffi.structural_map(value, (tvm.ir.Call, load))
 
 
-def _loads(expression: Any) -> bool:
-    """Whether an expression reads a tensor, of which TVM's analyzer knows nothing."""
-    return any(function_name(call) == "tensor_load" for call in all_of(expression, tvm.ir.Call))
+def _simple(place: Any, analyzer: Any) -> Any:
+    """A place simplified. What is loaded there is a number like any other."""
+    loads: dict[Any, Any] = {}
+
+    def hide(call: Any) -> Any:
+        if function_name(call) != "tensor_load":
+            return call
+        number = tirx.Var(f"loaded{len(loads)}", call.ty)
+        loads[number] = call
+        return number
+
+    hidden = tvm_ffi.structural_map(place, (tvm.ir.Call, hide), order="pre")
+    return substitute(analyzer.simplify(hidden), loads)
 
 
 def _check_divisions(value: Any) -> None:

@@ -4,7 +4,8 @@ TVM compiles CUDA with ``--use_fast_math``. There the power of a negative number
 whatever the exponent. And in vectorised loops, a boolean that all lanes share does not compile if
 it is cast, or decides between vectors.
 
-TVM's code for some functions of 16-bit floats does not compile.
+TVM's code for some functions of 16-bit floats does not compile. And it takes the negation of a
+comparison for the opposite comparison, as if there were no NaN.
 
 On CPUs, a choice that reads a constant from memory becomes a branch, which makes the whole loop one
 of single numbers: TVM evaluates loads on the chosen side only.
@@ -21,6 +22,7 @@ import tvm
 from tvm import relax, te, tirx, topi
 from tvm.relax.backend.utils import BackendDispatcher
 
+from tvm_scatter.emit.expressions import is_false
 from tvm_scatter.problem.reductions import HALVES
 
 from .inlined import scalar_of
@@ -28,6 +30,7 @@ from .legalizations import put_in_front, stock
 from .target import target_of
 
 _POWER, _CAST, _WHERE = "relax.power", "relax.astype", "relax.where"
+_NOT = "relax.logical_not"
 #: Types whose power is computed by single precision.
 _FAST = ("float16", "bfloat16", "float32")
 #: Operators for which CUDA has no function of 16-bit floats, and most of them CPUs neither.
@@ -44,6 +47,7 @@ def install_legalizations() -> None:
     put_in_front((_POWER,), legalize_power)
     put_in_front((_CAST,), legalize_cast)
     put_in_front((_WHERE,), legalize_where)
+    put_in_front((_NOT,), legalize_not)
     put_in_front(_WITHOUT_HALVES, legalize_in_float32)
 
 
@@ -85,6 +89,21 @@ def legalize_where(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         return _chosen(full[0].shape, lambda *at: [each(*at) for each in full], "where")
 
     return bb.call_te(where, call.ty.shape, *call.args, primfunc_name_hint="where")
+
+
+def legalize_not(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a negation that is right for a comparison with what is not a number, too.
+
+    TVM takes the negation of "less" for "greater or equal", where it computes both at once.
+    """
+    [value] = call.args
+
+    def negation(value: te.Tensor) -> te.Tensor:
+        return te.compute(value.shape, lambda *at: is_false(value(*at)), name="logical_not")
+
+    if str(value.ty.dtype) != "bool":
+        return stock[_NOT](bb, call)
+    return bb.call_te(negation, value, primfunc_name_hint="logical_not")
 
 
 def legalize_in_float32(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_scatter.lowering.inlined import PRODUCERS, operands_of
+from tvm_scatter.lowering.inlined import PRODUCERS, RESHAPES, operands_of
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.ops.called import operator_of
 
@@ -54,7 +54,8 @@ def row_producers(
     in_memory: set[Any] = set()
     refused = "no row is read by index"
     reads_by_index = False
-    for binding in reversed(bindings.all[: reduction.at]):
+    bound = {each.var: each for each in bindings.all[: reduction.at]}
+    for binding in reversed(bound.values()):
         reads = is_read(binding.value)
         if binding.var in above and (reads or operator_of(binding.value) in PRODUCERS):
             above |= set(operands_of(binding.value))
@@ -62,7 +63,8 @@ def row_producers(
         if binding.var not in wanted or binding.var in in_memory:
             continue
         refusal = refusal_of(binding, bindings, [reduction])
-        if refusal is None and not reads and _is_needed(binding, bindings, readers, inside):
+        again = reads or _is_reshaped_read(binding, bound)
+        if refusal is None and not again and _is_needed(binding, bindings, readers, inside):
             refusal = f"{binding.var.name} has other readers"
         if refusal is not None:
             refused = refusal
@@ -79,6 +81,18 @@ def row_producers(
     has_reads = any(is_read(each.value) for each in taken)
     refused = "" if has_reads else refused
     return RowProducers(tuple(reversed(taken)), tuple(checked), refused, reads_by_index)
+
+
+def _is_reshaped_read(binding: Binding, bound: Mapping[Any, Binding]) -> bool:
+    """Whether a result has the elements of a read by index in another shape."""
+    while operator_of(binding.value) in RESHAPES:
+        source = bound.get(binding.value.args[0])
+        if source is None:
+            return False
+        binding = source
+        if is_read(binding.value):
+            return True
+    return False
 
 
 def _is_needed(

@@ -20,6 +20,7 @@ from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
+from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import backend_of
 
 from .bindings import Binding, Bindings
@@ -119,7 +120,11 @@ def refusal_of(binding: Binding, bindings: Bindings, takers: list[Binding]) -> s
         return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
     if static_shape(binding.var) is None:
         return f"the shape of {binding.var.name} is unknown"
-    if operator_of(value) in CALLS and backend_of(target_of(binding.var)).fuses_vectors_only:
+    backend = backend_of(target_of(binding.var))
+    for each in (binding.var, *operands_of(value)):
+        if str(each.ty.dtype) in DATA_DTYPES and str(each.ty.dtype) not in backend.fuses:
+            return f"{each.ty.dtype} is not computed by scatters there"
+    if operator_of(value) in CALLS and backend.fuses_vectors_only:
         return f"{operator_of(value)} is computed faster apart"
     for taker in takers:
         if taker.fused != binding.fused:

@@ -9,8 +9,9 @@ from typing import Any
 
 import tvm
 from tvm import tirx
+from tvm.sym import Analyzer
 
-from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of
+from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, substitute
 from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 
@@ -134,15 +135,29 @@ def form_of(gathering: Gathering) -> GatherForm | None:
 
 def is_along(load: Any, axis: Any, lanes: int) -> bool:
     """Whether neighbours along an axis are read by one access of so many elements."""
+    whole = neighbours_along(load, axis)
+    return whole > 0 and whole % lanes == 0
+
+
+def neighbours_along(load: Any, axis: Any) -> int:
+    """So many elements, from each multiple of this number along an axis, are side by side.
+
+    And so far from the start of what is read that one access may read them. 0 if none are.
+    """
     *others, last = load.indices or [None]
     size = load.source.shape[-1] if load.indices else None
-    return (
-        last is not None
-        and last.same_as(axis)
-        and not any(varies(each, axis) for each in others)
-        and isinstance(size, tirx.IntImm)
-        and int(size) % lanes == 0
-    )
+    if last is None or any(varies(each, axis) for each in others):
+        return 0
+    if not isinstance(size, tirx.IntImm):
+        return 0
+    if last.same_as(axis):
+        return int(size)
+    analyzer = Analyzer()
+    step = analyzer.simplify(substitute(last, {axis: axis + 1}) - last)
+    if not isinstance(step, tirx.IntImm) or int(step) != 1:
+        return 0
+    first = analyzer.modular_set(substitute(last, {axis: tirx.const(0, str(axis.ty.dtype))}))
+    return gcd(int(size), int(first.coeff), int(first.base))
 
 
 def has_vectors(buffer: Any) -> bool:
@@ -187,7 +202,7 @@ def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:
     if not all(has_vectors(load.source) for load in accesses):
         return 1, "TVM has no vectors of this type"
     widest = max(_bytes(load.source) for load in accesses)
-    rows = gcd(size, *(int(load.source.shape[-1]) for load in accesses))
+    rows = gcd(size, *(neighbours_along(load, axis) for load in accesses))
     lanes = gcd(rows, max(_ACCESS_BYTES // widest, 1))
     return lanes, f"rows of {size} elements lie side by side"
 

@@ -11,6 +11,7 @@ import tvm_ffi
 from tvm import tirx
 
 from tvm_scatter.emit.computed_updates import BRANCH, function_name
+from tvm_scatter.emit.expressions import all_of, is_false
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class _Writer:
             condition, yes, no = call.args
             condition = self.written(condition, guards)
             yes = self.written(yes, (*guards, condition))
-            no = self.written(no, (*guards, tirx.Not(condition)))
+            no = self.written(no, (*guards, _otherwise(condition)))
             self._branches.append(tirx.if_then_else(condition, yes, no))
             return self._branches[-1]
 
@@ -107,6 +108,19 @@ class _Writer:
         value = tirx.Var(f"value{len(self.found)}", str(load.source.dtype))
         self.found.append(Loaded(load, value, guards))
         return value
+
+
+def _otherwise(condition: Any) -> Any:
+    """That a condition does not hold. It is only kept from TVM's eyes where that matters."""
+    compared = (
+        number
+        for kind in (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
+        for comparison in all_of(condition, kind)
+        for number in (comparison.a, comparison.b)
+    )
+    if any("float" in str(number.ty.dtype) for number in compared):
+        return is_false(condition)
+    return tirx.Not(condition)
 
 
 def _are_equal(some: Any, other: Any) -> bool:
