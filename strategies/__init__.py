@@ -35,6 +35,7 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.backend import CUDA
     from tvm_scatter.strategies.cuda.bucketed import Bucketed
     from tvm_scatter.strategies.cuda.column_resident import ColumnResident
+    from tvm_scatter.strategies.cuda.common_index import CommonIndex
     from tvm_scatter.strategies.cuda.gather_form import GatherForm
     from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
@@ -62,6 +63,7 @@ def _register_cuda() -> None:
     cuda.add_implementation(Segmented(), plevel=30)
     cuda.add_implementation(ParallelInjective(), plevel=20)
     cuda.add_implementation(SortBased(), plevel=15)
+    cuda.add_implementation(CommonIndex(), plevel=7)
     cuda.add_implementation(ColumnResident(), plevel=6)
     cuda.add_implementation(SplitBins(), plevel=5)
     cuda.add_implementation(Tiled(), plevel=4)

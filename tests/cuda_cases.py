@@ -90,6 +90,9 @@ CASES = {
     "line_i8_mul": Case((4096,), (10000,), (10000,), "int8", "int64", elements("mul")),
     "line_u8_update": Case((4096,), (10000,), (10000,), "uint8", "int16", elements("update")),
     "line_bool_max": Case((4096,), (10000,), (10000,), "bool", "int64", elements("max")),
+    "lines_f32_add": Case((9, 1000), (500,), (9, 500), "float32", "int64", rows("add", 1)),
+    "lines_bf16_mean": Case((9, 1000), (500,), (9, 500), "bfloat16", "int64", rows("mean", 1)),
+    "lines_symbolic": Case(("n", "m"), ("k",), ("n", "k"), "float64", "int32", rows("max", 1)),
     "few_f32_update": Case((16,), (1,), (1,), "float32", "int64", elements("update")),
     "box_f32_mul": Case(
         (4, 99, 8), (4, 50, 8), (4, 50, 8), "float32", "int64",
@@ -103,7 +106,7 @@ CASES = {
 
 #: Enough of them for every device routine to be compiled, without every data type.
 REPRESENTATIVE = ("rows_bf16_add", "rows_f32_update", "rows_symbolic", "line_f16_add",
-                  "line_i64_min", "box_f32_mul")  # fmt: skip
+                  "line_i64_min", "lines_symbolic", "box_f32_mul")  # fmt: skip
 
 #: The float32, float64 and int32 sums among them: hardware adds these atomically.
 NATIVE_SUMS = ("rows_f32_add", "line_f32_add", "line_f64_add", "line_i32_add")

@@ -177,6 +177,7 @@ def test_every_implementation_signals_a_bad_index(
         "add_rows": (add, (data, index, rows)),
         "put_rows": (lambda d, i, u: index_put(d, [i], u), (data, index, rows)),
         "add": (add, (data[0], line, elements[0])),
+        "lines": (lambda d, i, u: index_put(d, [i], u, [1], "add"), (data, line, elements)),
         "max": (lambda d, i, u: scatter_elements(d, i, u, 1, "max"), (data, box, elements)),
         "pairs": (lambda d, i, u: scatter_nd(d, i, u, "add"), (data, pairs, elements[0])),
     }

@@ -226,6 +226,7 @@ def problems(implementation):
         "gather_form": ((64, 32), (40,), (40, 32), "update", 0),
         "partitioned": ((1 << 20,), (5000,), (5000,), "add", 0),
         "tiled": ((5000,), (3000,), (3000,), "add", 0),
+        "common_index": ((4, 500), (300,), (4, 300), "add", 1),
     }.get(implementation, ((64, 32), (200,), (200, 32), "add", 0))
 
 

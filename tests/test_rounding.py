@@ -20,21 +20,30 @@ def _build(data, index, updates):
     return index_put(data, [index], updates, reduction="add")
 
 
+def _build_lines(data, index, updates):
+    return index_put(data, [index], updates, [1], "add")
+
+
 def _calls():
-    """Sums of positive values into a few rows and into a few elements."""
+    """Sums of positive values into a few rows, a few elements, and elements of a few lines."""
     generator = np.random.default_rng(3)
     index = np.where(generator.random(_COUNT) < 0.8, 1, generator.integers(0, 4, _COUNT))
+    forms = {
+        "rows": (_build, (4, 16), (_COUNT, 16)),
+        "elements": (_build, (4,), (_COUNT,)),
+        "lines": (_build_lines, (3, 4), (3, _COUNT)),
+    }
     return {
-        f"{dtype}_{len(shape)}": (
-            _build,
+        f"{dtype}_{name}": (
+            build,
             [
-                (0.5 + generator.random((4, *shape))).astype(numpy_dtype(dtype)),
+                (0.5 + generator.random(data)).astype(numpy_dtype(dtype)),
                 index,
-                (0.5 + generator.random((_COUNT, *shape))).astype(numpy_dtype(dtype)),
+                (0.5 + generator.random(updates)).astype(numpy_dtype(dtype)),
             ],
         )
         for dtype in ("float16", "bfloat16")
-        for shape in ((16,), ())
+        for name, (build, data, updates) in forms.items()
     }
 
 
@@ -48,8 +57,9 @@ def test_sums_of_16_bits(device: str, implementation: str) -> None:
     for name, result in results.items():
         data, index, updates = calls[name][1]
         exact, additions = data.astype("float64"), np.zeros(data.shape)
-        np.add.at(exact, index, updates.astype("float64"))
-        np.add.at(additions, index, 1.0)
+        at = (slice(None), index) if name.endswith("lines") else index
+        np.add.at(exact, at, updates.astype("float64"))
+        np.add.at(additions, at, 1.0)
         # Everything is positive, so the sum is also the sum of magnitudes.
         bound = sum_error_bound(name.split("_")[0], additions, exact, exact, wide)
         error = np.abs(result.astype("float64") - exact)

@@ -98,11 +98,18 @@ class ComputedUpdates:
         self.shape = [_size(dim, symbols) for dim in producer.updates]
         store, *others = producer.stores
         self.axes = list(store.indices)
-        self.value = _over_flat(producer, store.value, self.leaves, symbols)
+        analyzer = Analyzer()
+        for axis, size in zip(self.axes, self.shape, strict=True):
+            analyzer.bind(axis, tvm.ir.Range(0, size))
+
+        def positioned(value: Any) -> Any:
+            return with_positions(_over_flat(producer, value, self.leaves, symbols), analyzer)
+
+        self.value = positioned(store.value)
         self.logit: Any = None
         for other in others:
             own = dict(zip(other.indices, self.axes, strict=True))
-            self.logit = substitute(_over_flat(producer, other.value, self.leaves, symbols), own)
+            self.logit = positioned(substitute(other.value, own))
 
     def __getitem__(self, at: Any) -> Any:
         """The element at a flat position, bound to a variable. Emits statements."""
@@ -216,11 +223,11 @@ def unguarded_loads(expression: Any) -> Iterator[Any]:
     elif isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
         yield from unguarded_loads(expression.args[0])
         return
-    for part in _parts(expression):
+    for part in parts_of(expression):
         yield from unguarded_loads(part)
 
 
-def _parts(expression: Any) -> list[Any]:
+def parts_of(expression: Any) -> list[Any]:
     """The expressions that an expression is made of."""
     if isinstance(expression, tvm.ir.TensorLoad):
         return list(expression.indices)

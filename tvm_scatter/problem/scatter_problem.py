@@ -206,6 +206,11 @@ class ScatterProblem:
         return self.unique or self.reduces.is_store
 
     @property
+    def shares_index(self) -> bool:
+        """Whether there are several batches, and one index for all of their elements."""
+        return not (self.index_batch or self.index_slice or self.batch.is_one)
+
+    @property
     def is_static(self) -> bool:
         """Whether every size is known at compile time."""
         return not self.symbols

@@ -16,6 +16,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
+from .entry_parts import entry_members
 from .expression import Value, Writer, stored_type
 from .source import data_type
 
@@ -136,6 +137,8 @@ def _struct(
     fields = [f"{each.type} ahead{at};" for at, each in enumerate(ahead)]
     data = data_type(problem)
     body = _text(data, row, leaves, sizes, writer.multiples, whole, fields, find, lines)
+    if problem.shares_index:
+        body += entry_members(problem, updates, long, names, coordinates)
     name = "ComputedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
     text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
     return name, text

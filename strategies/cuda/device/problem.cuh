@@ -47,6 +47,16 @@ struct StoredUpdates {
   __device__ __forceinline__ Vector<T, count> load_once(Offset row, Offset column = 0) const {
     return tvm_scatter::load_once<T, count>(first + row + column);
   }
+  // What is the same for an entry of the index in all lines that share it: nothing.
+  struct Entry {};
+  template <class Offset>
+  __device__ __forceinline__ Entry entry(Offset) const {
+    return Entry{};
+  }
+  template <class Offset>
+  __device__ __forceinline__ T at_entry(const Entry&, Offset row) const {
+    return first[row];
+  }
 };
 
 // A result that is written as it is; other types compute what is written in its place. An element is

@@ -72,28 +72,43 @@ def refuse_too_many(problem: ScatterProblem) -> str | None:
     return None
 
 
-def sort(operands: Operands, layout: Layout) -> None:
-    """Sort the items of the problem by place; dropped updates go to the end.
-
-    A stable radix sort over exactly the bits that the number of places needs.
-    """
+def assert_not_too_many(operands: Operands) -> None:
+    """Emit an assertion that the sort can take the items, if their number is not known."""
     if not operands.problem.is_static:
         with T.Assert(
             operands.sizes.items < tirx.IntImm("int64", MAX_ITEMS),
             f"{operands.signature.operator}: at most {MAX_ITEMS - 1} updates can be sorted",
         ):
             pass
-    passes, bits = _passes(operands)
-    items = operands.sizes.items
-    tiles = ceil_div(items, _SORT_TILE)
+
+
+def sort(operands: Operands, layout: Layout) -> None:
+    """Sort the items of the problem by place; dropped updates go to the end.
+
+    A stable radix sort over exactly the bits that the number of places needs.
+    """
+    assert_not_too_many(operands)
     stages.stride_launch(
         operands,
         KEY + layout.pointer("keys0", "Key") + "  make_keys<P, Key>(keys0, indices, sizes);",
-        items,
+        operands.sizes.items,
         ("radix_sort",),
         layout.arguments("keys0"),
         resolves_every_index=True,
     )
+    order_by_keys(operands, layout, operands.sizes.destinations)
+
+
+def order_by_keys(operands: Operands, layout: Layout, largest: Any, skipped_bits: int = 0) -> None:
+    """Sort the items of the problem by the keys that the layout has for them.
+
+    Parameters
+    ----------
+    largest : int or expression
+        The largest of the keys, without its lowest ``skipped_bits``, which do not count.
+    """
+    passes, bits = _passes(largest)
+    tiles = ceil_div(operands.sizes.items, _SORT_TILE)
     lists = ("keys0", "keys1", "items0", "items1", "digits", "totals")
     prologue = (
         KEY
@@ -101,7 +116,7 @@ def sort(operands: Operands, layout: Layout) -> None:
         + layout.pointer("digits", "uint32")
         + layout.pointer("totals", "uint32")
         + "  const bool odd = pass & 1;\n  const int shift = int(pass) * "
-        + f"{bits};\n  const int64 size = sizes.items();\n"
+        + f"{bits} + {skipped_bits};\n  const int64 size = sizes.items();\n"
         + "  (void)keys0, (void)keys1, (void)items0, (void)items1, (void)digits, (void)totals;\n"
         + "  (void)odd, (void)shift, (void)size;\n"
     )
@@ -123,26 +138,33 @@ def sort(operands: Operands, layout: Layout) -> None:
 
 def launches(work: Work) -> Any:
     """The number of launches of a sort."""
-    return 1 + 3 * _expected_passes(work)
+    return 1 + 3 * expected_passes(work.destinations)
 
 
 def time(work: Work) -> Any:
     """The microseconds of a sort beyond its launches: a pass reads the keys twice."""
     key = 4 if work.problem.is_static else 8
-    moved = work.items * key * (1 + 5 * _expected_passes(work))
+    moved = work.items * key * (1 + 5 * expected_passes(work.destinations))
     return work.streams(work.index_bytes + moved)
 
 
-def _expected_passes(work: Work) -> Any:
+def expected_passes(largest: Any) -> Any:
+    """The passes of a sort by keys, the largest of which is known."""
     passes: Any = 1.0
     for bits in range(_MAX_DIGIT_BITS, 63, _MAX_DIGIT_BITS):
-        passes = passes + choose(is_at_most(float(1 << bits), work.destinations), 1.0, 0.0)
+        passes = passes + choose(is_at_most(float(1 << bits), largest), 1.0, 0.0)
     return passes
 
 
-def sorted_lists(operands: Operands, layout: Layout) -> tuple[str, Arguments]:
-    """C++ declarations of ``Key`` and of the sorted ``keys`` and ``items``, and their arguments."""
-    passes, _ = _passes(operands)
+def sorted_lists(operands: Operands, layout: Layout, largest: Any = None) -> tuple[str, Arguments]:
+    """C++ declarations of ``Key`` and of the sorted ``keys`` and ``items``, and their arguments.
+
+    Parameters
+    ----------
+    largest : int or expression, optional
+        That of :func:`order_by_keys`; by default what :func:`sort` has.
+    """
+    passes, _ = _passes(operands.sizes.destinations if largest is None else largest)
     text = KEY + _turns(layout, "keys", "items")
     text += "  const Key* const keys = passes & 1 ? keys1 : keys0;\n"
     text += "  const Key* const items = passes & 1 ? items1 : items0;\n"
@@ -160,15 +182,14 @@ def _turns(layout: Layout, *names: str) -> str:
     return "".join(layout.pointer(f"{name}{turn}", "Key") for name in names for turn in "01")
 
 
-def _passes(operands: Operands) -> tuple[Any, int]:
-    """The number of passes of the sort, and the bits of a digit."""
-    places = operands.sizes.destinations
-    if isinstance(places, int):
-        bits = max(places.bit_length(), 1)
+def _passes(largest: Any) -> tuple[Any, int]:
+    """The number of passes of a sort, and the bits of a digit."""
+    if isinstance(largest, int):
+        bits = max(largest.bit_length(), 1)
         passes = -(-bits // _MAX_DIGIT_BITS)
         return passes, -(-bits // passes)
     passes = tirx.IntImm("int64", 1)
     for done in range(_MAX_DIGIT_BITS, 63, _MAX_DIGIT_BITS):
-        more = tirx.shift_right(places, tirx.IntImm("int64", done)) > 0
+        more = tirx.shift_right(largest, tirx.IntImm("int64", done)) > 0
         passes = passes + tirx.Cast("int64", more)
     return passes, _MAX_DIGIT_BITS

@@ -1,0 +1,186 @@
+"""An index that many lines share is ordered once: what `common_index` divides its work by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from cuda_on_cpu import status
+from harness import ProblemRunner, assert_same, in_order, run_all, target_of
+from random_problems import SPREADS, draw_operands, draw_problem
+from tvm import relax
+
+from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.problem.reference import scatter_reference
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+
+RANDOM = np.random.default_rng(0)
+CHUNK = 10 * 1024
+PROBLEM = ScatterProblem(
+    batch=SymbolicSize(3),
+    extents=(SymbolicSize(300),),
+    slice=SymbolicSize(),
+    count=SymbolicSize(1000),
+    data_dtype="int32",
+    index_dtype="int64",
+    reduction="add",
+)
+
+
+def lines(batch: int, extent: int, count: int, width: int = 1, **more: Any) -> ScatterProblem:
+    """So many batches of a line of places, with entries of one index."""
+    sizes = {"batch": batch, "count": count, "slice": width}
+    settings = {**{name: SymbolicSize(size) for name, size in sizes.items()}, **more}
+    return replace(PROBLEM, extents=(SymbolicSize(extent),), **settings)
+
+
+@pytest.fixture(params=["cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
+def on_cuda(request: pytest.FixtureRequest) -> str:
+    if request.param == "cuda" and not status():
+        pytest.skip(status().reason)
+    return "cuda"
+
+
+#: For each problem the indices to try; none for random ones.
+EDGES: dict[str, tuple[ScatterProblem, tuple[Any, ...]]] = {
+    # The last bucket has 44 of 64 places, and the places of the lines do not follow each other.
+    "buckets": (lines(3, 300, 1000), ()),
+    "columns": (lines(2, 130, 500, 3), ()),
+    # A place of 16 entries is one thread's, of 17 one warp's; others have none.
+    "runs": (
+        lines(2, 200, 33, in_place=True),
+        (np.repeat([0, 1], [16, 17]), np.repeat([5, 199], [17, 16]), np.full(33, 64)),
+    ),
+    # The second chunk of a bucket has a single entry, or there are three in one bucket of five.
+    "chunks": (
+        lines(2, 300, CHUNK + 1),
+        (np.full(CHUNK + 1, 70), np.r_[RANDOM.integers(0, 64, CHUNK), 3]),
+    ),
+    "more chunks": (
+        lines(2, 300, 3 * CHUNK, reduction="max", include_self=False, data_dtype="float32"),
+        (RANDOM.integers(128, 192, 3 * CHUNK), np.sort(RANDOM.integers(-3, 310, 3 * CHUNK))),
+    ),
+    "dropped": (lines(3, 256, 700), (np.full(700, 256), np.r_[np.full(690, 999), np.arange(10)])),
+    "mean": (lines(2, 90, 400, reduction="mean", data_dtype="float32"), ()),
+    "halves": (lines(5, 90, 400, data_dtype="float16"), ()),
+    "doubles": (lines(5, 90, 400, data_dtype="float64", reduction="min"), ()),
+    "bytes": (lines(5, 90, 400, data_dtype="int8", reduction="mul"), ()),
+    "one update for each line": (lines(4, 90, 400, update_count=False), ()),
+    "one line of updates": (lines(4, 90, 400, update_batch=False), ()),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edges(on_cuda: str, name: str) -> None:
+    problem, indices = EDGES[name]
+    runner = ProblemRunner(on_cuda)
+    runner.add("main", problem, "common_index", {"bucket_bits": 6})
+    data, (drawn,), updates = draw_operands(problem, seed=1)
+    for order in ("forward", "mixed"):
+        for index in indices or (drawn,):
+            index = index.astype(problem.index_dtype)
+            with in_order(order):
+                result = runner.run("main", data, [index], updates, in_place=problem.in_place)
+            expected = scatter_reference(problem, data, [index], updates)
+            assert_same(result, expected, f"{name}, {order}")
+
+
+def draw(seed: int) -> tuple[ScatterProblem, dict[str, int]]:
+    """A random problem that the implementation takes."""
+    strategy, target = strategy_for("cuda"), target_of("cuda")
+    assert strategy is not None
+    chosen, random = strategy.implementations["common_index"], Random(seed)
+    while True:
+        problem, sizes = draw_problem(random, 6000)
+        problem = replace(problem, index_batch=False, index_slice=False, unique=False)
+        if strategy.refusal(chosen, problem, target) is None:
+            return problem, sizes
+
+
+def check_random(on: str, seeds: range) -> None:
+    """All in one module."""
+    runner, drawn = ProblemRunner(on), {f"seed{seed}": (seed, *draw(seed)) for seed in seeds}
+    for name, (_, problem, sizes) in drawn.items():
+        runner.add(name, problem, "common_index", sizes=sizes)
+    for name, (seed, problem, sizes) in drawn.items():
+        posed = problem.with_sizes(sizes)
+        operands = draw_operands(posed, seed, SPREADS[seed % len(SPREADS)])
+        with in_order(("forward", "mixed")[seed % 2]):
+            result = runner.run(name, *operands, in_place=problem.in_place)
+        assert_same(result, scatter_reference(posed, *operands), f"{name}: {problem}, {sizes}")
+
+
+def test_random_problems(on_cuda: str) -> None:
+    check_random(on_cuda, range(10))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("first", range(100, 500, 20))
+def test_many_random_problems(on_cuda: str, first: int) -> None:
+    check_random(on_cuda, range(first, first + 20))
+
+
+def emit(expression: Any) -> Any:
+    return relax.BlockBuilder.current().emit(expression)
+
+
+def weighted(image: Any, weight: Any, _: Any) -> Any:
+    """A weight for each entry: pixels of an image, added where a flow takes them."""
+    return emit(relax.op.multiply(image, weight))
+
+
+def masked(image: Any, weight: Any, index: Any) -> Any:
+    """What depends on the entry alone says whether a value counts."""
+    kept = emit(relax.op.greater(weight, relax.const(0, str(weight.ty.dtype))))
+    zeros = emit(relax.op.zeros_like(image))
+    return emit(relax.op.where(kept, weighted(image, weight, index), zeros))
+
+
+def gathered(image: Any, weight: Any, index: Any) -> Any:
+    """The value is read from another place, which the entry names."""
+    return weighted(emit(relax.op.take(image, index, 1)), weight, index)
+
+
+def shifted(image: Any, weight: Any, index: Any) -> Any:
+    """Two parts for each entry."""
+    shift = emit(relax.op.astype(index, str(image.ty.dtype)))
+    return emit(relax.op.add(weighted(image, weight, index), shift))
+
+
+def doubled(image: Any, weight: Any, index: Any) -> Any:
+    """No line has a part: all of a value depends on the entry alone."""
+    values = emit(relax.op.multiply(weight, relax.const(2, str(weight.ty.dtype))))
+    return emit(relax.op.add(values, emit(relax.op.zeros_like(image))))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_updates_are_computed_from_parts_of_their_entries(on_cuda: str, symbolic: bool) -> None:
+    def scatter(values: Any) -> Any:
+        def build(image: Any, weight: Any, index: Any) -> Any:
+            zeros = emit(relax.op.zeros_like(image))
+            return index_put(zeros, [index], values(image, weight, index), [1], "add")
+
+        return build
+
+    generator, entries = np.random.default_rng(0), 70
+    index = generator.integers(0, entries, entries)
+    calls = {
+        f"{values.__name__}_{dtype}": (
+            scatter(values),
+            [
+                generator.integers(-4, 5, (5, entries)).astype(dtype),
+                generator.integers(-2, 3, entries).astype(dtype),
+                index,
+            ],
+        )
+        for values in (weighted, masked, gathered, shifted, doubled)
+        for dtype in ("float32", "float16", "int32")
+    }
+    found = run_all(calls, on_cuda, symbolic, fuse=True, implementation="common_index")
+    wanted = run_all(calls, "llvm", symbolic, fuse=False)
+    for name, result in found.items():
+        np.testing.assert_array_equal(result, wanted[name], err_msg=name)
