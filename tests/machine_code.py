@@ -15,10 +15,10 @@ from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 needs_nvrtc = pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
 
 
-def cuda(mod: tvm.IRModule, **options: Any) -> str:
+def cuda(mod: tvm.IRModule, arch: str = "sm_90", **options: Any) -> str:
     """The CUDA C++ of a module."""
     with no_compiler(), tvm_scatter.options(**{"bounds": "drop", **options}):
-        executable = tvm.compile(mod, cuda_target("sm_90"))
+        executable = tvm.compile(mod, cuda_target(arch))
     found = []
     stack = [executable.mod]
     while stack:

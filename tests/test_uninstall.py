@@ -33,6 +33,7 @@ def state() -> dict[str, Any]:
         "legalizations": {name: f for name, f in legalizations.items() if f is not None},
         "dependent": dependent,
         "callbacks": callbacks,
+        "code generator": tvm_ffi.get_global_func("target.build.cuda"),
         "functions": sorted(functions),
         "pipelines": dict(pipeline.PIPELINE_MAP),
         "pipeline": public(pipeline),

@@ -24,7 +24,7 @@ from .lowering import (
 from .ops import compaction, expectations, grouped_product, host_numbers, ordering, read_ops
 from .ops import operators as ops
 from .passes import ordered_fusion
-from .runtime import cuda_toolkit, kernel_cache
+from .runtime import cuda_toolkit, kernel_cache, overlapped_launches
 from .schedules import empty_outputs, guarded
 
 _installed = False
@@ -64,6 +64,7 @@ def install() -> None:
     tvmscript.install_tvmscript()
     cuda_toolkit.use_wheels()
     kernel_cache.install_cache()
+    overlapped_launches.install_tags()
     _installed = True
 
 
@@ -85,6 +86,7 @@ def uninstall() -> None:
     tvmscript.uninstall_tvmscript()
     cuda_toolkit.forget_wheels()
     kernel_cache.uninstall_cache()
+    overlapped_launches.uninstall_tags()
     _installed = False
 
 

@@ -81,6 +81,9 @@ class Options:
     cuda_graph : bool, optional
         Whether to capture kernels in CUDA graphs, and so choose only implementations that can be
         captured. ``None`` uses the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
+    overlap_launches : bool
+        Whether a kernel of a scatter or an order may be launched while the one before it ends, on
+        GPUs of compute capability 9.0 and more.
     schedule : bool, optional
         Whether products, reductions and the rest get a default schedule on CPUs, where TVM has
         none. ``None`` means only in :func:`tvm_scatter.pipeline`.
@@ -108,6 +111,7 @@ class Options:
     row_sums: bool | None = None
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
+    overlap_launches: bool = False
     schedule: bool | None = None
 
     @property

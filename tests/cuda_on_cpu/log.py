@@ -27,6 +27,7 @@ class _Entry(ctypes.Structure):
         ("name", ctypes.c_char * 256),
         ("grid", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
+        ("overlapped", ctypes.c_int),
         ("bytes", ctypes.c_uint64),
     ]
 
@@ -36,7 +37,8 @@ class Event:
     """One call that reached the driver.
 
     `mode` is "now", "captured" (recorded into a CUDA graph and not run) or "replayed" (run from a
-    graph). `bytes` is what was copied or allocated, or a launch's dynamic shared memory.
+    graph). `bytes` is what was copied or allocated, or a launch's dynamic shared memory. A launch
+    that is `overlapped` need not wait for the one before it.
     """
 
     kind: str
@@ -45,6 +47,7 @@ class Event:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     bytes: int
+    overlapped: bool
 
 
 class Log:
@@ -83,6 +86,7 @@ def _read(library: ctypes.CDLL) -> list[Event]:
                 tuple(raw.grid),
                 tuple(raw.block),
                 raw.bytes,
+                bool(raw.overlapped),
             )
         )
     return events

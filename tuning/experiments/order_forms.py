@@ -4,6 +4,7 @@
 
 Each is checked against PyTorch, and timed in turns with the others. A form that does not take the
 sizes leaves them to the next, so that two rows may be the same. ``symbolic`` is one module for all.
+``overlapped`` is with the option ``overlap_launches``.
 """
 
 from __future__ import annotations
@@ -140,8 +141,10 @@ def forms(count: int, extent: int) -> dict[str, Callable[..., Any]]:
     """The first form that takes the sizes, from each on; the first of all is what is chosen."""
     found: dict[str, Callable[..., Any]] = {}
     for name in _FORMS:
-        with forms_from(name):
-            found[f"from {name} on"] = compiled(module(count, extent), gpu_target())["main"]
+        for overlaps in (False, True):
+            with forms_from(name):
+                machine = compiled(module(count, extent), gpu_target(), overlap_launches=overlaps)
+            found[f"from {name} on{', overlapped' if overlaps else ''}"] = machine["main"]
     return found
 
 

@@ -18,6 +18,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
+from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature
 from tvm_scatter.problem.sizes import Sizes, at_least
@@ -139,6 +140,7 @@ class _Parts:
             out=data if problem.in_place else named[f"out{suffix}"],
             workspace=named.get(f"workspace{suffix}"),
             sizes=sizes,
+            overlaps=current_options().overlap_launches,
             ordering=[named[f"{name}{suffix}"] for name in _ordering(problem)],
             result=self._result(suffix, named),
         )

@@ -17,11 +17,13 @@ from tvm_scatter.problem.sizes import at_least, at_most
 from .computed import read_updates
 from .finished import written_output
 from .source import problem_struct, routine
-from .target import shared_memory_limit
+from .target import architecture, shared_memory_limit
 
 #: Offsets below this are added in 32 bits without overflow.
 _NARROW_LIMIT = 1 << 30
 _MAX_BLOCKS = (1 << 31) - 1
+#: The compute capability from which on a kernel can wait for the one before it.
+_OVERLAPPING = 90
 #: What is no pointer in the body of a launch.
 _GENERATED = ("updates", "output")
 
@@ -193,6 +195,8 @@ def _launch(
     ]
     if has_shared:
         lines.append("  char* const shared = static_cast<char*>(shared_pointer);")
+    if operands.overlaps and architecture(operands.target) >= _OVERLAPPING:
+        headers, body = (*headers, "overlap"), f"  begin_overlapped();\n{body}"
     name, source = routine(
         ("problem", "reduction", *updates.headers, *output.headers, *headers),
         [updates.text, output.text, text],

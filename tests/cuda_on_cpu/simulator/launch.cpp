@@ -56,6 +56,7 @@ CUresult launch(const Function& function, const LaunchShape& shape, void** argum
   std::copy(shape.grid, shape.grid + 3, entry.grid);
   std::copy(shape.block, shape.block + 3, entry.block);
   entry.bytes = shape.dynamic_shared;
+  entry.overlapped = shape.overlapped;
   log_entry(entry);
 
   const unsigned* g = shape.grid;

@@ -19,6 +19,7 @@ struct Function {
 struct LaunchShape {
   unsigned grid[3], block[3];
   size_t dynamic_shared;
+  bool overlapped = false;  // it need not wait for the launch before it, but waits itself
 };
 
 // Runs to the end, or returns an error whose text error_text() has.

@@ -92,6 +92,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
                     config->sharedMemBytes};
   for (unsigned i = 0; i < config->numAttrs; ++i) {
     CUlaunchAttributeID id = config->attrs[i].id;
+    if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) shape.overlapped = true;
     if (id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE || id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
       return set_error(CUDA_ERROR_INVALID_VALUE,
                        "cooperative and cluster launches are not simulated: blocks run one "
@@ -108,6 +109,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
     memcpy(entry.grid, shape.grid, sizeof entry.grid);
     memcpy(entry.block, shape.block, sizeof entry.block);
     entry.bytes = shape.dynamic_shared;
+    entry.overlapped = shape.overlapped;
     log_entry(entry);
     return CUDA_SUCCESS;
   }

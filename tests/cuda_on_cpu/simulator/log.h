@@ -21,6 +21,7 @@ struct CpuCudaLogEntry {
   int captured;  // 1: recorded into a graph and not run; 2: run from a graph
   char name[256];
   unsigned grid[3], block[3];
+  int overlapped;  // whether a launch need not wait for the one before it
   uint64_t bytes;  // copied, allocated or freed; a launch's dynamic shared memory
 };
 

@@ -1,0 +1,83 @@
+"""A kernel that is launched while the one before it ends waits for it; no other is launched so."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import tvm
+from cuda_on_cpu import record, status
+from harness import device_of, target_of
+from machine_code import cuda, needs_nvrtc, ptx
+from test_order import check, expected
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.ops.operators import index_put
+from tvm_scatter.strategies.cuda.ordering import forms_from
+
+simulated = pytest.mark.skipif(not status(), reason="what a real GPU is told is not recorded")
+INDEX = np.random.default_rng(0).integers(-30, 30, 500)
+
+
+def module():
+    """An order, an elementwise function that is TVM's own, and a scatter."""
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([500], "int64"))
+    rows = relax.Var("rows", relax.TensorType([500, 8], "float32"))
+    with builder.function("main", [index, rows]):
+        with builder.dataflow():
+            ordering = builder.emit(tvm_scatter.order(index, 30))
+            doubled = builder.emit(relax.op.add(rows, rows))
+            zeros = builder.emit(relax.op.zeros([30, 8], "float32"))
+            total = builder.emit(index_put(zeros, [index], doubled, [0], "add"))
+            parts = [builder.emit(relax.TupleGetItem(ordering, at)) for at in range(2)]
+            output = builder.emit_output(relax.Tuple([*parts, total, doubled]))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def ran(**options):
+    """The results, and the launches: is each overlapped?"""
+    with forms_from("buckets"), tvm_scatter.options(fuse=False, bounds="drop", **options):
+        executable = tvm.compile(module(), target_of("cuda"))
+    on = device_of("cuda")
+    machine = relax.VirtualMachine(executable, on)
+    rows = np.ones((500, 8), "float32")
+    with record() as log:
+        results = machine["main"](*(tvm.runtime.tensor(each, on) for each in (INDEX, rows)))
+    permutation, offsets, total, _ = (each.numpy() for each in results)
+    check((permutation, offsets), expected(INDEX, 30))
+    np.testing.assert_array_equal(total[:, 0], 2 * np.bincount(INDEX % 30, minlength=30))
+    return {each.name: each.overlapped for each in log.launches}
+
+
+@simulated
+def test_kernels_of_ours_are():
+    launches = ran(overlap_launches=True)
+    ours = {name for name in launches if re.match("order|scatter", name)}
+    assert len(ours) > 2 and len(launches) > len(ours)
+    assert launches == {name: name in ours for name in launches}
+
+
+@simulated
+def test_none_is_by_default():
+    assert not any(ran().values())
+
+
+@needs_nvrtc
+def test_each_waits_before_it_does_anything():
+    with forms_from("buckets"):
+        source = cuda(module(), overlap_launches=True)
+    kernels = re.findall(r"\.entry (order|scatter)\w*\([^{]*\{(.*?)\n\}", ptx(source), re.DOTALL)
+    assert len(kernels) > 2
+    for _, body in kernels:
+        assert body.count("griddepcontrol.wait") == 1
+        before = body.split("griddepcontrol.wait")[0]
+        assert not re.search(r"\b(ld|st|red|atom)\.(?!param)", before)
+
+
+@pytest.mark.parametrize(("arch", "overlaps"), [("sm_80", False), ("sm_90", True)])
+def test_only_where_a_kernel_can_wait(arch, overlaps):
+    assert ("begin_overlapped();" in cuda(module(), arch, overlap_launches=True)) == overlaps
