@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tvm
-from harness import device_of, target_of
+from harness import device_of, relax_function, target_of
 from test_share_orders import EDGES, NODES, arguments, expected, layers
 from tvm import relax
 
@@ -62,6 +62,30 @@ def test_a_bad_index_is_an_error(device, row, symbolic):
     np.testing.assert_array_equal(run(executable, device, x, pairs)[0], expected(x, pairs, 3)[0])
 
 
+@pytest.mark.parametrize("strict_first", [False, True])
+def test_a_negative_index_is_an_error_if_one_takes_none(device, strict_first):
+    def build(data, index, rows):
+        emit = relax.BlockBuilder.current().emit
+        kinds = [{"wrap_negative": False, "operator": "strict"}, {"operator": "other"}]
+        for kind in kinds if strict_first else reversed(kinds):
+            data = emit(ops.index_put(data, [index], rows, [0], "add", **kind))
+        return data
+
+    data, rows = np.zeros((10, 4), "float32"), np.ones((6, 4), "float32")
+    builder = relax.BlockBuilder()
+    relax_function(builder, "main", build, [data, np.zeros(6, "int64"), rows])
+    machine = relax.VirtualMachine(compiled(builder.get(), device), device_of(device))
+
+    def call(index):
+        arrays = (data, np.array(index), rows)
+        tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays]
+        return machine["main"](*tensors).numpy()
+
+    assert call([0, 1, 9, 9, 0, 0])[:, 0].tolist() == [6, 2, 0, 0, 0, 0, 0, 0, 0, 4]
+    with pytest.raises(Exception, match=r"strict: index -1 at .* of extent 10"):
+        call([0, 1, -1, 9, 0, 0])
+
+
 def rewritten(build, device="llvm", **options):
     """The checks that are made for several operators, and the function after the passes."""
     builder = relax.BlockBuilder()
@@ -98,8 +122,8 @@ def put(emit, data, index, **attributes):
         # Another extent.
         (lambda e, x, i, j: [read(e, x, i), read(e, x, i, 1)], 0),
         (lambda e, x, i, j: [read(e, x, i), read(e, e(relax.op.concat([x, x], 0)), i)], 0),
-        # Negative indices are out of bounds for one of them.
-        (lambda e, x, i, j: [put(e, x, i), put(e, x, i, wrap_negative=False)], 0),
+        # Negative indices are out of bounds for one of them, and so for both.
+        (lambda e, x, i, j: [put(e, x, i), put(e, x, i, wrap_negative=False)], 1),
         # The same numbers, computed twice.
         (
             lambda e, x, i, j: [

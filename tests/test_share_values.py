@@ -150,6 +150,28 @@ def test_a_graph_without_edges(device):
         np.testing.assert_array_equal(result, np.zeros((NODES, WIDTH), "float32"))
 
 
+def test_each_index_is_checked_once(device):
+    module = Function(two_layers).module
+    for fuse in (False, True):
+        found = counts(module, device, bounds="raise", fuse=fuse)
+        # The sources, the targets, and none of the places, which are known to be in range.
+        assert found["relax.tvm_scatter.expect_indices"] == 2
+    x, ends, other = arguments()
+    ends[1, 7] = NODES
+    with pytest.raises(Exception, match=f"index {NODES} at .* of extent {NODES}"):
+        run(module, device, x, ends, other, bounds="raise")
+
+
+def test_the_same_shape_is_the_same_value():
+    def build(f):
+        rows = [f.row(f["ends"], at) for at in (0, 1)]
+        again = f.emit(op.broadcast_to(f.emit(op.reshape(rows[0], [EDGES])), [EDGES]))
+        return [f.emit(op.sum(f.emit(op.multiply(*pair)))) for pair in (rows, [again, rows[1]])]
+
+    found = counts(Function(build).module)
+    assert found["relax.multiply"] == 1 and found["relax.reshape"] == 0
+
+
 def test_the_switch():
     module = Function(two_layers).module
     found = counts(module, share_values=False)

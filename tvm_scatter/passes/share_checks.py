@@ -10,7 +10,7 @@ It runs before :func:`ReuseBuffers`, after which reads of one index stand behind
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -81,9 +81,12 @@ class _Access:
     flattened: bool = False
 
     def is_checked_with(self, other: _Access, same: SameValue) -> bool:
-        """Whether a check of the other one's indices finds the same bad ones."""
+        """Whether one check finds what is bad for both.
+
+        Where negative indices are bad for one of them only, they are: both are computed.
+        """
         return (
-            (self.tuples, self.wrap_negative) == (other.tuples, other.wrap_negative)
+            self.tuples == other.tuples
             and len(self.indices) == len(other.indices)
             and len(self.extents) == len(other.extents)
             and all(map(same_size, self.extents, other.extents))
@@ -112,13 +115,20 @@ class _Group:
 
     era: tuple[int, int]
     first: _Access
-    members: list[tuple[Binding, _Access]]
+    members: list[tuple[Binding, _Access]] = field(default_factory=list)
     _checked: list[Any] | None = None
+
+    @property
+    def strictest(self) -> _Access:
+        """The first one, which takes no negative indices if any does not."""
+        strict = (each for _, each in self.members if not each.wrap_negative)
+        found = next(strict, self.first)
+        return replace(found, indices=self.first.indices)
 
     def unchecked(self, access: _Access, emit: Emit) -> Any:
         """An operator behind the check, which is emitted in front of the first of them."""
         if self._checked is None:
-            self._checked = self.first.check(emit)
+            self._checked = self.strictest.check(emit)
         return access.unchecked(self._checked)
 
 
@@ -149,7 +159,7 @@ def _groups(function: relax.Function) -> list[_Group]:
             if group.era == era and access.is_checked_with(group.first, same):
                 break
         else:
-            group = _Group(era, access, [])
+            group = _Group(era, access)
             groups.append(group)
         group.members.append((binding, access))
     return groups

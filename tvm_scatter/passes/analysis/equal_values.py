@@ -18,6 +18,7 @@ from tvm.ir import Var
 from tvm.relax.analysis import definable_tir_vars_in_type
 
 from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.shapes import same_size, static_shape
 
 from .bindings import Bindings
 from .created import ALLOCATION
@@ -26,6 +27,8 @@ from .effects import may_write
 from .sharing import shared_operands
 from .size_order import sizes_of_parameters
 
+#: What gives a tensor a shape, which it may have already.
+_SHAPES = tuple(f"relax.{name}" for name in ("broadcast_to", "flatten", "reshape", "squeeze"))
 #: What each evaluation of is something else, or does something.
 _EACH_ITS_OWN = (ALLOCATION, "relax.nn.dropout", "relax.assert_op", "relax.print")
 #: Constants up to this size are compared, larger ones are equal to themselves.
@@ -72,6 +75,12 @@ class EqualValues:
             self._writes += may_write(binding.value)
 
     def _add(self, binding: relax.Binding, block: int) -> None:
+        operand = _unchanged(binding.value)
+        if operand is not None and not {binding.var, operand} & self._written:
+            first = self.first.get(operand, operand)
+            if _outlives(first, binding.var):
+                self.first[binding.var] = first
+            return
         known = self._sizes
         new = tuple(
             each for each in definable_tir_vars_in_type(binding.var.ty) if each not in known
@@ -136,11 +145,26 @@ def _bindings(function: relax.Function) -> Iterator[tuple[int, relax.Binding]]:
             yield inside, binding
 
 
+def _unchanged(value: Any) -> Any:
+    """The variable that a call returns in the shape that it has; ``None`` if it does not."""
+    if operator_of(value) not in _SHAPES or not isinstance(value.args[0], Var):
+        return None
+    shapes = [static_shape(each) for each in (value, value.args[0])]
+    if None in shapes or len(shapes[0]) != len(shapes[1]):  # type: ignore[arg-type]
+        return None
+    return value.args[0] if all(map(same_size, *shapes)) else None  # type: ignore[arg-type]
+
+
 def _reaches(found: _Found, binding: relax.Binding, block: int) -> bool:
     """Whether the first variable of a value is defined wherever a later one is read."""
-    if not isinstance(found.binding.var, relax.DataflowVar):
-        return True
-    return found.block == block and isinstance(binding.var, relax.DataflowVar)
+    var = found.binding.var
+    in_block = isinstance(var, relax.DataflowVar)
+    return _outlives(var, binding.var) and (found.block == block or not in_block)
+
+
+def _outlives(var: Any, other: Any) -> bool:
+    """Whether a variable is defined where another one is, in the block or outside of it."""
+    return isinstance(other, relax.DataflowVar) or not isinstance(var, relax.DataflowVar)
 
 
 def _key_of_constant(constant: Any) -> Hashable:

@@ -9,6 +9,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.expectations import EXPECT_INDICES
+from tvm_scatter.ops.read_ops import index_tensors
+
 from .effects import may_write
 
 
@@ -29,6 +33,7 @@ class SameValue:
         self._known: dict[tuple[Any, Any], bool] = {}
 
     def __call__(self, left: Any, right: Any) -> bool:
+        left, right = self._given(left), self._given(right)
         if left.same_as(right):
             return True
         if not (isinstance(left, relax.Var) and isinstance(right, relax.Var)):
@@ -37,6 +42,12 @@ class SameValue:
             found = (self._values.get(left), self._values.get(right))
             self._known[left, right] = None not in found and self._same(*found)
         return self._known[left, right]
+
+    def _given(self, tensor: Any) -> Any:
+        """What a tensor was before its indices were checked."""
+        while operator_of(self._values.get(tensor)) == EXPECT_INDICES:
+            tensor = index_tensors(self._values[tensor])[0]
+        return tensor
 
     def _same(self, left: Any, right: Any) -> bool:
         if isinstance(left, relax.Tuple) and isinstance(right, relax.Tuple):
