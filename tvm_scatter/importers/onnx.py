@@ -14,7 +14,7 @@ from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.options import current_options
 
-from . import onnx_fold, onnx_one_hot, onnx_read, onnx_windows
+from . import onnx_expand, onnx_fold, onnx_one_hot, onnx_read, onnx_windows
 from .on_import import forget, when_imported
 from .onnx_sizes import with_shape, within_bounds
 
@@ -49,7 +49,8 @@ class _Converter:
     is_left : callable, optional
         Whether inputs are left to TVM's own converter.
     constants : sequence of int, optional
-        The inputs that should be constant. TVM can keep weights as parameters instead.
+        The inputs that should be constant, or may be shapes. TVM can keep weights as parameters
+        instead.
     """
 
     def __init__(
@@ -73,10 +74,22 @@ class _Converter:
             inputs = _with_constants(inputs, self.constants, params)
             if self.is_left is not None and self.is_left(inputs):
                 return self.stock.get_converter(opset)(bb, inputs, attributes, params)
-            operands = [None if x is None else _tensor(bb, self.operator, x) for x in inputs]
+            operands = [
+                x if at in self.constants and isinstance(x, relax.ShapeExpr) else self.tensor(bb, x)
+                for at, x in enumerate(inputs)
+            ]
             return self.convert(bb, self.operator, opset, operands, attributes)
 
         return convert
+
+    def tensor(self, bb: Any, value: Any) -> Any:
+        """An operand as a normalised expression, which the importer's operands need not be."""
+        if value is None:
+            return None
+        value = bb.normalize(value)
+        if not isinstance(value.ty, relax.TensorType):
+            raise ScatterError(f"{self.operator}: an operand of type {value.ty} is not a tensor.")
+        return value
 
 
 def scatter_elements(
@@ -182,6 +195,7 @@ CONVERTERS = {
     )
 }
 CONVERTERS["Col2Im"] = _Converter("Col2Im", onnx_windows.col2im, constants=(1, 2))
+CONVERTERS["Expand"] = _Converter("Expand", onnx_expand.expand, constants=(1,))
 CONVERTERS["MaxUnpool"] = _Converter("MaxUnpool", onnx_windows.max_unpool, constants=(2,))
 
 #: Operators that read by index. TVM's converters add the extent to negative indices, and then
@@ -269,11 +283,3 @@ def _with_constants(inputs: Sequence[Any], constants: Sequence[int], params: Any
 
 def _text(attribute: Any) -> str:
     return attribute.decode() if isinstance(attribute, bytes) else str(attribute)
-
-
-def _tensor(bb: Any, operator: str, value: Any) -> Any:
-    """An operand as a normalised expression, which the importer's operands need not be."""
-    value = bb.normalize(value)
-    if not isinstance(value.ty, relax.TensorType):
-        raise ScatterError(f"{operator}: an operand of type {value.ty} is not a tensor.")
-    return value

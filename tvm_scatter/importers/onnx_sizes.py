@@ -21,8 +21,10 @@ def sizes_in(bb: Any, tensor: Any) -> list[Any]:
     Parameters
     ----------
     tensor : relax.Expr
-        A scalar, or a vector of a length that is known.
+        A shape, a scalar, or a vector of a length that is known.
     """
+    if isinstance(tensor, relax.ShapeExpr):
+        return [int(size) if isinstance(size, tirx.IntImm) else size for size in tensor]
     if isinstance(tensor, tvm.ir.GenericConst):
         return [int(size) for size in tensor.value.numpy().reshape(-1)]
     count = shape_of(tensor)[0] if tensor.ty.ndim else 1
