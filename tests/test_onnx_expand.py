@@ -50,11 +50,10 @@ def arrays(source: str, shape: tuple[int, ...], wanted: tuple[int, ...]) -> list
     return [x, other[source]]
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", ("input", "shape"))
 @pytest.mark.parametrize(
     "data, shape, wanted",
     [
-        ("4, 3", (4, 3), (4, 3)),
         ("1, 3", (1, 3), (4, 3)),
         ("3", (3,), (2, 4, 3)),
         ("1, 1", (1, 1), (4, 0)),

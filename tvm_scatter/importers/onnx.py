@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
+import tvm
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
@@ -14,7 +15,18 @@ from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.options import current_options
 
-from . import onnx_expand, onnx_fold, onnx_one_hot, onnx_read, onnx_windows
+from . import (
+    onnx_expand,
+    onnx_fold,
+    onnx_max_pool,
+    onnx_one_hot,
+    onnx_range,
+    onnx_read,
+    onnx_reshape,
+    onnx_shapes,
+    onnx_slice,
+    onnx_windows,
+)
 from .on_import import forget, when_imported
 from .onnx_sizes import with_shape, within_bounds
 
@@ -32,7 +44,7 @@ _REDUCTIONS = (
 )
 
 Convert = Callable[[Any, str, int, Sequence[Any], dict[str, Any]], Any]
-IsLeft = Callable[[Sequence[Any]], bool]
+IsLeft = Callable[[Sequence[Any], dict[str, Any]], bool]
 
 
 class _Converter:
@@ -47,10 +59,10 @@ class _Converter:
     stock : object, optional
         TVM's own converter.
     is_left : callable, optional
-        Whether inputs are left to TVM's own converter.
+        Whether inputs and attributes are left to TVM's own converter.
     constants : sequence of int, optional
-        The inputs that should be constant, or may be shapes. TVM can keep weights as parameters
-        instead.
+        The inputs that should be constant, or may be shapes or sizes. TVM can keep weights as
+        parameters instead.
     """
 
     def __init__(
@@ -72,10 +84,10 @@ class _Converter:
 
         def convert(bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], params: Any) -> Any:
             inputs = _with_constants(inputs, self.constants, params)
-            if self.is_left is not None and self.is_left(inputs):
+            if self.is_left is not None and self.is_left(inputs, attributes):
                 return self.stock.get_converter(opset)(bb, inputs, attributes, params)
             operands = [
-                x if at in self.constants and isinstance(x, relax.ShapeExpr) else self.tensor(bb, x)
+                x if at in self.constants and not _is_tensor(x) else self.tensor(bb, x)
                 for at, x in enumerate(inputs)
             ]
             return self.convert(bb, self.operator, opset, operands, attributes)
@@ -209,7 +221,9 @@ _READERS: dict[str, Convert] = {
 #: Operators that TVM's importer has, which inputs are left to it, and which should be constant.
 _SHARED: dict[str, tuple[Convert, IsLeft, tuple[int, ...]]] = {
     **{name: (convert, onnx_read.is_left_to_TVM, ()) for name, convert in _READERS.items()},
+    "MaxPool": (onnx_max_pool.max_pool, onnx_max_pool.is_left_to_TVM, ()),
     "OneHot": (onnx_one_hot.one_hot, onnx_one_hot.is_left_to_TVM, (1, 2)),
+    "Range": (onnx_range.arange, onnx_range.is_left_to_TVM, (0, 1, 2)),
 }
 
 
@@ -235,6 +249,9 @@ def _extend(module: ModuleType) -> None:
             table.update(CONVERTERS)
             for name, (convert, is_left, constants) in _SHARED.items():
                 table[name] = _Converter(name, convert, table[name], is_left, constants)
+            table["Reshape"] = onnx_reshape.Reshape(table["Reshape"])
+            table["Slice"] = onnx_slice.Slice(table["Slice"])
+            table[onnx_shapes.STAND_IN] = onnx_shapes.StandIn(table)
         return table
 
     setattr(module, _TABLE, convert_map)
@@ -242,12 +259,13 @@ def _extend(module: ModuleType) -> None:
 
 
 def _fold_shapes(importer: type) -> None:
-    """Have the importer see graphs in which scatters of shapes are constants."""
+    """Have the importer see graphs in which what is computed from shapes is known."""
     stock_import = getattr(importer, _STOCK_IMPORT, None) or importer.from_onnx  # type: ignore[attr-defined]
     setattr(importer, _STOCK_IMPORT, stock_import)
 
     def from_onnx(self: Any, graph: Any, opset: int) -> Any:
-        graph = onnx_fold.folded(graph, opset) if current_options().enabled else graph
+        if current_options().enabled:
+            graph = onnx_shapes.renamed(onnx_fold.folded(graph, opset))
         return stock_import(self, graph, opset)
 
     importer.from_onnx = from_onnx  # type: ignore[attr-defined]
@@ -279,6 +297,11 @@ def _with_constants(inputs: Sequence[Any], constants: Sequence[int], params: Any
     """The inputs, some of them as the constants that they are even if kept as parameters."""
     get_constant = sys.modules[_MODULE].get_constant
     return [get_constant(x, params) if at in constants else x for at, x in enumerate(inputs)]
+
+
+def _is_tensor(value: Any) -> bool:
+    """Whether a value is neither a shape nor a single size."""
+    return not (isinstance(value, relax.ShapeExpr) or tvm.ir.is_prim_expr(value))
 
 
 def _text(attribute: Any) -> str:

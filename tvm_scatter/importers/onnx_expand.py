@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tvm import relax, te, tirx
+from tvm.sym import Analyzer
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import differ, shape_of, text
@@ -52,7 +53,7 @@ def expand(
             "equal, or one of them 1."
         )
     is_shape = isinstance(shape, relax.ShapeExpr)
-    axes = [_axis(bb, size, other, is_shape) for size, other in zip(sizes, wanted, strict=True)]
+    axes = [_axis(size, other, is_shape) for size, other in zip(sizes, wanted, strict=True)]
     if len(own) < rank:
         data = bb.emit(relax.op.reshape(data, sizes))
     must = [axis.must for axis in axes]
@@ -70,26 +71,29 @@ def _keeps(wanted: Any) -> bool:
     return isinstance(wanted, int) and wanted in (1, -1)
 
 
-def _axis(bb: Any, size: Any, wanted: Any, is_shape: bool) -> _Axis:
+def _axis(size: Any, wanted: Any, is_shape: bool) -> _Axis:
     """How an axis is expanded.
 
     Parameters
     ----------
     is_shape : bool
-        Whether the wanted size is one of another tensor. torch.onnx writes it where the result has
-        the shape of that tensor, and later operators rely on it. Other sizes may be 1 at run time.
+        Whether the wanted size is one of another tensor. torch.onnx writes a variable where the
+        result has the shape of that tensor, and later operators rely on it.
     """
     if _keeps(wanted) or same_size(size, wanted):
         return _Axis(size, size, size)
     if isinstance(size, int):
         must = size if size == 1 else _unless_one(wanted, size, wanted)
         return _Axis(size, wanted if size == 1 else size, must)
-    result = wanted
-    if not (is_shape or isinstance(wanted, int)):
-        result = tirx.Var("size", "int64")
-        larger = _unless_one(wanted, size, wanted)
-        bb.match_cast(relax.ShapeExpr([larger]), relax.ShapeType([result]))
+    larger = isinstance(wanted, int) or _at_most(size, wanted)
+    given = larger or (is_shape and isinstance(wanted, tirx.Var))
+    result = wanted if given else _unless_one(wanted, size, wanted)
     return _Axis(size, result, _unless_one(size, 1, result))
+
+
+def _at_most(size: Any, wanted: Any) -> bool:
+    """Whether a size is certainly no larger than another, such as the maximum of it and others."""
+    return bool(Analyzer().can_prove(size <= wanted))
 
 
 def _unless_one(size: Any, if_one: Any, other: Any) -> Any:

@@ -40,6 +40,6 @@ def one_hot(
     return bb.emit_te(spread, indices, values, size, primfunc_name_hint="one_hot")
 
 
-def is_left_to_TVM(inputs: Sequence[Any]) -> bool:
+def is_left_to_TVM(inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
     """Whether TVM's importer can do it: it wants the depth and the values to be constant."""
     return all(isinstance(each, tvm.ir.GenericConst) for each in inputs[1:])

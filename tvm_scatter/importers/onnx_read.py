@@ -39,7 +39,7 @@ def gather_nd(
     )
 
 
-def is_left_to_TVM(inputs: Sequence[Any]) -> bool:
+def is_left_to_TVM(inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
     """Whether TVM's importer computes the result at import: from shapes or constants."""
     shapes = any(isinstance(each, relax.ShapeExpr) for each in inputs)
     return shapes or all(isinstance(each, tvm.ir.GenericConst) for each in inputs)

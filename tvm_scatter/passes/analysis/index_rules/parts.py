@@ -61,8 +61,10 @@ def strided_slice(call: relax.Call, known: Known) -> IndexFacts:
     return facts.but(ascending=facts.uniform or (facts.ascending and up))
 
 
-def split(call: relax.Call, known: Known) -> Sequence[IndexFacts]:
-    return [known.of(call.args[0])] * len(call.ty.fields)
+def split(call: relax.Call, known: Known) -> IndexFacts | Sequence[IndexFacts]:
+    facts = known.of(call.args[0])
+    # A single part is no tuple.
+    return [facts] * len(call.ty.fields) if isinstance(call.ty, relax.TupleType) else facts
 
 
 def concat(call: relax.Call, known: Known) -> IndexFacts:
