@@ -263,8 +263,8 @@ KERNELS = (
     _kernel(
         "a row changed before it is read",
         "resident",
-        "held[i] = widen_bits(from[i]);\n  }\n  __syncthreads();",
-        "held[i] = widen_bits(from[i]);\n  }",
+        "held[i] = widen_bits(data_at<P, 1>(from, i).at[0]);\n  }\n  __syncthreads();",
+        "held[i] = widen_bits(data_at<P, 1>(from, i).at[0]);\n  }",
         _edge("rows"),
     ),
     _kernel(

@@ -183,7 +183,10 @@ FOLLOWING = {
 @pytest.mark.parametrize("follow", FOLLOWING.values(), ids=FOLLOWING)
 @pytest.mark.parametrize(
     ("chosen", "zeros"),
-    [("bucketed", True), ("grouped", False), ("segmented", True), ("segmented", False)],
+    [
+        *(("bucketed", True), ("grouped", False), ("segmented", True), ("segmented", False)),
+        *(("row_resident", False), ("column_resident", True)),
+    ],
 )
 def test_each_that_writes_rows_once(chosen: str, follow: Any, zeros: bool, cuda: str) -> None:
     layer = Layer(follow, zeros=zeros)
@@ -199,8 +202,9 @@ def test_data_types(dtype: str, cuda: str) -> None:
         return emit(op.maximum(total, relax.const(0, dtype)))
 
     layer = Layer(follow, dtype=dtype, reduction="max")
-    assert notes(layer.module(), implementation="segmented")
-    check(layer, cuda, implementation="segmented")
+    for chosen in ("segmented", "row_resident"):
+        assert notes(layer.module(), implementation=chosen)
+        check(layer, cuda, implementation=chosen)
 
 
 @pytest.mark.parametrize("reduction", ["mul", "min", "mean"])

@@ -12,7 +12,7 @@ import tvm_scatter
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.passes import passes
 
-FILLING = ("bucketed", "grouped", "segmented")
+FILLING = ("bucketed", "grouped", "segmented", "row_resident", "column_resident")
 
 
 def module(extent, count, width, number, reduction="add", symbolic=False, dtype="float32", **more):

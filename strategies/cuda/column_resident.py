@@ -37,6 +37,8 @@ class ColumnResident(Implementation):
     name = "column_resident"
     accumulates_wide = True
     fuses = True
+    fills = True
+    finishes = True
     summary = "a few dozen batches of short columns, an index for each element"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -83,7 +85,7 @@ class ColumnResident(Implementation):
         turns = work.turns(blocks)
         return {
             "launches": work.launches(1) + work.cycles(_PHASES),
-            "streams": work.streams(2 * work.data_bytes + work.operand_bytes + again),
+            "streams": work.streams(work.held_bytes + work.operand_bytes + again),
             # A block has a thousand threads, whatever little they do.
             "blocks": work.cycles(_BLOCK_CYCLES * blocks / work.machine.multiprocessors),
             "elements": work.cycles(turns * each),
@@ -96,7 +98,7 @@ class ColumnResident(Implementation):
         launch(
             operands,
             ("column_resident",),
-            f"  resident_columns<P, {columns}, {config['unroll']}>(out, {source}, updates, "
+            f"  resident_columns<P, {columns}, {config['unroll']}>(output, {source}, updates, "
             "indices, sizes, shared);",
             blocks=sizes.batch * ceil_div(sizes.slice, columns),
             threads=config["threads"],

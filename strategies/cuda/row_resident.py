@@ -31,6 +31,8 @@ class RowResident(Implementation):
     name = "row_resident"
     accumulates_wide = True
     fuses = True
+    fills = True
+    finishes = True
     summary = "many batches of short rows, with many updates each"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -59,7 +61,7 @@ class RowResident(Implementation):
         )
         blocks = work.batch * tiles
         turns = work.turns(blocks)
-        moved = 2 * work.data_bytes + work.operand_bytes
+        moved = work.held_bytes + work.operand_bytes
         updates = work.count * work.slice
         entries = updates if work.problem.index_slice else work.count
         extreme = work.problem.reduces.is_extreme
@@ -88,7 +90,7 @@ class RowResident(Implementation):
         launch(
             operands,
             ("resident",),
-            f"  resident<P, {config['unroll']}>(out, {source}, updates, indices, sizes, shared, "
+            f"  resident<P, {config['unroll']}>(output, {source}, updates, indices, sizes, shared, "
             f"{tile}, Offset({tiles}));",
             blocks=sizes.batch * tiles,
             threads=config["threads"],

@@ -120,6 +120,11 @@ class Work:
         rows = self.touched if self.problem.in_place else self.destinations
         return self._ways * rows * self.row_bytes
 
+    @cached_property
+    def held_bytes(self) -> Any:
+        """Bytes read and written where all of the data are held and written once."""
+        return self._ways * self.data_bytes
+
     @property
     def _ways(self) -> int:
         """How often each element of the data moves: it need not be read where it is a number."""

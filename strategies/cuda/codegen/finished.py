@@ -84,6 +84,10 @@ def _body(
   __device__ __forceinline__ bool aligned() const {{
     return {" && ".join(conditions)};
   }}
+  template <int count>
+  __device__ __forceinline__ bool aligned_at(long long at) const {{
+    return at % count == 0 && aligned<count>();
+  }}
   __device__ __forceinline__ bool holds(const Data*) const {{ return false; }}
   template <class Offset, int count>
   __device__ __forceinline__ void store(long long at, const Row<count>& value) const {{

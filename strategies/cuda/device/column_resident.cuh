@@ -68,7 +68,7 @@ struct ResidentColumns {
 };
 
 template <class P, int columns, int unroll>
-__device__ __forceinline__ void resident_columns(typename P::Data* out,
+__device__ __forceinline__ void resident_columns(const typename P::Output& output,
                                                  const typename P::Data* data,
                                                  const typename P::Updates& updates,
                                                  const Indices<P>& indices, const Sizes<P>& sizes,
@@ -84,8 +84,9 @@ __device__ __forceinline__ void resident_columns(typename P::Data* out,
   const ResidentColumns<P, columns, unroll> mine{
       updates, indices, sizes, held, batch, static_cast<Offset>(blockIdx.x - batch * parts) * columns};
   const Offset slab = sizes.extent() * sizes.slice;
-  mine.for_each_element(
-      [&](Offset at, Offset element) { held[at] = widen_bits(data[batch * slab + element]); });
+  mine.for_each_element([&](Offset at, Offset element) {
+    held[at] = widen_bits(data_at<P, 1>(data, batch * slab + element).at[0]);
+  });
   __syncthreads();
   if constexpr (!P::include_self && !same<R, Update>) {
     mine.template for_each_update<false>(
@@ -97,7 +98,8 @@ __device__ __forceinline__ void resident_columns(typename P::Data* out,
   });
   __syncthreads();
   mine.for_each_element([&](Offset at, Offset element) {
-    out[batch * slab + element] = narrow_bits<Data>(held[at]);
+    output.template store<Offset>(batch * slab + element,
+                                  Vector<Data, 1>{{narrow_bits<Data>(held[at])}});
   });
 }
 

@@ -70,6 +70,10 @@ struct StoredOutput {
   __device__ __forceinline__ bool aligned() const {
     return tvm_scatter::aligned<T, count>(first);
   }
+  template <int count>
+  __device__ __forceinline__ bool aligned_at(int64 at) const {
+    return tvm_scatter::aligned<T, count>(first + at);
+  }
   // Whether these data stand in the output already, where a place without updates keeps its own.
   __device__ __forceinline__ bool holds(const T* data) const { return first == data; }
   template <class Offset, int count>
@@ -105,6 +109,17 @@ struct Sizes {
   }
   __device__ __forceinline__ Offset data_size() const { return batch * extent() * slice; }
 };
+
+// The data at a position.
+template <class P, int vector>
+__device__ __forceinline__ Vector<typename P::Data, vector> data_at(const typename P::Data* data,
+                                                                    int64 at) {
+  if constexpr (P::filled) {
+    return splat<typename P::Data, vector>(P::fill());
+  } else {
+    return load<typename P::Data, vector>(data + at);
+  }
+}
 
 // Whether an accumulated value is what it was before anything was combined into it.
 template <class P>

@@ -30,7 +30,8 @@ __device__ __forceinline__ void look_at_indices(const Indices<P>& indices, const
 // into tiles, and every block of it looks at all indices of the batch. Those of the last blocks are
 // looked at by as many blocks before them.
 template <class P, int unroll>
-__device__ __forceinline__ void resident(typename P::Data* out, const typename P::Data* data,
+__device__ __forceinline__ void resident(const typename P::Output& output,
+                                         const typename P::Data* data,
                                          const typename P::Updates& updates,
                                          const Indices<P>& indices, const Sizes<P>& sizes,
                                          char* shared, int tile, typename P::Offset tiles) {
@@ -46,19 +47,21 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
   const Offset slab = sizes.extent() * sizes.slice;
   const Offset begin = (blockIdx.x - batch * tiles) * tile;
   const int owned = static_cast<int>(min(static_cast<Offset>(tile), slab - begin));
-  const Data* const from = data + batch * slab + begin;
-  Data* const to = out + batch * slab + begin;
+  const int64 first = batch * slab + begin;
+  const Data* const from = data + first;
   constexpr int vector = 16 / sizeof(Data);
-  const bool whole = owned % vector == 0 && aligned<Data, vector>(from) && aligned<Data, vector>(to);
+  const bool whole = owned % vector == 0 && (P::filled || aligned<Data, vector>(from)) &&
+                     output.template aligned_at<vector>(first);
 
   if (whole) {
     for (int i = threadIdx.x * vector; i < owned; i += blockDim.x * vector) {
-      const auto value = widen_bits(load<Data, vector>(from + i));
+      const auto value = widen_bits(data_at<P, vector>(from, i));
 #pragma unroll
       for (int j = 0; j < vector; ++j) held[i + j] = value.at[j];
     }
   } else {
-    for (int i = threadIdx.x; i < owned; i += blockDim.x) held[i] = widen_bits(from[i]);
+    for (int i = threadIdx.x; i < owned; i += blockDim.x)
+      held[i] = widen_bits(data_at<P, 1>(from, i).at[0]);
   }
   __syncthreads();
 
@@ -119,10 +122,11 @@ __device__ __forceinline__ void resident(typename P::Data* out, const typename P
       Vector<Wide, vector> value;
 #pragma unroll
       for (int j = 0; j < vector; ++j) value.at[j] = held[i + j];
-      store<Data, vector>(to + i, narrow_bits<Data, vector>(value));
+      output.template store<Offset>(first + i, narrow_bits<Data, vector>(value));
     }
   } else {
-    for (int i = threadIdx.x; i < owned; i += blockDim.x) to[i] = narrow_bits<Data>(held[i]);
+    for (int i = threadIdx.x; i < owned; i += blockDim.x)
+      output.template store<Offset>(first + i, Vector<Data, 1>{{narrow_bits<Data>(held[i])}});
   }
 }
 

@@ -129,17 +129,6 @@ struct ListedSums {
   }
 };
 
-// The data at a position.
-template <class P, int vector>
-__device__ __forceinline__ Vector<typename P::Data, vector> data_at(const typename P::Data* data,
-                                                                    int64 at) {
-  if constexpr (P::filled) {
-    return splat<typename P::Data, vector>(P::fill());
-  } else {
-    return load<typename P::Data, vector>(data + at);
-  }
-}
-
 // What is written where `count` updates have the given sum and `old` stands, which is read only if
 // the problem includes it.
 template <class P, int vector, bool mean>
