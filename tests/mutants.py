@@ -220,7 +220,7 @@ KERNELS = (
     ),
     _kernel(
         "the last entries of a bucket's unit taken twice",
-        "bucketed",
+        "runs",
         "if (tile == first_tile) begin += skip, length -= skip;",
         "if (tile == first_tile) begin += skip;",
         _SKEW,
@@ -1236,8 +1236,8 @@ ROW_SUMS = (
     Mutant(
         "what others read as well is computed again",
         "tvm_scatter/passes/analysis/row_producers.py",
-        "not reads and _is_needed(",
-        "reads and _is_needed(",
+        "not again and _is_needed(",
+        "again and _is_needed(",
         (_ROWS + "test_a_message_with_another_reader_stays_in_memory[llvm]",),
     ),
     Mutant(
