@@ -73,6 +73,25 @@ def test_each_that_fills(device, chosen, in_place):
     check(mod, device, 90, 300, 8, 0, **options)
 
 
+def test_zeros_in_another_shape(device):
+    """As ``zeros_like(image).flatten(1)``: the image is what the result's shape is of."""
+    if device == "llvm":
+        pytest.skip("none fills on a CPU")
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([300], "int64"))
+    updates = relax.Var("updates", relax.TensorType([300, 8], "float32"))
+    like = relax.Var("like", relax.TensorType([9, 10, 8], "float32"))
+    with builder.function("main", [like, index, updates]):
+        with builder.dataflow():
+            zeros = builder.emit(relax.op.zeros_like(like))
+            data = builder.emit(relax.op.reshape(zeros, [90, 8]))
+            result = builder.emit_output(index_put(data, [index], updates, [0], "add"))
+        builder.emit_func_output(result)
+    said, text = filled(builder.get(), device, implementation="segmented")
+    assert said == ["fill: main.gv fills its output with 0.0 itself"]
+    assert "zeros" not in text
+
+
 @pytest.mark.parametrize(
     ("number", "reduction", "combine", "dtype"),
     [

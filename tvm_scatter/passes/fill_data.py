@@ -24,7 +24,7 @@ from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Bindings
-from tvm_scatter.passes.analysis.created import is_created, uniform_number
+from tvm_scatter.passes.analysis.created import is_created, made_by, uniform_number
 from tvm_scatter.passes.analysis.definitions import Definitions
 
 from .functions import Change, with_changes, with_values
@@ -63,7 +63,7 @@ def _fill(call: ScatterCall, values: Mapping[Any, Any]) -> str:
     target, strategy = strategy_of(call.data)
     if strategy is None or not strategy.backend.fills_under(current_options()):
         return ""
-    number = _number(values.get(call.data))
+    number = _number(made_by(call.data, values))
     if not number:
         return ""
     try:

@@ -22,7 +22,7 @@ from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.broadcast_source import origin
-from tvm_scatter.passes.analysis.created import uniform_number
+from tvm_scatter.passes.analysis.created import made_by, uniform_number
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.same_value import SameValue
@@ -92,7 +92,7 @@ class _Search:
             return None
         if not isinstance(call.updates, relax.Expr) or str(call.data.ty.dtype) not in FLOATS:
             return None
-        if uniform_number(self._values.get(call.data)) != 0 or not _is_orderable(call):
+        if uniform_number(made_by(call.data, self._values)) != 0 or not _is_orderable(call):
             return None
         return call
 

@@ -20,7 +20,7 @@ from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.operators import select_rows
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
-from tvm_scatter.passes.analysis.created import fill_value
+from tvm_scatter.passes.analysis.created import fill_value, made_by
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import numbers
@@ -223,7 +223,7 @@ class _Merger(PyExprMutator):
             **self._found(chain),
         )
         number = emit(numbering.to_call())
-        fill = fill_value(self.values.get(first.data))
+        fill = fill_value(made_by(first.data, self.values))
         data = self.visit_expr(first.data if fill is None else fill)
         data = self._rows(data, first.joint) if fill is None else data
         sources = [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import relax
 
+from tvm_scatter.lowering.inlined import RESHAPES
 from tvm_scatter.ops.called import operator_of
 
 CREATION = frozenset(
@@ -21,6 +23,20 @@ ALLOCATION = "relax.builtin.alloc_tensor"
 def is_created(value: Any) -> bool:
     """Whether an expression creates a tensor without reading any other."""
     return operator_of(value) in CREATION
+
+
+def made_by(tensor: Any, values: Mapping[Any, Any]) -> Any:
+    """The expression that makes a tensor, which may have got another shape afterwards.
+
+    Parameters
+    ----------
+    values : mapping
+        The expressions that variables are bound to.
+    """
+    value = values.get(tensor)
+    while operator_of(value) in RESHAPES:
+        value = values.get(value.args[0])
+    return value
 
 
 def fill_value(value: Any) -> Any:
