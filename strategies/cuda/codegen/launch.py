@@ -12,7 +12,8 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.problem.sizes import at_least, at_most
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most
 
 from .computed import read_updates
 from .finished import written_output
@@ -89,12 +90,13 @@ def launch(
     if counts:
         shared_bytes = shared_bytes + completion_count_bytes
     every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, counts
-    if narrow:
+    if narrow or offset_bytes(operands.problem, operands.sizes) == 4:
         _launch(*every, "int")
     elif operands.problem.is_static:
-        _launch(*every, "int" if _largest(operands) < _NARROW_LIMIT else "long long")
+        _launch(*every, "long long")
     else:
-        with T.If(_largest(operands) < tirx.IntImm("int64", _NARROW_LIMIT)):
+        largest = _largest(operands.problem, operands.sizes)
+        with T.If(largest < tirx.IntImm("int64", _NARROW_LIMIT)):
             with T.Then():
                 _launch(*every, "int")
             with T.Else():
@@ -123,10 +125,14 @@ def _counts_completion(operands: Operands, shared_bytes: Any, count_bytes: int |
     return bool(fits) and signal.can_close
 
 
-def _largest(operands: Operands) -> Any:
-    sizes = operands.sizes
+def offset_bytes(problem: ScatterProblem, sizes: Sizes) -> int:
+    """Bytes of the type ``Offset``, at most: 8 where sizes that are not known decide."""
+    return 4 if problem.is_static and _largest(problem, sizes) < _NARROW_LIMIT else 8
+
+
+def _largest(problem: ScatterProblem, sizes: Sizes) -> Any:
     entries = sizes.items * len(sizes.extents)
-    if operands.problem.is_static:
+    if problem.is_static:
         return max(sizes.data_size, sizes.update_size, entries)
     return tirx.max(tirx.max(sizes.data_size, sizes.update_size), entries)
 

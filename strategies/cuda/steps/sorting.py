@@ -13,7 +13,7 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
 from tvm_scatter.selection.arithmetic import choose, is_at_most
 from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.launch import launch, offset_bytes
 from tvm_scatter.strategies.cuda.parallel_injective import lanes_for
 
 from . import stages
@@ -50,9 +50,8 @@ class Layout:
 
 
 def key_bytes(problem: ScatterProblem, sizes: Sizes) -> int:
-    """Bytes of a key: 4 if 32 bits certainly suffice for the problem, else 8."""
-    wide = not problem.is_static or max(sizes.items, sizes.destinations) >= (1 << 32) - 1
-    return 8 if wide else 4
+    """Bytes of a key, at most: it is as wide as positions are."""
+    return offset_bytes(problem, sizes)
 
 
 def add_regions(layout: Layout, problem: ScatterProblem, sizes: Sizes) -> None:
