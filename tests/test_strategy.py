@@ -269,7 +269,7 @@ DEFAULTS = {
         "row_resident": single(2048, 4096, batch=SymbolicSize(256), index_batch=True),
         "gather_form": rows(1000, 12544, 250, reduction="update"),
         "tiled": single(1 << 24, 1 << 24),
-        "partitioned": single(1 << 22, 1 << 26),
+        "partitioned": single(1 << 26, 1 << 24),
         "split_bins": single(1 << 16, 1 << 23, data_dtype="int32"),
         "common_index": single(1 << 19, 1 << 19, batch=SymbolicSize(64)),
         "column_resident": rows(

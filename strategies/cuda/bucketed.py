@@ -7,6 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -111,10 +112,14 @@ class Bucketed(Implementation):
         return _Plan(problem, sizes, config).layout.total
 
     def cost(self, work: Work, config: Config) -> Terms:
+        tiles = larger(work.items / (config["per_thread"] * _TILE_THREADS), 1.0)
+        buckets = larger(work.destinations / (1 << config["bucket_bits"]), 1.0)
         return {
             "launches": work.launches(4),
-            **listed_rows.cost(work),
-            "items": work.streams(work.index_bytes + 20 * work.items),
+            **listed_rows.cost(work, atomic=True),
+            # A run of each tile in a bucket: where it begins, and sectors shared with others.
+            "items": work.streams(work.index_bytes + 20 * work.items)
+            + work.sectors(0.5 * tiles * buckets),
             "hot bucket": work.cycles(work.hottest),
         }
 

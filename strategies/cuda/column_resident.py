@@ -7,7 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div
-from tvm_scatter.selection.arithmetic import larger, smaller
+from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -15,11 +15,13 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
+from .steps import shared_contention
 
 #: Columns that a block may hold, the most first: whole sectors of memory in each row.
 _COLUMNS = (128, 96, 64, 48, 32, 24, 16, 8)
 #: Blocks that a multiprocessor has at a time, if they fit.
 _RESIDENT = 2
+_SECTOR_BYTES = 32
 #: Batches, where their number is not known.
 _SOME_BATCHES = 128
 #: Cycles for reading data, for reading indices, and for combining, which wait for each other.
@@ -27,8 +29,6 @@ _PHASES = 2000.0
 #: Cycles of a multiprocessor for a block that has next to nothing to do: measured with 26 000 and
 #: 38 000 of them on an H200.
 _BLOCK_CYCLES = 1500.0
-#: Updates of one place that a block works on at a time, about.
-_UNDER_WAY = 64.0
 
 
 class ColumnResident(Implementation):
@@ -79,17 +79,24 @@ class ColumnResident(Implementation):
         parts = larger(work.slice / columns, 1.0)
         blocks = work.batch * parts
         again = 0.0 if work.problem.index_slice else (parts - 1.0) * work.index_bytes
-        extreme = work.problem.reduces.is_extreme
-        hottest = smaller(work.hottest, _UNDER_WAY) if extreme else work.hottest
-        each = (work.update_size + work.data_size) / larger(blocks, 1.0)
+        # Less than a sector of each row moves as a whole one.
+        sectors = larger(_SECTOR_BYTES / (columns * work.element), 1.0)
+        moved = (work.held_bytes + work.operand_bytes) * sectors + again
+        share = work.machine.memory / work.machine.multiprocessors
         turns = work.turns(blocks)
         return {
             "launches": work.launches(1) + work.cycles(_PHASES),
-            "streams": work.streams(work.held_bytes + work.operand_bytes + again),
+            "streams": work.streams(moved),
+            "turns": turns * moved / larger(blocks, 1.0) / share,
             # A block has a thousand threads, whatever little they do.
             "blocks": work.cycles(_BLOCK_CYCLES * blocks / work.machine.multiprocessors),
-            "elements": work.cycles(turns * each),
-            "hot updates": work.cycles(turns * hottest * work.contention_in_shared),
+            "updates": work.cycles(
+                turns
+                * work.update_size
+                / larger(blocks, 1.0)
+                * shared_contention.sharing_a_word(work)
+            ),
+            "hot updates": work.cycles(turns * work.hottest * shared_contention.at_a_place(work)),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

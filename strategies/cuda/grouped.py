@@ -76,10 +76,11 @@ class Grouped(Implementation):
         counters = 4 * work.destinations
         return {
             "launches": work.launches(6),
-            **listed_rows.cost(work),
-            "items": work.streams(work.index_bytes + 16 * work.items) + work.sectors(work.items),
+            **listed_rows.cost(work, atomic=True),
+            "items": work.streams(work.index_bytes + 16 * work.items)
+            + work.sectors(work.items)
+            + work.cycles(0.1 * work.hottest),
             "misses": work.misses(work.items, counters),
-            "hot atomics": work.cycles(work.hottest),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

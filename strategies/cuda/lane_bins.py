@@ -14,6 +14,7 @@ from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
 from .shared_bins import output_bytes, reduce_by_blocks
+from .steps import stages
 
 _LANES = 32
 #: Blocks of one warp with 32 KB of bins: six fit a multiprocessor of an H200. This is not a knob,
@@ -52,8 +53,9 @@ class LaneBins(Implementation):
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
         blocks = _BLOCKS_PER_MULTIPROCESSOR * work.machine.multiprocessors
         return {
-            "launches": work.launches(2 + work.around_launches),
-            "streams": work.streams(work.operand_bytes) + work.around,
+            "launches": work.launches(2 + stages.around_launches(work)),
+            "streams": work.streams(work.operand_bytes),
+            "around": stages.around_time(work),
             "updates": work.sectors(work.update_size),
             "bins": work.streams(2 * blocks * bins),
             "bins of lanes": work.cycles(10 * _LANES * bins / 32),

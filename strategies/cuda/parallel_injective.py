@@ -11,10 +11,10 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.problem.vectors import adds_vectors, needs_swaps, widest_vector
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
-from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
-from .steps import stages
+from .steps import contention, stages
 
 _MAX_LANES = 256
 
@@ -63,18 +63,36 @@ class ParallelInjective(Implementation):
         # Each thread of a long row has many columns, and a few rows do not fill the machine.
         turns = larger(work.width / (lanes * work.vector), 1.0)
         return {
-            "launches": work.launches(2 - problem.in_place + work.around_launches),
-            "streams": work.streams(work.copied_bytes + work.operand_bytes) + work.around,
+            "launches": work.launches(2 - problem.in_place + stages.around_launches(work)),
+            "streams": work.streams(work.copied_bytes) + stages.around_time(work),
+            # Reading them overlaps with what follows.
+            "operands": work.streams(work.operand_bytes),
             "sectors": work.sectors(touched, work.data_bytes),
-            "misses": work.misses(touched, work.data_bytes),
-            "updates": work.sectors(work.writes * work.width / together * swaps),
-            "hot updates": work.cycles(work.contention(together)),
-            "turns": work.cycles(1000 * turns),
+            "misses": _misses(work),
+            "updates": work.sectors(contention.writes(work) * work.width / together * swaps),
+            "hot updates": work.cycles(contention.in_memory(work, together)),
+            "turns": work.cycles(700 + 300 * turns),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:
         stages.copy_data(operands)
         stages.around(operands, lambda: _reduce(operands, config))
+
+
+def _misses(work: Work) -> Any:
+    """The time that memory takes to serve what is not in the cache."""
+    problem, part = work.problem, work.data_bytes / contention.rounds(work)
+    # Sectors of a line come together.
+    lines = work.items * larger(work.row_bytes / LINE_BYTES, 1.0)
+    random = work.misses(lines, part)
+    if problem.only_stores and not problem.width.is_one:
+        return random
+    # Of n accesses to s sectors, n s / (n + s) or some more meet one that none met before.
+    sectors, accesses = work.data_bytes / SECTOR_BYTES, work.items * work.row_sectors
+    first = accesses * sectors / larger(accesses + sectors, 1.0)
+    # A copy leaves behind in the cache what fits.
+    gone = 1.0 if problem.in_place else work.missed(work.data_bytes)
+    return random + first * (gone - work.missed(part)) / work.machine.missed_sectors
 
 
 def _looks_at_vectors(problem: ScatterProblem) -> bool:

@@ -18,6 +18,7 @@ from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps.sorting import Layout
 
 from .machines import multiprocessors
+from .steps import shared_contention
 
 _THREADS = device_constant("partition", "kPartitionThreads")
 _HOT_PLACES = device_constant("partition", "slots")
@@ -86,9 +87,9 @@ class Partitioned(Implementation):
             "launches": work.launches(6),
             "streams": work.streams(moved),
             "updates": work.sectors(work.items),
-            "hot updates": work.cycles(hottest * work.contention_in_shared / 25),
+            "hot updates": work.cycles(hottest * shared_contention.of_lanes(work)),
             "buckets": work.cycles(2000 * buckets / work.machine.multiprocessors),
-            "units": work.cycles(work.items / blocks * (3 if work.swaps_in_shared else 1)),
+            "units": work.cycles(work.items / blocks * (3 if shared_contention.swaps(work) else 1)),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

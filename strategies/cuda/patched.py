@@ -75,10 +75,14 @@ class Patched(Implementation):
         hot = _compare_cycles(smaller(work.hottest, float(_THREADS)), 1.0, work.width, span)
         busy = work.turns(blocks) * looks * (_LOOK_CYCLES / _RESIDENT + compared)
         moved = work.written_bytes if problem.in_place else work.copied_bytes
+        # Half of the blocks that can be there at a time are, on average, in the last turn.
+        turns = work.turns(blocks / _RESIDENT)
         hidden = 0.0 if problem.in_place or copies_first else work.streams(moved)
         return {
-            "launches": work.launches(1 + work.around_launches + copies_first),
-            "streams": work.streams(moved + work.operand_bytes) + work.around,
+            "launches": work.launches(1 + stages.around_launches(work) + copies_first),
+            "streams": work.streams(moved) * (1.0 + 0.5 / turns) + stages.around_time(work),
+            # A block reads its updates when it has found them.
+            "operands": work.streams(work.operand_bytes),
             "looks": work.cycles(looks * (_LOOK_CYCLES + compared)),
             # Blocks that copy leave time to others.
             "updates": larger(work.cycles(busy) - hidden, 0.0),

@@ -7,12 +7,14 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div
-from tvm_scatter.selection.arithmetic import larger, smaller
+from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+
+from .steps import shared_contention
 
 #: The most tiles of a batch: the block of each tile reads all indices, which must cost less than is
 #: saved.
@@ -21,8 +23,6 @@ _MOST_TILES = 8
 _MANY_BLOCKS = 64
 _LIGHT_BYTES = 32 << 10
 _LIGHT_COUNT = 4096
-#: Updates of one place that a block works on at a time, about.
-_UNDER_WAY = 64.0
 
 
 class RowResident(Implementation):
@@ -64,17 +64,16 @@ class RowResident(Implementation):
         moved = work.held_bytes + work.operand_bytes
         updates = work.count * work.slice
         entries = updates if work.problem.index_slice else work.count
-        extreme = work.problem.reduces.is_extreme
-        # Of a minimum those that are under way before the first is seen.
-        hottest = smaller(work.hottest, _UNDER_WAY) if extreme else work.hottest
         share = work.machine.memory / work.machine.multiprocessors
         return {
             "launches": work.launches(1),
             "streams": work.streams(moved),
             "turns": turns * moved / larger(blocks, 1.0) / share,
             "blocks": work.cycles(1000 * blocks / work.machine.multiprocessors),
-            "updates": work.cycles(turns * updates / tiles),
-            "hot updates": work.cycles(turns * hottest * work.contention_in_shared),
+            "updates": work.cycles(
+                turns * updates / tiles * shared_contention.sharing_a_word(work)
+            ),
+            "hot updates": work.cycles(turns * work.hottest * shared_contention.at_a_place(work)),
             "tiles": turns * entries * work.item_index_bytes * (1 - 1 / tiles) / share,
         }
 

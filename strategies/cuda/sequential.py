@@ -47,18 +47,22 @@ class Sequential(Implementation):
         blocks = larger(lines / lines_of_block, 1.0)
         copying = smaller(blocks, float(work.machine.multiprocessors))
         copied = work.streams(work.copied_bytes)
+        # What is stored need not be read first.
+        cycles = _UPDATE_CYCLES * (0.5 if problem.only_stores else 1.0)
         touched = work.batch * work.count * larger(work.slice * work.element / 32, 1.0)
         return {
             "launches": work.launches(
-                1 + work.around_launches + choose(fused, 0.0, float(not problem.in_place))
+                1 + stages.around_launches(work) + choose(fused, 0.0, float(not problem.in_place))
             ),
-            "streams": choose(fused, 0.0, copied) + work.streams(work.operand_bytes) + work.around,
+            "streams": choose(fused, 0.0, copied)
+            + work.streams(work.operand_bytes)
+            + stages.around_time(work),
             "copies in few blocks": choose(
                 fused, copied * work.machine.multiprocessors / copying, 0.0
             ),
-            "updates of a line": work.cycles(_UPDATE_CYCLES * work.count),
+            "updates of a line": work.cycles(cycles * work.count),
             "lines": work.cycles(
-                work.turns(blocks) * lines_of_block * work.count * _UPDATE_CYCLES / _IN_FLIGHT
+                work.turns(blocks) * lines_of_block * work.count * cycles / _IN_FLIGHT
             ),
             "sectors": work.sectors(touched, work.data_bytes),
             "misses": work.misses(touched, work.data_bytes),

@@ -8,7 +8,6 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
-from tvm_scatter.selection.arithmetic import smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -17,11 +16,9 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
-from .steps import stages
+from .steps import shared_contention, stages
 
 _MERGE_THREADS = 256
-#: Updates of one place that a block works on at a time, about.
-_UNDER_WAY = 64.0
 #: Bytes of shared memory of a block with several copies: at least two blocks fit a multiprocessor.
 _REPLICATED_BYTES = 96 << 10
 _MANY_ITEMS = 1 << 20
@@ -69,17 +66,16 @@ class SharedBins(Implementation):
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
         copies, units = config["copies"], work.machine.multiprocessors
         blocks = config["blocks_per_multiprocessor"] * units
-        meets = "swaps" if work.swaps_in_shared else "atomics"
-        extreme = work.problem.reduces.is_extreme
-        hottest = smaller(work.hottest, _UNDER_WAY * blocks) if extreme else work.hottest
+        meets = "swaps" if shared_contention.swaps(work) else "atomics"
         return {
-            "launches": work.launches(2 + work.around_launches),
-            "streams": work.streams(work.operand_bytes) + work.around,
-            meets: work.cycles(work.update_size / units),
+            "launches": work.launches(2 + stages.around_launches(work)),
+            "streams": work.streams(work.operand_bytes),
+            "around": stages.around_time(work),
+            meets: work.cycles(work.update_size / units * shared_contention.sharing_a_word(work)),
             "bins": work.streams(2 * blocks * bins),
             "copies of bins": work.cycles(10 * copies * bins / 32),
             "hot updates": work.cycles(
-                hottest * work.batch / (blocks * copies) * work.contention_in_shared
+                work.hottest * work.batch / (blocks * copies) * shared_contention.at_a_place(work)
             ),
         }
 

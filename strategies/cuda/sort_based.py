@@ -26,6 +26,8 @@ from .steps import sorting, stages
 
 _CHUNK = device_constant("segment", "kChunk")
 _THREADS = 128
+#: Cycles until a warp has an entry of a list: the latency of its update, about.
+_ENTRY_CYCLES = 500.0
 _PARTIALS = ("partial_keys", "pending", "partials")
 
 
@@ -51,19 +53,24 @@ class SortBased(Implementation):
         levels = larger(logarithm(larger(sums, 1.0)) / math.log(_CHUNK / 2), 1.0)
         written = work.touched * work.row_sectors
         threads = sums / _CHUNK * larger(work.width / work.vector, 1.0)
+        # A warp adds the entries of a chunk one after the other, for some columns at a time.
+        turns = larger(work.width / (32 * work.vector), 1.0) * work.turns(threads / 4096)
+        entries = 1.0 if problem.reduces.is_store else _CHUNK * levels
         return {
             "launches": work.launches(
-                1 + levels + sorting.launches(work) - problem.in_place + work.around_launches
+                1
+                + levels
+                + sorting.launches(work)
+                - problem.in_place
+                + stages.around_launches(work)
             ),
             "sort": sorting.time(work),
-            "streams": work.streams(work.copied_bytes) + work.around,
+            "streams": work.streams(work.copied_bytes) + stages.around_time(work),
             "rows": work.streams(sums * larger(work.row_bytes, 32.0)),
             "sums": work.streams(sums / 4 * work.width * accumulate_bytes(problem.data_dtype)),
             "sectors": work.sectors(written, work.data_bytes),
             "misses": work.misses(written, work.data_bytes),
-            "columns": work.cycles(
-                1000 * larger(work.width / (32 * work.vector), 1.0) * work.turns(threads / 4096)
-            ),
+            "columns": work.cycles(entries * _ENTRY_CYCLES * turns),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -15,6 +15,7 @@ from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
 from .shared_bins import Merge, output_bytes, reduce_by_blocks
+from .steps import shared_contention, stages
 
 _MERGE_THREADS = 256
 #: Cycles from one share to the next in the thread of a bin, which has eight on their way.
@@ -57,15 +58,18 @@ class SplitBins(Implementation):
         parts, units = config["parts"], work.machine.multiprocessors
         shares = max(config["blocks_per_multiprocessor"] * units // parts, 1)
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
-        native = work.contention_in_shared <= 1.0
+        native = shared_contention.at_a_place(work) <= 1.0
         # What updates of one place wait beyond their turn, which each update has.
-        waits = larger(work.contention_in_shared - 1.0, 0.0)
+        waits = larger(shared_contention.at_a_place(work) - 1.0, 0.0)
         return {
-            "launches": work.launches(2 + work.around_launches),
-            "streams": work.streams(work.operand_bytes) + work.around,
+            "launches": work.launches(2 + stages.around_launches(work)),
+            "streams": work.streams(work.operand_bytes),
+            "around": stages.around_time(work),
             # The cache serves the updates to all parts but the first: that costs threads only.
             "looks": work.cycles(parts * work.update_size / units),
-            "atomics" if native else "swaps": work.cycles(work.update_size / units),
+            "atomics" if native else "swaps": work.cycles(
+                work.update_size / units * shared_contention.sharing_a_word(work)
+            ),
             "bins": work.streams(2 * shares * bins) + work.cycles(_SHARE_CYCLES * shares),
             "hot updates": work.cycles(work.hottest * work.batch / shares * waits),
         }

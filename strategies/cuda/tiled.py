@@ -17,7 +17,7 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
 from .machines import multiprocessors
-from .steps import sorting
+from .steps import shared_contention, sorting
 
 _MOST_BUCKETS = device_constant("partition", "kMostBuckets")
 _HOT_PLACES = device_constant("partition", "slots")
@@ -35,8 +35,8 @@ _THREADS = (512, 1024)
 #: blocks share a bucket.
 _LEAST_UNIT = 1 << 15
 _UNEVEN = 2
-#: Sums of a hot place that do not wait for each other, about, of the 32 that it has.
-_LANES_OF_HOT = 6
+#: Cycles for which the units of a bucket wait for each other, when they write their sums.
+_UNIT_CYCLES = 1300.0
 #: Blocks of a multiprocessor that look for units, whose number only the device knows.
 _UNIT_BLOCKS = 2
 #: Bytes of a unit in the list.
@@ -104,7 +104,8 @@ class Tiled(Implementation):
         each = work.items / buckets
         # Of each bucket that has a hot place, no more than a unit waits for it.
         hottest = work.hottest * larger(work.lines / buckets, 1.0)
-        hottest = smaller(hottest, larger(_UNEVEN * each, float(_LEAST_UNIT)))
+        unit = larger(_UNEVEN * each, float(_LEAST_UNIT))
+        in_a_block = smaller(hottest, unit) * shared_contention.of_lanes(work)
         hot_turns = work.whole_turns(smaller(work.lines, buckets))
         return {
             "launches": work.launches(3),
@@ -114,7 +115,7 @@ class Tiled(Implementation):
             "runs": work.sectors(3 * tiles * buckets),
             "updates": work.cycles(work.whole_turns(buckets) * each),
             "hot updates": work.cycles(
-                hot_turns * hottest * work.contention_in_shared / _LANES_OF_HOT
+                hot_turns * in_a_block + _UNIT_CYCLES * larger(hottest / unit - 1.0, 0.0)
             ),
         }
 

@@ -31,7 +31,7 @@ from tvm_scatter.tuning.space.candidates import default_candidate, need_strategy
 from tvm_scatter.tuning.store.log_files import write
 from tvm_scatter.tuning.store.packed import read_log
 
-from .candidate_times import CandidateTimes, measured_in_bench, measured_in_log
+from .candidate_times import CandidateTimes, measured_in_log, measured_in_report
 from .regret import regret
 
 _COMMENT = (
@@ -69,7 +69,8 @@ def _rows(known: CandidateTimes) -> Iterator[tuple[str, Row]]:
     for problem, by_candidate in known.each.items():
         best = known.best[problem]
         fastest = min(best.values())
-        for name, candidate in known.usual(problem).items():
+        for candidate in known.to_fit(problem):
+            name = candidate.implementation
             weight = known.weight * (fastest / best[candidate]) ** _NEARNESS
             for distribution, microseconds in by_candidate[candidate].items():
                 if distribution in _SPREAD_OF:
@@ -136,7 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tvm_scatter.tuning.fit.fit_costs")
     parser.add_argument("log", metavar="LOG", nargs="+", help="directories of tvm-scatter tune")
     parser.add_argument("--target", metavar="KIND", help="what the logs must be for")
-    parser.add_argument("--bench", metavar="FILE", help="figures of tvm-scatter bench --all --json")
+    parser.add_argument(
+        "--bench", metavar="FILE", action="append", default=[],
+        help="figures of tvm-scatter bench --all --json or of second_round; may be repeated",
+    )  # fmt: skip
     parser.add_argument(
         "--held-out", metavar="LOG", action="append", default=[],
         help="other problems, to judge by; may be repeated",
@@ -146,8 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         known = {path: _read(path, parsed.target) for path in parsed.log}
         target = known[parsed.log[0]].target
-        if parsed.bench:
-            known[parsed.bench] = measured_in_bench(Path(parsed.bench), target)
+        known |= {path: measured_in_report(Path(path), target) for path in parsed.bench}
         judged = {path: _read(path, target.kind.name) for path in parsed.held_out}
         # What no log has records of keeps what it has.
         fitted = {**coefficients(target.kind.name), **fit(list(known.values()))}

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
@@ -151,17 +151,17 @@ class ScatterProblem:
         """Whether the reduction starts from its identity, because the data takes no part."""
         return not (self.include_self or self.reduces.is_store)
 
-    @property
+    @cached_property
     def extent(self) -> SymbolicSize:
         """The extent of the scatter axis."""
         return reduce(SymbolicSize.__mul__, self.extents, SymbolicSize())
 
-    @property
+    @cached_property
     def data_size(self) -> SymbolicSize:
         """The number of elements of the data."""
         return self.batch * self.extent * self.slice
 
-    @property
+    @cached_property
     def update_size(self) -> SymbolicSize:
         """The number of elements of the updates after broadcasting."""
         return self.batch * self.count * self.slice
@@ -178,24 +178,24 @@ class ScatterProblem:
         """The number of elements of data and updates together. All sizes must be static."""
         return self.data_size.constant + self.update_size.constant
 
-    @property
+    @cached_property
     def items(self) -> SymbolicSize:
         """The number of indices read: one for each update element or for each update row."""
         rows = self.batch * self.count
         return rows * self.slice if self.index_slice else rows
 
-    @property
+    @cached_property
     def width(self) -> SymbolicSize:
         """The number of contiguous elements that one index moves."""
         return SymbolicSize() if self.index_slice else self.slice
 
-    @property
+    @cached_property
     def destinations(self) -> SymbolicSize:
         """The number of places that an index can address; each is ``width`` elements wide."""
         places = self.batch * self.extent
         return places * self.slice if self.index_slice else places
 
-    @property
+    @cached_property
     def slab(self) -> SymbolicSize:
         """The number of elements of the data in one batch."""
         return self.extent * self.slice
@@ -215,7 +215,7 @@ class ScatterProblem:
         """Whether every size is known at compile time."""
         return not self.symbols
 
-    @property
+    @cached_property
     def symbols(self) -> tuple[str, ...]:
         """Names of the symbolic sizes, sorted."""
         extents = (self.batch, self.slice, self.count, *self.extents)

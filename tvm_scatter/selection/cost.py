@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
 from importlib import resources
-from operator import add, mul
+from operator import add
 from typing import Any, Protocol
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -104,36 +104,47 @@ class Costs:
 
     def of(self, implementation: Costly, config: Mapping[str, int]) -> Predict | None:
         """A function that predicts the time from sizes; ``None`` if the implementation has none."""
-        given = implementation.given(self.problem)
-        if given != self.problem:
-            return replace(self, problem=given)._around(self.problem, implementation, config)
-        return self._around(given, implementation, config)
+        part = implementation.given(self.problem)
+        costs = self if part == self.problem else replace(self, problem=part)
+        return costs._around(self.problem, implementation, config)
 
     def _around(
         self, whole: ScatterProblem, implementation: Costly, config: Mapping[str, int]
     ) -> Predict | None:
         """The same where the implementation computes a part of a whole problem."""
-        factors = self.fitted.get(implementation.name, {})
-
-        def terms(work: Work) -> Terms:
-            found = implementation.cost(work, config) or {}
-            own = {name: value * factors.get(name, 1.0) for name, value in found.items()}
-            return {**own, **work.beside(whole)}
+        known = self._prediction(whole, implementation, config, self._some_works)
+        if known is None:
+            return None
+        if self.problem.is_static:
+            return lambda _sizes: known
 
         def predict(sizes: Sizes) -> Prediction:
-            found = [terms(work) for work in self._works(sizes)]
-            totals = [reduce(add, each.values(), 0.0) for each in found]
-            return Prediction(root(reduce(mul, totals)), found[-1])
+            found = self._prediction(whole, implementation, config, self._works(sizes))
+            return found or known
 
-        ones = Sizes.of(self.problem, dict.fromkeys(self.problem.symbols, 1))
-        return None if implementation.cost(self._works(ones)[0], config) is None else predict
+        return predict
+
+    def _prediction(
+        self,
+        whole: ScatterProblem,
+        implementation: Costly,
+        config: Mapping[str, int],
+        works: Sequence[Work],
+    ) -> Prediction | None:
+        factors, product, terms = self.fitted.get(implementation.name, {}), 1.0, {}
+        for work in works:
+            estimates = implementation.cost(work, config)
+            if estimates is None:
+                return None
+            terms = {name: value * factors.get(name, 1.0) for name, value in estimates.items()}
+            terms |= work.beside(whole)
+            product = product * reduce(add, terms.values(), 0.0)
+        return Prediction(root(product), terms)
 
     def _works(self, sizes: Sizes) -> Sequence[Work]:
-        return self._static_works if self.problem.is_static else self._works_of(sizes)
-
-    def _works_of(self, sizes: Sizes) -> Sequence[Work]:
         return [Work.of(self.problem, self.machine, spread, sizes) for spread in SPREADS]
 
     @cached_property
-    def _static_works(self) -> Sequence[Work]:
-        return self._works_of(Sizes.of(self.problem))
+    def _some_works(self) -> Sequence[Work]:
+        """Of a problem with symbolic sizes some work, to ask for terms."""
+        return self._works(Sizes.of(self.problem, dict.fromkeys(self.problem.symbols, 1)))

@@ -8,12 +8,12 @@ from functools import cached_property
 from math import ceil
 from typing import Any
 
-from tvm_scatter.problem.reductions import FLOATS, HALVES, Rounding, item_bytes
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
-from tvm_scatter.problem.vectors import needs_swaps, widest_vector
+from tvm_scatter.problem.vectors import widest_vector
 
-from .arithmetic import larger, logarithm, real, smaller
+from .arithmetic import larger, real, smaller
 from .machine import Machine
 
 #: Microseconds by what they are spent on: numbers, or float64 expressions.
@@ -22,11 +22,10 @@ Terms = Mapping[str, Any]
 SPREADS = ("even", "skewed")
 #: Of zipf(1.2), a skewed distribution, the most frequent of many places has about this share.
 _HOTTEST = 0.2
-#: Threads that a multiprocessor has at a time.
-_THREADS = 2048
 #: Of skewed accesses all over a large output this share finds the place in the cache.
 _AGAIN = 0.5
-_SECTOR, _LINE = 32, 128
+#: Bytes that a GPU's memory moves together, and that its cache serves together.
+SECTOR_BYTES, LINE_BYTES = 32, 128
 
 
 @dataclass(frozen=True)
@@ -145,14 +144,7 @@ class Work:
     @cached_property
     def row_sectors(self) -> Any:
         """Sectors of memory in a row."""
-        return larger(self.row_bytes / _SECTOR, 1.0)
-
-    @property
-    def swaps_in_shared(self) -> bool:
-        """Whether combining in shared memory does, where 16-bit floats are held in 32 bits."""
-        problem = self.problem
-        narrow = self.element < 4 and problem.data_dtype not in HALVES
-        return not problem.only_stores and (narrow or not problem.reduces.has_atomic)
+        return larger(self.row_bytes / SECTOR_BYTES, 1.0)
 
     # How indices repeat.
 
@@ -164,87 +156,9 @@ class Work:
         return 1.0 if self.problem.unique else share * self.count + (1 - share) * even
 
     @cached_property
-    def contenders(self) -> Any:
-        """Updates of that place, or of its sector, that combine in memory one after the other.
-
-        Of a minimum or maximum these are the ones under way before the first result is seen.
-        """
-        sectors = larger(self.data_bytes / _SECTOR, 1.0)
-        # Lines that are not under way together wait for each other.
-        together = larger(self._under_way / larger(self.count, 1.0), 1.0)
-        turns = larger(self.lines / together, 1.0)
-        found = larger(self.hottest * turns, self.items * self.row_sectors / sectors)
-        if self._looks_first:
-            found = smaller(found, self._under_way / self.lines)
-        return found
-
-    @cached_property
-    def writes(self) -> Any:
-        """Items whose update changes memory. Minima and maxima look first, and seldom write.
-
-        Of n values in any order, the expected number of new maxima is the n-th harmonic number
-        (Knuth, The Art of Computer Programming, volume 1, section 1.2.10).
-        """
-        if not self._looks_first:
-            return self.items
-        each = self.items / larger(self.destinations, 1.0)
-        settled = self.destinations * (1 + logarithm(1 + each))
-        return smaller(self.items, settled + self._under_way)
-
-    def contention(self, together: int = 1) -> Any:
-        """Cycles for which the updates of one place in memory hold each other up.
-
-        Parameters
-        ----------
-        together : int
-            Elements that one instruction combines.
-        """
-        operations = smaller(self.width, _LINE / self.element) / together
-        if self.problem.only_stores:
-            cycles = 0.1 * operations
-        elif self._looks_first:
-            cycles = 0.5 * operations
-        else:
-            cycles = 4 * operations + self._retry_cycles
-        return self.contenders * cycles
-
-    @property
-    def contention_in_shared(self) -> Any:
-        """Cycles for which an update of one place in shared memory holds up the next."""
-        if self.problem.only_stores:
-            return 0.0
-        native = self.problem.data_dtype in ("int32", "uint32") and self.problem.reduces.has_atomic
-        return 1.0 if native else 25.0 + (self._retry_cycles / 2 if self.swaps_in_shared else 0.0)
-
-    @property
-    def _retry_cycles(self) -> float:
-        """Cycles that an update loses to others of its place, on an H200.
-
-        A loop of compare-and-swap that fails begins again. Products of floats fail seldom, because
-        they are measured on factors of 1 and -1, and sums of bool soon change nothing.
-        """
-        if not needs_swaps(self.problem) or self._looks_first:
-            return 0.0
-        product = self.problem.reduces.rounding is Rounding.PRODUCT
-        seldom = (
-            product and self.problem.data_dtype in FLOATS
-        ) or self.problem.data_dtype == "bool"
-        return 20.0 if seldom else 400.0
-
-    @property
-    def _looks_first(self) -> bool:
-        return self.problem.reduces.is_extreme and not self.problem.only_stores
-
-    @cached_property
-    def _under_way(self) -> Any:
-        """Items that all threads of the machine work on at a time."""
-        return self.machine.multiprocessors * _THREADS * self.vector / larger(self.width, 1.0)
-
-    @cached_property
     def lines(self) -> Any:
-        """Lines along the axis that have indices of their own, and so a hottest place each."""
-        lines = self.batch if self.problem.index_batch else 1.0
-        return larger(lines * (self.slice if self.problem.index_slice else 1.0), 1.0)
+        """Lines along the axis, each of which has a hottest place."""
+        return larger(self.batch * (self.slice if self.problem.index_slice else 1.0), 1.0)
 
     # Microseconds.
 
@@ -296,22 +210,3 @@ class Work:
         if whole.epilogue and not self.problem.epilogue:
             terms["finish"] = self.launches(1) + self.streams(2 * self.data_bytes)
         return terms
-
-    @property
-    def around_launches(self) -> int:
-        """Launches that reset touched places to the identity, and that divide by counts."""
-        problem = self.problem
-        return problem.starts_from_identity + 3 * problem.reduces.needs_count
-
-    @cached_property
-    def around(self) -> Any:
-        """The time of these launches, beyond that of launching."""
-        problem, total = self.problem, 0.0
-        if problem.starts_from_identity:
-            touched = self.items * self.row_sectors
-            total = total + self.streams(self.index_bytes) + self.sectors(touched)
-        if problem.reduces.needs_count:
-            total = total + self.streams(8 * self.destinations + 2 * self.data_bytes)
-            total = total + self.streams(self.index_bytes) + self.sectors(self.items)
-            total = total + self.cycles(2 * self.hottest)
-        return total

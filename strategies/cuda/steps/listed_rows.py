@@ -9,18 +9,21 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
-from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
-from . import sorting
+from . import contention, sorting
 
 #: Lists with more entries are reduced in chunks.
 LONG_LIST = device_constant("listed_rows", "kLongList")
 #: Entries of a chunk of a long list: few if there is little work to share, many if otherwise too
 #: many chunks would be added to one sum.
 LEAST_CHUNK, _MOST_CHUNK = 32, 128
+#: Cycles for an entry of a list: the latency of its update, about.
+_ENTRY_CYCLES = 500.0
+_BLOCK_THREADS = 256
 #: Threads that search for chunks of long lists, whose number only the device knows.
 CHUNK_THREADS = 1 << 17
 
@@ -33,12 +36,25 @@ def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
     return at_most(at_least(even, LEAST_CHUNK), _MOST_CHUNK)
 
 
-def cost(work: Work) -> Terms:
-    """What it costs to make the lists' ends and to write every row from its list."""
+def cost(work: Work, atomic: bool = False) -> Terms:
+    """What it costs to make the lists' ends and to write every row from its list.
+
+    Parameters
+    ----------
+    atomic : bool
+        Whether blocks add their sums of a long list by atomics.
+    """
     lanes = sorting.lanes_in_warp(work.problem, work.vector)
-    warps = larger(work.width / work.vector, float(lanes)) / 32
+    threads = work.width / work.vector
+    warps = larger(threads, float(lanes)) / 32
+    chunk = smaller(larger(work.items * threads / CHUNK_THREADS, LEAST_CHUNK), _MOST_CHUNK)
+    # The entries of a chunk are added one after the other, then the sums of the chunks of a block,
+    # and then those of blocks, which matters where they are compared and swapped.
+    blocks = work.hottest / (chunk * (_BLOCK_THREADS / lanes))
+    summed = _ENTRY_CYCLES * LONG_LIST + (blocks * contention.meeting(work) if atomic else 0.0)
     return {
         "lists": work.streams(16 * work.destinations),
+        "long lists": work.cycles(choose(is_at_most(work.hottest, LONG_LIST), 0.0, summed)),
         "rows": work.streams(work.items * larger(work.row_bytes, 32.0)),
         "writes": work.streams(work.written_bytes),
         "places": work.sectors(4 * work.destinations * warps),

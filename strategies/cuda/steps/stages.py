@@ -9,6 +9,8 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div, round_up
+from tvm_scatter.selection.arithmetic import smaller
+from tvm_scatter.selection.work import SECTOR_BYTES, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
@@ -17,6 +19,10 @@ _COPY_UNROLL = device_constant("stages", "kCopyUnroll")
 #: The most blocks of a grid-stride loop, enough to fill any GPU several times.
 _STRIDE_BLOCKS = 4096
 _ACCESS_BYTES = 16
+#: What a small launch takes behind another, as a part of what a call of one launch takes.
+_FOLLOWING = 0.6
+#: Cycles for which a store to a place, and a count there, holds up the next one.
+_STORE_CYCLES, _COUNT_CYCLES = 0.3, 2.0
 
 
 def copy_data(operands: Operands) -> None:
@@ -129,3 +135,27 @@ def around(operands: Operands, reduce_into_out: Callable[[], None], counts_at: A
         sizes.data_size,
         arguments=arguments,
     )
+
+
+def around_launches(work: Work) -> float:
+    """Launches that reset touched places to the identity, and that divide by counts.
+
+    Each counts as a part of one: they follow others, so that no call begins or ends with them.
+    """
+    problem = work.problem
+    return _FOLLOWING * (problem.starts_from_identity + 3 * problem.reduces.needs_count)
+
+
+def around_time(work: Work) -> Any:
+    """The time of these launches, beyond that of launching."""
+    problem, total = work.problem, 0.0
+    if problem.starts_from_identity:
+        touched = work.items * work.row_sectors
+        total = total + work.streams(work.index_bytes) + work.sectors(touched)
+        total = total + work.cycles(_STORE_CYCLES * work.hottest)
+    if problem.reduces.needs_count:
+        divided = smaller(work.touched * work.row_sectors * SECTOR_BYTES, work.data_bytes)
+        total = total + work.streams(8 * work.destinations + 2 * divided)
+        total = total + work.streams(work.index_bytes) + work.sectors(work.items)
+        total = total + work.cycles(_COUNT_CYCLES * work.hottest)
+    return total

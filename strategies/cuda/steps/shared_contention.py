@@ -1,0 +1,49 @@
+"""How long updates in shared memory hold each other up. Cycles are those of an H200."""
+
+from __future__ import annotations
+
+from tvm_scatter.problem.reductions import HALVES
+from tvm_scatter.selection.work import Work
+
+from .contention import looks_first, seldom_retries
+
+#: Sums of a hot place that do not wait for each other, about, where each lane of a warp has one.
+_LANES = 25
+
+
+def swaps(work: Work) -> bool:
+    """Whether combining compares and swaps."""
+    problem = work.problem
+    return not problem.only_stores and (_shares_words(work) or not problem.reduces.has_atomic)
+
+
+def sharing_a_word(work: Work) -> float:
+    """Elements of a row that compare and swap the same word."""
+    return 4.0 / work.element if _shares_words(work) and not work.problem.width.is_one else 1.0
+
+
+def at_a_place(work: Work) -> float:
+    """Cycles for which an update of one place holds up the next.
+
+    Only 32-bit integers have an instruction; sums of other types take turns at a lock.
+    """
+    problem = work.problem
+    if problem.only_stores:
+        return 0.0
+    if looks_first(problem):
+        return 1.0
+    if swaps(work):
+        return 10.0 if seldom_retries(problem) else 800.0 if _shares_words(work) else 400.0
+    if problem.data_dtype in ("int32", "uint32"):
+        return 1.0
+    return 35.0 if work.element == 8 else 25.0
+
+
+def of_lanes(work: Work) -> float:
+    """The same where each lane of a warp has a place of its own for a hot place."""
+    return 0.5 + at_a_place(work) / _LANES
+
+
+def _shares_words(work: Work) -> bool:
+    """Whether elements share words: 16-bit floats have 32 bits each."""
+    return work.element < 4 and work.problem.data_dtype not in HALVES
