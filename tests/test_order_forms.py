@@ -64,8 +64,16 @@ def test_updates_of_one_block(device, count):
     check_order(drawn(count, 300), 300)
 
 
-@pytest.mark.parametrize("count", [SMALL, SMALL + 1, LARGE, LARGE + 1])
-@pytest.mark.parametrize("extent", [1, PLACES, PLACES + 1])
+@pytest.mark.parametrize(
+    ("count", "extent"),
+    [
+        (SMALL, PLACES),
+        (SMALL + 1, PLACES + 1),
+        (LARGE, PLACES + 1),
+        (LARGE + 1, PLACES),
+        *(pytest.param(count, 1, marks=pytest.mark.exhaustive) for count in (SMALL, SMALL + 1)),
+    ],
+)
 def test_all_updates_of_one_bucket(device, count, extent):
     """On one destination, and on one after the other."""
     check_order(np.full(count, extent - 1), extent, "buckets")

@@ -29,14 +29,14 @@ __device__ __forceinline__ void words_below(uint32 (&found)[count], const uint32
 
 // `shared` has room for `turns` words of each thread, and behind them for 16-bit counters, of each
 // warp one for each digit of `bits` bits.
-template <class P, int per_thread>
+template <class P, int per_thread, int bits>
 __device__ __forceinline__ void order_in_block(typename P::Data* permutation,
                                                typename P::Data* offsets,
                                                const Indices<P>& indices, const Sizes<P>& sizes,
-                                               int turns, int passes, int bits, char* shared) {
+                                               int turns, int passes, char* shared) {
   using Offset = typename P::Offset;
   uint32* const words = reinterpret_cast<uint32*>(shared);
-  const StableRanks<kBlockOrderThreads, per_thread> ranks{
+  const StableRanks<kBlockOrderThreads, per_thread, bits> ranks{
       reinterpret_cast<unsigned short*>(words + turns * kBlockOrderThreads), 1 << bits};
   const uint32 items = sizes.items();
   uint32 word[per_thread];

@@ -42,7 +42,7 @@ struct OrderBuckets {
 };
 
 // Order the entries of a tile by bucket.
-template <class P, int per_thread>
+template <class P, int per_thread, int bucket_bits>
 __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
                                                      unsigned short* begins, uint32* entries,
                                                      const Indices<P>& indices,
@@ -50,7 +50,7 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
   using Offset = typename P::Offset;
   constexpr int kTile = kBucketOrderThreads * per_thread;
   uint32* const ordered = reinterpret_cast<uint32*>(shared);
-  const StableRanks<kBucketOrderThreads, per_thread> ranks{
+  const StableRanks<kBucketOrderThreads, per_thread, bucket_bits> ranks{
       reinterpret_cast<unsigned short*>(ordered + kTile), static_cast<int>(order.buckets) + 1};
   if (blockIdx.x == 0 && threadIdx.x == 0) *order.taken = 0;
   const int64 first = static_cast<int64>(blockIdx.x) * kTile;
@@ -86,7 +86,7 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
 
 // Shared memory of a block that orders entries of a bucket, so many of each thread. Behind it is room
 // for 16-bit counters, of each warp one for each place.
-template <int per_thread>
+template <int per_thread, int place_bits>
 struct OrderRoom {
   // The most entries of a bucket that a block orders, and those of a unit of a larger one.
   static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
@@ -124,7 +124,7 @@ struct OrderRoom {
       // What is past the end is of the last place, behind all that are.
       word[i] = at < count ? words[at] : ~0u;
     }
-    const StableRanks<kBucketOrderThreads, per_thread> ranks{
+    const StableRanks<kBucketOrderThreads, per_thread, place_bits> ranks{
         counters(), static_cast<int>(order.places())};
     ranks.find(rank, turns, [&](int i) { return order.place_of(word[i]); }, visit);
 #pragma unroll
@@ -156,11 +156,11 @@ __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 buc
 }
 
 // One block for each bucket, and one for the updates that are dropped.
-template <class P, int per_thread>
+template <class P, int per_thread, int place_bits>
 __device__ __forceinline__ void order_bucket(typename P::Data* permutation,
                                              typename P::Data* offsets, const OrderBuckets& order,
                                              const Sizes<P>& sizes, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread>*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
   const uint32 bucket = blockIdx.x;
   uint32 begins = 0, begin;
   const uint32 found = room.gather(order, bucket, 0, 0, true, begins);
@@ -180,9 +180,9 @@ __device__ __forceinline__ void order_bucket(typename P::Data* permutation,
 }
 
 // Count the entries of each place in all units.
-template <int per_thread>
+template <int per_thread, int place_bits>
 __device__ __forceinline__ void count_units(const OrderBuckets& order, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread>*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
   const uint32 units = *order.taken;
   for (uint32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
     for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads) room.totals[p] = 0;
@@ -220,11 +220,11 @@ __device__ __forceinline__ void add_counts(Room& room, const OrderBuckets& order
 }
 
 // Order every unit, and move its entries behind those of the units before it.
-template <class P, int per_thread>
+template <class P, int per_thread, int place_bits>
 __device__ __forceinline__ void order_units(typename P::Data* permutation,
                                             typename P::Data* offsets, const OrderBuckets& order,
                                             const Sizes<P>& sizes, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread>*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
   const uint32 units = *order.taken;
   const uint32 places = sizes.destinations();
   for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {

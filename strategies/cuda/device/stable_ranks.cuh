@@ -1,7 +1,7 @@
 // Ranks of a block's items by bin, and among those of one bin in the order of the items.
 //
-// Ranking inside a warp by matching digits follows Merrill and Grimshaw, "High performance and
-// scalable radix sorting" (2011), with the match instruction in place of their ballots.
+// Ranking inside a warp by votes on digits follows Merrill and Grimshaw, "High performance and
+// scalable radix sorting" (2011).
 #ifndef TVM_SCATTER_STABLE_RANKS
 #define TVM_SCATTER_STABLE_RANKS
 #include "block_scan.cuh"
@@ -32,8 +32,22 @@ struct Ranks {
   }
 };
 
-// `met` has room for `bins` counters of each warp.
-template <int threads, int per_thread>
+// The lanes of a warp that have this lane's number, which has so many bits: a vote for each bit. What
+// the match instruction takes depends on how many numbers there are.
+template <int bits>
+__device__ __forceinline__ uint32 lanes_with(uint32 number) {
+  uint32 lanes = kAllLanes;
+#pragma unroll
+  for (int bit = 0; bit < bits; ++bit) {
+    const bool is_set = number >> bit & 1;
+    const uint32 set = __ballot_sync(kAllLanes, is_set);
+    lanes &= is_set ? set : ~set;
+  }
+  return lanes;
+}
+
+// Numbers of bins have `bits` bits. `met` has room for `bins` counters of each warp.
+template <int threads, int per_thread, int bits>
 struct StableRanks {
   static constexpr int kWarps = threads / kWarp;
   unsigned short* met;
@@ -54,7 +68,7 @@ struct StableRanks {
     for (int i = 0; i < per_thread; ++i) {
       if (i >= turns) continue;
       const uint32 bin = bin_of(i);
-      const uint32 peers = __match_any_sync(kAllLanes, bin);
+      const uint32 peers = lanes_with<bits>(bin);
       const uint32 before = __popc(peers & below), earlier = own[bin];
       __syncwarp();
       if (before == 0) own[bin] = static_cast<unsigned short>(earlier + __popc(peers));

@@ -62,7 +62,10 @@ class _Plan:
             items <= _MOST_ITEMS, self.buckets <= _MOST_BUCKETS, self._fills(items, _ROOMS[-1])
         )
         most_buckets = self.buckets if self.static else _MOST_BUCKETS
-        most_places = 1 << self.bits if self.static else _MOST_PLACES
+        # One more is for updates that are dropped.
+        self.bucket_bits = most_buckets.bit_length()
+        self.place_bits = self.bits if self.static else _MOST_BITS
+        most_places = 1 << self.place_bits
         self.tile_bytes = _tile_bytes(self.per_thread, most_buckets)
         self.room_bytes = _room_bytes(self.most, most_places)
         layout = self.layout = sorting.Layout()
@@ -155,19 +158,23 @@ def _emit(operands: Operands, offsets: Any) -> None:
         )
 
     step(
-        f"  order_tile_by_bucket<P, {plan.per_thread}>(order, begins, entries, indices, sizes, "
-        "shared);",
+        f"  order_tile_by_bucket<P, {plan.per_thread}, {plan.bucket_bits}>(order, begins, entries, "
+        "indices, sizes, shared);",
         plan.tiles,
         plan.tile_bytes,
         resolves_every_index=True,
     )
     results = "out, static_cast<Data*>(offsets), order, sizes, shared"
-    step(f"  order_bucket<P, {plan.room}>({results});", plan.buckets + 1, plan.room_bytes)
+    step(
+        f"  order_bucket<P, {plan.room}, {plan.place_bits}>({results});",
+        plan.buckets + 1,
+        plan.room_bytes,
+    )
     if plan.static and operands.sizes.items <= plan.most:
         return
     blocks = at_most(plan.units, _UNIT_BLOCKS)
-    step(f"  count_units<{plan.room}>(order, shared);", blocks, plan.room_bytes)
-    step(f"  order_units<P, {plan.room}>({results});", blocks, plan.room_bytes)
+    step(f"  count_units<{plan.room}, {plan.place_bits}>(order, shared);", blocks, plan.room_bytes)
+    step(f"  order_units<P, {plan.room}, {plan.place_bits}>({results});", blocks, plan.room_bytes)
 
 
 FORM = OrderForm("buckets", _takes, _workspace, _emit)

@@ -41,26 +41,24 @@ def _turns(sizes: Sizes) -> Any:
 
 def _emit(operands: Operands, offsets: Any) -> None:
     sizes, static = operands.sizes, operands.problem.is_static
-    turns = _turns(sizes)
     # A place more than there are, for updates that are dropped.
     bits = steps_reached(sizes.destinations, [1 << bit for bit in range(1, 16)]) + 1
     passes = ceil_div(bits, _MOST_DIGIT_BITS)
-    digit = ceil_div(bits, passes)
-    shared = _shared_bytes(turns, digit) if static else _shared_bytes(_MOST, _MOST_DIGIT_BITS)
+    digit = ceil_div(bits, passes) if static else _MOST_DIGIT_BITS
+    turns = _turns(sizes) if static else _MOST
     launch(
         operands,
         ("block_order",),
-        f"  order_in_block<P, {turns if static else _MOST}>(out, static_cast<Data*>(offsets), "
-        f"indices, sizes, {turns if static else 'int(turns)'}, int(passes), int(bits), shared);",
+        f"  order_in_block<P, {turns}, {digit}>(out, static_cast<Data*>(offsets), indices, sizes, "
+        "int(turns), int(passes), shared);",
         1,
         _THREADS,
         {
             "offsets": ("void*", offsets.data),
-            "turns": ("long long", turns),
+            "turns": ("long long", _turns(sizes)),
             "passes": ("long long", passes),
-            "bits": ("long long", digit),
         },
-        dynamic_bytes(shared, _STATIC_BYTES),
+        dynamic_bytes(_shared_bytes(turns, digit), _STATIC_BYTES),
         resolves_every_index=True,
         narrow=True,
     )
