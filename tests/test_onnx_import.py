@@ -301,6 +301,13 @@ def test_bad_shapes() -> None:
         run(model_of("ScatterElements", 18, inputs, data), list(inputs.values()))
 
 
+def test_updates_of_another_shape_than_indices() -> None:
+    data, indices = np.zeros((3, 3), "float32"), np.zeros((2, 3), "int64")
+    inputs = {"data": data, "indices": indices, "updates": np.zeros((3, 3), "float32")}
+    with pytest.raises(tvm_scatter.ScatterError, match=r"updates of shape \(3, 3\) must have"):
+        run(model_of("ScatterElements", 18, inputs, data), list(inputs.values()))
+
+
 def test_uninstall_gives_the_importer_back() -> None:
     from tvm.relax.frontend.onnx import onnx_frontend
 

@@ -11,7 +11,7 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import number_of, shape_of, text
+from tvm_scatter.importers.shapes import differ, number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.options import current_options
 
@@ -109,6 +109,12 @@ def scatter_elements(
 ) -> Any:
     """``ScatterElements``, and ``Scatter``, its older name."""
     data, indices, updates = inputs[:3]
+    sizes, wanted = shape_of(updates), shape_of(indices)
+    if len(sizes) != len(wanted) or any(map(differ, sizes, wanted)):
+        raise ScatterError(
+            f"{operator}: updates of shape {text(sizes)} must have the shape {text(wanted)} of "
+            "indices."
+        )
     return ops.scatter_elements(
         data,
         indices,
