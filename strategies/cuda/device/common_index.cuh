@@ -23,6 +23,8 @@ constexpr int kLineDigits = 1 << kDigitBits;
 constexpr int kPositionBits = 14;
 // Runs of more entries of one place are added up by a whole warp.
 constexpr int kLongRun = 16;
+// Values of a run that a thread reads before it adds the first.
+constexpr int kValuesAtOnce = 4;
 
 // The entries of an index by bucket.
 struct BucketLists {
@@ -160,6 +162,8 @@ struct LineReduction {
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
   using Room = LineRoom<Data, bits, per_thread>;
+  // Places whose data a thread reads before it writes the first.
+  static constexpr int kPlacesAtOnce = sizeof(Data) > 4 ? 4 : 8;
   Room& room;
   const BucketLists& lists;
   const typename P::Updates& updates;
@@ -214,14 +218,30 @@ struct LineReduction {
     }
   }
 
+  // Add the first of `left` values of a run.
+  __device__ __forceinline__ Accumulate<Data> add_some(Accumulate<Data> sum, int at,
+                                                       int left) const {
+    int position[kValuesAtOnce];
+    Data value[kValuesAtOnce];
+#pragma unroll
+    for (int i = 0; i < kValuesAtOnce; ++i)
+      if (i < left) position[i] = room.positions[at + i];
+#pragma unroll
+    for (int i = 0; i < kValuesAtOnce; ++i)
+      if (i < left) value[i] = room.values[position[i]];
+#pragma unroll
+    for (int i = 0; i < kValuesAtOnce; ++i)
+      if (i < left) sum = R::combine(sum, widen(value[i]));
+    return sum;
+  }
+
   __device__ __forceinline__ void add_runs() {
     using Wide = Accumulate<Data>;
     for (int place = threadIdx.x; place < Room::kPlaces; place += kLineThreads) {
       const int begin = room.begin(place), end = room.ends[place];
       if (begin == end || end - begin > kLongRun) continue;
       Wide sum = room.sums[place];
-      for (int at = begin; at < end; ++at)
-        sum = R::combine(sum, widen(room.values[room.positions[at]]));
+      for (int at = begin; at < end; at += kValuesAtOnce) sum = add_some(sum, at, end - at);
       room.sums[place] = sum;
     }
     for (uint32 run = threadIdx.x / kWarp; run < room.long_runs; run += kLineWarps) {
@@ -235,23 +255,37 @@ struct LineReduction {
     }
   }
 
-  __device__ __forceinline__ void write(const typename P::Output& output, const Data* data, int64 line, uint32 bucket) {
+  __device__ __forceinline__ void write(const typename P::Output& output, const Data* data,
+                                        int64 line, uint32 bucket) {
     const Offset batch = static_cast<Offset>(line / sizes.slice);
     const Offset column = static_cast<Offset>(line - batch * sizes.slice);
-    for (int at = threadIdx.x; at < Room::kPlaces; at += kLineThreads) {
-      const int64 place = (static_cast<int64>(bucket) << bits) + at;
-      if (place >= sizes.extent()) return;
-      const Offset element =
-          (batch * sizes.extent() + static_cast<Offset>(place)) * sizes.slice + column;
-      if (room.counts[at] == 0) {
-        if (P::filled || !output.holds(data))
-          output.template store<Offset>(element, data_at<P, 1>(data, element));
-        continue;
+    const Offset first_place = static_cast<Offset>(static_cast<int64>(bucket) << bits);
+    const int places =
+        static_cast<int>(min(static_cast<int64>(sizes.extent() - first_place),
+                             static_cast<int64>(Room::kPlaces)));
+    auto element_of = [&](int place) {
+      return (batch * sizes.extent() + first_place + place) * sizes.slice + column;
+    };
+    for (int start = threadIdx.x; start < places; start += kPlacesAtOnce * kLineThreads) {
+      Vector<Data, 1> old[kPlacesAtOnce];
+      uint32 found[kPlacesAtOnce];
+#pragma unroll
+      for (int i = 0; i < kPlacesAtOnce; ++i) {
+        const int place = start + i * kLineThreads;
+        if (place >= places) break;
+        found[i] = room.counts[place];
+        if (found[i] ? P::include_self : P::filled || !output.holds(data))
+          old[i] = data_at<P, 1>(data, element_of(place));
       }
-      Vector<Data, 1> old;
-      if constexpr (P::include_self) old = data_at<P, 1>(data, element);
-      const Vector<Accumulate<Data>, 1> sum{{room.sums[at]}};
-      output.template store<Offset>(element, result_of<P, 1, mean>(old, sum, room.counts[at]));
+#pragma unroll
+      for (int i = 0; i < kPlacesAtOnce; ++i) {
+        const int place = start + i * kLineThreads;
+        if (place >= places) break;
+        const Vector<Accumulate<Data>, 1> sum{{room.sums[place]}};
+        if (found[i]) old[i] = result_of<P, 1, mean>(old[i], sum, found[i]);
+        if (found[i] || P::filled || !output.holds(data))
+          output.template store<Offset>(element_of(place), old[i]);
+      }
     }
   }
 };
