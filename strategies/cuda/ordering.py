@@ -74,6 +74,6 @@ def _emit_first(forms: Sequence[tuple[Any, OrderForm]], operands: Operands, offs
             _emit_first(forms[1:], operands, offsets)
 
 
-#: It moves what `bucketed` does for its lists, which takes 20 us where a radix sort takes 77, and a
-#: little more. Not measured as a whole.
-ORDERING = Ordering(_workspace, _emit, cost=0.35)
+#: On an H200, 300 000 to 5 million updates of 100 000 places took 25 to 131 us, and a radix sort 55
+#: to 262; where destinations are skewed, 0.7 of it.
+ORDERING = Ordering(_workspace, _emit, cost=0.5)

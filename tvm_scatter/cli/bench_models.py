@@ -164,8 +164,10 @@ def _measured(
     bandwidth = facts["copy_bytes_per_us"]
     if arguments.jobs is not None:
         setting = side_by_side.Setting(facts["scale"], forms, arguments.compile, bandwidth, until)
-        yield from side_by_side.run(wanted, setting, arguments.jobs)
-        return
+        # Whole models wait for sizes on the host, which must not be busy with compiling.
+        operations = [row for row in wanted if not row.is_model]
+        yield from side_by_side.run(operations, setting, arguments.jobs)
+        wanted = [row for row in wanted if row.is_model]
     target = gpu_target() if device == "cuda" else host_target()
     begun = takewhile(lambda row: time.monotonic() < until, wanted)
     yield from run.run(begun, device, target, forms, arguments.compile, bandwidth)

@@ -81,10 +81,10 @@ class _Group:
 
     @property
     def pays(self) -> bool:
-        """Whether one order for all costs less than what they save by it."""
+        """Whether one order for all, or for the only one, costs less than what is saved by it."""
         if self.ascending:
             return self.saved > 0
-        return len(self.scatters) > 1 and self.saved > self._cost
+        return self.saved > self._cost
 
     @property
     def _cost(self) -> float:
@@ -94,8 +94,9 @@ class _Group:
     def __str__(self) -> str:
         """What it does, as a clause."""
         _, *others = (each.var.name for each in self.scatters)
-        said = f"shares one order with {', '.join(others)}" if others else "needs no sort"
+        said = f"shares one order with {', '.join(others)}" if others else "is given an order"
         if self.ascending:
+            said = said if others else "needs no sort"
             return f"{said}: it ascends"
         parts = (round(100 * each) for each in (self._cost, self.saved))
         return said + ": it takes {} % of a radix sort, and saves {} %".format(*parts)

@@ -26,6 +26,7 @@ from tvm_scatter.selection.backend import backend_of
 from .bindings import Binding, Bindings
 from .effects import may_write
 from .known_values import numbers
+from .row_values import is_better_kept
 
 
 @dataclass
@@ -66,6 +67,7 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
     """
     found = TakenProducers(bindings)
     readers = bindings.readers()
+    bound = {each.var: each for each in bindings}
     gone: set[Any] = set()
     pinned: set[Any] = set()
     repeated: set[Any] = set()
@@ -89,6 +91,8 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             refusal = f"{binding.var.name} would be computed anew for each read"
         if refusal is None and needed and not grows(binding.value):
             refusal = f"{binding.var.name} has other readers"
+        if refusal is None and any(is_better_kept(binding, bound, scatters[s]) for s in takers):
+            refusal = f"{binding.var.name} is one value for each row"
         if refusal is None:
             found.takers[binding.at] = takers
             if is_read(binding.value) and is_checked(binding.value):

@@ -8,7 +8,7 @@ from math import gcd, prod
 from typing import Any
 
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, substitute
@@ -167,6 +167,9 @@ def has_vectors(buffer: Any) -> bool:
 
 def _has_rows_alone(gathering: Gathering) -> bool:
     """Whether neighbours are computed from neighbours alone, several at a time."""
+    if relax.analysis.has_reshape_pattern(gathering.function):
+        # TVM gives the same memory another shape.
+        return False
     value = gathering.store.value
     branches = [call for call in all_of(value, tvm.ir.Call) if function_name(call) == BRANCH]
     return not branches and _lanes(gathering)[0] > 1
