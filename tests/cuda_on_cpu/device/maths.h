@@ -94,6 +94,7 @@ inline unsigned __umul24(unsigned a, unsigned b) { return a * b; }
   inline T hrcp(T a) { return from_float(1.0f / to_float(a)); }                            \
   inline T hsin(T a) { return from_float(sinf(to_float(a))); }                             \
   inline T hcos(T a) { return from_float(cosf(to_float(a))); }                             \
+  inline T hexp10(T a) { return from_float(powf(10.0f, to_float(a))); }                    \
   inline T hfloor(T a) { return from_float(floorf(to_float(a))); }                         \
   inline T hceil(T a) { return from_float(ceilf(to_float(a))); }                           \
   inline T htrunc(T a) { return from_float(truncf(to_float(a))); }                         \
@@ -101,3 +102,13 @@ inline unsigned __umul24(unsigned a, unsigned b) { return a * b; }
 CPU_CUDA_HALF(__half, __half2float, __float2half)
 CPU_CUDA_HALF(__nv_bfloat16, __bfloat162float, __float2bfloat16)
 #undef CPU_CUDA_HALF
+// TVM defines these itself: those of bfloat16 always, and those of half where __CUDA_ARCH__ is
+// defined, but htanh only for compilers that lack it.
+#define CPU_CUDA_OF_TVM(name, function) \
+  inline __half name(__half a) { return __float2half(function(__half2float(a))); }
+CPU_CUDA_OF_TVM(htanh, tanhf)
+CPU_CUDA_OF_TVM(htan, tanf)
+CPU_CUDA_OF_TVM(hatan, atanf)
+CPU_CUDA_OF_TVM(herf, erff)
+#undef CPU_CUDA_OF_TVM
+inline __half hpow(__half a, __half b) { return __float2half(powf(__half2float(a), __half2float(b))); }
