@@ -118,6 +118,7 @@ def test_a_constant_of_a_choice_is_part_of_the_code():
 def test_functions_of_16_bit_floats(device, dtype):
     """Neither CUDA nor LLVM has all of them."""
     inverses = {"asin": np.arcsin, "acos": np.arccos, "atanh": np.arctanh, "asinh": np.arcsinh}
+    inverses |= {"atan": np.arctan, "tan": np.tan, "tanh": np.tanh, "square": np.square}
     functions = {"round": np.rint, "sinh": np.sinh, "cosh": np.cosh, "acosh": np.arccosh}
     x = np.linspace(-0.9, 0.9, 40).astype(numpy_dtype(dtype))
     beyond = np.linspace(1.1, 4.9, 39).astype(numpy_dtype(dtype))
@@ -129,5 +130,44 @@ def test_functions_of_16_bit_floats(device, dtype):
         assert result.dtype == values.dtype
         tolerance = 0 if name == "round" else {"float16": 2e-3, "bfloat16": 2e-2}[dtype]
         np.testing.assert_allclose(
-            result.astype("float32"), right.astype("float32"), tolerance, err_msg=name
+            result.astype("float32"), right.astype("float32"), tolerance, 1e-4, err_msg=name
         )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_functions_of_two_16_bit_floats(device, dtype):
+    functions = {"atan2": np.arctan2, "mod": np.fmod, "floor_mod": np.mod, "power": np.power}
+    x = np.linspace(0.3, 40, 40).astype(numpy_dtype(dtype))
+    calls = {name: (getattr(relax.op, name), [x, x[::-1] / x[9]]) for name in functions}
+    for name, result in run_all(calls, device).items():
+        right = functions[name](*(each.astype("float32") for each in calls[name][1]))
+        assert result.dtype == x.dtype
+        with np.errstate(over="ignore"):
+            right = right.astype(x.dtype).astype("float32")
+        tolerance = {"float16": 2e-3, "bfloat16": 2e-2}[dtype]
+        np.testing.assert_allclose(result.astype("float32"), right, tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_what_is_not_a_number(device, dtype):
+    x = np.resize([np.nan, 0, 1, INFINITY, -INFINITY], 40).astype(numpy_dtype(dtype))
+    predicates = {"isnan": np.isnan, "isinf": np.isinf, "isfinite": np.isfinite}
+    calls = {name: (getattr(relax.op, name), [x]) for name in predicates}
+    calls["itself"] = (lambda x: relax.op.equal(x, x), [x])
+    calls["unlike_itself"] = (lambda x: relax.op.not_equal(x, x), [x])
+    predicates |= {"itself": lambda x: x == x, "unlike_itself": lambda x: x != x}
+    for name, result in run_all(calls, device).items():
+        np.testing.assert_array_equal(result, predicates[name](x.astype("float64")), name)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("value", [-INFINITY, INFINITY, np.nan])
+def test_constants_that_are_not_finite(device, dtype, value):
+    x = np.arange(40).astype(numpy_dtype(dtype))
+
+    def masked(x):
+        small = relax.op.less(x, relax.const(20, dtype))
+        return relax.op.where(small, relax.const(value, dtype), relax.op.add(x, x))
+
+    result = run_all({"masked": (masked, [x])}, device)["masked"]
+    np.testing.assert_array_equal(result.astype("float32"), [value] * 20 + [*range(40, 80, 2)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -332,3 +333,16 @@ def test_attention_whose_heads_are_viewed() -> None:
 
     check(model, torch.randn(1, 6, 32))
     check(model, torch.randn(1, 6, 32), run_ep_decomposition=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_what_is_not_a_number(device: str, dtype: torch.dtype) -> None:
+    values = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 3.0, -4.0], dtype=dtype)
+    left, right = values[:, None].expand(7, 7), values[None].expand(7, 7)
+
+    def functions(left: Any, right: Any) -> Any:
+        replaced = torch.nan_to_num(left, 2.0, 9.0, -9.0)
+        of_one = left.isnan(), left.isinf(), left.isfinite(), replaced
+        return *of_one, torch.hypot(left, right), left == left, left != left
+
+    check(functions, left.contiguous(), right.contiguous(), device=device)

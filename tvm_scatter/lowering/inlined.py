@@ -94,8 +94,14 @@ CALLS = frozenset(
 
 
 #: Those of them of which TVM's own legalization is wrong: the power of a negative number on GPUs,
-#: and the negation of a comparison with a NaN.
-_MENDED = frozenset(("relax.power", "relax.logical_not"))
+#: comparisons with a NaN, and what 16-bit floats have no function for.
+_MENDED = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("power", "logical_not", "equal", "not_equal", "mod", "floor_mod", "round"),
+        *("isfinite", "isinf", "isnan"),
+    )
+)
 
 #: Those of them that move nothing: they give the same elements another shape.
 RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))

@@ -31,12 +31,14 @@ from .target import target_of
 
 _POWER, _CAST, _WHERE = "relax.power", "relax.astype", "relax.where"
 _NOT = "relax.logical_not"
+_EQUAL, _UNLIKE = "relax.equal", "relax.not_equal"
 #: Types whose power is computed by single precision.
 _FAST = ("float16", "bfloat16", "float32")
 #: Operators for which CUDA has no function of 16-bit floats, and most of them CPUs neither.
 _WITHOUT_HALVES = (
     *("relax.round", "relax.sinh", "relax.cosh", "relax.asin", "relax.acos"),
-    *("relax.asinh", "relax.acosh", "relax.atanh"),
+    *("relax.asinh", "relax.acosh", "relax.atanh", "relax.tan", "relax.atan", "relax.atan2"),
+    *("relax.mod", "relax.floor_mod", "relax.isnan", "relax.isinf", "relax.isfinite"),
 )
 #: The largest exponent that becomes a product.
 _MOST_FACTORS = 4
@@ -48,13 +50,16 @@ def install_legalizations() -> None:
     put_in_front((_CAST,), legalize_cast)
     put_in_front((_WHERE,), legalize_where)
     put_in_front((_NOT,), legalize_not)
+    put_in_front((_EQUAL, _UNLIKE), legalize_equal)
     put_in_front(_WITHOUT_HALVES, legalize_in_float32)
 
 
 def legalize_power(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     """Emit a power that is right for negative numbers, too."""
     base, exponent = call.args
-    if not _on_gpu(call) or str(base.ty.dtype) not in _FAST:
+    if not _on_gpu(call):
+        return legalize_in_float32(bb, call)
+    if str(base.ty.dtype) not in _FAST:
         return stock[_POWER](bb, call)
     factors = _whole_number(exponent)
     if factors is not None and 1 <= factors <= _MOST_FACTORS:
@@ -97,26 +102,44 @@ def legalize_not(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     TVM takes the negation of "less" for "greater or equal", where it computes both at once.
     """
     [value] = call.args
-
-    def negation(value: te.Tensor) -> te.Tensor:
-        return te.compute(value.shape, lambda *at: is_false(value(*at)), name="logical_not")
-
     if str(value.ty.dtype) != "bool":
         return stock[_NOT](bb, call)
-    return bb.call_te(negation, value, primfunc_name_hint="logical_not")
+    return bb.call_te(_negation, value, primfunc_name_hint="logical_not")
+
+
+def legalize_equal(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a comparison with itself that says whether an element is a number.
+
+    TVM takes any element to be equal to itself.
+    """
+    (left, right), operator = call.args, call.op.name
+    if not left.same_as(right) or "float" not in str(left.ty.dtype):
+        return stock[operator](bb, call)
+
+    def compare(value: te.Tensor) -> te.Tensor:
+        unknown = topi.isnan(value if value.dtype == "float64" else topi.cast(value, "float32"))
+        return unknown if operator == _UNLIKE else _negation(unknown)
+
+    return bb.call_te(compare, left, primfunc_name_hint=operator.removeprefix("relax."))
 
 
 def legalize_in_float32(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Emit a function of one number that is computed by single precision for 16-bit floats."""
-    [value], operator = call.args, call.op.name
-    if str(value.ty.dtype) not in HALVES:
+    """Emit a function of numbers that is computed by single precision for 16-bit floats."""
+    operator, dtype = call.op.name, str(call.args[0].ty.dtype)
+    if dtype not in HALVES:
         return stock[operator](bb, call)
     name = operator.removeprefix("relax.")
+    function = getattr(topi, name)
 
-    def compute(value: te.Tensor) -> te.Tensor:
-        return topi.cast(getattr(topi, name)(topi.cast(value, "float32")), value.dtype)
+    def compute(*values: te.Tensor) -> te.Tensor:
+        result = function(*(topi.cast(value, "float32") for value in values))
+        return result if str(result.dtype) == "bool" else topi.cast(result, dtype)
 
-    return bb.call_te(compute, value, primfunc_name_hint=name)
+    return bb.call_te(compute, *call.args, primfunc_name_hint=name)
+
+
+def _negation(value: te.Tensor) -> te.Tensor:
+    return te.compute(value.shape, lambda *at: is_false(value(*at)), name="logical_not")
 
 
 def _where_on_cpu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

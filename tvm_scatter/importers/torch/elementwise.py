@@ -46,7 +46,16 @@ def hypot(call: TorchCall) -> Any:
     safe = call.emit(relax.op.where(call.emit(relax.op.equal(greater, zero)), one, greater))
     ratio = call.emit(relax.op.divide(less, safe))
     root = call.emit(relax.op.sqrt(call.emit(relax.op.add(one, relax.op.multiply(ratio, ratio)))))
-    return call.emit(relax.op.multiply(greater, root))
+    return _of_extremes(call, left, right, call.emit(relax.op.multiply(greater, root)))
+
+
+def _of_extremes(call: TorchCall, left: Any, right: Any, length: Any) -> Any:
+    """The length of two sides, of which one may be infinite, or else not a number."""
+    infinity = relax.const(float("inf"), str(length.ty.dtype))
+    sides = call.emit(relax.op.add(left, right))
+    length = call.emit(relax.op.where(call.emit(relax.op.isnan(sides)), sides, length))
+    infinite = (call.emit(relax.op.equal(side, infinity)) for side in (left, right))
+    return call.emit(relax.op.where(call.emit(relax.op.logical_or(*infinite)), infinity, length))
 
 
 def elu(call: TorchCall) -> Any:

@@ -1,0 +1,46 @@
+"""The last passes over device functions, right before TVM writes CUDA of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tvm
+from tvm.tirx import compilation_pipeline as tvm_pipelines
+
+from tvm_scatter.options import current_options
+
+from .narrow_infinities import WidenInfinities
+from .narrow_integers import WrapNarrowIntegers
+
+#: The pipeline that TVM builds functions with.
+_PIPELINE = "s_tir"
+_STOCK = "_tvm_scatter_stock"
+
+
+def install_device_passes() -> None:
+    """Let TVM run the passes. Calling it again changes nothing."""
+    stock = _stock()
+
+    def with_passes(*args: Any, **kwargs: Any) -> tuple[Any, Any, Callable[[], Any]]:
+        lower, finalize_host, finalize_device = stock(*args, **kwargs)
+
+        def finalize() -> tvm.transform.Pass:
+            last = [WrapNarrowIntegers(), WidenInfinities()] if current_options().enabled else []
+            return tvm.transform.Sequential([finalize_device(), *last])
+
+        return lower, finalize_host, finalize
+
+    setattr(with_passes, _STOCK, stock)
+    tvm_pipelines.PIPELINE_MAP[_PIPELINE] = with_passes
+
+
+def uninstall_device_passes() -> None:
+    """Restore TVM's own pipeline."""
+    tvm_pipelines.PIPELINE_MAP[_PIPELINE] = _stock()
+
+
+def _stock() -> Callable[..., Any]:
+    # After a reload of this package, an older wrapper may be installed: unwrap it.
+    installed = tvm_pipelines.PIPELINE_MAP[_PIPELINE]
+    return getattr(installed, _STOCK, installed)
