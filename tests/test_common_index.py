@@ -184,3 +184,24 @@ def test_updates_are_computed_from_parts_of_their_entries(on_cuda: str, symbolic
     wanted = run_all(calls, "llvm", symbolic, fuse=False)
     for name, result in found.items():
         np.testing.assert_array_equal(result, wanted[name], err_msg=name)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_follows_is_computed_where_lines_are_written(on_cuda: str, width: int) -> None:
+    """A bias for each place, and another type; where there is no update, of the data."""
+
+    def build(data: Any, index: Any, updates: Any, bias: Any) -> Any:
+        total = emit(index_put(data, [index], updates, [1], "add"))
+        return relax.op.astype(emit(relax.op.nn.relu(emit(relax.op.add(total, bias)))), "float16")
+
+    generator = np.random.default_rng(width)
+    arrays = [
+        generator.integers(-4, 5, (4, 90, width)).astype("float32"),
+        generator.integers(0, 80, 300),
+        generator.integers(-4, 5, (4, 300, width)).astype("float32"),
+        generator.integers(-4, 5, (90, 1)).astype("float32"),
+    ]
+    options = {"epilogue": True, "implementation": "common_index"}
+    found = run_all({"main": (build, arrays)}, on_cuda, **options)["main"]
+    wanted = run_all({"main": (build, arrays)}, "llvm", epilogue=False)["main"]
+    np.testing.assert_array_equal(found, wanted)

@@ -66,7 +66,8 @@ __device__ __forceinline__ void order_by_digit(uint32 (&words)[per_thread], int 
   // Those past the end have a digit of their own.
   constexpr int kBins = kLineDigits + 1;
   __shared__ uint32 met[kLineWarps * kBins / 2];
-  const StableRanks<kLineThreads, per_thread> order{reinterpret_cast<unsigned short*>(met), kBins};
+  const StableRanks<kLineThreads, per_thread, kDigitBits + 1> order{
+      reinterpret_cast<unsigned short*>(met), kBins};
   Ranks<per_thread> ranks;
   auto digit_of_word = [&](int i) {
     return static_cast<int>(number_in_block(i, per_thread)) < count
