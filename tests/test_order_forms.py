@@ -11,6 +11,7 @@ from tvm import relax
 import tvm_scatter
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.ordering import forms_from
+from tvm_scatter.strategies.cuda.steps import order_by_buckets
 
 BLOCK = device_constant("block_order", "kBlockOrderThreads") * device_constant(
     "block_order", "kBlockOrderItems"
@@ -86,19 +87,26 @@ def test_skewed_destinations(device, skew):
     check_order(drawn(40000, 3000, skew), 3000, "buckets")
 
 
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("skew", [1.0, 20.0])
+def test_more_tiles_than_threads(device, monkeypatch, skew):
+    """A block that gathers a bucket looks at as many tiles as it has threads at a time."""
+    monkeypatch.setattr(order_by_buckets, "_ENOUGH_TILES", 1 << 20)
+    count = 2 * THREADS * THREADS + 1000
+    check_order(drawn(count, 3000, skew), 3000, "buckets")
+
+
 def test_only_bad_indices(device):
     check_order(np.full(20000, 77), 77, "buckets")
 
 
 def test_many_destinations(device):
-    """The most buckets, and then more than there may be."""
-    for extent in (1024 * PLACES, 1024 * PLACES + 1):
-        check_order(drawn(3000, extent), extent, "buckets")
+    check_order(drawn(3000, 600 * PLACES + 3), 600 * PLACES + 3, "buckets")
 
 
 SIZES = [
     *((0, 0), (0, 9), (1, 1), (1025, 2708), (BLOCK, 40), (BLOCK + 1, 40), (30000, 33000)),
-    *((2000, 32 * 1024), (2000, 32 * 1024 + 1), (20000, 1), (100, 1024 * PLACES + 1)),
+    *((2000, 32 * 1024), (2000, 32 * 1024 + 1), (20000, 1), (300, 300 * PLACES)),
 ]
 
 
@@ -138,7 +146,10 @@ def source_of(count, extent):
         (10_556, 2_708, "order_bucket"),
         (5_000_000, 100_000, "order_bucket"),
         (1_000_000, 64, "move_to_rank"),
-        (9_000_000, 100_000, "move_to_rank"),
+        (10_000_000, 100_000, "order_bucket"),
+        (20_000_000, 100_000, "move_to_rank"),
+        (1_000_000, 2048 * PLACES, "order_bucket"),
+        (1_000_000, 2048 * PLACES + 1, "move_to_rank"),
     ],
 )
 def test_which_form_is_chosen(device, count, extent, form):

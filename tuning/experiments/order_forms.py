@@ -48,6 +48,8 @@ CASES: tuple[tuple[int, int, str], ...] = (
     (1_000_000, 1_000, "uniform"),
     (5_000_000, 100_000, "uniform"),
     (5_000_000, 100_000, "zipf(1.2)"),
+    (10_000_000, 100_000, "uniform"),
+    (1_000_000, 1_000_000, "uniform"),
     (5_000_000, 100_000, "all-on-one"),
 )
 _FORMS = ("block", "buckets", "radix")

@@ -24,7 +24,7 @@ struct OrderUnit {
   uint32 bucket, tile, skip, first, units, begin;
 };
 
-// All numbers take 32 bits, since there are fewer than 2^23 updates and 2^19 places.
+// All numbers take 32 bits, since there are no more than 2048 buckets.
 //
 // Bucket `buckets` is that of the updates that are dropped. An entry has its place in the bucket in
 // the lowest `bits` bits, and its item in the others.

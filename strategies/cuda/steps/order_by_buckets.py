@@ -21,15 +21,11 @@ _WARPS = _THREADS // 32
 _MOST_PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
 _MOST_BITS = _MOST_PLACES.bit_length() - 1
 #: The most counters of a warp that orders a tile.
-_MOST_BUCKETS = 1024
+_MOST_BUCKETS = 2048
 #: So many buckets let all multiprocessors have work, if each has some entries.
-_ENOUGH_BUCKETS, _SOME_ENTRIES = 400, 512
+_ENOUGH_BUCKETS, _SOME_ENTRIES = 256, 512
 #: The most entries of a bucket for each thread of a block; fewer registers for fewer.
 _ROOMS = (8, 16)
-#: The entries that a bucket should have at most, if there may be more buckets.
-_BUCKET_FILL = 6144
-#: The most updates: an item and a place in a bucket share 32 bits.
-_MOST_ITEMS = 1 << (32 - _MOST_BITS)
 _PER_THREAD = (16, 8, 4, 2, 1)
 _ENOUGH_TILES = 128
 #: The updates of a thread where the sizes are symbolic.
@@ -42,7 +38,10 @@ _STATIC_BYTES = 256
 
 
 class _Plan:
-    """The numbers of buckets and tiles, and the layout of the workspace."""
+    """The numbers of buckets and tiles, and the layout of the workspace.
+
+    ``takes`` is whether buckets serve the sizes.
+    """
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
         self.static = problem.is_static
@@ -53,13 +52,17 @@ class _Plan:
         self.tiles = at_least(ceil_div(items, self.tile_items), 1)
         self.bits = _bits(items, sizes.destinations)
         self.buckets = ceil_div(sizes.destinations, _power(self.bits))
-        rooms = (n for n in _ROOMS[:-1] if self.static and self._fills(items, n))
+        rooms = (n for n in _ROOMS[:-1] if self.static and items <= self.buckets * _fill(n))
         self.room = next(rooms, _ROOMS[-1])
         # A bucket with units has more entries than fit one of them.
         self.most = self.room * _THREADS
         self.units = 2 * items // self.most + 1
         self.takes = all_of(
-            items <= _MOST_ITEMS, self.buckets <= _MOST_BUCKETS, self._fills(items, _ROOMS[-1])
+            # An item and a place in a bucket share 32 bits.
+            items * _power(self.bits)
+            <= (1 << 32 if self.static else tirx.IntImm("int64", 1 << 32)),
+            self.buckets <= _MOST_BUCKETS,
+            items <= self.buckets * _fill(_ROOMS[-1]),
         )
         most_buckets = self.buckets if self.static else _MOST_BUCKETS
         # One more is for updates that are dropped.
@@ -74,10 +77,6 @@ class _Plan:
         layout.add("entries", items * 4)
         layout.add("units", self.units * _UNIT_BYTES)
         layout.add("counts", self.units * most_places * 4)
-
-    def _fills(self, items: Any, room: int) -> Any:
-        """Whether most buckets fit a block. Buckets differ, so an eighth is left empty."""
-        return items <= self.buckets * (room * _THREADS * 7 // 8)
 
     def declarations(self) -> tuple[str, sorting.Arguments]:
         """C++ declarations of ``order``, ``begins`` and ``entries``, and their arguments."""
@@ -99,17 +98,22 @@ class _Plan:
         return text, {**layout.arguments(*fields), **arguments}
 
 
+def _fill(room: int) -> int:
+    """The entries of a bucket on average. Buckets differ, so an eighth of a block is left empty."""
+    return room * _THREADS * 7 // 8
+
+
 def _bits(items: Any, places: Any) -> Any:
-    """The logarithm of the number of places in a bucket."""
-    enough = at_most(items // _SOME_ENTRIES, _ENOUGH_BUCKETS)
-    more = at_least(items // _BUCKET_FILL - _ENOUGH_BUCKETS, 0)
-    wanted = at_least(at_most(enough + more, _MOST_BUCKETS), 1)
-    # As long as there are more than wanted, they have twice as many places.
-    too_many = [ceil_div(places, 1 << bits) > wanted for bits in range(_MOST_BITS)]
+    """The logarithm of the number of places in a bucket: there are buckets enough, if possible."""
+    busy = at_most(items // _SOME_ENTRIES, _ENOUGH_BUCKETS)
+    more = at_least(ceil_div(items, _fill(_ROOMS[-1])) - _ENOUGH_BUCKETS, 0)
+    wanted = at_least(busy + more, 1)
+    # Twice as many places, as long as there are enough.
+    enough = [ceil_div(places, 1 << bits) >= wanted for bits in range(1, _MOST_BITS + 1)]
     if isinstance(places, int) and isinstance(items, int):
-        return sum(too_many)
+        return sum(enough)
     result: Any = tirx.IntImm("int64", 0)
-    for condition in too_many:
+    for condition in enough:
         result = result + tirx.Cast("int64", condition)
     return result
 
