@@ -27,7 +27,15 @@ from tvm_scatter.options import Options
 from tvm_scatter.problem.reductions import REDUCTIONS
 from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
-from tvm_scatter.selection.records import Decision, decode, ranking, records_in, schedule, workload
+from tvm_scatter.selection.records import (
+    Decision,
+    TunedRecord,
+    decode,
+    ranking,
+    records_in,
+    schedule,
+    workload,
+)
 from tvm_scatter.selection.shipped_log import database_for
 from tvm_scatter.tasks import Task, extract_tasks
 from tvm_scatter.tuning.fit import fit_costs
@@ -618,6 +626,68 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
     elsewhere = cuda_target("sm_80")
     assert strategy.select(posed, elsewhere).source == "default"
     assert shipped_log().stat().st_size < 200_000
+
+
+def told_by_a_log(monkeypatch: pytest.MonkeyPatch, *records: TunedRecord) -> None:
+    """These are the records of every problem in the shipped log."""
+    monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", lambda *_: [*records])
+
+
+def test_a_log_does_not_keep_the_choice_from_what_it_has_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 24)
+    default = strategy.default(posed, CUDA)
+    name, predicted = next(iter(default.predictions.items()))
+    assert name == "tiled"
+    other = strategy.implementations["partitioned"].config(posed, CUDA)
+
+    def older(ratio: float) -> TunedRecord:
+        return TunedRecord("partitioned", other, ratio * predicted.microseconds)
+
+    told_by_a_log(monkeypatch, older(1.3))
+    assert strategy.select(posed, CUDA).implementation.name == name
+    # Within the error of a prediction the record is the better guess.
+    told_by_a_log(monkeypatch, older(1.05))
+    assert strategy.select(posed, CUDA).implementation.name == "partitioned"
+    # What has been measured and was slower is not chosen by a prediction.
+    slower = TunedRecord(name, default.config, 2 * predicted.microseconds)
+    told_by_a_log(monkeypatch, older(1.3), slower)
+    assert strategy.select(posed, CUDA).implementation.name == "partitioned"
+
+
+def test_a_record_with_a_copy_is_compared_with_predictions_with_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A scatter in place takes less than its record with a copy by whatever implementation."""
+    strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 10)
+    copied = strategy.default(posed, CUDA).predictions
+    in_place = replace(posed, in_place=True)
+    name, predicted = next(iter(strategy.default(in_place, CUDA).predictions.items()))
+    told = next(each for each in copied if each not in (name, "patched"))
+    assert predicted.microseconds < 0.5 * copied[name].microseconds
+    config = strategy.implementations[told].config(in_place, CUDA)
+    record = TunedRecord(told, config, copied[name].microseconds)
+
+    def records(asked: ScatterProblem, _target: Any) -> list[TunedRecord]:
+        return [] if asked.in_place else [record]
+
+    monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", records)
+    assert strategy.select(in_place, CUDA).implementation.name == told
+
+
+def test_the_shipped_log_knows_what_was_measured(tmp_path: Path) -> None:
+    """Also of implementations that were far from the fastest."""
+    posed = problem(1000, 16, 20_000)
+    with open_database(tmp_path / "all", CUDA) as log:
+        for number, each in enumerate(candidates(posed, CUDA)):
+            told = {"distribution": "uniform", "seed": "0", "cache": "cold"}
+            log.add(posed, CUDA, each, told, [1e-6 * (1 + number)])
+        log.add_run({"machine": {"device": "a GPU"}})
+    output = tmp_path / "few.tar.xz"
+    assert ship.main([str(tmp_path / "all"), "-o", str(output)]) == 0
+    kept = {decision.implementation for _, decision, _ in read_log(output).records()}
+    assert kept == {each.implementation for each in candidates(posed, CUDA)}
 
 
 def test_representatives_lie_between_the_ends() -> None:

@@ -28,16 +28,17 @@ from .log_files import write
 from .packed import pack_log, read_log
 from .results import candidate_of
 
-#: Implementations of which the best record is kept: options may rule out the fastest ones.
+#: Implementations of which default knobs are kept as well: options may rule out the fastest ones.
 _KEPT = 3
 
 Timed = Sequence[tuple[Decision, float]]
 
 
 def worth_shipping(problem: ScatterProblem, target: Target, timed: Timed) -> set[Candidate]:
-    """The best measured knobs of the fastest implementations, and their default knobs.
+    """The best measured knobs of all implementations, and default knobs of the fastest ones.
 
-    The latter tell whether the log knows better knobs than the default.
+    The former tell which implementations were measured, the latter whether the log knows better
+    knobs than the default.
     """
     strategy, ranked = need_strategy(target), ranking(timed)
     kept: set[Candidate] = set()
@@ -49,7 +50,8 @@ def worth_shipping(problem: ScatterProblem, target: Target, timed: Timed) -> set
                 best.setdefault(each.implementation, candidate_of(each))
         for name in list(best)[:_KEPT]:
             config = strategy.implementations[name].config(spelling, target)
-            kept |= {best[name], Candidate.of(name, config)}
+            kept.add(Candidate.of(name, config))
+        kept |= set(best.values())
     return kept & {*map(candidate_of, ranked)}
 
 

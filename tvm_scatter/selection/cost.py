@@ -88,6 +88,11 @@ def ratio_error(target_kind: str) -> float:
     return float(_fit(target_kind).get("ratio_error", _UNFITTED_ERROR))
 
 
+def prediction_error(target_kind: str) -> float:
+    """By how many times one prediction is off: the ratio of two has the errors of both."""
+    return ratio_error(target_kind) ** 0.5**0.5
+
+
 @dataclass(frozen=True)
 class Costs:
     """Predicts times for a problem on a machine.

@@ -17,7 +17,15 @@ from tvm_scatter.problem.sizes import Sizes
 
 from .backend import Backend, backend_for, register_backend
 from .calibrated import machine_for
-from .cost import Coefficients, Costs, Predict, Prediction, coefficients, ratio_error
+from .cost import (
+    Coefficients,
+    Costs,
+    Predict,
+    Prediction,
+    coefficients,
+    prediction_error,
+    ratio_error,
+)
 from .measuring import settled
 from .records import TunedRecord, tuned_records
 from .shipped_log import shipped_records
@@ -302,8 +310,7 @@ class OpStrategy:
         }
         if options.shipped_log:
             logs["log shipped for this architecture"] = chain.from_iterable(
-                self._settled(shipped_records(each, target), problem, target, options)
-                for each in spellings
+                self._settled(each, problem, target, options) for each in spellings
             )
         for log, records in logs.items():
             for record in records:
@@ -337,25 +344,38 @@ class OpStrategy:
         return replace(found, predictions=default.predictions)
 
     def _settled(
-        self,
-        records: Sequence[TunedRecord],
-        problem: ScatterProblem,
-        target: Any,
-        options: Options,
+        self, measured: ScatterProblem, problem: ScatterProblem, target: Any, options: Options
     ) -> Sequence[TunedRecord]:
         """The records of a shipped log, which may be older than the default.
 
-        None are returned where the default's implementation was the fastest of the log, but with
-        other knobs than the default's now: then the log cannot say which knobs are better.
+        None are returned where the log cannot say what is better: it has no record of the default's
+        implementation, which is predicted to take clearly less than what it has, or that was the
+        fastest of the log, but with other knobs than the default's now.
+
+        Parameters
+        ----------
+        measured : ScatterProblem
+            The problem as the log has it.
         """
-        if not records:
-            return records
+        records = shipped_records(measured, target)
         default = self.default(problem, target, options=options)
-        name, config = default.implementation.name, dict(default.config)
-        if records[0].implementation != name or len(default.branches) > 1:
+        if not records or len(default.branches) > 1:
             return records
-        timed = any(r.implementation == name and dict(r.config) == config for r in records)
-        return records if timed else ()
+        name, config = default.implementation.name, dict(default.config)
+        own = [record for record in records if record.implementation == name]
+        if not own:
+            predicted = self.default(measured, target, options=options).predictions.get(name)
+            error = prediction_error(self.target_kind)
+            usable = (
+                record.microseconds
+                for record in records
+                if self.branch(record.implementation, record.config, problem, target, options)
+            )
+            newer = predicted and predicted.microseconds * error < next(usable, 0.0)
+            return () if newer else records
+        if records[0].implementation != name:
+            return records
+        return records if any(dict(record.config) == config for record in own) else ()
 
     def default(
         self,
