@@ -124,6 +124,13 @@ def test_as_many_as_pay_for_the_order():
     assert counts(rewritten(five, "cuda", deterministic=False)) == (1, 5)
 
 
+def test_a_row_of_the_edges_is_not_copied():
+    """The index that rows are read by is read where it is."""
+    with target_of("cuda"):
+        notes = list(map(str, tvm_scatter.explain(layers(sizes=(500, 9000, 32))).notes))
+    assert sum("computes its updates itself: take, take" in each for each in notes) == 2
+
+
 def test_what_orders_nothing_takes_no_order():
     few = layers(6, sizes=(50_000, 100, 128))
     with target_of("cuda"):

@@ -19,7 +19,7 @@ from tvm_scatter.ops.operators import index_put
 from tvm_scatter.passes import passes
 from tvm_scatter.passes.analysis.bindings import Bindings
 
-NODES, EDGES, WIDTH = 150, 600, 8
+NODES, EDGES, WIDTH = 150, 600, 32
 TRUE_POSITIONS = "relax.tvm_scatter.true_positions"
 SCATTER = "relax.tvm_scatter.index_put"
 

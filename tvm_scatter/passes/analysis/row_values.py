@@ -11,6 +11,7 @@ from tvm_scatter.lowering.inlined import PRODUCERS, operands_of
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import target_of
 from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.selection.backend import backend_of
@@ -59,15 +60,21 @@ def _reads(binding: Binding, bound: Mapping[Any, Binding]) -> bool:
     left = [binding]
     while left:
         each = left.pop()
-        if is_read(each.value):
+        selected = _is_selection(each.value)
+        if is_read(each.value) and not selected:
             return True
-        if operator_of(each.value) not in PRODUCERS:
+        if operator_of(each.value) not in PRODUCERS and not selected:
             continue
         for operand in set(operands_of(each.value)) - seen:
             seen.add(operand)
             if operand in bound:
                 left.append(bound[operand])
     return False
+
+
+def _is_selection(value: Any) -> bool:
+    """Whether a read is by one index for all, such as a row of the edges: no thread looks it up."""
+    return is_read(value) and all(static_shape(each) == [] for each in index_tensors(value))
 
 
 def _product(sizes: Any) -> int:
