@@ -358,8 +358,10 @@ class OpStrategy:
             The problem as the log has it.
         """
         records = shipped_records(measured, target)
+        if not records:
+            return records
         default = self.default(problem, target, options=options)
-        if not records or len(default.branches) > 1:
+        if len(default.branches) > 1:
             return records
         name, config = default.implementation.name, dict(default.config)
         own = [record for record in records if record.implementation == name]
