@@ -207,7 +207,8 @@ def _signed(base: tirx.PrimExpr, exponent: tirx.PrimExpr) -> tirx.PrimExpr:
     power = tirx.Select(is_one, one, tirx.pow(absolute, exponent))
     half = exponent / two
     odd = tirx.all(tirx.floor(exponent) == exponent, tirx.floor(half) != half)
-    unknown = tirx.const(math.nan, "float32")
+    infinite = absolute == tirx.const(math.inf, "float32")
+    unknown = tirx.Select(infinite, power, tirx.const(math.nan, "float32"))
     signed = tirx.Select(odd, zero - power, power)
     signed = tirx.Select(tirx.floor(exponent) == exponent, signed, unknown)
     return tirx.Select(base < zero, signed, power)
