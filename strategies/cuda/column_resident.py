@@ -102,7 +102,7 @@ class ColumnResident(Implementation):
                 * shared_contention.sharing_a_word(work)
             ),
             "hot updates": work.cycles(turns * work.hottest * shared_contention.at_a_place(work)),
-            "computed": work.cycles(_COMPUTED_CYCLES * turns * at_once) if fused else 0.0,
+            **({"computed": work.cycles(_COMPUTED_CYCLES * turns * at_once)} if fused else {}),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:
