@@ -85,6 +85,27 @@ def test_steps(persistent, in_place) -> None:
         assert np.array_equal(before.numpy(), after.numpy()) == in_place
 
 
+def test_a_buffer_of_bfloat16(device) -> None:
+    """NumPy has no such type."""
+
+    class Keys(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("keys", torch.randn(4, 3).bfloat16())
+
+        def forward(self, value, position):
+            self.keys.index_copy_(0, position, value)
+            return self.keys * 2
+
+    model, example = Keys(), (torch.randn(2, 3).bfloat16(), torch.tensor([3, 1]))
+    mod = from_exported_program(torch.export.export(model, example))
+    machine, on = compiled(mod, device), device_of(device)
+    arguments = [tvm.runtime.from_dlpack(each.clone()).copyto(on) for each in example]
+    found = machine["main"](*arguments, *tvm_scatter.buffers(mod, on).values())
+    for tensor, right in zip(found, (model(*example), model.keys), strict=True):
+        assert torch.equal(torch.from_dlpack(tensor.copyto(tvm.cpu())), right)
+
+
 def test_weights_that_are_arguments() -> None:
     model = Cache()
     mod = imported(model, keep_params_as_input=True)

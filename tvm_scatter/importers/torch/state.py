@@ -61,8 +61,9 @@ def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, 
 def remember_buffers(mod: tvm.IRModule, buffers: dict[str, Any]) -> tvm.IRModule:
     """Store the initial values of the buffers in the imported module."""
     if buffers:
+        # NumPy has no bfloat16.
         values = {
-            name: tvm.runtime.tensor(value.detach().cpu().numpy())
+            name: tvm.runtime.from_dlpack(value.detach().cpu().contiguous().clone())
             for name, value in buffers.items()
         }
         mod["main"] = with_buffers(mod["main"], values)
