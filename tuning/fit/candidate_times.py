@@ -130,4 +130,4 @@ def _candidate(form: str, problem: ScatterProblem, target: Target) -> Candidate 
     chosen = {knob: int(value) for knob, value in (each.split("=") for each in knobs)}
     strategy = need_strategy(target)
     branch = strategy.branch(name, chosen, problem, target)
-    return branch and Candidate.of(name, branch.config)
+    return None if branch is None else Candidate.of(name, branch.config)

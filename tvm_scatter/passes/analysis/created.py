@@ -33,7 +33,7 @@ def made_by(tensor: Any, values: Mapping[Any, Any]) -> Any:
     values : mapping
         The expressions that variables are bound to.
     """
-    value = values.get(tensor)
+    value: Any = values.get(tensor)
     while operator_of(value) in RESHAPES:
         value = values.get(value.args[0])
     return value

@@ -44,8 +44,8 @@ def is_better_kept(binding: Binding, bound: Mapping[Any, Binding], scatter: Bind
 
 
 def _is_narrow(value: Any, updates: Any) -> bool:
-    shapes = [static_shape(each) for each in (value, updates)]
-    if any(not shape for shape in shapes):
+    shapes = [static_shape(each) or () for each in (value, updates)]
+    if () in shapes:
         return False
     (count, *of_value), (rows, *of_updates) = shapes
     sizes = [numbers(each) for each in (of_value, of_updates)]
