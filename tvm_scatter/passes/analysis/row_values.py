@@ -44,12 +44,11 @@ def is_better_kept(binding: Binding, bound: Mapping[Any, Binding], scatter: Bind
 
 
 def _is_narrow(value: Any, updates: Any) -> bool:
-    shapes = [static_shape(each) or () for each in (value, updates)]
-    if () in shapes:
+    own, whole = static_shape(value), static_shape(updates)
+    if not own or not whole or not tvm_ffi.structural_equal(own[0], whole[0]):
         return False
-    (count, *of_value), (rows, *of_updates) = shapes
-    sizes = [numbers(each) for each in (of_value, of_updates)]
-    if any(each is None for each in sizes) or not tvm_ffi.structural_equal(count, rows):
+    sizes = numbers(own[1:]), numbers(whole[1:])
+    if None in sizes:
         return False
     return _product(sizes[1]) >= _LEAST_WIDTH * _product(sizes[0])
 
