@@ -346,3 +346,12 @@ def test_what_is_not_a_number(device: str, dtype: torch.dtype) -> None:
         return *of_one, torch.hypot(left, right), left == left, left != left
 
     check(functions, left.contiguous(), right.contiguous(), device=device)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_truth_of_whole_tensors(sign: int) -> None:
+    def whole(x: Any) -> Any:
+        aten = torch.ops.aten
+        return aten._is_all_true(x > 0), aten._is_any_true(x > 0), aten._is_all_true(x > -2)
+
+    check(whole, sign * torch.tensor([[1.0, -1.0], [0.5, 1.5]]))

@@ -164,6 +164,8 @@ ELEMENTWISE: dict[str, Callable[[TorchCall], Any]] = {
     "logical_not.default": partial(logical, relax.op.logical_not),
     **{f"any.{overload}": any_of for overload in ("default", "dim", "dims")},
     **{f"all.{overload}": all_of for overload in ("default", "dim", "dims")},
+    "_is_any_true.default": any_of,
+    "_is_all_true.default": all_of,
     **{f"{name}.default": product for name in ("mm", "bmm", "matmul")},
     "addmm.default": added_product,
     "baddbmm.default": added_product,
