@@ -158,16 +158,20 @@ def _measured(
     from tvm_scatter.tuning.bench.models.ours import OPTIONS
 
     device = device_of(arguments)
-    forms = tuple(form for form in OPTIONS if form != "deterministic" or arguments.deterministic)
+    # On GPUs all of it is default.
+    wanted_forms = {"default": True, "fused": device == "cpu"}
+    wanted_forms["deterministic"] = arguments.deterministic
+    forms = tuple(form for form in OPTIONS if wanted_forms[form])
     seconds = math.inf if arguments.seconds is None else arguments.seconds
     until = time.monotonic() + seconds
     bandwidth = facts["copy_bytes_per_us"]
     if arguments.jobs is not None:
         setting = side_by_side.Setting(facts["scale"], forms, arguments.compile, bandwidth, until)
         # Whole models wait for sizes on the host, which must not be busy with compiling.
-        operations = [row for row in wanted if not row.is_model]
-        yield from side_by_side.run(operations, setting, arguments.jobs)
-        wanted = [row for row in wanted if row.is_model]
+        for is_model, jobs in ((False, arguments.jobs), (True, -(-arguments.jobs // 3))):
+            part = [row for row in wanted if row.is_model == is_model]
+            yield from side_by_side.run(part, setting, jobs)
+        return
     target = gpu_target() if device == "cuda" else host_target()
     begun = takewhile(lambda row: time.monotonic() < until, wanted)
     yield from run.run(begun, device, target, forms, arguments.compile, bandwidth)
