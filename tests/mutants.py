@@ -1077,9 +1077,9 @@ FACTS = (
     Mutant(
         "negative indices are good for those that do not wrap",
         "tvm_scatter/passes/share_checks.py",
-        "(self.tuples, self.wrap_negative) == (other.tuples, other.wrap_negative)",
-        "self.tuples == other.tuples",
-        (_TOGETHER + "test_which_are_checked_together",),
+        "self.members if not each.wrap_negative)",
+        "self.members if each.wrap_negative)",
+        ("tests/test_share_checks.py::test_a_negative_index_is_an_error_if_one_takes_none",),
     ),
     Mutant(
         "a caller's tensor is overwritten while its indices are checked",

@@ -227,7 +227,7 @@ def test_an_order_that_is_given(cuda: str) -> None:
             each.implementation for each in tvm_scatter.explain(mod, target_of(cuda))
         ]
     check(layer, cuda, **options)
-    assert implementations == ["ordered"]
+    assert implementations == ["segmented"]
 
 
 @pytest.mark.parametrize("zeros", [True, False], ids=["zeros", "data"])

@@ -109,9 +109,11 @@ def test_a_bad_index_is_an_error_under_raise(device):
 
 def test_one_scatter_is_given_an_order_where_it_would_sort():
     """What it would sort by takes longer than an order that is made apart."""
-    assert counts(rewritten(layers(1), "cuda")) == (1, 1)
     large = layers(1, sizes=(100_000, 1_000_000, 128))
+    assert counts(rewritten(large, "cuda")) == (1, 1)
     assert counts(rewritten(large, "cuda", deterministic=False)) == (0, 0)
+    # Small ones are better computed together.
+    assert counts(rewritten(layers(1), "cuda")) == (0, 0)
 
 
 def test_as_many_as_pay_for_the_order():
@@ -158,9 +160,8 @@ def test_by_default_where_sizes_are_bounded():
 
 
 def test_other_indices_and_extents_share_none():
-    assert counts(rewritten(layers(2, rows=(0, 1)), "cuda")) == (2, 2)
-    found = counts(rewritten(layers(2, extents=(NODES, NODES + 1)), "cuda"))
-    assert found[0] == found[1]
+    assert counts(rewritten(layers(2, rows=(0, 1)), "cuda")) == (0, 0)
+    assert counts(rewritten(layers(2, extents=(NODES, NODES + 1)), "cuda")) == (0, 0)
 
 
 def test_pairs_of_indices_have_an_order_each():

@@ -11,6 +11,7 @@ that the proof that data may be overwritten counts them.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import tvm
@@ -24,12 +25,17 @@ from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.epilogue import Epilogue
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.followers import Followers, followers_of
+from tvm_scatter.passes.analysis.known_values import numbers
 
 from .functions import with_changes, with_values
 from .report import note
+
+#: Elements of a result.
+_SMALL = 1 << 18
 
 
 def FuseEpilogues() -> tvm.transform.Pass:
@@ -46,8 +52,13 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
     bindings = Bindings(function)
     found: dict[Any, relax.Expr] = {}
     taken: set[Any] = set()
-    for binding in bindings:
-        if not _is_candidate(binding):
+    candidates = [binding for binding in bindings if _is_candidate(binding)]
+    together = [binding for binding in candidates if _is_small(binding)]
+    if len(together) < 2 or current_options().epilogue:
+        together = []
+    for binding in candidates:
+        if binding in together:
+            # One launch for all of them is better.
             continue
         followers = followers_of(binding, bindings, taken)
         if followers is None:
@@ -79,6 +90,12 @@ def _is_candidate(binding: Binding) -> bool:
         and strategy.backend.finishes_under(current_options())
         and str(call.data.ty.dtype) != "bool"
     )
+
+
+def _is_small(binding: Binding) -> bool:
+    """Whether launches are most of what a scatter takes."""
+    sizes = numbers(static_shape(binding.var))
+    return sizes is not None and prod(map(int, sizes)) < _SMALL
 
 
 def _with_epilogue(followers: Followers) -> ScatterCall:

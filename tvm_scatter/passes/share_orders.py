@@ -35,6 +35,9 @@ from .functions import Emit, with_changes, with_values
 from .known_orders import ascends
 from .report import note
 
+#: Updates of a scatter that takes an order alone.
+_LARGE = 1 << 13
+
 
 def ShareOrders() -> tvm.transform.Pass:
     """The pass."""
@@ -68,6 +71,9 @@ class _Group:
         What they save if the order is given, as a part of what a radix sort costs.
     ascending : bool
         Whether the index ascends, so that nothing is sorted.
+    large : bool
+        Whether the first alone is worth an order of its own. Several small scatters are better
+        computed together.
     """
 
     era: tuple[int, int]
@@ -77,6 +83,7 @@ class _Group:
     scatters: list[Binding] = field(default_factory=list)
     saved: float = 0.0
     ascending: bool = False
+    large: bool = False
     _ordering: tuple[Any, Any] | None = None
 
     @property
@@ -84,7 +91,7 @@ class _Group:
         """Whether one order for all, or for the only one, costs less than what is saved by it."""
         if self.ascending:
             return self.saved > 0
-        return self.saved > self._cost
+        return (len(self.scatters) > 1 or self.large) and self.saved > self._cost
 
     @property
     def _cost(self) -> float:
@@ -151,6 +158,8 @@ def _groups(mod: tvm.IRModule, function: relax.Function) -> list[_Group]:
             if known is None and current_options().index_facts:
                 known = IndexAnalysis(mod, function)
             group = _Group(era, call, extent, backend_of(planned.target))
+            items = planned.lowered[0].problem.items
+            group.large = items.is_static and items.constant >= _LARGE
             group.ascending = known is not None and ascends(call.indices[0], known)
             groups.append(group)
         group.scatters.append(binding)
