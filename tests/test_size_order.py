@@ -1,4 +1,4 @@
-"""TVM's fusion computes nothing before the sizes that it needs are known."""
+"""Neither TVM's fusion nor ours computes anything before the sizes that it needs are known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import tvm_scatter
+from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.compaction import true_positions
+from tvm_scatter.ops.host_numbers import on_host
 
 H100 = tvm.target.Target("nvidia/nvidia-h100")
 
@@ -76,6 +78,30 @@ def numbers_of_masks() -> tvm.IRModule:
     return builder.get()
 
 
+def scatters_around_a_size() -> tvm.IRModule:
+    """Two scatters of one shape, of which the second needs the first for a size alone."""
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([8], "int64"))
+
+    def count(places: relax.Expr) -> relax.Var:
+        zeros, one = builder.emit(relax.op.zeros([4], "int64")), relax.const(1, "int64")
+        return builder.emit(ops.index_put(zeros, [places], one, [0], "add"))
+
+    with builder.function("main", [index]):
+        with builder.dataflow():
+            counts = count(index)
+            first = builder.emit(relax.op.strided_slice(counts, [0], [0], [1]))
+            size = tvm.tirx.Var("size", "int64")
+            read = builder.emit(relax.op.tensor_to_shape(builder.emit(on_host(first))))
+            builder.match_cast(read, relax.ShapeType([size]))
+            ones = builder.emit(relax.op.ones(relax.ShapeExpr([size]), "int64"))
+            total = builder.emit(relax.op.sum(ones))
+            again = count(builder.emit(relax.op.subtract(total, index)))
+            outputs = builder.emit_output(relax.Tuple([counts, again]))
+        builder.emit_func_output(outputs)
+    return builder.get()
+
+
 X = np.arange(8, dtype="float32")
 
 
@@ -104,6 +130,15 @@ def test_in_pipelines_by_name(name: str) -> None:
 def test_two_masks(device: str) -> None:
     result = run(numbers_of_masks(), [X], device)
     np.testing.assert_array_equal(result.numpy(), X * X + 5 + 2)
+
+
+def test_a_scatter_behind_a_size_waits_for_it(device: str) -> None:
+    """It is not computed together with the scatter that the size is read from."""
+    index = np.array([0, 1, 0, 2, 3, 0, 3, 1])
+    with tvm_scatter.options(batch=True):
+        counts, again = run(scatters_around_a_size(), [index], device)
+    np.testing.assert_array_equal(counts.numpy(), [3, 2, 1, 2])
+    np.testing.assert_array_equal(again.numpy(), [2, 1, 2, 3])
 
 
 def test_what_is_in_order_is_fused_as_before() -> None:

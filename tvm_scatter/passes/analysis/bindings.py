@@ -17,8 +17,8 @@ class Binding:
     ----------
     at : int
         Its position in the order.
-    var, value
-        The variable and the expression. The result of an ``If`` is bound after both branches.
+    node : relax.Binding
+        The binding itself. The result of an ``If`` is bound after both branches.
     reads : frozenset
         The variables that the value reads, not counting reads inside of its branches.
     scope : int
@@ -29,11 +29,20 @@ class Binding:
     """
 
     at: int
-    var: Any
-    value: Any
+    node: Any
     reads: frozenset[Any]
     scope: int
     fused: int
+
+    @property
+    def var(self) -> Any:
+        """The variable."""
+        return self.node.var
+
+    @property
+    def value(self) -> Any:
+        """The expression."""
+        return self.node.value
 
 
 class Bindings:
@@ -64,9 +73,10 @@ class Bindings:
                 self._blocks += 1
                 fused = self._blocks
             for each in block.bindings:
-                self._bind(each.var, each.value, scope, fused)
+                self._bind(each, scope, fused)
 
-    def _bind(self, var: Any, value: Any, scope: int, fused: int) -> None:
+    def _bind(self, node: relax.Binding, scope: int, fused: int) -> None:
+        value = node.value
         reads = set(relax.analysis.free_vars(value))
         if isinstance(value, relax.If):
             reads = set(relax.analysis.free_vars(value.cond))
@@ -74,4 +84,4 @@ class Bindings:
                 self._scopes += 1
                 self._walk(branch, self._scopes)
                 reads |= set(relax.analysis.free_vars(branch.body))
-        self.all.append(Binding(len(self.all), var, value, frozenset(reads), scope, fused))
+        self.all.append(Binding(len(self.all), node, frozenset(reads), scope, fused))

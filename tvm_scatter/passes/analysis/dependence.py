@@ -16,6 +16,7 @@ from .aliasing import Storage
 from .bindings import Binding, Bindings
 from .effects import CALL_TIR_INPLACE, may_write
 from .sharing import overwritten_operands
+from .size_order import new_sizes, sizes_of_parameters, sizes_read
 
 
 def overwritten(function: relax.Function, bindings: Bindings) -> list[frozenset[Any]]:
@@ -27,6 +28,8 @@ def predecessors(function: relax.Function, bindings: Bindings) -> list[set[int]]
     """For each binding, the earlier bindings that must stay before it."""
     places = {binding.var: binding.at for binding in bindings}
     before = [{places[read] for read in binding.reads if read in places} for binding in bindings]
+    for earlier, sizes in zip(before, _makers_of_sizes(function, bindings), strict=True):
+        earlier |= sizes
     writers: list[tuple[int, frozenset[Any]]] = []
     for binding, (written, storage) in zip(bindings, _walk(function, bindings), strict=True):
         earlier = bindings.all[: binding.at]
@@ -40,6 +43,16 @@ def predecessors(function: relax.Function, bindings: Bindings) -> list[set[int]]
         if written and not is_scatter(binding.value):
             writers.append((binding.at, written))
     return before
+
+
+def _makers_of_sizes(function: relax.Function, bindings: Bindings) -> Iterator[set[int]]:
+    """For each binding, the earlier ones that make known the sizes that it reads."""
+    known, makers = sizes_of_parameters(function), dict[Any, int]()
+    for binding in bindings:
+        yield {makers[size] for size in sizes_read(binding.node) if size in makers}
+        found = new_sizes(binding.node, known)
+        known |= found
+        makers.update(dict.fromkeys(found, binding.at))
 
 
 def _walk(function: relax.Function, bindings: Bindings) -> Iterator[tuple[frozenset[Any], Storage]]:

@@ -25,6 +25,16 @@ def new_sizes(binding: relax.Binding, known: Iterable[Any]) -> set[Any]:
     return set(definable_tir_vars_in_type(binding.ty)) - set(known)
 
 
+def sizes_read(binding: relax.Binding) -> set[Any]:
+    """The sizes that a binding needs to be known."""
+    read = {each for each in relax.analysis.all_vars(binding.value) if isinstance(each, tirx.Var)}
+    read |= set(tir_vars_in_type(binding.value.ty))
+    if isinstance(binding, relax.MatchCast):
+        type_ = binding.ty
+        read |= set(tir_vars_in_type(type_)) - set(definable_tir_vars_in_type(type_))
+    return read
+
+
 def reads_sizes_too_early(function: relax.Function) -> bool:
     """Whether a dataflow block reads a size before the ``match_cast`` that makes it known."""
     return _too_early(function.body, sizes_of_parameters(function))
@@ -36,7 +46,7 @@ def _too_early(sequence: relax.SeqExpr, known: set[Any]) -> bool:
         if isinstance(block, relax.DataflowBlock):
             missing = {size for each in block.bindings for size in new_sizes(each, known)}
         for binding in block.bindings:
-            if missing and missing & _sizes_read(binding):
+            if missing and missing & sizes_read(binding):
                 return True
             found = new_sizes(binding, known)
             missing -= found
@@ -46,12 +56,3 @@ def _too_early(sequence: relax.SeqExpr, known: set[Any]) -> bool:
                 if any(_too_early(branch, set(known)) for branch in branches):
                     return True
     return False
-
-
-def _sizes_read(binding: relax.Binding) -> set[Any]:
-    read = {each for each in relax.analysis.all_vars(binding.value) if isinstance(each, tirx.Var)}
-    read |= set(tir_vars_in_type(binding.value.ty))
-    if isinstance(binding, relax.MatchCast):
-        type_ = binding.ty
-        read |= set(tir_vars_in_type(type_)) - set(definable_tir_vars_in_type(type_))
-    return read
