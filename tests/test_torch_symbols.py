@@ -87,3 +87,44 @@ def test_a_size_that_is_an_input(device: str) -> None:
         k = torch.tensor(count)
         for found, wanted in zip(run(machine, [x, k], device), first(x, k), strict=True):
             assert_same(found, wanted)
+
+
+def flagged(x: Any, k: Any) -> Any:
+    flag = (k > 2).item()
+    size = torch.sym_ite(flag, 4, 2)
+    torch._check(size >= 2)
+    return x * size, x.new_zeros(size), x * torch.sym_ite(torch.sym_not(flag), 0.5, 1.5)
+
+
+def asserted(x: Any, k: Any) -> Any:
+    """transformers' RT-DETR v2 checks sums of sizes so."""
+    torch._check((k > 0).all().item())
+    torch._check((k.max() < 9).item())
+    return x * 2
+
+
+def scaled(x: Any, k: Any) -> Any:
+    factor = (k * 0.5).item()
+    return [
+        *(x * (factor * 2), x * (factor // 2), x * (factor % 2), x * (2 / factor), x**factor),
+        *(x * torch.sym_max(factor, 1.0), x * torch.sym_sqrt(factor), x * (factor**2 - 1)),
+        *(x * torch.sym_float(factor), torch.full((2,), factor), x.clamp(max=factor)),
+    ]
+
+
+@pytest.mark.parametrize("function", [flagged, asserted, scaled])
+@pytest.mark.parametrize("shape", [(), (1, 1)])
+def test_numbers_that_a_program_computes(function: Any, shape: Any, device: str) -> None:
+    x = torch.rand(5) + 0.5
+    program = export(function, [x, torch.full(shape, 3)])
+    machine = compile_for(from_exported_program(program), device)
+    for value in (3, 2):
+        k = torch.full(shape, value)
+        wanted = torch.utils._pytree.tree_leaves(function(x, k))
+        for found, right in zip(run(machine, [x, k], device), wanted, strict=True):
+            assert_same(found, right)
+
+
+def test_a_number_that_is_only_asserted_is_not_read() -> None:
+    program = export(asserted, [torch.rand(5), torch.tensor(3)])
+    assert "tensor_to_shape" not in from_exported_program(program).script()

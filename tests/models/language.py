@@ -326,6 +326,13 @@ def detection(name: str, stages: list[str], **sizes: Any) -> Program:
     return Program(Named(module, ("pixel_values",), outputs), (torch.randn(1, 3, 64, 64),))
 
 
+def tell_scores_apart(module: torch.nn.Module) -> None:
+    """Draw weights. As detectors are made, all scores are equal, so any place may be the best."""
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            torch.nn.init.kaiming_normal_(parameter)
+
+
 @model("DETR", TRANSFORMERS)
 def detr() -> Program:
     return detection("Detr", ["stage4"], decoder_layers=1)
@@ -335,6 +342,16 @@ def detr() -> Program:
 def deformable_detr() -> Program:
     stages = ["stage2", "stage3", "stage4"]
     return detection("DeformableDetr", stages, decoder_layers=2, num_feature_levels=3)
+
+
+@model("RT-DETR v2", TRANSFORMERS)
+def rt_detr_v2() -> Program:
+    stages = ["stage2", "stage3", "stage4"]
+    sizes = {"decoder_layers": 2, "encoder_hidden_dim": 32, "decoder_in_channels": [32] * 3}
+    sizes |= {"encoder_in_channels": [8, 16, 16], "num_denoising": 0}
+    program = detection("RTDetrV2", stages, **sizes)
+    tell_scores_apart(program.module)
+    return program
 
 
 # Any length

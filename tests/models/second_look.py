@@ -11,7 +11,7 @@ from torch_geometric import nn
 from torchvision import ops
 
 from .graphs import CHANNELS, EDGES, NODES, graph, perceptron
-from .language import LATENT, TRANSFORMERS, Named, prefill
+from .language import LATENT, TRANSFORMERS, Named, prefill, tell_scores_apart
 from .zoo import Program, model
 
 Tensor = torch.Tensor
@@ -160,10 +160,7 @@ def pp_doclayout() -> Program:
         **{"global_pointer_head_size": 8, "num_labels": 3},
     )
     module = transformers.PPDocLayoutV4ForObjectDetection(configuration)
-    # As it is made, all its scores are equal, so that any place may be the best.
-    for parameter in module.parameters():
-        if parameter.dim() > 1:
-            torch.nn.init.kaiming_normal_(parameter)
+    tell_scores_apart(module)
     named = Named(module, ("pixel_values",), ("logits", "pred_boxes"))
     return Program(named, (torch.randn(1, 3, 64, 64),))
 

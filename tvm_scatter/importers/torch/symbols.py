@@ -16,6 +16,9 @@ from tvm import relax, tirx
 
 from tvm_scatter.importers.shapes import shape_of
 
+from .arithmetic import is_tensor
+from .items import is_only_asserted, item, of_tensors
+
 Symbolic = Callable[[Any, Any], Any]
 
 _FLOAT = "float64"
@@ -32,7 +35,10 @@ def sym_size(node: Any, importer: Any) -> Any:
 
 
 def _applied(function: Callable[..., Any], node: Any, importer: Any) -> Any:
-    return function(*(_value(each, importer) for each in node.args))
+    operands = [_value(each, importer) for each in node.args]
+    if any(map(is_tensor, operands)):
+        return of_tensors(node, operands, importer)
+    return function(*operands)
 
 
 def _value(argument: Any, importer: Any) -> Any:
@@ -146,10 +152,10 @@ _SUMS: dict[str, Callable[..., Any]] = {
 
 
 def _sum(function: Callable[..., Any], node: Any, importer: Any) -> Any:
-    """A sum and so on; ``None`` for tensors, which TVM's importer adds."""
+    """A sum and so on; ``None`` for sums of tensors, which TVM's importer adds."""
     operands = [_value(each, importer) for each in node.args]
-    if any(isinstance(getattr(each, "ty", None), relax.TensorType) for each in operands):
-        return None
+    if any(map(is_tensor, operands)):
+        return of_tensors(node, operands, importer)
     if any(map(_is_float, operands)):
         operands = [_constant(_float(each)) for each in operands]
     return function(*operands)
@@ -160,12 +166,27 @@ def _nothing(node: Any, importer: Any) -> Any:
     return relax.Tuple([])
 
 
-#: Converters of calls of functions without a schema. ``None`` stands for TVM's own result.
+def _unless_only_asserted(symbolic: Symbolic, node: Any, importer: Any) -> Any:
+    return _nothing(node, importer) if is_only_asserted(node) else symbolic(node, importer)
+
+
+def _as_in_tvm(node: Any, importer: Any) -> Any:
+    return None
+
+
+_NUMBERS: dict[str, Symbolic] = {
+    "item.default": item,
+    "_local_scalar_dense.default": item,
+    **dict.fromkeys(_COMPARISONS, _as_in_tvm),
+    **{name: partial(_applied, function) for name, function in _FUNCTIONS.items()},
+    **{name: partial(_sum, function) for name, function in _SUMS.items()},
+}
+
+#: Converters of what makes numbers for the host. ``None`` stands for TVM's own result.
 SYMBOLS: dict[str, Symbolic] = {
     "sym_size.int": sym_size,
     "_assert_scalar.default": _nothing,
     "sym_constrain_range.default": _nothing,
     "sym_constrain_range_for_size.default": _nothing,
-    **{name: partial(_applied, function) for name, function in _FUNCTIONS.items()},
-    **{name: partial(_sum, function) for name, function in _SUMS.items()},
+    **{name: partial(_unless_only_asserted, symbolic) for name, symbolic in _NUMBERS.items()},
 }
