@@ -16,6 +16,7 @@ import tvm
 
 from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
+from tvm_scatter.selection.targets import gpu_target
 from tvm_scatter.tuning.bench import bench
 from tvm_scatter.tuning.bench.models import applications, report, run, timing
 from tvm_scatter.tuning.bench.models.case import Case
@@ -139,6 +140,34 @@ def test_a_run_goes_on(quick: None, tmp_path: Path, capsys: Any) -> None:
     text = markdown.read_text()
     assert "| max, float32, uniform, degree 3* |" in text and "| GIN, two layers | torch |" in text
     assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("name", "product"),
+    [
+        ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x128x8", True),
+        ("fused_matmul_add_relu_kernel", True),
+        ("aten::addmm", True),
+        # Inductor names what follows a product after it.
+        ("triton_poi_fused_add_addmm_relu_6", False),
+        (
+            "triton_poi_fused_addmm_expand_index_select_relu_scatter_add_view_3",
+            False,
+        ),
+        ("scatter_add_ordered_kernel_4", False),
+    ],
+)
+def test_what_is_a_product(name: str, product: bool) -> None:
+    assert timing.is_product(name) == product
+
+
+@pytest.mark.gpu
+def test_products_and_kinds_of_kernels_are_told() -> None:
+    row = ROWS["GIN, two layers"]
+    [figures] = run.run([row], "cuda", gpu_target(), ["default"], False, 1e6)
+    assert 0 < figures.products["default"] < figures.ours["default"]
+    assert sum(figures.shares["default"].values()) == pytest.approx(1)
+    assert figures.shares["default"]["scatters"] > 0
 
 
 def test_a_form_that_is_wrong_is_told(

@@ -16,7 +16,7 @@ from tvm.target import Target
 import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.tuning.bench.bench import share_threads
-from tvm_scatter.tuning.measure.time_shares import time_shares
+from tvm_scatter.tuning.measure.time_shares import shares_of, time_shares
 
 from . import timing
 from .case import Case
@@ -151,7 +151,7 @@ def _time(row: Row, case: Case, alike: Alike, ready: _Ready, device: str, bandwi
         for name, peer in peers.items():
             figures.memory[name] = timing.peak_bytes(peer)
     if row.is_model:
-        _split(case, alike, peers, device, figures)
+        _split(case, alike, ready, device)
         return
     if ready.order is not None:
         figures.order = timing.times({"order": ready.order}, device)["order"]
@@ -195,22 +195,20 @@ def _peers(case: Case, alike: Alike, figures: Figures) -> dict[str, Callable[[],
     return found
 
 
-def _split(
-    case: Case,
-    alike: Alike,
-    peers: dict[str, Callable[[], Any]],
-    device: str,
-    figures: Figures,
-) -> None:
+def _split(case: Case, alike: Alike, ready: _Ready, device: str) -> None:
     """How the time of a whole model is spent."""
-    for name, peer in peers.items():
-        figures.products[name] = timing.product_time(peer, device)
-    flush = timing.flush if device == "cuda" else lambda: None
-    for name, each in alike.ours.items():
-        tensors = arguments(case.inputs)
-        shares = time_shares(each.executable, tensors, each.device, flush)
+    figures = ready.figures
+    for name, peer in ready.peers.items():
+        figures.products[name] = timing.products_of(timing.profiled(peer, device))
+    for name, form in ready.ours.items():
+        if device == "cuda":
+            kernels = timing.profiled(form, device)
+            shares = shares_of(kernels.items())
+            figures.products[name] = timing.products_of(kernels)
+        else:
+            shares = time_shares(alike.ours[name].executable, arguments(case.inputs))
+            figures.products[name] = shares["products"] * figures.ours[name]
         figures.shares[name] = shares
-        figures.products[name] = shares["products"] * figures.ours[name]
 
 
 def _order(index: torch.Tensor, extent: int, device: str, target: Target) -> Callable[[], Any]:

@@ -21,7 +21,10 @@ _PAUSE = 0.005
 _PROFILED = 3
 _MICROSECONDS = 1e6
 #: Words in the names of PyTorch's operators and of kernels that compute matrix products.
-_PRODUCTS = ("mm", "gemm", "linear", "cutlass", "xmma", "nvjet", "matmul")
+_PRODUCTS = ("mm", "gemm", "linear", "cutlass", "xmma", "nvjet", "matmul", "grouped_product")
+#: How the names of kernels of torch.compile begin that compute none. They bear the names of all
+#: operators that they are part of, such as "addmm" where they add the bias.
+_NO_PRODUCTS = ("triton_poi_", "triton_red_", "triton_per_", "cpp_fused_")
 
 
 def times(forms: Mapping[str, Call], device: str) -> dict[str, float]:
@@ -70,8 +73,19 @@ def peak_bytes(form: Call) -> int:
     return int(torch.cuda.max_memory_allocated() - before)
 
 
-def product_time(form: Call, device: str) -> float:
-    """Microseconds of a call of PyTorch that go into matrix products, by its profiler."""
+def products_of(spent: Mapping[str, float]) -> float:
+    """Of times by the names of operators or kernels, the time of matrix products."""
+    return sum(time for name, time in spent.items() if is_product(name))
+
+
+def is_product(name: str) -> bool:
+    """Whether an operator of PyTorch or a kernel computes a matrix product, by its name."""
+    lower = name.lower()
+    return not lower.startswith(_NO_PRODUCTS) and any(word in lower for word in _PRODUCTS)
+
+
+def profiled(form: Call, device: str) -> dict[str, float]:
+    """Microseconds of a call by PyTorch's profiler: of each kernel, or of operators on a CPU."""
     from torch.profiler import ProfilerActivity, profile
 
     on_gpu = device == "cuda"
@@ -82,9 +96,4 @@ def product_time(form: Call, device: str) -> float:
         if on_gpu:
             torch.cuda.synchronize()
     field = "self_device_time_total" if on_gpu else "self_cpu_time_total"
-    spent = [
-        getattr(event, field)
-        for event in seen.key_averages()
-        if any(word in event.key.lower() for word in _PRODUCTS)
-    ]
-    return float(sum(spent)) / _PROFILED
+    return {event.key: float(getattr(event, field)) / _PROFILED for event in seen.key_averages()}
