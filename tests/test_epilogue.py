@@ -119,6 +119,12 @@ def everything(emit: Any, own: Any, given: dict[str, Any]) -> Any:
     return emit(op.maximum(emit(op.add(chosen, given["bias"])), zero()))
 
 
+def scaled_residual(emit: Any, own: Any, given: dict[str, Any]) -> Any:
+    """As GIN adds a node itself; the operand is computed by two operators."""
+    shifted = emit(op.add(given["residual"], given["bias"]))
+    return emit(op.add(own, emit(op.multiply(shifted, given["scale"]))))
+
+
 def heads_side_by_side(emit: Any, own: Any, given: dict[str, Any]) -> Any:
     rows = own.ty.shape[0]
     flat = emit(op.reshape(emit(op.add(own, given["residual"])), [rows, HEADS * WIDTH]))
@@ -174,6 +180,7 @@ def cuda(device: str) -> str:
 FOLLOWING = {
     "bias and rectifier": layer_of_a_graph,
     "everything": everything,
+    "a scaled residual": scaled_residual,
     "another shape": heads_side_by_side,
     "another type": cast("float64"),
     "a narrower type": cast("float16"),
@@ -329,6 +336,34 @@ def test_what_two_results_need_is_written_once() -> None:
 
     [said] = notes(Layer(follow).module(), implementation="segmented")
     assert said == "main.lv1 computes what follows where it is written: add"
+
+
+def test_operands_are_computed_there_too() -> None:
+    [said] = notes(Layer(scaled_residual).module(), implementation="segmented")
+    assert said.endswith("it is written: add, multiply, add")
+
+
+def test_operands_that_others_read_are_computed_once() -> None:
+    def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
+        scaled = emit(op.multiply(given["residual"], given["scale"]))
+        return relax.Tuple([emit(op.add(own, scaled)), scaled])
+
+    [said] = notes(Layer(follow).module(), implementation="segmented")
+    assert said.endswith("it is written: add")
+
+
+def test_two_scatters_compute_an_operand_once(cuda: str) -> None:
+    """What follows one of them is an operand of what follows the other."""
+
+    def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
+        first = emit(op.multiply(own, given["scale"]))
+        second = emit(index_put(given["residual"], [given["index"]], given["updates"], [0], "add"))
+        return emit(op.add(emit(op.multiply(second, given["scale"])), first))
+
+    layer = Layer(follow)
+    [said] = notes(layer.module(), implementation="segmented", epilogue=True)
+    assert said.endswith("it is written: multiply, multiply, add")
+    check(layer, cuda, implementation="segmented", epilogue=True)
 
 
 def test_the_option() -> None:

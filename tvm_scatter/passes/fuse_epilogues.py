@@ -52,15 +52,9 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
     bindings = Bindings(function)
     found: dict[Any, relax.Expr] = {}
     taken: set[Any] = set()
-    candidates = [binding for binding in bindings if _is_candidate(binding)]
-    together = [binding for binding in candidates if _is_small(binding)]
-    if len(together) < 2 or current_options().epilogue:
-        together = []
-    for binding in candidates:
-        if binding in together:
-            # One launch for all of them is better.
-            continue
-        followers = followers_of(binding, bindings, taken)
+    readers = bindings.readers()
+    for binding in _candidates(bindings):
+        followers = followers_of(binding, bindings, readers, taken)
         if followers is None:
             continue
         where = f"{name}.{binding.var.name}"
@@ -70,12 +64,18 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
             note("epilogue", where, f"is written before what follows: {reason}")
             continue
         found[followers.last.var] = call.to_call()
-        taken |= {each.var for each in followers.bindings}
-        names = ", ".join(
-            operator_of(each.value).removeprefix("relax.") for each in followers.bindings
-        )
+        computed = (*followers.operands, *followers.bindings)
+        taken |= {each.var for each in computed}
+        names = ", ".join(operator_of(each.value).removeprefix("relax.") for each in computed)
         note("epilogue", where, f"computes what follows where it is written: {names}")
     return with_values(mod, function, found) if found else None
+
+
+def _candidates(bindings: Bindings) -> list[Binding]:
+    found = [binding for binding in bindings if _is_candidate(binding)]
+    large = [binding for binding in found if not _is_small(binding)]
+    # One launch for all small ones is better.
+    return large if len(found) > len(large) + 1 and not current_options().epilogue else found
 
 
 def _is_candidate(binding: Binding) -> bool:
@@ -95,7 +95,7 @@ def _is_candidate(binding: Binding) -> bool:
 def _is_small(binding: Binding) -> bool:
     """Whether launches are most of what a scatter takes."""
     sizes = numbers(static_shape(binding.var))
-    return sizes is not None and prod(map(int, sizes)) < _SMALL
+    return sizes is not None and prod(sizes) < _SMALL
 
 
 def _with_epilogue(followers: Followers) -> ScatterCall:
@@ -107,7 +107,7 @@ def _with_epilogue(followers: Followers) -> ScatterCall:
         If an element is not one expression, or it would take longer.
     """
     scatter = followers.scatter
-    calls = {each.var: each.value for each in followers.bindings}
+    calls = {each.var: each.value for each in (*followers.operands, *followers.bindings)}
     own, last = scatter.var, followers.last.var
     others = [leaf for leaf in leaves_of(calls, [own]) if not leaf.same_as(own)]
     inliner = Inliner([own, *others])

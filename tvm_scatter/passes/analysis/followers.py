@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_scatter.lowering.inlined import PRODUCERS, operands_of
+from tvm_scatter.lowering.inlined import PRODUCERS, RESHAPES, operands_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.problem.reductions import DATA_DTYPES
@@ -14,10 +14,8 @@ from tvm_scatter.problem.reductions import DATA_DTYPES
 from .bindings import Binding, Bindings
 from .effects import may_write
 
-#: Operators that keep all elements in their order.
-_VIEWS = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
 #: Operators that compute each element from those at the same place, if no shape differs.
-_ELEMENTWISE = PRODUCERS - _VIEWS - {"relax.broadcast_to", "relax.permute_dims"}
+_ELEMENTWISE = PRODUCERS - RESHAPES - {"relax.broadcast_to", "relax.permute_dims"}
 
 
 @dataclass(frozen=True)
@@ -31,10 +29,13 @@ class Followers:
     bindings : tuple of Binding
         The operators, in the order in which they run. The last one's result is as large as the
         scatter's, and each of its elements depends on the element at the same place alone.
+    operands : tuple of Binding
+        Elementwise operators, in that order, whose results only those read.
     """
 
     scatter: Binding
     bindings: tuple[Binding, ...]
+    operands: tuple[Binding, ...]
 
     @property
     def last(self) -> Binding:
@@ -43,16 +44,20 @@ class Followers:
 
 
 def followers_of(
-    scatter: Binding, bindings: Bindings, taken: Collection[Any] = ()
+    scatter: Binding,
+    bindings: Bindings,
+    readers: Mapping[Any, Sequence[Binding]],
+    taken: Collection[Any] = (),
 ) -> Followers | None:
     """The operators that follow a scatter, as many as possible; ``None`` if there are none.
 
     Parameters
     ----------
+    readers : mapping of relax.Var to sequence of Binding
+        Those of all variables.
     taken : collection of relax.Var
         Results of operators that follow other scatters.
     """
-    readers = bindings.readers()
     behind = _behind(scatter, bindings, taken)
     for last in reversed(list(behind.values())):
         chain = _up_to(last, behind)
@@ -63,8 +68,36 @@ def followers_of(
             for var in inside
         )
         if not read_elsewhere and _can_be_written(last.var):
-            return Followers(scatter, tuple(chain))
+            operands = _operands(scatter, chain, bindings, readers, taken)
+            return Followers(scatter, tuple(chain), operands)
     return None
+
+
+def _operands(
+    scatter: Binding,
+    chain: Sequence[Binding],
+    bindings: Bindings,
+    readers: Mapping[Any, Sequence[Binding]],
+    taken: Collection[Any],
+) -> tuple[Binding, ...]:
+    """The elementwise operators whose results only those of a chain read, or each other."""
+    within = {each.at for each in chain}
+    found: list[Binding] = []
+    for binding in reversed(bindings.all[: chain[-1].at]):
+        if may_write(binding.value):
+            break
+        if (
+            binding.at not in within
+            and binding.fused == scatter.fused
+            and binding.var not in bindings.returned
+            and binding.var not in taken
+            and operator_of(binding.value) in _ELEMENTWISE
+            and static_shape(binding.var) is not None
+            and all(each.at in within for each in readers[binding.var])
+        ):
+            within.add(binding.at)
+            found.append(binding)
+    return tuple(reversed(found))
 
 
 def _behind(scatter: Binding, bindings: Bindings, taken: Collection[Any]) -> Mapping[Any, Binding]:
@@ -86,7 +119,7 @@ def _keeps_places(binding: Binding, members: Collection[Any]) -> bool:
     name, shape = operator_of(binding.value), static_shape(binding.var)
     if shape is None:
         return False
-    if name in _VIEWS:
+    if name in RESHAPES:
         return True
     return name in _ELEMENTWISE and all(
         _same_shape(static_shape(operand), shape)
