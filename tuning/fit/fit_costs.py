@@ -6,10 +6,8 @@
         -o strategies/defaults/cuda.json
 
 A coefficient says how many times the estimate of a term is off. The fit minimises the squared
-logarithms of predicted over measured times, one implementation after the other, by the method of
-Levenberg and Marquardt (Marquardt, "An Algorithm for Least-Squares Estimation of Nonlinear
-Parameters", 1963). Errors beyond a limit count linearly (Huber, "Robust Estimation of a Location
-Parameter", 1964).
+logarithms of predicted over measured times, one implementation after the other. Errors beyond a
+limit count linearly (Huber, "Robust Estimation of a Location Parameter", 1964).
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.optimize import least_squares
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.selection.calibrated import machine_for
@@ -44,7 +43,6 @@ _LEAST, _MOST = 0.02, 50.0
 _LARGE = 0.4
 #: What a coefficient's distance from 1 weighs.
 _RIDGE = 1e-3
-_STEPS = 60
 #: What is far from the best is never chosen, so it counts less: its weight is the ratio to this.
 _NEARNESS = 0.7
 #: The estimates of the terms of a measurement, its microseconds, and how much it counts.
@@ -84,35 +82,22 @@ def fit_one(rows: Sequence[Row]) -> dict[str, float]:
     """The coefficients of one implementation, by term."""
     names = list(dict.fromkeys(name for terms, _, _ in rows for name in terms))
     estimates = np.array([[terms.get(name, 0.0) for name in names] for terms, _, _ in rows])
-    measured = np.log([microseconds for _, microseconds, _ in rows])
-    weights = np.array([weight for _, _, weight in rows])
-    weights /= weights.sum()
-    logs, damping = np.zeros(len(names)), 1.0
-    low, high = np.log(_LEAST), np.log(_MOST)
+    measured, weights = np.array([row[1:] for row in rows]).T
+    weights = np.append(weights / weights.sum(), np.ones(len(names)))
 
-    def loss(at: Any) -> tuple[float, Any, Any]:
-        parts = estimates * np.exp(at)
-        predicted = parts.sum(axis=1)
-        off = np.log(predicted) - measured
-        size = np.abs(off)
-        huber = np.where(size <= _LARGE, off**2, _LARGE * (2 * size - _LARGE))
-        robust = weights * np.where(size <= _LARGE, 1.0, _LARGE / np.maximum(size, _LARGE))
-        jacobian = parts / predicted[:, None]
-        gradient = jacobian.T @ (robust * off) + _RIDGE * at
-        hessian = (jacobian * robust[:, None]).T @ jacobian + _RIDGE * np.eye(len(at))
-        return float(weights @ huber + _RIDGE * at @ at), gradient, hessian
+    def off(logs: Any) -> Any:
+        return np.append(np.log(estimates @ np.exp(logs) / measured), _RIDGE**0.5 * logs)
 
-    current, gradient, hessian = loss(logs)
-    for _ in range(_STEPS):
-        step = np.linalg.solve(hessian + damping * np.diag(np.diag(hessian)), gradient)
-        tried = np.clip(logs - step, low, high)
-        value, *slopes = loss(tried)
-        if value < current:
-            logs, current, damping = tried, value, damping / 3
-            gradient, hessian = slopes
-        else:
-            damping *= 4
-    return {name: float(f"{np.exp(at):.3g}") for name, at in zip(names, logs, strict=True)}
+    def loss(squares: Any) -> Any:
+        """Huber's, with its slope by the square. Without curvature, steps are more, and safe."""
+        sizes = np.sqrt(np.maximum(squares, _LARGE**2))
+        value = np.where(squares <= _LARGE**2, squares, _LARGE * (2 * sizes - _LARGE))
+        return weights * [value, _LARGE / sizes, np.zeros_like(sizes)]
+
+    bounds = np.log(_LEAST), np.log(_MOST)
+    exact = dict.fromkeys(("ftol", "xtol", "gtol"), 1e-12)
+    found = least_squares(off, np.zeros(len(names)), bounds=bounds, loss=loss, **exact)
+    return {name: float(f"{np.exp(at):.3g}") for name, at in zip(names, found.x, strict=True)}
 
 
 def ratio_error(times: Sequence[CandidateTimes], fitted: Coefficients) -> float:
