@@ -128,6 +128,5 @@ def _candidate(form: str, problem: ScatterProblem, target: Target) -> Candidate 
     """The candidate for a name and knobs, if it can still take the problem."""
     name, *knobs = form.split()
     chosen = {knob: int(value) for knob, value in (each.split("=") for each in knobs)}
-    strategy = need_strategy(target)
-    branch = strategy.branch(name, chosen, problem, target)
+    branch = need_strategy(target).branch((name, chosen), problem, target)
     return None if branch is None else Candidate.of(name, branch.config)

@@ -342,8 +342,8 @@ class _Run:
 
     def _takes(self, candidate: Candidate, problem: ScatterProblem) -> bool:
         strategy = need_strategy(self.target)
-        name, config = candidate.implementation, dict(candidate.config)
-        return strategy.branch(name, config, problem, self.target) is not None
+        way = candidate.implementation, dict(candidate.config)
+        return strategy.branch(way, problem, self.target) is not None
 
     def _circumstances(self, problem: ScatterProblem) -> list[Circumstance]:
         names: Iterable[str] = self.settings.distributions

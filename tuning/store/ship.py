@@ -46,7 +46,7 @@ def worth_shipping(problem: ScatterProblem, target: Target, timed: Timed) -> set
     for spelling in (problem, replace(problem, in_place=True)):
         best: dict[str, Candidate] = {}
         for each in ranked:
-            if strategy.branch(each.implementation, each.config, spelling, target):
+            if strategy.branch(each.way, spelling, target):
                 best.setdefault(each.implementation, candidate_of(each))
         for name in list(best)[:_KEPT]:
             config = strategy.implementations[name].config(spelling, target)

@@ -43,14 +43,11 @@ def keep(kind: str, machine: Machine) -> Path:
     path = _path()
     known = {each: dict(machines) for each, machines in _read(path).items()}
     known.setdefault(kind, {})[machine.name] = machine
-    plain = {
-        each: {name: _plain(machines[name]) for name in machines}
-        for each, machines in known.items()
-    }
+    text = json.dumps(known, default=_plain, indent=2) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{_FILE}.{os.getpid()}.new")
-        beside.write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+        beside.write_text(text, encoding="utf-8")
         os.replace(beside, path)
     except OSError as error:
         raise ScatterError(f"calibrate: {str(path)!r} cannot be written: {error}.") from error

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, cached_property, reduce
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from importlib import resources
-from operator import add
 from typing import Any, Protocol
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -73,14 +72,12 @@ _UNFITTED_ERROR = 2.0
 @cache
 def _fit(target_kind: str) -> Mapping[str, Any]:
     path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"
-    found: Mapping[str, Any] = {}
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else found
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def coefficients(target_kind: str) -> Coefficients:
     """The fitted coefficients for a kind of target; none for kinds that were never fitted."""
-    found: Coefficients = _fit(target_kind).get("coefficients", {})
-    return found
+    return _fit(target_kind).get("coefficients", {})
 
 
 def ratio_error(target_kind: str) -> float:
@@ -110,46 +107,32 @@ class Costs:
     def of(self, implementation: Costly, config: Mapping[str, int]) -> Predict | None:
         """A function that predicts the time from sizes; ``None`` if the implementation has none."""
         part = implementation.given(self.problem)
-        costs = self if part == self.problem else replace(self, problem=part)
-        return costs._around(self.problem, implementation, config)
+        factors = self.fitted.get(implementation.name, {})
 
-    def _around(
-        self, whole: ScatterProblem, implementation: Costly, config: Mapping[str, int]
-    ) -> Predict | None:
-        """The same where the implementation computes a part of a whole problem."""
-        known = self._prediction(whole, implementation, config, self._some_works)
+        def predict(works: Sequence[Work]) -> Prediction | None:
+            product, terms = 1.0, {}
+            for work in works:
+                estimates = implementation.cost(work, config)
+                if estimates is None:
+                    return None
+                terms = {name: value * factors.get(name, 1.0) for name, value in estimates.items()}
+                terms |= work.beside(self.problem)
+                product = product * sum(terms.values(), 0.0)
+            return Prediction(root(product), terms)
+
+        known = predict(_some_works(part, self.machine))
         if known is None:
             return None
         if self.problem.is_static:
             return lambda _sizes: known
+        return lambda sizes: predict(_works(part, self.machine, sizes)) or known
 
-        def predict(sizes: Sizes) -> Prediction:
-            found = self._prediction(whole, implementation, config, self._works(sizes))
-            return found or known
 
-        return predict
+@lru_cache(maxsize=16)
+def _some_works(problem: ScatterProblem, machine: Machine) -> Sequence[Work]:
+    """Of a problem with symbolic sizes some work, to ask for terms."""
+    return _works(problem, machine, Sizes.of(problem, dict.fromkeys(problem.symbols, 1)))
 
-    def _prediction(
-        self,
-        whole: ScatterProblem,
-        implementation: Costly,
-        config: Mapping[str, int],
-        works: Sequence[Work],
-    ) -> Prediction | None:
-        factors, product, terms = self.fitted.get(implementation.name, {}), 1.0, {}
-        for work in works:
-            estimates = implementation.cost(work, config)
-            if estimates is None:
-                return None
-            terms = {name: value * factors.get(name, 1.0) for name, value in estimates.items()}
-            terms |= work.beside(whole)
-            product = product * reduce(add, terms.values(), 0.0)
-        return Prediction(root(product), terms)
 
-    def _works(self, sizes: Sizes) -> Sequence[Work]:
-        return [Work.of(self.problem, self.machine, spread, sizes) for spread in SPREADS]
-
-    @cached_property
-    def _some_works(self) -> Sequence[Work]:
-        """Of a problem with symbolic sizes some work, to ask for terms."""
-        return self._works(Sizes.of(self.problem, dict.fromkeys(self.problem.symbols, 1)))
+def _works(problem: ScatterProblem, machine: Machine, sizes: Sizes) -> Sequence[Work]:
+    return [Work.of(problem, machine, spread, sizes) for spread in SPREADS]

@@ -75,6 +75,11 @@ class TunedRecord:
     config: Mapping[str, int]
     microseconds: float
 
+    @property
+    def way(self) -> tuple[str, Mapping[str, int]]:
+        """Implementation and knobs."""
+        return self.implementation, self.config
+
 
 def workload_key(problem: ScatterProblem, target: Any) -> str:
     """The text that identifies a problem and an architecture in a database.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 from tvm_scatter.emit.index_check import DeviceCheck
@@ -26,7 +25,7 @@ from .cost import (
     prediction_error,
     ratio_error,
 )
-from .measuring import settled
+from .measuring import Way, settled
 from .records import TunedRecord, tuned_records
 from .shipped_log import shipped_records
 from .undominated import undominated
@@ -174,8 +173,8 @@ class Selection:
         ``"forced"``, ``"tuned"`` or ``"default"``.
     reason : str
         One sentence.
-    alternatives : dict of str to (str or None)
-        For each other implementation, why it could not have been chosen, or ``None`` if it could.
+    refusals : dict of str to (str or None)
+        For each implementation, why it could not have been chosen, or ``None`` if it could.
     predictions : dict of str to Prediction
         What implementations are predicted to take, the fastest first; for a default only.
     """
@@ -183,8 +182,14 @@ class Selection:
     branches: tuple[Branch, ...]
     source: str
     reason: str
-    alternatives: Mapping[str, str | None] = field(default_factory=dict)
+    refusals: Mapping[str, str | None] = field(default_factory=dict)
     predictions: Mapping[str, Prediction] = field(default_factory=dict)
+
+    @property
+    def alternatives(self) -> dict[str, str | None]:
+        """The refusals of the implementations that were not chosen."""
+        chosen = [branch.implementation.name for branch in self.branches]
+        return {name: refusal for name, refusal in self.refusals.items() if name not in chosen}
 
     @property
     def implementation(self) -> Implementation:
@@ -273,15 +278,21 @@ class OpStrategy:
             return "no CUDA graph can hold it and one is asked for"
         return implementation.refusal(implementation.given(problem), target)
 
+    def refusals(
+        self, problem: ScatterProblem, target: Any, options: Options | None = None
+    ) -> dict[str, str | None]:
+        """For each implementation, in order, why it must not compute the problem, or ``None``."""
+        return {
+            name: self.refusal(implementation, problem, target, options)
+            for name, implementation in self.implementations.items()
+        }
+
     def applicable(
         self, problem: ScatterProblem, target: Any, options: Options | None = None
     ) -> dict[str, Implementation]:
         """The implementations that may compute the problem, in order."""
-        return {
-            name: implementation
-            for name, implementation in self.implementations.items()
-            if self.refusal(implementation, problem, target, options) is None
-        }
+        refusals = self.refusals(problem, target, options)
+        return {name: each for name, each in self.implementations.items() if not refusals[name]}
 
     def select(
         self, problem: ScatterProblem, target: Any, options: Options | None = None
@@ -297,29 +308,34 @@ class OpStrategy:
             If the caller forces an implementation that is unknown or cannot take the problem.
         """
         options = options or current_options()
+        refusals = self.refusals(problem, target, options)
         if options.implementation is not None:
-            return self._forced(problem, target, options)
+            way = options.implementation, dict(options.knobs)
+            branch = self.forced(way, problem, target, options)
+            return Selection((branch,), "forced", "asked for by the caller", refusals)
+        for log, record in self._records(problem, target, options):
+            known = self.branch(record.way, problem, target, options)
+            if known is not None:
+                reason = f"fastest of the {log}, {record.microseconds:.1f} us"
+                return Selection((known,), "tuned", reason, refusals)
+        default = self.default(problem, target, options=options)
+        return self._measured(default, problem, target, options) if options.measure else default
+
+    def _records(
+        self, problem: ScatterProblem, target: Any, options: Options
+    ) -> Iterator[tuple[str, TunedRecord]]:
+        """The measured candidates and the log that has them, those that count most first."""
         # What is best for stored updates is the best guess for computed ones.
         spellings = [problem.measured]
         if problem.in_place:
             # Without a measurement in place, the winner of the same problem with a copy is the best
             # guess.
             spellings.append(replace(problem.measured, in_place=False))
-        logs: dict[str, Iterator[TunedRecord]] = {
-            "tuned records": chain.from_iterable(tuned_records(each, target) for each in spellings)
-        }
-        if options.shipped_log:
-            logs["log shipped for this architecture"] = chain.from_iterable(
-                self._settled(each, problem, target, options) for each in spellings
-            )
-        for log, records in logs.items():
-            for record in records:
-                branch = self.branch(record.implementation, record.config, problem, target, options)
-                if branch is not None:
-                    reason = f"fastest of the {log}, {record.microseconds:.1f} us"
-                    return self._selection(problem, target, (branch,), "tuned", reason, options)
-        default = self.default(problem, target, options=options)
-        return self._measured(default, problem, target, options) if options.measure else default
+        for each in spellings:
+            yield from (("tuned records", record) for record in tuned_records(each, target))
+        for each in spellings if options.shipped_log else ():
+            for record in self._settled(each, problem, target, options):
+                yield "log shipped for this architecture", record
 
     def _measured(
         self, default: Selection, problem: ScatterProblem, target: Any, options: Options
@@ -332,16 +348,15 @@ class OpStrategy:
             if each.microseconds <= least * ratio_error(self.target_kind)
         ]
         posed = problem.measured
-        ways = [way for way in equal[:_MOST_MEASURED] if self.branch(*way, posed, target)]
+        ways = [way for way in equal[:_MOST_MEASURED] if self.branch(way, posed, target)]
         record = settled(posed, target, ways) if len(ways) > 1 else None
         if record is None:
             return default
-        branch = self.branch(record.implementation, record.config, problem, target, options)
-        assert branch is not None  # it is one of those that the default was chosen from
+        # It is one of those that the default was chosen from.
+        branch = self.forced(record.way, problem, target, options)
         reason = f"fastest of the {len(ways)} best predicted, measured here: "
         reason += f"{record.microseconds:.1f} us"
-        found = self._selection(problem, target, (branch,), "tuned", reason, options)
-        return replace(found, predictions=default.predictions)
+        return replace(default, branches=(branch,), source="tuned", reason=reason)
 
     def _settled(
         self, measured: ScatterProblem, problem: ScatterProblem, target: Any, options: Options
@@ -364,20 +379,18 @@ class OpStrategy:
         if len(default.branches) > 1:
             return records
         name, config = default.implementation.name, dict(default.config)
-        own = [record for record in records if record.implementation == name]
-        if not own:
-            predicted = self.default(measured, target, options=options).predictions.get(name)
-            error = prediction_error(self.target_kind)
-            usable = (
-                record.microseconds
-                for record in records
-                if self.branch(record.implementation, record.config, problem, target, options)
-            )
-            newer = predicted and predicted.microseconds * error < next(usable, 0.0)
+        own = [dict(record.config) for record in records if record.implementation == name]
+        if own:
+            newer = records[0].implementation == name and config not in own
             return () if newer else records
-        if records[0].implementation != name:
-            return records
-        return records if any(dict(record.config) == config for record in own) else ()
+        predicted = self.default(measured, target, options=options).predictions.get(name)
+        error = prediction_error(self.target_kind)
+        usable = (
+            record.microseconds
+            for record in records
+            if self.branch(record.way, problem, target, options)
+        )
+        return () if predicted and predicted.microseconds * error < next(usable, 0.0) else records
 
     def default(
         self,
@@ -395,67 +408,47 @@ class OpStrategy:
         fitted : mapping, optional
             Coefficients of the costs, in place of those of the target kind.
         """
-        applicable = self.applicable(problem, target, options)
-        if not applicable:
-            raise self._nothing_takes(problem, target, options)
         costs = Costs(
             problem, machine_for(self.backend, target), fitted or coefficients(self.target_kind)
         )
-        branches = {
-            name: self._branch(implementation, problem, target, costs)
-            for name, implementation in applicable.items()
-        }
-        first = next(iter(branches.values()))
-        if first.predict is None:
-            reason = "its level is the highest, and it does not say what it costs"
-            return self._selection(problem, target, (first,), "default", reason, options)
+        refusals = self.refusals(problem, target, options)
+        branches = {}
+        for name, implementation in self.implementations.items():
+            if refusals[name] is None:
+                config = implementation.config(problem, target)
+                branches[name] = Branch(implementation, config, costs.of(implementation, config))
+        if not branches:
+            raise self._nothing_takes(problem, refusals)
         ways = {name: each.predict for name, each in branches.items() if each.predict}
-        if not problem.is_static:
-            chosen = [branches[name] for name in undominated(problem, ways)]
+        predictions: dict[str, Prediction] = {}
+        chosen = list(branches)[:1]
+        if chosen[0] not in ways:
+            reason = "its level is the highest, and it does not say what it costs"
+        elif problem.is_static:
+            sizes = Sizes.of(problem)
+            known = {name: predict(sizes) for name, predict in ways.items()}
+            ranked = sorted(known, key=lambda name: known[name].microseconds)
+            chosen, predictions = ranked[:1], {name: known[name] for name in ranked}
+            reason = f"predicted {known[ranked[0]]}"
+        else:
+            chosen = undominated(problem, ways)
             reason = "predicted to be the fastest"
-            return self._selection(problem, target, chosen, "default", reason, options)
-        sizes = Sizes.of(problem)
-        ranked = sorted(
-            ((name, predict(sizes)) for name, predict in ways.items()),
-            key=lambda each: each[1].microseconds,
-        )
-        name, fastest = ranked[0]
-        reason = f"predicted {fastest}"
-        selection = self._selection(problem, target, (branches[name],), "default", reason, options)
-        return replace(selection, predictions=dict(ranked))
+            reason += "; the sizes decide at run time" if len(chosen) > 1 else ""
+        found = tuple(branches[name] for name in chosen)
+        return Selection(found, "default", reason, refusals, predictions)
 
-    def _branch(
-        self, implementation: Implementation, problem: ScatterProblem, target: Any, costs: Costs
+    def forced(
+        self, way: Way, problem: ScatterProblem, target: Any, options: Options | None = None
     ) -> Branch:
-        config = implementation.config(problem, target)
-        return Branch(implementation, config, costs.of(implementation, config))
+        """The branch for an implementation's name and knobs.
 
-    def branch(
-        self,
-        name: str,
-        config: Config,
-        problem: ScatterProblem,
-        target: Any,
-        options: Options | None = None,
-    ) -> Branch | None:
-        """The branch for an implementation's name and knobs, or ``None`` if they do not fit.
-
-        They may come from a record of another version of this package or of another problem: the
-        name or a knob is unknown, or the implementation must not compute this problem.
+        Raises
+        ------
+        ScatterError
+            If the name or a knob is unknown, or the implementation must not compute this problem.
         """
+        name, config = way
         implementation = self.implementations.get(name)
-        if implementation is None:
-            return None
-        if self.refusal(implementation, problem, target, options) is not None:
-            return None
-        knobs = implementation.knobs(implementation.given(problem), target)
-        if _valid(config, knobs) != dict(config):
-            return None
-        return Branch(implementation, implementation.config(problem, target, config))
-
-    def _forced(self, problem: ScatterProblem, target: Any, options: Options) -> Selection:
-        name = options.implementation
-        implementation = self.implementations.get(name or "")
         if implementation is None:
             raise ScatterError(
                 f"scatter: unknown implementation {name!r} for {self.target_kind}; it must be one "
@@ -466,45 +459,27 @@ class OpStrategy:
             raise ScatterError(
                 f"scatter: implementation {name!r} cannot be forced on [{problem}]: {refusal}."
             )
-        config = implementation.config(problem, target, dict(options.knobs))
-        branch = Branch(implementation, config)
-        reason = "asked for by the caller"
-        return self._selection(problem, target, (branch,), "forced", reason, options)
+        return Branch(implementation, implementation.config(problem, target, config))
+
+    def branch(
+        self, way: Way, problem: ScatterProblem, target: Any, options: Options | None = None
+    ) -> Branch | None:
+        """The same of a record, which may be of another version of this package or problem.
+
+        ``None`` if it does not fit.
+        """
+        try:
+            return self.forced(way, problem, target, options)
+        except ScatterError:
+            return None
 
     def _nothing_takes(
-        self, problem: ScatterProblem, target: Any, options: Options | None
+        self, problem: ScatterProblem, refusals: Mapping[str, str | None]
     ) -> ScatterError:
-        refusals = "; ".join(
-            f"{name}: {self.refusal(implementation, problem, target, options)}"
-            for name, implementation in self.implementations.items()
-        )
+        said = "; ".join(f"{name}: {refusal}" for name, refusal in refusals.items())
         return ScatterError(
-            f"scatter: no implementation for {self.target_kind} takes [{problem}]; {refusals}."
+            f"scatter: no implementation for {self.target_kind} takes [{problem}]; {said}."
         )
-
-    def _selection(
-        self,
-        problem: ScatterProblem,
-        target: Any,
-        branches: Sequence[Branch],
-        source: str,
-        reason: str,
-        options: Options | None,
-    ) -> Selection:
-        branches = list(branches)
-        if not problem.is_static:
-            reason += "; the sizes decide at run time" if len(branches) > 1 else ""
-        chosen = {branch.implementation.name for branch in branches}
-        alternatives = {
-            name: self.refusal(implementation, problem, target, options)
-            for name, implementation in self.implementations.items()
-            if name not in chosen
-        }
-        return Selection(tuple(branches), source, reason, alternatives)
-
-
-def _valid(config: Config, knobs: Mapping[str, Sequence[int]]) -> Config:
-    return {name: value for name, value in config.items() if value in knobs.get(name, ())}
 
 
 _STRATEGIES: dict[str, OpStrategy] = {}

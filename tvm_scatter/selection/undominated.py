@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from random import Random
+
+import numpy as np
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
@@ -23,24 +24,14 @@ _MOST = 1 << 34
 def undominated(problem: ScatterProblem, ways: Mapping[str, Predict]) -> list[str]:
     """The names of those that are needed to lose little at any sizes, the most useful first."""
     looked_at = _looked_at(problem)
-    times = {
-        name: [predict(sizes).microseconds for sizes in looked_at] for name, predict in ways.items()
-    }
-    least = [min(each) for each in zip(*times.values(), strict=True)]
-
-    def lost(chosen: Sequence[str]) -> list[float]:
-        return [
-            min(times[name][place] for name in chosen) / fastest
-            for place, fastest in enumerate(least)
-        ]
-
-    chosen = [min(ways, key=lambda name: sum(map(math.log, lost([name]))))]
-    while True:
-        losses = lost(chosen)
-        worst = max(range(len(losses)), key=losses.__getitem__)
-        if losses[worst] <= _TOLERATED:
-            return chosen
-        chosen.append(min(ways, key=lambda name: times[name][worst]))
+    times = np.array(
+        [[predict(sizes).microseconds for sizes in looked_at] for predict in ways.values()]
+    )
+    losses = times / times.min(axis=0)
+    chosen = [int(np.log(losses).sum(axis=1).argmin())]
+    while (lost := losses[chosen].min(axis=0)).max() > _TOLERATED:
+        chosen.append(int(times[:, lost.argmax()].argmin()))
+    return [list(ways)[place] for place in chosen]
 
 
 def _looked_at(problem: ScatterProblem) -> list[Sizes]:
