@@ -40,6 +40,7 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.grouped import Grouped
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
     from tvm_scatter.strategies.cuda.ordered import Ordered
+    from tvm_scatter.strategies.cuda.owned_rows import OwnedRows
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.cuda.partitioned import Partitioned
     from tvm_scatter.strategies.cuda.patched import Patched
@@ -68,4 +69,5 @@ def _register_cuda() -> None:
     cuda.add_implementation(SplitBins(), plevel=5)
     cuda.add_implementation(Tiled(), plevel=4)
     cuda.add_implementation(Patched(), plevel=3)
+    cuda.add_implementation(OwnedRows(), plevel=2)
     cuda.add_implementation(Sequential(), plevel=1)

@@ -151,6 +151,37 @@ EDGES = {
     ),
     "patches_alone": Edge("patched", "min", 50, 50, 300, more={"include_self": False}),
     "patches_in_place": Edge("patched", "add", 1100, 1, 1000, more={"in_place": True}),
+    # Blocks own three rows or two; of what goes to one place a whole block takes some.
+    "owned": Edge("owned_rows", "add", 700, 40, 3000, more={"deterministic": True}),
+    "owned_and_long": Edge(
+        "owned_rows",
+        "add",
+        300,
+        70,
+        1500,
+        (np.where(RANDOM.random(1500) < 0.5, 299, RANDOM.integers(0, 300, 1500)),),
+        knobs={"lanes": 16, "unroll": 2},
+        more={"data_dtype": "float32", "deterministic": True},
+    ),
+    "owned_by_few": Edge("owned_rows", "update", 40, 9000, 130, _last_two(130)),
+    "owned_in_place": Edge("owned_rows", "max", 700, 33, 1000, more={"in_place": True}),
+    "owned_means": Edge("owned_rows", "mean", 500, 20, 900, more={"include_self": False}),
+    # Two spans of 256 accesses, and a tail of three elements.
+    "patches_held": Edge(
+        "patched", "add", 1451, 1, 64, (RANDOM.integers(1400, 1451, 64),), knobs={"held": 1}
+    ),
+    "patches_held_in_order": Edge(
+        "patched", "update", 2059, 1, 40, _last_two(40), knobs={"held": 1, "per_thread": 2}
+    ),
+    "patches_held_of_bytes": Edge(
+        "patched",
+        "mul",
+        9001,
+        1,
+        30,
+        knobs={"held": 1},
+        more={"data_dtype": "int8", "deterministic": True},
+    ),
     "lists": Edge("grouped", "add", 3, 2, 110, (np.repeat([0, 1, 2], [50, 50, 10]),)),
     "tiles_of_lists": Edge("grouped", "add", 7, 3, 3001),
     "mean_of_lists": Edge("grouped", "mean", 9, 4, 50),

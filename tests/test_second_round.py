@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tvm_scatter.selection.cost import coefficients
 from tvm_scatter.selection.work import SPREADS, Work
 from tvm_scatter.tuning.bench.reference import Reference
 from tvm_scatter.tuning.experiments import second_round
-from tvm_scatter.tuning.experiments.second_round import FORMS, Row, Timed
+from tvm_scatter.tuning.experiments.second_round import FORMS, UNMEASURED, Row, Timed
 from tvm_scatter.tuning.measure.sampling import Budget
 from tvm_scatter.tuning.space.candidates import need_strategy
 from tvm_scatter.tuning.space.workloads import WORKLOADS
@@ -121,12 +122,15 @@ def predicted(problem: ScatterProblem, name: str, spread: str) -> float:
     return float(sum(value * factors[term] for term, value in terms.items()))
 
 
-@each_workload
-def test_every_form_is_one_that_the_workload_takes(workload: second_round.Workload) -> None:
-    forms = second_round.selections(workload, FORMS[workload.name], cuda_target("sm_90"))
-    names = list(forms)
-    assert names[0].startswith("chosen: ")
-    assert len(forms) == 1 + len(FORMS[workload.name])
+@pytest.mark.parametrize("forms", [FORMS, UNMEASURED], ids=["measured", "unmeasured"])
+def test_every_form_is_one_that_the_workload_takes(
+    forms: Mapping[str, Sequence[second_round.Form]],
+) -> None:
+    for workload in second_round.workloads(forms):
+        wanted = forms[workload.name]
+        names = list(second_round.selections(workload, wanted, cuda_target("sm_90")))
+        assert names[0].startswith("chosen: ")
+        assert len(names) == 1 + len(wanted)
 
 
 def measure(monkeypatch: pytest.MonkeyPatch) -> Row:

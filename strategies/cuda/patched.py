@@ -11,6 +11,7 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
 from .machines import multiprocessors
@@ -21,6 +22,7 @@ from .steps import stages
 #: others take, 256 rows of 64 bytes a third, 256 rows of 512 bytes 3 times and 953 rows of 8 KB 3.5
 #: times as much.
 _MOST, _MOST_NUMBERS, _FEW = 4096, 1 << 14, 4
+_FEW_UPDATES = device_constant("patched", "kFewUpdates")
 _THREADS = 256
 _ACCESS_BYTES = 16
 #: Accesses of a thread, in order of preference. Two to four in flight are best for a copy.
@@ -48,13 +50,16 @@ class Patched(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        # Whether threads hold what they copy until they have combined the updates there.
+        few = problem.items.is_static and problem.items.constant <= _FEW_UPDATES
+        held = (0, 1) if few and problem.width.is_one else (0,)
         if not problem.data_size.is_static:
-            return {"per_thread": (*_PER_THREAD, 8)}
+            return {"per_thread": (*_PER_THREAD, 8), "held": held}
         # Fewer for each thread where a small output would leave threads without any.
         threads = _RESIDENT * _THREADS * multiprocessors(target)
         accesses = problem.data_size.constant * item_bytes(problem.data_dtype) // _ACCESS_BYTES
         filling = [n for n in _PER_THREAD if n * threads <= accesses] or [1]
-        return {"per_thread": tuple(dict.fromkeys((filling[0], *_PER_THREAD, 8)))}
+        return {"per_thread": tuple(dict.fromkeys((filling[0], *_PER_THREAD, 8))), "held": held}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return stages.count_bytes(problem, sizes)
@@ -111,10 +116,11 @@ def _compare_cycles(found: Any, places: Any, width: Any, span: float) -> Any:
 def _patch(operands: Operands, config: Config, source: str) -> None:
     per_thread = config["per_thread"]
     span = _span(operands.problem, per_thread)
+    function = "patch_few" if source == "data" and config["held"] else "patch"
     launch(
         operands,
         ("patched",),
-        f"  patch<P, {_THREADS}, {per_thread}>(out, {source}, updates, indices, sizes);",
+        f"  {function}<P, {_THREADS}, {per_thread}>(out, {source}, updates, indices, sizes);",
         ceil_div(operands.sizes.data_size, span),
         _THREADS,
     )

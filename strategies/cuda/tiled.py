@@ -91,6 +91,8 @@ class Tiled(Implementation):
             "per_thread": tuple(dict.fromkeys((*filling[:1], *fitting))),
             "tile_threads": _TILE_THREADS[:: -1 if larger_tiles else 1],
             "threads": _THREADS,
+            # Sums take the registers of more, and then fewer blocks share a multiprocessor.
+            "in_flight": (2, 4, 8) if problem.reduces.is_store else (2,),
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
@@ -123,6 +125,7 @@ class Tiled(Implementation):
         plan = _Plan(operands.problem, operands.sizes, config)
         text, arguments = plan.declarations()
         bits, threads = plan.bits, config["threads"]
+        form = f"P, {bits}, {threads}, {config['in_flight']}"
 
         def step(body: str, blocks: Any, threads: int, shared_bytes: int, **more: Any) -> None:
             launch(
@@ -140,14 +143,14 @@ class Tiled(Implementation):
         source = "out" if operands.data is None else "data"
         held = dynamic_bytes(_bucket_bytes(operands.problem, bits), _room_bytes(threads))
         step(
-            f"  reduce_bucket<P, {bits}, {threads}>(out, {source}, tiles, sizes, shared);",
+            f"  reduce_bucket<{form}>(out, {source}, tiles, sizes, shared);",
             plan.buckets,
             threads,
             held,
         )
         if plan.units:
             step(
-                f"  reduce_listed<P, {bits}, {threads}>(out, tiles, sizes, shared);",
+                f"  reduce_listed<{form}>(out, tiles, sizes, shared);",
                 at_most(plan.units, _UNIT_BLOCKS * multiprocessors(operands.target)),
                 threads,
                 held,

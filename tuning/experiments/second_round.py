@@ -5,8 +5,9 @@
 Each row is a workload, in the forms of :data:`FORMS`: the implementation that the strategy chooses,
 and others with their knobs. All forms of a row are compiled together, checked against float64, and
 timed in turns; what is wrong is told, and not timed. What each launch takes comes from PyTorch's
-profiler. With ``--peers``, PyTorch's forms have their turn, too. Files are written after every row,
-and rows of other workloads that the JSON file has already are kept.
+profiler. With ``--peers``, PyTorch's forms have their turn, too, and with ``--compile`` that of
+``torch.compile``. ``--unmeasured`` takes the forms of :data:`UNMEASURED` instead. Files are written
+after every row, and rows of other workloads that the JSON file has already are kept.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 
 from tvm.target import Target
 
+import tvm_scatter
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 from tvm_scatter.selection.strategy import Selection, strategy_for
@@ -28,7 +30,7 @@ from tvm_scatter.tuning.bench import peers
 from tvm_scatter.tuning.bench.bench import call_of, make_tensors
 from tvm_scatter.tuning.bench.reference import Reference
 from tvm_scatter.tuning.measure import device_time
-from tvm_scatter.tuning.measure.kernel import compile_selections
+from tvm_scatter.tuning.measure.kernel import Kernel, compile_selections
 from tvm_scatter.tuning.measure.machine import describe
 from tvm_scatter.tuning.measure.sampling import Budget, Summary
 from tvm_scatter.tuning.space.workloads import WORKLOADS, Workload
@@ -37,8 +39,9 @@ from . import program
 
 _ROUNDS = 5
 _BUDGET = Budget(fewest=3, most=8, seconds=0.1, patience=0.25)
-#: An implementation and its knobs.
+#: An implementation and its knobs. Its launches overlap if the name ends with :data:`_OVERLAPPED`.
 Form = tuple[str, Mapping[str, int]]
+_OVERLAPPED = " overlapped"
 Call = Callable[[], Any]
 
 _TILED: tuple[Form, ...] = (
@@ -116,6 +119,41 @@ FORMS: dict[str, tuple[Form, ...]] = {
     # What each launch of the sort takes.
     "deterministic rows zipf": (("sort_based", {}),),
 }
+_GATHERING = {"threads": 512, "in_flight": 8}
+#: What was not measured yet, beside what it competes with.
+UNMEASURED: dict[str, tuple[Form, ...]] = {
+    "1-D 1M unique": (
+        ("parallel_injective overlapped", {}),
+        ("tiled", {"threads": 512}),
+        ("tiled", _GATHERING),
+        ("tiled", {**_GATHERING, "per_thread": 4}),
+        ("tiled", {**_GATHERING, "tile_threads": 1024}),
+        ("tiled overlapped", _GATHERING),
+    ),
+    "1-D 8M unique of 32M": (
+        ("tiled", {"threads": 512, "in_flight": 4}),
+        ("tiled", _GATHERING),
+    ),
+    "1-D 16M add": (("tiled overlapped", {}),),
+    "1-D 4M add to 100K": (("split_bins overlapped", {}),),
+    "64K bins int32": (("split_bins overlapped", {}),),
+    "add 20 to 5000": (("patched", {"held": 0}), ("patched", {"held": 1})),
+    "assign 1 of 1000": (("patched", {"held": 1}),),
+    "MoE combine": (
+        ("bucketed overlapped", {}),
+        ("owned_rows", {}),
+        ("owned_rows", {"lanes": 32}),
+        ("owned_rows", {"threads": 512, "unroll": 2}),
+        ("owned_rows", {"blocks_per_multiprocessor": 3, "unroll": 2}),
+    ),
+    "embedding gradient": (
+        ("parallel_injective overlapped", {}),
+        ("owned_rows", {}),
+        ("owned_rows", {"lanes": 32}),
+        ("owned_rows", {"lanes": 16}),
+        ("owned_rows", {"lanes": 32, "threads": 512, "unroll": 2}),
+    ),
+}
 
 
 @dataclass
@@ -146,13 +184,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = program.parser("second_round")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--rows", default="", metavar="TEXT", help="workloads with TEXT in them")
-    parser.add_argument("--peers", action="store_true", help="PyTorch and torch.compile as well")
+    parser.add_argument("--peers", action="store_true", help="PyTorch's forms as well")
+    parser.add_argument("--compile", action="store_true", help="torch.compile as well")
+    parser.add_argument("--unmeasured", action="store_true", help="forms that are not measured yet")
     parsed = parser.parse_args(arguments)
     program.need_gpu("second_round")
-    wanted = [workload for workload in workloads() if parsed.rows in workload.name]
+    forms = UNMEASURED if parsed.unmeasured else FORMS
+    wanted = [workload for workload in workloads(forms) if parsed.rows in workload.name]
     rows = kept_rows(parsed.json, [workload.name for workload in wanted])
     for workload in wanted:
-        rows.append(measure(workload, FORMS[workload.name], "cuda", parsed.peers))
+        others = (parsed.peers, parsed.compile)
+        rows.append(measure(workload, forms[workload.name], "cuda", *others))
         found = {"machine": describe("cuda"), "rows": [asdict(row) for row in rows]}
         program.publish(markdown(rows), found, parsed)
     return 0
@@ -174,10 +216,10 @@ def kept_rows(path: str | None, measured_again: Sequence[str]) -> list[Row]:
     ]
 
 
-def workloads() -> Iterable[Workload]:
-    """The workload of each of :data:`FORMS`: one of the benchmark, perhaps with other indices."""
+def workloads(forms: Iterable[str] = tuple(FORMS)) -> Iterable[Workload]:
+    """The workload of each name: one of the benchmark, perhaps with other indices."""
     known = {workload.name: workload for workload in WORKLOADS}
-    for name in FORMS:
+    for name in forms:
         if name in known:
             yield known[name]
         else:
@@ -185,7 +227,13 @@ def workloads() -> Iterable[Workload]:
             yield replace(known[base], name=name, distribution=distribution)
 
 
-def measure(workload: Workload, forms: Sequence[Form], device: str, with_peers: bool) -> Row:
+def measure(
+    workload: Workload,
+    forms: Sequence[Form],
+    device: str,
+    with_peers: bool,
+    with_compiled: bool = False,
+) -> Row:
     """Check and time the chosen form and others, in turns."""
     import torch
 
@@ -195,13 +243,11 @@ def measure(workload: Workload, forms: Sequence[Form], device: str, with_peers: 
     assert target is not None
     result = torch.empty_like(tensors[0])
     chosen = selections(workload, forms, target)
-    kernels = compile_selections(
-        workload.problem(), workload.signature(), list(chosen.values()), target
-    )
     expected = Reference.of(workload, *tensors)
     calls: dict[str, Call] = {}
     timed: dict[str, Timed] = {}
-    for name, kernel in zip(chosen, kernels, strict=True):
+    kernel_names: dict[str, str] = {}
+    for name, (kernel, kernel_names[name]) in compiled(workload, chosen, target).items():
         call = call_of(kernel, *tensors, result)
         result.fill_(7)
         call()
@@ -212,17 +258,32 @@ def measure(workload: Workload, forms: Sequence[Form], device: str, with_peers: 
             continue
         calls[name] = call
     del expected
-    if on_gpu:
-        for at, name in enumerate(chosen):
-            if name in calls:
-                timed[name].launches = launches(calls[name], f"selection_{at}_kernel")
     if with_peers:
         calls |= peers.torch_forms(workload, *tensors)
+    if with_compiled:
         calls["torch.compile"] = peers.torch_compiled(workload, *tensors)
     for name, summary in in_turns(calls, on_gpu).items():
         timed.setdefault(name, Timed())
+        if on_gpu:
+            timed[name].launches = launches(calls[name], kernel_names.get(name))
         timed[name].device, timed[name].spread = 1e6 * summary.median, 1e6 * summary.spread
     return Row(workload.name, workload.floor_bytes, timed)
+
+
+def compiled(
+    workload: Workload, chosen: Mapping[str, Selection], target: Target
+) -> dict[str, tuple[Kernel, str]]:
+    """Each form, and what its kernels' names begin with."""
+    found: dict[str, tuple[Kernel, str]] = {}
+    for overlaps in (False, True):
+        forms = {name: each for name, each in chosen.items() if (_OVERLAPPED in name) == overlaps}
+        with tvm_scatter.options(overlap_launches=overlaps):
+            kernels = compile_selections(
+                workload.problem(), workload.signature(), list(forms.values()), target
+            )
+        names = (f"selection_{at}_kernel" for at in range(len(kernels)))
+        found |= zip(forms, zip(kernels, names, strict=True), strict=True)
+    return found
 
 
 def selections(workload: Workload, forms: Sequence[Form], target: Target) -> dict[str, Selection]:
@@ -232,7 +293,8 @@ def selections(workload: Workload, forms: Sequence[Form], target: Target) -> dic
     default = strategy.select(workload.problem(), target, Options())
     found = {f"chosen: {default.implementation.name}": default}
     for implementation, knobs in forms:
-        options = Options(implementation=implementation, knobs=tuple(knobs.items()))
+        forced = implementation.removesuffix(_OVERLAPPED)
+        options = Options(implementation=forced, knobs=tuple(knobs.items()))
         selection = strategy.select(workload.problem(), target, options)
         found[form_name(implementation, selection.config)] = selection
     return found
@@ -261,8 +323,8 @@ def _sampled(call: Call, on_gpu: bool) -> list[float]:
     return device_time.on_gpu(call, flush.zero_, torch.cuda.synchronize, budget=_BUDGET)
 
 
-def launches(call: Call, name: str) -> list[float]:
-    """Microseconds of each launch of a call whose kernels have names that begin so.
+def launches(call: Call, name: str | None) -> list[float]:
+    """Microseconds of each launch of a call: of ours, kernels with names that begin so.
 
     Empty where the profiler sees no kernels, as on a machine that keeps its counters to itself.
     """
@@ -273,8 +335,13 @@ def launches(call: Call, name: str) -> list[float]:
         flush.zero_()
         call()
         torch.cuda.synchronize()
-    found = [event for event in profile.events() if re.match(rf"{name}(_\d+)?$", event.name)]
+    on_device = torch.autograd.DeviceType.CUDA
+    found = [event for event in profile.events() if event.device_type == on_device]
     found.sort(key=lambda event: event.time_range.start)
+    if name is None:
+        found = found[1:]  # behind the one that empties the caches
+    else:
+        found = [event for event in found if re.match(rf"{name}(_\d+)?$", event.name)]
     return [event.time_range.elapsed_us() for event in found]
 
 

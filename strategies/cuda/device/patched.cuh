@@ -122,5 +122,60 @@ __device__ __forceinline__ void patch(typename P::Data* out, const typename P::D
   }
 }
 
+// The most updates, of all batches, that each thread looks through for its own elements.
+constexpr int kFewUpdates = 64;
+
+// The same for so few updates of single elements: what a thread copies it holds, and combines there,
+// so that nothing is listed and each element is written once.
+template <class P, int threads, int per_thread>
+__device__ __forceinline__ void patch_few(typename P::Data* out, const typename P::Data* data,
+                                          const typename P::Updates& updates,
+                                          const Indices<P>& indices, const Sizes<P>& sizes) {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  using R = typename P::Reduction;
+  constexpr int vector = 16 / sizeof(Data);
+  constexpr Offset kSpan = threads * per_thread * vector;
+  __shared__ Offset places[kFewUpdates];
+  __shared__ Bits<Data> values[kFewUpdates];
+  const Offset from = static_cast<Offset>(blockIdx.x) * kSpan;
+  const Offset to = min(from + kSpan, sizes.data_size());
+  const bool whole = aligned<Data, vector>(out) && aligned<Data, vector>(data);
+  const int count = static_cast<int>(sizes.items()), thread = threadIdx.x;
+  auto first_of = [&](int i) { return from + (i * threads + thread) * vector; };
+  Vector<Data, vector> held[per_thread];
+#pragma unroll
+  for (int i = 0; i < per_thread; ++i)
+    if (whole && first_of(i) + vector <= to) held[i] = load<Data, vector>(data + first_of(i));
+  if (thread < count) {
+    const Item<P> item(sizes, thread);
+    const RawIndex<P> raw = read_index(indices, item.index);
+    values[thread] = bit_cast<Bits<Data>>(updates[item.update]);
+    places[thread] = place_of(static_cast<Offset>(thread), raw, sizes);
+  }
+  __syncthreads();
+  for (int u = 0; u < count; ++u) {
+#pragma unroll
+    for (int i = 0; i < per_thread; ++i) {
+      const Offset column = places[u] - first_of(i);
+      if (column < 0 || column >= vector) continue;
+#pragma unroll
+      for (int j = 0; j < vector; ++j)
+        if (j == column)
+          held[i].at[j] = combine_stored<R>(held[i].at[j], bit_cast<Data>(values[u]));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < per_thread; ++i)
+    if (whole && first_of(i) + vector <= to) store<Data, vector>(out + first_of(i), held[i]);
+  // What 16-byte accesses leave over: the tail, or everything where a tensor is not aligned.
+  for (Offset at = (whole ? to - to % vector : from) + thread; at < to; at += threads) {
+    Data value = data[at];
+    for (int u = 0; u < count; ++u)
+      if (places[u] == at) value = combine_stored<R>(value, bit_cast<Data>(values[u]));
+    out[at] = value;
+  }
+}
+
 }  // namespace tvm_scatter
 #endif

@@ -245,15 +245,15 @@ struct Gather {
   }
 };
 
-// The part of shared memory that holds a bucket, and behind it the sums of its hot places.
-template <class P, int bits>
+// The part of shared memory that holds a bucket, and behind it the sums of its hot places. A thread
+// has so many updates on their way: more take registers from other threads, which hide what each of
+// them waits for.
+template <class P, int bits, int in_flight>
 struct HeldBucket {
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
   using R = typename P::Reduction;
   static constexpr int pack = 16 / sizeof(Data);
-  // More would take registers from other threads, which hide what each of them waits for.
-  static constexpr int in_flight = 2;
   Wide* held;
 
   __device__ __forceinline__ HotPlaces<Wide> hot() const {
@@ -371,13 +371,13 @@ __device__ __forceinline__ void list_units(const Tiles<Data>& tiles, uint32 buck
 }
 
 // One block for each bucket: reduce it in shared memory and write it; or copy it and list its units.
-template <class P, int bits, int threads>
+template <class P, int bits, int threads, int in_flight>
 __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typename P::Data* data,
                                               const Tiles<typename P::Data>& tiles,
                                               const Sizes<P>& sizes, char* shared) {
   using Data = typename P::Data;
   __shared__ RunRoom<threads> room;
-  const HeldBucket<P, bits> bucket{reinterpret_cast<Accumulate<Data>*>(shared)};
+  const HeldBucket<P, bits, in_flight> bucket{reinterpret_cast<Accumulate<Data>*>(shared)};
   const int64 first = static_cast<int64>(blockIdx.x) << bits;
   const int owned = owned_places<P, bits>(blockIdx.x, sizes);
   Gather<Data, threads> gather(tiles, room, blockIdx.x, 0, 0, ~0u);
@@ -396,7 +396,7 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
 }
 
 // Units, which blocks take in turn. They are combined into `out`, which holds the data.
-template <class P, int bits, int threads>
+template <class P, int bits, int threads, int in_flight>
 __device__ __forceinline__ void reduce_listed(typename P::Data* out,
                                               const Tiles<typename P::Data>& tiles,
                                               const Sizes<P>& sizes, char* shared) {
@@ -404,7 +404,7 @@ __device__ __forceinline__ void reduce_listed(typename P::Data* out,
   using R = typename P::Reduction;
   using Wide = Accumulate<Data>;
   __shared__ RunRoom<threads> room;
-  const HeldBucket<P, bits> bucket{reinterpret_cast<Wide*>(shared)};
+  const HeldBucket<P, bits, in_flight> bucket{reinterpret_cast<Wide*>(shared)};
   for (uint32 turn = blockIdx.x; turn < *tiles.units_listed; turn += gridDim.x) {
     const TiledUnit unit = tiles.units[turn];
     Data* const to = out + (static_cast<int64>(unit.bucket) << bits);
