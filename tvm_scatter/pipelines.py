@@ -21,7 +21,14 @@ from tvm_scatter.selection.targets import to_target
 
 from .errors import ScatterError
 from .options import checked, current_options, options
-from .passes import BranchFunctions, DeferBoundsCheck, HostConstants, RowProducts, passes
+from .passes import (
+    BranchFunctions,
+    DeferBoundsCheck,
+    HostConstants,
+    OwnScans,
+    RowProducts,
+    passes,
+)
 from .passes.check_extents import CheckExtents
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
@@ -144,7 +151,7 @@ def _has_graphs(target: Target) -> bool:
 def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
     """Run the passes of the current options."""
     check_made_for(mod)
-    last = [BranchFunctions(), DeferBoundsCheck()]
+    last = [OwnScans(), BranchFunctions(), DeferBoundsCheck()]
     return tvm.transform.Sequential([HostConstants(), *passes(current_options()), *last])(mod)
 
 

@@ -14,6 +14,7 @@ from .check import CHECK
 from .compaction import COMPACTION
 from .machines import CALIBRATION, device_name, machine_of
 from .ordering import ORDERING
+from .scan import SCAN
 from .steps.stages import fill_output, finish_output
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
@@ -50,6 +51,7 @@ CUDA = Backend(
     device_check=CHECK,
     compaction=COMPACTION,
     ordering=ORDERING,
+    scan=SCAN,
     fill=fill_output,
     finish=finish_output,
     captures_graphs=True,

@@ -21,6 +21,7 @@ from .fuse_softmax import FuseSoftmax
 from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
+from .own_scans import OwnScans
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
 from .share_checks import ShareChecks
@@ -74,6 +75,7 @@ __all__ = [
     "HorizontalFusion",
     "HostConstants",
     "MergeScatterChains",
+    "OwnScans",
     "ReuseBuffers",
     "RowProducts",
     "ShareChecks",

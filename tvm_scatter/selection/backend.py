@@ -11,6 +11,7 @@ from tvm_scatter.emit.compaction import Compaction
 from tvm_scatter.emit.index_check import DeviceCheck
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import Ordering
+from tvm_scatter.emit.scan import Scan
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 
@@ -38,6 +39,8 @@ class Backend:
         How to list the true positions of a mask; ``None`` if TVM's function of the host does.
     ordering : Ordering, optional
         How to order updates by destination; ``None`` if nothing does.
+    scan : Scan, optional
+        How to compute running sums; ``None`` if TVM's functions do.
     fill : callable, optional
         Emits the statements that fill the output with the number that the problem begins with, for
         implementations that do not do so themselves.
@@ -92,6 +95,7 @@ class Backend:
     device_check: DeviceCheck | None = None
     compaction: Compaction | None = None
     ordering: Ordering | None = None
+    scan: Scan | None = None
     fill: Callable[[Operands], None] | None = None
     finish: Callable[[Operands], None] | None = None
     captures_graphs: bool = False

@@ -28,8 +28,8 @@ def predecessors(function: relax.Function, bindings: Bindings) -> list[set[int]]
     """For each binding, the earlier bindings that must stay before it."""
     places = {binding.var: binding.at for binding in bindings}
     before = [{places[read] for read in binding.reads if read in places} for binding in bindings]
-    for earlier, sizes in zip(before, _makers_of_sizes(function, bindings), strict=True):
-        earlier |= sizes
+    for known, makers in zip(before, _makers_of_sizes(function, bindings), strict=True):
+        known |= makers
     writers: list[tuple[int, frozenset[Any]]] = []
     for binding, (written, storage) in zip(bindings, _walk(function, bindings), strict=True):
         earlier = bindings.all[: binding.at]

@@ -86,7 +86,8 @@ def cumsum(call: relax.Call, known: Known) -> IndexFacts:
     facts, shape = known.of(data), shape_of(data)
     if not shape or (axis is None and len(shape) > 1):
         raise Unproven
-    if backend_of(target_of(data)).is_gpu:
+    backend = backend_of(target_of(data))
+    if backend.is_gpu and backend.scan is None:
         # TVM's scan reads, without a barrier, what other threads write: nothing proves its sums.
         raise Unproven
     at = 0 if axis is None else int(axis) % len(shape)

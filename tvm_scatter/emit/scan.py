@@ -1,0 +1,52 @@
+"""Describes how a kind of target computes running sums and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class ScanProblem:
+    """What is scanned: a tensor as (outer, length, inner), along its length.
+
+    Attributes
+    ----------
+    kind : str
+        What is combined: ``"sum"`` or ``"prod"``.
+    exclusive : bool
+        Whether results leave out their own element.
+    data_dtype, dtype : str
+        The types of the elements and of the results.
+    outer, length, inner : int or expression
+        The sizes.
+    """
+
+    kind: str
+    exclusive: bool
+    data_dtype: str
+    dtype: str
+    outer: Any
+    length: Any
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Scans of a kind of target.
+
+    Attributes
+    ----------
+    takes : callable
+        Whether it scans elements of a type to results of a type.
+    workspace : callable
+        The bytes of memory that a problem needs beside its tensors.
+    emit : callable
+        Emits the statements. Its arguments are the problem, the elements, the results, and the
+        workspace.
+    """
+
+    takes: Callable[[str, str], bool]
+    workspace: Callable[[ScanProblem], Any]
+    emit: Callable[[ScanProblem, Any, Any, Any], None]

@@ -1,0 +1,100 @@
+"""Lowers running sums and products where the target has scans of its own.
+
+TVM's scans on GPUs read, without a barrier, what other threads of a warp write. On CPUs they round
+sums of 16-bit floats to 16 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+from tvm.script.ir_builder import IRBuilder
+from tvm.target import Target
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.emit.scan import Scan, ScanProblem
+from tvm_scatter.ops.shapes import SymbolTable, is_empty, is_one, no_elements, static_shape
+from tvm_scatter.problem.reductions import HALVES
+from tvm_scatter.problem.signature import Dim
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.selection.backend import backend_of
+
+from .target import target_of
+
+#: What TVM's operators combine.
+KINDS = {"relax.cumsum": "sum", "relax.cumprod": "prod"}
+
+
+def legalize_scan(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a scan; the call itself where TVM has to compute it."""
+    [data] = call.args
+    target, dtypes = target_of(data), (str(data.ty.dtype), str(call.ty.dtype))
+    scan = backend_of(target).scan
+    if static_shape(call) is None:
+        return call
+    if scan is None or not scan.takes(*dtypes):
+        return _in_32_bits(bb, call) if dtypes[1] in HALVES else call
+    if is_empty(data):
+        return no_elements(call.ty)
+    shape, exclusive = static_shape(data) or [], bool(call.attrs.exclusive)
+    axis = None if call.attrs.axis is None else int(call.attrs.axis) % max(len(shape), 1)
+    if not exclusive and all(map(is_one, shape if axis is None else shape[axis : axis + 1])):
+        whole = data if axis is not None else bb.emit(relax.op.reshape(data, call.ty.shape))
+        return relax.op.astype(whole, dtypes[1])
+    symbols = SymbolTable()
+    shapes = symbols.shape(call.op.name, data), symbols.shape(call.op.name, call)
+    kind = KINDS[call.op.name]
+
+    def problem(values: dict[str, Any]) -> ScanProblem:
+        outer, length, inner = (
+            SymbolicSize.product(part).value(values) for part in _parts(shapes[0], axis)
+        )
+        return ScanProblem(kind, exclusive, *dtypes, outer, length, inner)
+
+    size = scan.workspace(problem(symbols.values))
+    func = _build(scan, problem, shapes, dtypes, size, target)
+    types = [call.ty, relax.TensorType([size], "uint8", data.ty.vdevice)]
+    results = bb.emit(relax.op.call_tir(bb.add_func(func, f"running_{kind}"), [data], types))
+    return relax.TupleGetItem(results, 0)
+
+
+def _in_32_bits(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """The scan of 16-bit floats by TVM's function, which would round each sum to 16 bits."""
+    [data], dtype = call.args, str(call.ty.dtype)
+    wide = bb.emit(relax.op.astype(bb.emit(relax.op.astype(data, dtype)), "float32"))
+    operator = {"sum": relax.op.cumsum, "prod": relax.op.cumprod}[KINDS[call.op.name]]
+    axis = None if call.attrs.axis is None else int(call.attrs.axis)
+    total = bb.emit(operator(wide, axis, "float32", bool(call.attrs.exclusive)))
+    return relax.op.astype(total, dtype)
+
+
+def _parts(shape: tuple[Dim, ...], axis: int | None) -> tuple[tuple[Dim, ...], ...]:
+    """The axes before a scanned one, itself, and those behind it; without one, it is all."""
+    return (
+        ((), shape, ())
+        if axis is None
+        else (shape[:axis], shape[axis : axis + 1], shape[axis + 1 :])
+    )
+
+
+def _build(
+    scan: Scan,
+    problem: Any,
+    shapes: tuple[tuple[Dim, ...], tuple[Dim, ...]],
+    dtypes: tuple[str, str],
+    workspace: Any,
+    target: Target,
+) -> Any:
+    with IRBuilder() as builder, T.prim_func(s_tir=True):
+        T.func_attr({**PRIM_FUNC_ATTRS, MADE_FOR: str(target.kind.name)})
+        parameters = Parameters()
+        parameters.add("data", shapes[0], dtypes[0])
+        parameters.add("out", shapes[1], dtypes[1])
+        parameters.add(
+            "workspace", (workspace if isinstance(workspace, int) else "bytes",), "uint8"
+        )
+        with target, parameters.in_body() as (data, out, memory):
+            scan.emit(problem(parameters.symbols), data, out, memory)
+    return builder.get()
