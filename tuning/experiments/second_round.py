@@ -146,6 +146,7 @@ UNMEASURED: dict[str, tuple[Form, ...]] = {
         ("owned_rows", {"threads": 512, "unroll": 2}),
         ("owned_rows", {"blocks_per_multiprocessor": 3, "unroll": 2}),
     ),
+    "MoE combine, zipf(1.2)": (("owned_rows", {}), ("owned_rows", {"lanes": 16})),
     "embedding gradient": (
         ("parallel_injective overlapped", {}),
         ("owned_rows", {}),
