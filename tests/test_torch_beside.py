@@ -9,7 +9,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.nn import functional  # noqa: E402
-from torch_harness import check  # noqa: E402
+from torch_harness import assert_same, check, compile_for, export, run  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -83,3 +84,14 @@ def test_beside_on_a_gpu() -> None:
         )
 
     check(some, POINTS, FLOATS, INTEGERS, device="cuda")
+
+
+def test_running_extremes_of_a_dynamic_number(device: str) -> None:
+    number = torch.export.Dim("number", max=1000)
+    rows = torch.arange(12.0).reshape(6, 2).sin()
+    program = export(lambda x: torch.cummax(x, 0), [rows], dynamic=({0: number},))
+    machine = compile_for(from_exported_program(program), device)
+    for count in (6, 1, 300):
+        x = torch.randn(count, 2)
+        for found, wanted in zip(run(machine, [x], device), torch.cummax(x, 0), strict=True):
+            assert_same(found, wanted)

@@ -38,7 +38,8 @@ def running_extreme(greatest: bool, call: TorchCall) -> Any:
 
             before = best(*at[:dim], tirx.max(at[dim] - step, 0), *at[dim + 1 :])
             greater = tirx.all(at[dim] >= step, key(before) > key(best(*at)))
-            return tirx.Select(greater, before, best(*at))
+            # No selection: it may read what is not chosen, from before the first element.
+            return tirx.if_then_else(greater, before, best(*at))
 
         return te.compute(best.shape, chosen, name="later")
 
