@@ -42,6 +42,7 @@ class ParallelInjective(Implementation):
             "streams": work.streams(work.copied_bytes + work.operand_bytes),
             "finds": costs.find(work, finders),
             "updates": costs.combine(work, workers),
+            "start": costs.start(work, workers),
             "rows again": costs.again(work),
             "misses": costs.misses(work, workers),
         }

@@ -31,6 +31,7 @@ class Sequential(Implementation):
             "streams": work.streams(work.copied_bytes + work.operand_bytes),
             "finds": costs.find(work, workers),
             "updates": costs.combine(work, workers),
+            "start": costs.start(work, workers),
             "rows again": costs.again(work),
             "misses": costs.misses(work, workers),
         }

@@ -28,7 +28,10 @@ class SortBased(Implementation):
     deterministic = True
     fuses = True
     order_cost = 1.0
-    summary = "plain updates of wide rows, several for each destination: only the last is read"
+    summary = (
+        "plain updates of wide rows, several for each destination: only the last is read; means, "
+        "minima and maxima of messages"
+    )
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
@@ -39,14 +42,20 @@ class SortBased(Implementation):
         # Of plain updates of one place only the last is read.
         rows = work.touched if work.problem.reduces.is_store else work.items
         apart = costs.misses(work, workers, work.update_bytes)
+        leaves = 0.0
+        if work.problem.fused:
+            # Rows are read from anywhere in any order of the updates. But where they are is read in
+            # order elsewhere: an index of the size of this one.
+            apart, leaves = 0.0, work.misses(2 * rows, work.index_bytes)
         return {
-            "launches": work.launches(8),
+            "launches": work.launches(14),
             "streams": work.streams(work.copied_bytes + work.index_bytes),
             "rows": work.streams(rows * larger(work.row_bytes, 64.0)),
-            "sort": 8 * costs.find(work, workers),
+            "sort": 3 * costs.find(work, workers),
             "rows again": costs.again(work),
+            "leaves": leaves,
             "misses": apart * rows / larger(work.items, 1.0),
-            "updates": work.cycles(rows * larger(work.row_bytes / 16, 1.0)) / workers,
+            "updates": costs.combine_in_registers(work, workers, rows),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -166,10 +166,18 @@ def element(updates: Any, at: Any, column: Any, line: Any) -> Any:
     updates : buffer or ComputedUpdates
         The updates.
     """
+    value = element_expression(updates, at, column, line)
+    return T.bind(value) if isinstance(updates, ComputedUpdates) else value
+
+
+def element_expression(updates: Any, at: Any, column: Any, line: Any) -> Any:
+    """As :func:`element`, bound to no variable."""
     if not isinstance(updates, ComputedUpdates):
         return updates[at + column]
     axes = updates.axes_of(line)
-    return updates[at + column] if axes is None else updates.in_row(at, column, axes)
+    if axes is None:
+        return updates.expression(at + column, 0, 1)
+    return updates.expression(at, column, axes)
 
 
 def _product(sizes: Sequence[Any]) -> Any:

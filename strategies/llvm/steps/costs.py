@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm_scatter.problem.reductions import FLOATS
 from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.work import Work
 
@@ -11,6 +12,8 @@ from tvm_scatter.selection.work import Work
 _BLOCK_BYTES = 128.0
 #: Cycles to find a destination, and to combine a vector of 16 bytes there.
 _FIND_CYCLES, _COMBINE_CYCLES = 5.0, 1.0
+#: How many times as long a minimum or maximum of floats takes: NaNs and zeros have an order.
+_EXTREME_IN_MEMORY, _EXTREME_IN_REGISTERS = 3.0, 2.0
 #: The share of a miss's time that a core waits for if others wait too: it has several under way.
 _ALONE = 0.25
 
@@ -33,8 +36,31 @@ def find(work: Work, workers: Any) -> Any:
 
 def combine(work: Work, workers: Any) -> Any:
     """Combining all updates, divided among workers."""
-    vectors = larger(work.row_bytes / 16, 1.0)
-    return work.cycles(work.items * vectors * _COMBINE_CYCLES) / workers
+    factor = _EXTREME_IN_MEMORY if _is_extreme_of_floats(work) else 1.0
+    return factor * _combine(work, work.items) / workers
+
+
+def combine_in_registers(work: Work, workers: Any, rows: Any) -> Any:
+    """Combining rows of updates that follow each other by destination, divided among workers."""
+    factor = _EXTREME_IN_REGISTERS if _is_extreme_of_floats(work) else 1.0
+    return factor * _combine(work, rows) / workers
+
+
+def start(work: Work, workers: Any) -> Any:
+    """Writing where a reduction without the data starts, at each update; and dividing by counts."""
+    problem = work.problem
+    if problem.unique or problem.include_self or problem.reduces.is_store:
+        return 0.0
+    divided = work.touched if problem.reduces.needs_count else 0.0
+    return (_combine(work, work.items) + _combine(work, divided)) / workers + find(work, workers)
+
+
+def _combine(work: Work, rows: Any) -> Any:
+    return work.cycles(rows * larger(work.row_bytes / 16, 1.0) * _COMBINE_CYCLES)
+
+
+def _is_extreme_of_floats(work: Work) -> bool:
+    return work.problem.reduces.is_extreme and work.problem.data_dtype in FLOATS
 
 
 def misses(work: Work, workers: Any, footprint: Any = None) -> Any:

@@ -16,7 +16,9 @@ from . import loops
 
 #: The bits of a digit: 2048 counters fit the first-level cache beside the streamed data.
 _DIGIT_BITS = 11
-_BUCKETS = 1 << _DIGIT_BITS
+#: The bits of keys that are sorted in one pass, if there are so many items for each counter.
+_MOST_BITS = 16
+_ITEMS_PER_COUNTER = 2
 _LEAST_CHUNK = 8192
 _MOST_CHUNKS = 64
 
@@ -48,13 +50,23 @@ class RadixSort:
         if places.is_static and places.constant < 2**31 - 1:
             self.key_dtype = "int32"
         self.item_dtype = loops.counter_dtype(problem)
-        self.chunk = at_least(ceil_div(self.items, _MOST_CHUNKS), _LEAST_CHUNK)
+        self._in_one_pass = self._fits_one_pass()
+        self.buckets = 1 << (self.keys.bit_length() if self._in_one_pass else _DIGIT_BITS)
+        least = self.buckets * _ITEMS_PER_COUNTER if self._in_one_pass else _LEAST_CHUNK
+        self.chunk = at_least(ceil_div(self.items, _MOST_CHUNKS), max(least, _LEAST_CHUNK))
         self.chunks = at_least(ceil_div(self.items, self.chunk), 1)
+
+    def _fits_one_pass(self) -> bool:
+        """Whether counters for all keys are few beside the items."""
+        if not (isinstance(self.keys, int) and isinstance(self.items, int)):
+            return False
+        bits = self.keys.bit_length()
+        return _DIGIT_BITS < bits <= _MOST_BITS and self.items >= _ITEMS_PER_COUNTER << bits
 
     @property
     def workspace_bytes(self) -> Any:
         """Bytes of the workspace: two halves of keys, two of items, a histogram for each chunk."""
-        return self._keys_bytes + self._items_bytes + self.chunks * (_BUCKETS * 8)
+        return self._keys_bytes + self._items_bytes + self.chunks * (self.buckets * 8)
 
     @property
     def _keys_bytes(self) -> Any:
@@ -76,7 +88,7 @@ class RadixSort:
         offset = offset + self._keys_bytes
         self._items = view(operands, offset, self.items * 2, self.item_dtype)
         offset = offset + self._items_bytes
-        self._places = view(operands, offset, self.chunks * _BUCKETS, "int64")
+        self._places = view(operands, offset, self.chunks * self.buckets, "int64")
 
         passes, bits = self._digits()
         if isinstance(passes, int):
@@ -93,6 +105,8 @@ class RadixSort:
         """The number of passes and the bits of a digit. One more key is for items out of bounds."""
         if isinstance(self.keys, int):
             bits = max(self.keys.bit_length(), 1)
+            if self._in_one_pass:
+                return 1, bits
             passes = -(-bits // _DIGIT_BITS)
             return passes, -(-bits // passes)
         needed = T.alloc_buffer((1,), "int64", scope="local")
@@ -129,7 +143,7 @@ class RadixSort:
 
         def count(c: Any) -> None:
             start, length = self._bounds(c)
-            base = T.bind(c * _BUCKETS)
+            base = T.bind(c * self.buckets)
             with loops.serial(buckets) as d:
                 T.buffer_store(self._places, loops.int64(0), [base + d])
             with loops.serial(length) as i:
@@ -140,7 +154,7 @@ class RadixSort:
 
         def place(c: Any) -> None:
             start, length = self._bounds(c)
-            base = T.bind(c * _BUCKETS)
+            base = T.bind(c * self.buckets)
             with loops.serial(length) as i:
                 key = T.bind(source[0][start + i])
                 at = T.bind(base + digit(key))
@@ -162,7 +176,7 @@ class RadixSort:
         T.buffer_store(total, loops.int64(0), [0])
         with loops.serial(buckets) as d:
             with loops.serial(self.chunks) as c:
-                at = T.bind(c * _BUCKETS + d)
+                at = T.bind(c * self.buckets + d)
                 here = T.bind(self._places[at])
                 T.buffer_store(self._places, total[0], [at])
                 T.buffer_store(total, total[0] + here, [0])

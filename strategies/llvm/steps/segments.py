@@ -7,18 +7,22 @@ afterwards.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emit.computed_updates import element
+from tvm_scatter.emit.computed_updates import element, element_expression
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
 
-from . import combiners, loops, values
+from . import loops
+from .accumulator import accumulator
+from .columns import Columns
 
 _LEAST_CHUNK = 32
 _MOST_CHUNK = 2048
@@ -27,6 +31,27 @@ _CHUNKS = 64
 _MOST_COLUMNS = 256
 #: The parts of a chunk: the end of a segment that began before, the begin of one that goes on.
 _HEAD, _TAIL = 0, 1
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The part of the work of a task.
+
+    Attributes
+    ----------
+    chunk, batch, first : expression
+        The chunk of items, the batch, and the first column.
+    columns : Columns
+        The columns from there on.
+    reports : expression
+        Whether the task tells where segments cross the bounds of the chunk, for all that share it.
+    """
+
+    chunk: Any
+    batch: Any
+    first: Any
+    columns: Columns
+    reports: Any
 
 
 class Segments:
@@ -43,7 +68,8 @@ class Segments:
         self.blocks = ceil_div(self.width, _MOST_COLUMNS)
         self.chunk = at_most(at_least(ceil_div(self.items, _CHUNKS), _LEAST_CHUNK), _MOST_CHUNK)
         self.chunks = ceil_div(self.items, self.chunk)
-        self.dtype = values.accumulator_dtype(problem.reduces, problem.data_dtype)
+        self.kept = accumulator(problem.reduces, problem.data_dtype)
+        self.dtype = self.kept.dtype
         work = sizes.batch * sizes.count * sizes.slice
         self.work = work if isinstance(work, int) else None
 
@@ -107,7 +133,8 @@ class Segments:
                 with T.Then():
                     item = self._item(at)
                     with loops.serial(self.batches) as b:
-                        out, update, step = self._positions(item, key, b, loops.int64(0))
+                        out = T.bind(loops.key_position(self._operands, key, b, loops.int64(0)))
+                        update, step = self._update_position(item, b, loops.int64(0))
                         with loops.serial(self.width) as c:
                             value = element(self._operands.updates, update, c * step, self.width)
                             T.buffer_store(self._operands.out, value, [out + c])
@@ -116,72 +143,116 @@ class Segments:
         c = T.bind(task // (self.batches * self.blocks))
         b = T.bind(task // self.blocks % self.batches)
         first = T.bind(task % self.blocks * self.block)
-        columns = T.bind(loops.int64(loops.minimum(self.width - first, self.block)))
-        if isinstance(self.width, int) and self.width == self.block:
-            columns = loops.int64(self.width)
         start = T.bind(c * self.chunk)
         end = T.bind(loops.int64(loops.minimum(self.items, start + self.chunk)))
-        reports = tirx.all(b == 0, first == 0)
-        size = self.block if isinstance(self.block, int) else _MOST_COLUMNS
-        total = T.alloc_buffer((size,), self.dtype, scope="local")
-        began = T.alloc_buffer((1,), "int64", scope="local")
-        T.buffer_store(began, start, [0])
+        reports = T.bind(tirx.all(b == 0, first == 0))
         with T.If(reports):
             with T.Then():
                 T.buffer_store(self._reach, loops.int64(-1), [c * 2])
                 T.buffer_store(self._reach, loops.int64(-1), [c * 2 + 1])
-        with loops.serial(end - start) as i:
-            at = T.bind(start + i)
-            key = T.bind(loops.int64(self._keys[at]))
+        self._each_width(
+            first, lambda columns: self._walk(_Part(c, b, first, columns, reports), start, end)
+        )
+
+    def _each_width(self, first: Any, body: Callable[[Columns], None]) -> None:
+        """Emit ``body`` for the columns of a block; the last block may have fewer."""
+        width, block = self.width, self.block
+        # TVM has no vectors of booleans, and float16 may be converted by several statements.
+        makes_none = self.problem.data_dtype in ("bool", "float16")
+        vectors = None if makes_none else self.dtype
+        if not isinstance(width, int):
+            rest = T.bind(loops.int64(loops.minimum(width - first, block)))
+            body(Columns(rest, _MOST_COLUMNS))
+        elif width % block == 0:
+            body(Columns(block, block, vectors))
+        else:
+            with T.If(first + block <= width):
+                with T.Then():
+                    body(Columns(block, block, vectors))
+                with T.Else():
+                    body(Columns(width % block, block, vectors))
+
+    def _walk(self, part: _Part, start: Any, end: Any) -> None:
+        """Reduce the segments of a chunk, one after the other."""
+        # Cells, because TVM takes two variables bound to one cell for equal, whatever lies between.
+        at, began = (T.alloc_buffer((1,), "int64", scope="local") for _ in range(2))
+        total = T.alloc_buffer((part.columns.room,), self.dtype, scope="local")
+        T.buffer_store(at, start, [0])
+        with T.While(at[0] < end):
+            T.buffer_store(began, at[0], [0])
+            key = T.bind(loops.int64(self._keys[at[0]]))
             with T.If(key < self.key_limit):
                 with T.Then():
-                    item = self._item(at)
-                    out, update, step = self._positions(item, key, b, first)
-                    with T.If(tirx.any(i == 0, self._begins(at, key))):
-                        with T.Then():
-                            T.buffer_store(began, at, [0])
-                            self._begin(total, columns, out, self._begins(at, key))
-                    with loops.serial(columns) as s:
-                        value = self._wide(
-                            element(self._operands.updates, update, s * step, self.width)
-                        )
-                        T.buffer_store(total, self._combine(total[s], value), [s])
-                    ends = T.bind(self._ends(at, key))
-                    with T.If(tirx.any(at + 1 == end, ends)):
-                        with T.Then():
-                            reached_in = T.bind(
-                                tirx.all(began[0] == start, tirx.Not(self._begins(start, key)))
-                            )
-                            with T.If(reached_in):
-                                with T.Then():
-                                    self._leave(c, _HEAD, b, first, columns, total)
-                                    with T.If(tirx.all(reports, ends)):
-                                        with T.Then():
-                                            T.buffer_store(self._reach, at + 1, [c * 2 + 1])
-                                with T.Else():
-                                    with T.If(ends):
-                                        with T.Then():
-                                            count = at + 1 - began[0]
-                                            with loops.serial(columns) as s:
-                                                self._finish(out + s, total[s], count)
-                                        with T.Else():
-                                            self._leave(c, _TAIL, b, first, columns, total)
-                                            with T.If(reports):
-                                                with T.Then():
-                                                    T.buffer_store(self._reach, began[0], [c * 2])
+                    begins = T.bind(tirx.any(began[0] > start, self._begins(start, key)))
+                    out = T.bind(loops.key_position(self._operands, key, part.batch, part.first))
+                    self._begin(total, part.columns, out, begins)
+                    # Behind the last position of the chunk is no key to look at.
+                    here = self._keys[tirx.min(at[0], end - 1)]
+                    with T.While(tirx.all(at[0] < end, loops.int64(here) == key)):
+                        self._add(total, part, T.bind(at[0]))
+                        T.buffer_store(at, at[0] + 1, [0])
+                    self._end(total, part, out, key, (began[0], at[0]), begins)
+                with T.Else():
+                    # Updates without a destination are the last ones.
+                    T.buffer_store(at, end, [0])
 
-    def _begin(self, total: Any, columns: Any, out: Any, is_first: Any) -> None:
+    def _begin(self, total: Any, columns: Columns, out: Any, begins: Any) -> None:
         """Initialise a chunk's part of a segment. Only the first part may include the data."""
-        start = values.start_value(self.problem.reduces, self.dtype)
-        with loops.serial(columns) as s:
-            value: Any = start
-            if self.problem.include_self:
-                value = tirx.if_then_else(is_first, self._wide(self._operands.out[out + s]), start)
-            T.buffer_store(total, value, [s])
+        start = self.kept.start
 
-    def _leave(self, c: Any, which: int, b: Any, first: Any, columns: Any, total: Any) -> None:
-        with loops.serial(columns) as s:
-            T.buffer_store(self._parts, total[s], [self._part(c, which, b) + first + s])
+        def store(value: Callable[[Any], Any]) -> None:
+            columns.each(lambda s: T.buffer_store(total, value(s), [s]))
+
+        if not self.problem.include_self:
+            store(lambda _: start)
+            return
+        with T.If(begins):
+            with T.Then():
+                store(lambda s: self.kept.take(self._operands.out[out + s]))
+            with T.Else():
+                store(lambda _: start)
+
+    def _add(self, total: Any, part: _Part, at: Any) -> None:
+        """Add the update at a position of the order to a segment."""
+        update, step = self._update_position(self._item(at), part.batch, part.first)
+        one = T.alloc_buffer((part.columns.room,), self.problem.data_dtype, scope="local")
+
+        def add(s: Any) -> None:
+            # TVM loses a variable bound to what it makes no vectors of. A buffer it does not lose.
+            value = element_expression(self._operands.updates, update, s * step, self.width)
+            T.buffer_store(one, value, [s])
+            T.buffer_store(total, self.kept.combine(total[s], self.kept.take(one[s])), [s])
+
+        part.columns.each(add)
+
+    def _end(
+        self, total: Any, part: _Part, out: Any, key: Any, bounds: tuple[Any, Any], begins: Any
+    ) -> None:
+        """Write a segment, or a part of one that goes on in another chunk."""
+        began, end = bounds
+        ends = T.bind(self._ends(end - 1, key))
+        with T.If(tirx.all(begins, ends)):
+            with T.Then():
+                part.columns.each(lambda s: self._finish(out + s, total[s], end - began))
+            with T.Else():
+                with T.If(begins):
+                    with T.Then():
+                        self._leave(part, _TAIL, total)
+                    with T.Else():
+                        self._leave(part, _HEAD, total)
+                with T.If(part.reports):
+                    with T.Then():
+                        with T.If(begins):
+                            with T.Then():
+                                T.buffer_store(self._reach, began, [part.chunk * 2])
+                            with T.Else():
+                                with T.If(ends):
+                                    with T.Then():
+                                        T.buffer_store(self._reach, end, [part.chunk * 2 + 1])
+
+    def _leave(self, part: _Part, which: int, total: Any) -> None:
+        begin = T.bind(self._part(part.chunk, which, part.batch) + part.first)
+        part.columns.each(lambda s: T.buffer_store(self._parts, total[s], [begin + s]))
 
     def _part(self, c: Any, which: int, b: Any) -> Any:
         return ((c * 2 + which) * self.batches + b) * self.width
@@ -203,23 +274,16 @@ class Segments:
                         T.buffer_store(total, self._parts[self._part(c, _TAIL, b) + s], [0])
                         with loops.serial(last[0] - c) as i:
                             part = self._parts[self._part(c + 1 + i, _HEAD, b) + s]
-                            T.buffer_store(total, self._combine(total[0], part), [0])
+                            T.buffer_store(total, self.kept.combine(total[0], part), [0])
                         self._finish(loops.key_position(self._operands, key, b, s), total[0], count)
 
     def _finish(self, at: Any, total: Any, count: Any) -> None:
         """Write a reduced segment."""
-        if self.problem.reduces.needs_count:
-            count = count + 1 if self.problem.include_self else count
-            total = values.mean(self.dtype, total, count)
-        problem, out = self.problem, self._operands.out
-        old = out[at] if problem.include_self else None
-        T.buffer_store(out, values.stored(problem.reduces, problem.data_dtype, total, old), [at])
-
-    def _combine(self, total: Any, value: Any) -> Any:
-        return combiners.combine(self.problem.reduces, self.dtype, total, value)
-
-    def _wide(self, value: Any) -> Any:
-        return values.convert(value, self.dtype)
+        if self.problem.include_self:
+            count = count + 1
+        out = self._operands.out
+        old = out[at] if self.problem.include_self else None
+        T.buffer_store(out, self.kept.give(total, count, old), [at])
 
     def _begins(self, at: Any, key: Any) -> Any:
         """Whether the sorted item at a position is the first of its segment."""
@@ -231,10 +295,9 @@ class Segments:
         last = loops.int64(self.items) - 1
         return tirx.any(at == last, loops.int64(self._keys[tirx.min(at + 1, last)]) != key)
 
-    def _positions(self, item: Any, key: Any, b: Any, s: Any) -> tuple[Any, Any, int]:
-        """Positions of an item's first element in ``out`` and updates, and the updates' stride."""
+    def _update_position(self, item: Any, b: Any, s: Any) -> tuple[Any, int]:
+        """The position of an item's first element in the updates, and their stride."""
         problem, sizes = self.problem, self.sizes
-        out = T.bind(loops.key_position(self._operands, key, b, s))
         if problem.update_batch and problem.update_count and problem.update_slice:
             update = item if problem.index_slice else item * sizes.slice + s
             if not problem.index_batch:
@@ -244,4 +307,4 @@ class Segments:
             b = item_b if problem.index_batch else b
             s = item_s if problem.index_slice else s
             update = loops.update_position(self._operands, b, k, s)
-        return out, T.bind(update), int(problem.update_slice)
+        return T.bind(update), int(problem.update_slice)
