@@ -70,12 +70,10 @@ def differ(call: TorchCall) -> Any:
 
 
 def divide(call: TorchCall) -> Any:
-    """``div``, with each rounding mode. The quotient of integers is a float unless rounded."""
+    """``div``, not rounded down. The quotient of integers is a float unless it is rounded."""
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
     mode = call.get("rounding_mode", None)
-    if mode == "floor":
-        return _apply(call, relax.op.floor_divide, operands, dtype)
     if mode == "trunc":
         quotient = _apply(call, relax.op.divide, operands, dtype)
         # TVM's quotient of integers is rounded towards zero.
@@ -88,9 +86,10 @@ def divide(call: TorchCall) -> Any:
     return _apply(call, relax.op.divide, operands, dtype)
 
 
-def floor_divide(call: TorchCall) -> Any:
-    """``floor_divide``."""
-    return binary(relax.op.floor_divide, None, call)
+def floor_divide_integers(call: TorchCall) -> Any:
+    """``floor_divide`` of integers."""
+    operands = call["self"], call["other"]
+    return _apply(call, relax.op.floor_divide, operands, common_type(*operands))
 
 
 def power(call: TorchCall) -> Any:

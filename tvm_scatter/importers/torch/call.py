@@ -34,7 +34,7 @@ class TorchCall:
         self.importer = importer
         self.bb = importer.block_builder
         schema = node.target._schema
-        self.name = schema.name.removeprefix("aten::").rstrip("_")
+        self.name = schema.name.rpartition("::")[2].rstrip("_")
         self._arguments: dict[str, Any] = {}
         for position, argument in enumerate(schema.arguments):
             if position < len(node.args):

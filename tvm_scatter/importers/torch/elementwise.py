@@ -58,18 +58,6 @@ def _of_extremes(call: TorchCall, left: Any, right: Any, length: Any) -> Any:
     return call.emit(relax.op.where(call.emit(relax.op.logical_or(*infinite)), infinity, length))
 
 
-def elu(call: TorchCall) -> Any:
-    """``elu``, with the factors that make it ``selu`` and ``celu``."""
-    data = call["self"]
-    dtype = str(data.ty.dtype)
-    alpha, scale, inner = (float(call[name]) for name in ("alpha", "scale", "input_scale"))
-    zero = relax.const(0, dtype)
-    below = call.emit(relax.op.exp(_scaled(call, data, inner)))
-    below = _scaled(call, call.emit(relax.op.subtract(below, relax.const(1, dtype))), alpha * scale)
-    above = call.emit(relax.op.greater(data, zero))
-    return call.emit(relax.op.where(above, _scaled(call, data, scale), below))
-
-
 def any_of(call: TorchCall) -> Any:
     """``any`` of all, or along dimensions. "Not a number" is true."""
     return _any(call, _truth(call, call["self"]))
@@ -157,7 +145,6 @@ ELEMENTWISE: dict[str, Callable[[TorchCall], Any]] = {
     **{f"{name}.default": partial(of_float, getattr(relax.op, name)) for name in _OF_FLOATS},
     "exp2.default": exp2,
     "hypot.default": hypot,
-    "elu.default": elu,
     "logical_and.default": partial(logical, relax.op.logical_and),
     "logical_or.default": partial(logical, relax.op.logical_or),
     "logical_xor.default": partial(logical, relax.op.logical_xor),

@@ -33,7 +33,7 @@ def original_name(node: Any) -> str:
     """The operator that the model called. PyTorch may have decomposed it into this call."""
     schema = getattr(node.meta.get("original_aten"), "_schema", None)
     schema = schema_of(node) if schema is None else schema
-    return str(schema.name).removeprefix("aten::").rstrip("_")
+    return str(schema.name).rpartition("::")[2].rstrip("_")
 
 
 def copied_graph(program: Any) -> Any:

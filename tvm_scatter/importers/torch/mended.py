@@ -17,6 +17,7 @@ from . import (
     joining,
     norms,
     pooling_indices,
+    quotients,
     reductions,
     resizing,
     sampling,
@@ -26,6 +27,7 @@ from . import (
 from .call import TorchCall
 from .elementwise import ELEMENTWISE
 from .orders import ORDERS
+from .special import SPECIAL
 
 #: Returns ``None`` where TVM's own converter is right.
 Mended = Callable[[TorchCall], Any]
@@ -43,8 +45,8 @@ _ARITHMETIC: dict[str, Mended] = {
     "sub": arithmetic.subtract,
     "rsub": arithmetic.subtract_from,
     "mul": arithmetic.multiply,
-    "div": arithmetic.divide,
-    "remainder": partial(arithmetic.binary, relax.op.floor_mod, None),
+    "div": quotients.divide,
+    "remainder": quotients.remainder,
     "fmod": partial(arithmetic.binary, relax.op.mod, None),
     **{
         f"bitwise_{name}": partial(arithmetic.binary, getattr(relax.op, f"bitwise_{name}"), None)
@@ -101,9 +103,11 @@ MENDED: dict[str, Mended] = {
     **_UPSAMPLING,
     **ORDERS,
     **ELEMENTWISE,
-    "div.Tensor_mode": arithmetic.divide,
-    "div.Scalar_mode": arithmetic.divide,
-    "floor_divide.default": arithmetic.floor_divide,
+    **SPECIAL,
+    "div.Tensor_mode": quotients.divide,
+    "div.Scalar_mode": quotients.divide,
+    "floor_divide.default": quotients.floor_divide,
+    "remainder.default": quotients.remainder,
     "pow.Scalar": arithmetic.power,
     "pow.Tensor_Scalar": arithmetic.power,
     "pow.Tensor_Tensor": arithmetic.power,

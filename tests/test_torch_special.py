@@ -1,0 +1,100 @@
+"""Functions of floats at values where they are easily wrong, against PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.nn import functional  # noqa: E402
+from torch_harness import check, export, through_tvm  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+from tvm_scatter.errors import ScatterError  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+INFINITY = float("inf")
+VALUES = (
+    *(float("nan"), INFINITY, -INFINITY, 0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.0, -3.0),
+    *(0.1, -0.1, 1e-30, -1e-30, 1e30, -1e30, 1e-3, -1e-3, 7.3, -7.3, 20.0, -20.0, 100.0, -100.0),
+)
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+#: Small results must be precise as well.
+RELATIVE = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 2e-5, torch.float64: 1e-11}
+
+#: Functions with zeros, close to which only the absolute difference is small.
+ABSOLUTE = ("lgamma", "digamma", "sinc", "logaddexp2")
+
+OF_ONE = {
+    **{name: getattr(torch, name) for name in ("angle", "erfc", "expm1", "log1p", "signbit")},
+    **{name: getattr(torch, name) for name in ("digamma", "erfinv", "isposinf", "isneginf")},
+    **{name: getattr(torch, name) for name in ("lgamma", "nan_to_num", "trunc", "frac", "sinc")},
+    **{name: getattr(functional, name) for name in ("elu", "logsigmoid", "softplus")},
+    "remainder": lambda x: x % 3,
+    "remainder of a negative": lambda x: x % -2.5,
+    "of a number": lambda x: 3 % x,
+    "rounded down": lambda x: torch.div(x, 2.5, rounding_mode="floor"),
+    "with a sign": lambda x: torch.copysign(x, -2.0),
+}
+OF_TWO = {
+    **{name: getattr(torch, name) for name in ("copysign", "floor_divide", "fmod", "remainder")},
+    **{name: getattr(torch, name) for name in ("logaddexp", "logaddexp2", "heaviside", "hypot")},
+    "xlogy": torch.xlogy,
+}
+
+
+def assert_close(functions: dict[str, Any], inputs: Any, device: str) -> None:
+    """Compare signs of infinities and zeros, too, where a function rounds or sets signs."""
+    expected = {name: function(*inputs) for name, function in functions.items()}
+    every: Callable[..., Any] = lambda *given: tuple(f(*given) for f in functions.values())  # noqa: E731
+    found = through_tvm(every, inputs, device=device)
+    for name, actual in zip(functions, found, strict=True):
+        right = expected[name]
+        assert actual.dtype == right.dtype, name
+        tolerance = RELATIVE.get(right.dtype, 0)
+        torch.testing.assert_close(
+            *(each.double() for each in (actual, right)),
+            **{"rtol": tolerance, "atol": 1e-6 if name in ABSOLUTE else 1e-37},
+            equal_nan=True,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
+        if "sign" in name or "remainder" in name or "divide" in name:
+            zero = right == 0
+            assert torch.equal(actual[zero].signbit(), right[zero].signbit()), name
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_functions_of_one_number(dtype: torch.dtype, device: str) -> None:
+    assert_close(OF_ONE, [torch.tensor(VALUES, dtype=torch.float64).to(dtype)], device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_functions_of_two_numbers(dtype: torch.dtype, device: str) -> None:
+    values = torch.tensor(VALUES, dtype=torch.float64).to(dtype)
+    left, right = (each.contiguous() for each in torch.broadcast_tensors(values[:, None], values))
+    # PyTorch's remainders of great quotients depend on how it was compiled.
+    known = ~(left / right).abs().gt(1e6) | right.eq(0)
+    assert_close(OF_TWO, [left[known], right[known]], device)
+
+
+def test_functions_of_integers(device: str) -> None:
+    def functions(x: Any, y: Any) -> Any:
+        rounded = torch.div(x, y, rounding_mode="floor"), x // y, x % y, torch.fmod(x, y)
+        return *rounded, x.signbit(), x.expm1(), x.abs().log1p(), x.copysign(-y), (x > 0).signbit()
+
+    check(
+        functions, torch.tensor([-7, 7, -6, 0, 5]), torch.tensor([2, -2, 3, -4, 5]), device=device
+    )
+
+
+def test_the_next_number(device: str) -> None:
+    x, y = torch.tensor([1.0, 0.0, -1.0, 5.0]), torch.tensor([2.0, -1.0, INFINITY, 5.0])
+    [found] = through_tvm(torch.nextafter, [x, y], device=device)
+    assert torch.equal(found, torch.nextafter(x, y))
+    program = export(torch.nextafter, [x.bfloat16(), y.bfloat16()])
+    with pytest.raises(ScatterError, match="float32 or float64, not bfloat16"):
+        from_exported_program(program)

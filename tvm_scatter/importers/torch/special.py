@@ -1,0 +1,81 @@
+"""Converters of functions of floats that TVM lacks, or computes imprecisely close to zero."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tvm import relax, tirx
+
+from tvm_scatter.problem.reductions import HALVES
+
+from . import functions
+from .arithmetic import is_integral
+from .call import TorchCall
+from .floats import elementwise
+
+
+def signbit(call: TorchCall) -> Any:
+    """``signbit``."""
+    data = call["self"]
+    if is_integral(str(data.ty.dtype)):
+        number = call.cast(data, "int32") if str(data.ty.dtype) == "bool" else data
+        return call.emit(relax.op.less(number, relax.const(0, str(number.ty.dtype))))
+    return elementwise(functions.is_negative, call, "self")
+
+
+def softplus(call: TorchCall) -> Any:
+    """``softplus``."""
+
+    def function(value: Any) -> Any:
+        beta = tirx.const(float(call["beta"]), value.ty)
+        large = value * beta > tirx.const(float(call["threshold"]), value.ty)
+        return tirx.Select(large, value, functions.library("log1p", tirx.exp(value * beta)) / beta)
+
+    return elementwise(function, call, "self")
+
+
+def elu(call: TorchCall) -> Any:
+    """``elu``, with the factors that make it ``selu`` and ``celu``."""
+    alpha, scale, inner = (float(call[name]) for name in ("alpha", "scale", "input_scale"))
+
+    def function(value: Any) -> Any:
+        below = functions.library("expm1", value * tirx.const(inner, value.ty))
+        below = below * tirx.const(alpha * scale, value.ty)
+        return tirx.Select(
+            value > tirx.const(0, value.ty), value * tirx.const(scale, value.ty), below
+        )
+
+    return elementwise(function, call, "self")
+
+
+def nextafter(call: TorchCall) -> Any:
+    """``nextafter``, of which the library has none of 16-bit floats."""
+    dtype = str(call["self"].ty.dtype)
+    if dtype in HALVES:
+        raise call.error(f"values must be of type float32 or float64, not {dtype}.")
+    return elementwise(partial(functions.library, "nextafter"), call, "self", "other")
+
+
+def _of(function: Callable[..., Any], *names: str) -> Callable[[TorchCall], Any]:
+    return lambda call: elementwise(function, call, *names)
+
+
+SPECIAL: dict[str, Callable[[TorchCall], Any]] = {
+    **{
+        f"{name}.default": _of(partial(functions.library, name), "self")
+        for name in ("erfc", "expm1", "lgamma", "log1p")
+    },
+    "angle.default": _of(functions.angle, "self"),
+    "copysign.Scalar": _of(functions.with_sign, "self", "other"),
+    "copysign.Tensor": _of(functions.with_sign, "self", "other"),
+    "digamma.default": _of(functions.digamma, "self"),
+    "elu.default": elu,
+    "erf_inv.default": _of(functions.inverse_erf, "self"),
+    "logaddexp.default": _of(functions.log_add_exp, "self", "other"),
+    "logaddexp2.default": _of(functions.log_add_exp2, "self", "other"),
+    "nextafter.default": nextafter,
+    "signbit.default": signbit,
+    "softplus.default": softplus,
+}
