@@ -27,7 +27,7 @@ from tvm_scatter.passes.analysis.bindings import Bindings
 from tvm_scatter.problem.reductions import numpy_dtype
 
 #: Programs of one module; those of a simulated device take longer to compile.
-COUNT = {"llvm": 8, "cuda": 4}
+COUNT = {"llvm": 5, "cuda": 3}
 
 
 def tried(device: str, first: int, count: int, tally: Tally, bounds: str | None = None) -> None:

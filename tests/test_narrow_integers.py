@@ -32,9 +32,23 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("shape", [(5, 6), (16, 64)])
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
-def test_results_wrap_around(device, dtype, shape):
+DTYPES = ("int8", "uint8", "int16", "uint16")
+SHAPES = ((5, 6), (16, 64))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_wrap_around(device, dtype):
+    """Each type has the other shape on the other device."""
+    check_wrapping(device, dtype, SHAPES[(DTYPES.index(dtype) + (device == "cuda")) % 2])
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_wrap_around_in_the_other_shape(device, dtype):
+    check_wrapping(device, dtype, SHAPES[(DTYPES.index(dtype) + (device != "cuda")) % 2])
+
+
+def check_wrapping(device, dtype, shape):
     limits = np.iinfo(dtype)
     random = np.random.default_rng(1)
     x, y = (random.integers(limits.min, limits.max, shape, dtype, endpoint=True) for _ in range(2))
