@@ -62,3 +62,13 @@ def test_extremes_on_a_gpu() -> None:
         )
 
     check(some, FLOATS, INTEGERS, device="cuda")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_pooled_values_that_are_not_finite(dtype: torch.dtype, device: str) -> None:
+    def pooled(x: Any) -> Any:
+        return functional.max_pool2d(x, 2, 1, padding=1, return_indices=True)
+
+    low = [-float("inf")] * 3
+    x = torch.tensor([[1, float("nan"), 3], low, low], dtype=dtype)[None, None]
+    check(pooled, x, device=device)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import inf, prod
+from math import prod
 from typing import Any
 
 from tvm import relax, te, tirx
 
 from .shapes import number_of, shape_of
+from .torch.ordering import key_of, value_of
 
 
 def max_pool(
@@ -60,13 +61,13 @@ def max_pool(
         return coordinates[::-1]
 
     def windows(images: te.Tensor, *sizes: Any) -> te.Tensor:
-        """The elements of each window, with the lowest value in place of padding."""
+        """Integers in the order of each window's elements, the least in place of padding."""
 
         def element(channel: Any, *place: Any) -> Any:
             at = corner(place[-1], place[:-1])
             inside = [each >= 0 for each in at] + [x < n for x, n in zip(at, sizes, strict=False)]
-            lowest = _lowest(str(images.dtype))
-            return tirx.if_then_else(tirx.all(*inside), images(0, channel, *at), lowest)
+            key = key_of(images(0, channel, *at))
+            return tirx.if_then_else(tirx.all(*inside), key, tirx.min_value(key.ty))
 
         return te.compute((*sizes[axes:], prod(kernel)), element, name="windows")
 
@@ -81,14 +82,14 @@ def max_pool(
 
         return te.compute(taps.shape, position, name="positions")
 
+    def of_keys(keys: te.Tensor) -> te.Tensor:
+        dtype = str(data.ty.dtype)
+        return te.compute(keys.shape, lambda *at: value_of(keys(*at), dtype), name="values")
+
     elements = bb.emit_te(windows, images, *sizes, primfunc_name_hint="windows")
-    values = bb.emit(relax.op.max(elements, -1))
+    greatest = bb.emit(relax.op.max(elements, -1))
+    values = bb.emit_te(of_keys, greatest, primfunc_name_hint="values")
     taps = bb.emit(relax.op.argmax(elements, -1))
     found = bb.emit_te(positions, taps, *own[-axes:], primfunc_name_hint="positions")
     shape = (*own[:-axes], *pooled[-axes:])
     return bb.emit(relax.op.reshape(values, shape)), bb.emit(relax.op.reshape(found, shape))
-
-
-def _lowest(dtype: str) -> Any:
-    """No value of the type is less."""
-    return tirx.const(-inf, dtype) if "float" in dtype else tirx.min_value(dtype)
