@@ -305,10 +305,12 @@ class Writer:
 
         stored = dtype in _HALVES
         step = self._step(offset)
+        multiple = _multiple(self._at_first(offset)) if step == 1 else 1
+        if _is_short(load.source):
+            offset = in_32_bits(offset)
         if step == 0:
             return self._define(dtype, f"{leaf}[{place(self._first(offset).name)}]", False, stored)
         if step == 1:
-            multiple = _multiple(substitute(offset, {self._column: tirx.const(0, self._column.ty)}))
             self.multiples.append((leaf, multiple))
             text = f"load_row<count, {multiple}>({leaf} + {place(self._first(offset).name)})"
             result = Value(self._name(), dtype, True, stored)
@@ -323,6 +325,9 @@ class Writer:
         after = substitute(offset, {self._column: self._column + 1})
         step = Analyzer().simplify(after - offset)
         return int(step) if isinstance(step, tirx.IntImm) else None
+
+    def _at_first(self, offset: Any) -> Any:
+        return substitute(offset, {self._column: tirx.const(0, self._column.ty)})
 
     def _first(self, offset: Any) -> Value:
         """The value of an offset for the first of the elements."""
@@ -368,6 +373,30 @@ def _can_be_moved(condition: Any, yes: Any, no: Any) -> bool:
         any(tvm_ffi.structural_equal(load, other) for other in read)
         for load in loads_of(yes.indices[0])
     )
+
+
+def _is_short(leaf: Any) -> bool:
+    """Whether 32 bits hold every position in a leaf."""
+    [size] = leaf.shape
+    return isinstance(size, tirx.IntImm) and int(size) <= np.iinfo(np.int32).max
+
+
+def in_32_bits(position: Any) -> Any:
+    """A position modulo 2 to the 32, which GPUs compute and extend with one instruction each.
+
+    It is the position itself if that is in a short leaf, whatever its parts are.
+    """
+    kind = type(position)
+    if kind in (tirx.Add, tirx.Sub, tirx.Mul):
+        return kind(in_32_bits(position.a), in_32_bits(position.b))
+    if kind is tirx.Select:
+        sides = (position.true_value, position.false_value)
+        return tirx.Select(position.condition, *map(in_32_bits, sides))
+    if kind is tirx.IntImm:
+        return tirx.IntImm("uint32", int(position.value) % (1 << 32))
+    if kind is tirx.Cast and str(position.value.ty.dtype) in ("int32", "int64"):
+        return in_32_bits(position.value)
+    return tirx.Cast("uint32", position)
 
 
 def _declared(value: Value) -> str:
