@@ -352,6 +352,16 @@ def test_operands_that_others_read_are_computed_once() -> None:
     assert said.endswith("it is written: add")
 
 
+def test_what_follows_a_product_stays_there() -> None:
+    def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
+        weights = relax.const(np.eye(WIDTH, dtype="float32"))
+        product = emit(op.matmul(given["residual"], weights))
+        return emit(op.add(own, emit(op.add(product, given["bias"]))))
+
+    [said] = notes(Layer(follow).module(), implementation="segmented")
+    assert said.endswith("it is written: add")
+
+
 def test_two_scatters_compute_an_operand_once(cuda: str) -> None:
     """What follows one of them is an operand of what follows the other."""
 

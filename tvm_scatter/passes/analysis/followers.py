@@ -16,6 +16,7 @@ from .effects import may_write
 
 #: Operators that compute each element from those at the same place, if no shape differs.
 _ELEMENTWISE = PRODUCERS - RESHAPES - {"relax.broadcast_to", "relax.permute_dims"}
+_PRODUCT = "relax.matmul"
 
 
 @dataclass(frozen=True)
@@ -80,8 +81,12 @@ def _operands(
     readers: Mapping[Any, Sequence[Binding]],
     taken: Collection[Any],
 ) -> tuple[Binding, ...]:
-    """The elementwise operators whose results only those of a chain read, or each other."""
+    """The elementwise operators whose results only those of a chain read, or each other.
+
+    What follows a product stays there: TVM computes it where the product is written.
+    """
     within = {each.at for each in chain}
+    products = {each.var for each in bindings if operator_of(each.value) == _PRODUCT}
     found: list[Binding] = []
     for binding in reversed(bindings.all[: chain[-1].at]):
         if may_write(binding.value):
@@ -93,6 +98,7 @@ def _operands(
             and binding.var not in taken
             and operator_of(binding.value) in _ELEMENTWISE
             and static_shape(binding.var) is not None
+            and not binding.reads & products
             and all(each.at in within for each in readers[binding.var])
         ):
             within.add(binding.at)
