@@ -17,11 +17,9 @@ __device__ __forceinline__ Vector<Wide, vector> combine_vectors(
 
 // Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th and
 // `rows.read(item)` reads it. Vectors are held as they are stored, so that 16-bit types take half the
-// registers; the next items are read while the vectors of these are on their way. `visit_all` takes
-// as many as are in flight, `visit` one.
-template <class Rows, class VisitAll, class Visit>
-__device__ __forceinline__ void for_each_rows(uint32 count, const Rows& rows, VisitAll visit_all,
-                                              Visit visit) {
+// registers; the next items are read while the vectors of these are on their way.
+template <class Rows, class Visit>
+__device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Visit visit) {
   // More would take registers, and with them threads, away.
   constexpr uint32 in_flight = 4;
   decltype(rows.item(0u)) item[in_flight];
@@ -37,7 +35,8 @@ __device__ __forceinline__ void for_each_rows(uint32 count, const Rows& rows, Vi
 #pragma unroll
     for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
     find(start + in_flight);
-    visit_all(start, held);
+#pragma unroll
+    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, held[u]);
   }
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
@@ -45,16 +44,6 @@ __device__ __forceinline__ void for_each_rows(uint32 count, const Rows& rows, Vi
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
     if (start + u < count) visit(start + u, held[u]);
-}
-
-template <class Rows, class Visit>
-__device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Visit visit) {
-  const auto visit_all = [&](uint32 start, const auto& held) {
-    constexpr uint32 size = sizeof(held) / sizeof(held[0]);
-#pragma unroll
-    for (uint32 u = 0; u < size; ++u) visit(start + u, held[u]);
-  };
-  for_each_rows(count, rows, visit_all, visit);
 }
 
 // The sum of rows of updates, in one column of vectors, and how many numbers it has for each element.
@@ -80,18 +69,10 @@ __device__ __forceinline__ void add_row(Vector<Wide, vector>& sum, const Vector<
   sum = combine_vectors<R>(sum, widen(row));
 }
 
-template <class R, class Sum, class Row, int rows>
-__device__ __forceinline__ void add_rows(Sum& sum, const Row (&row)[rows]) {
-#pragma unroll
-  for (int u = 0; u < rows; ++u) add_row<R>(sum, row[u]);
-}
-
 // Combine `count` rows into `sum`, in order.
 template <class R, class Sum, class Rows>
 __device__ __forceinline__ void combine_run(Sum& sum, uint32 count, const Rows& rows) {
-  for_each_rows(
-      count, rows, [&](uint32, const auto& held) { add_rows<R>(sum, held); },
-      [&](uint32, const auto& row) { add_row<R>(sum, row); });
+  for_each_row(count, rows, [&](uint32, const auto& row) { add_row<R>(sum, row); });
 }
 
 // The updates of a list of items, in one column of vectors. `once` says that they are read nowhere

@@ -67,35 +67,6 @@ __device__ __forceinline__ void add_row(SoftmaxSum<Wide, count>& sum,
   add_softmax(sum, row.logit, Wide(1), [&](int i) { return value.at[i]; });
 }
 
-// The weight of a logit relative to the greatest. Equal infinities differ by nothing.
-template <class Wide>
-__device__ __forceinline__ Wide weight_of(Wide greatest, Wide logit) {
-  return exponential(logit == greatest ? Wide(0) : logit - greatest);
-}
-
-// Several updates at once: the sum is made relative to their greatest logit once for all of them.
-template <class R, class Wide, int count, class Data, int rows>
-__device__ __forceinline__ void add_rows(SoftmaxSum<Wide, count>& sum,
-                                         const SoftmaxUpdate<Data, count> (&row)[rows]) {
-  Wide greatest = sum.greatest;
-#pragma unroll
-  for (int u = 0; u < rows; ++u)
-    if (row[u].logit > greatest) greatest = row[u].logit;
-  const Wide kept = weight_of(greatest, sum.greatest);
-  sum.greatest = greatest;
-  sum.total *= kept;
-#pragma unroll
-  for (int i = 0; i < count; ++i) sum.at[i] *= kept;
-#pragma unroll
-  for (int u = 0; u < rows; ++u) {
-    const Wide weight = weight_of(greatest, row[u].logit);
-    const auto value = widen(row[u].value);
-    sum.total += weight;
-#pragma unroll
-    for (int i = 0; i < count; ++i) sum.at[i] += weight * value.at[i];
-  }
-}
-
 template <class R, class Wide, int count>
 __device__ __forceinline__ void add_row(SoftmaxSum<Wide, count>& sum,
                                         const SoftmaxSum<Wide, count>& other) {
