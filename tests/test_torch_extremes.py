@@ -72,3 +72,33 @@ def test_pooled_values_that_are_not_finite(dtype: torch.dtype, device: str) -> N
     low = [-float("inf")] * 3
     x = torch.tensor([[1, float("nan"), 3], low, low], dtype=dtype)[None, None]
     check(pooled, x, device=device)
+
+
+LITTLE = torch.tensor([[[[1, NAN, 3], [-INFINITY, -INFINITY, -INFINITY], [-INFINITY, -1e38, 2]]]])
+
+
+def pooled(x: Any) -> Sequence[Any]:
+    volume = torch.stack([x, x.flip(-1)], 2)
+    return (
+        *(functional.max_pool2d(x, 2, 1), functional.max_pool2d(x, 2, 1, 1)),
+        *(functional.max_pool2d(x[0], (2, 1), ceil_mode=True), functional.max_pool2d(x, 1, 2)),
+        *(functional.max_pool3d(volume, 2, ceil_mode=True), functional.max_pool3d(volume[0], 1)),
+        functional.max_pool2d(x.bfloat16(), 2, 1),
+    )
+
+
+def averaged(x: Any) -> Sequence[Any]:
+    volume = torch.stack([x, x.flip(-1)], 2)
+    return (
+        functional.avg_pool2d(x, 2, 1, 1, divisor_override=3),
+        functional.avg_pool2d(x[0], 2, 1, 1, True, False, divisor_override=5),
+        functional.avg_pool3d(volume, 2, 1, 1, count_include_pad=False, divisor_override=3),
+    )
+
+
+def test_values_of_windows_that_are_not_finite() -> None:
+    check(pooled, LITTLE)
+
+
+def test_averages_of_windows_with_a_divisor() -> None:
+    check(averaged, torch.arange(20.0).reshape(1, 1, 4, 5))

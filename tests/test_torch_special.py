@@ -98,3 +98,22 @@ def test_the_next_number(device: str) -> None:
     program = export(torch.nextafter, [x.bfloat16(), y.bfloat16()])
     with pytest.raises(ScatterError, match="float32 or float64, not bfloat16"):
         from_exported_program(program)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
+def test_divisors_that_would_end_the_process(dtype: Any, device: str) -> None:
+    """Zero, and -1 of the least number. PyTorch refuses the first on CPUs."""
+    least = torch.iinfo(dtype).min
+    dividend = torch.tensor([7, 7, 8, least, least, 100], dtype=dtype)
+    divisor = torch.tensor([2, 0, 3, 0, 255 if least == 0 else -1, 7], dtype=dtype)
+
+    def quotients(a: Any, b: Any) -> Any:
+        rounded = (torch.div(a, b, rounding_mode=mode) for mode in ("floor", "trunc"))
+        return (*rounded, a // b, a % b, torch.fmod(a, b))
+
+    found = through_tvm(quotients, (dividend, divisor), device=device)
+    defined = divisor != 0
+    defined[4] = False
+    expected = quotients(dividend[defined], divisor[defined])
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one[defined], other)

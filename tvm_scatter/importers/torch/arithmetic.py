@@ -64,32 +64,24 @@ def differ(call: TorchCall) -> Any:
     dtype = common_type(*operands)
     if is_integral(dtype):
         return compare(relax.op.not_equal, call)
-    left, right = _cast(call, operands, dtype)
+    left, right = as_tensors(call, operands, dtype)
     either = call.emit(relax.op.logical_or(unknown(call, left), unknown(call, right)))
     return call.emit(relax.op.logical_or(either, relax.op.not_equal(left, right)))
 
 
 def divide(call: TorchCall) -> Any:
-    """``div``, not rounded down. The quotient of integers is a float unless it is rounded."""
+    """``div``, not rounded down, and ``trunc`` of floats. The quotient of integers is a float."""
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
     mode = call.get("rounding_mode", None)
     if mode == "trunc":
-        quotient = _apply(call, relax.op.divide, operands, dtype)
-        # TVM's quotient of integers is rounded towards zero.
-        return quotient if is_integral(dtype) else call.emit(relax.op.trunc(quotient))
+        return call.emit(relax.op.trunc(_apply(call, relax.op.divide, operands, dtype)))
     if is_integral(dtype):
         dtype = default_float()
     # TVM gives a divisor that is a number a wrong type if the overload has a rounding mode.
     if "rounding_mode" not in call and _uniform(operands, dtype):
         return None
     return _apply(call, relax.op.divide, operands, dtype)
-
-
-def floor_divide_integers(call: TorchCall) -> Any:
-    """``floor_divide`` of integers."""
-    operands = call["self"], call["other"]
-    return _apply(call, relax.op.floor_divide, operands, common_type(*operands))
 
 
 def power(call: TorchCall) -> Any:
@@ -132,7 +124,7 @@ def where(call: TorchCall) -> Any:
     dtype = common_type(*operands)
     if _uniform(operands, dtype):
         return None
-    return call.emit(relax.op.where(call["condition"], *_cast(call, operands, dtype)))
+    return call.emit(relax.op.where(call["condition"], *as_tensors(call, operands, dtype)))
 
 
 def reciprocal(call: TorchCall) -> Any:
@@ -241,10 +233,10 @@ def _sum(call: TorchCall, operator: Operator, left: Any, right: Any, *, first: s
 
 
 def _apply(call: TorchCall, operator: Operator, operands: Any, dtype: str) -> Any:
-    return call.emit(operator(*_cast(call, operands, dtype)))
+    return call.emit(operator(*as_tensors(call, operands, dtype)))
 
 
-def _cast(call: TorchCall, operands: Any, dtype: str) -> list[Any]:
+def as_tensors(call: TorchCall, operands: Any, dtype: str) -> list[Any]:
     """The operands as tensors of one type."""
     return [
         call.cast(each, dtype) if is_tensor(each) else call.scalar(each, dtype) for each in operands

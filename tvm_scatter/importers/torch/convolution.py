@@ -12,6 +12,7 @@ from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
 from .convolution_windows import Windows
+from .each_axis import of_each_axis
 from .elementwise import sum_type
 
 _FORWARD = {1: relax.op.nn.conv1d, 2: relax.op.nn.conv2d, 3: relax.op.nn.conv3d}
@@ -31,10 +32,10 @@ def convolution(call: TorchCall) -> Any:
     lacks = transposed and axes == 3
     if (dtype == "float32" and not lacks) or data.ty.ndim != weight.ty.ndim:
         return None
-    how = {name: _of_each_axis(call[name], axes) for name in ("stride", "padding", "dilation")}
+    how = {name: of_each_axis(call[name], axes) for name in ("stride", "padding", "dilation")}
     how["strides"] = how.pop("stride")
     if transposed:
-        how["output_padding"] = _of_each_axis(call["output_padding"], axes)
+        how["output_padding"] = of_each_axis(call["output_padding"], axes)
     wide = sum_type(dtype)
     operator = (_TRANSPOSED if transposed else _FORWARD)[axes]
     result = call.emit(operator(data, weight, groups=call["groups"], out_dtype=wide, **how))
@@ -54,7 +55,7 @@ def convolution_backward(call: TorchCall) -> Any:
         return _tuple(call, [call.full(shape, 0, dtype) for shape in shapes])
     axes = data.ty.ndim - 2
     stride, padding, dilation = (
-        _of_each_axis(call[name], axes) for name in ("stride", "padding", "dilation")
+        of_each_axis(call[name], axes) for name in ("stride", "padding", "dilation")
     )
     windows = Windows(shape_of(weight)[2:], stride, padding, dilation, call["groups"])
     transposed = call["transposed"]
@@ -110,11 +111,6 @@ def _product(call: TorchCall, left: Any, right: Any) -> Any:
     """A product for each group; halves are added up in single precision."""
     wide = "float64" if str(left.ty.dtype) == "float64" else "float32"
     return call.emit(relax.op.matmul(left, right, out_dtype=wide))
-
-
-def _of_each_axis(value: Sequence[int], axes: int) -> tuple[int, ...]:
-    """A single number holds for every axis."""
-    return tuple(value) * (axes if len(value) == 1 else 1)
 
 
 def _tuple(call: TorchCall, parts: Sequence[Any]) -> Any:

@@ -16,6 +16,7 @@ from . import (
     grouped_product,
     joining,
     norms,
+    pooled_values,
     pooling_indices,
     quotients,
     reductions,
@@ -47,7 +48,7 @@ _ARITHMETIC: dict[str, Mended] = {
     "mul": arithmetic.multiply,
     "div": quotients.divide,
     "remainder": quotients.remainder,
-    "fmod": partial(arithmetic.binary, relax.op.mod, None),
+    "fmod": quotients.truncated_remainder,
     **{
         f"bitwise_{name}": partial(arithmetic.binary, getattr(relax.op, f"bitwise_{name}"), None)
         for name in ("and", "or", "xor")
@@ -150,6 +151,7 @@ MENDED: dict[str, Mended] = {
     "mish_backward.default": activations.mish_backward,
     "rrelu_with_noise.default": activations.rrelu,
     "rrelu_with_noise_functional.default": activations.rrelu,
+    **{f"avg_pool{axes}d.default": pooled_values.avg_pool for axes in (1, 2, 3)},
     "max_pool2d_with_indices.default": pooling_indices.max_pool,
     "max_pool3d_with_indices.default": pooling_indices.max_pool,
     "_upsample_bilinear2d_aa.default": resizing.upsample_smooth,

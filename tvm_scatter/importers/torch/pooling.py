@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from tvm_scatter.ops.shapes import is_empty
 
 from .along import add_along, known_sizes
 from .call import TorchCall
+from .each_axis import of_each_axis
 
 
 def max_pool_backward(call: TorchCall) -> Any:
@@ -46,9 +46,9 @@ def max_pool_backward(call: TorchCall) -> Any:
 def avg_pool_backward(call: TorchCall) -> Any:
     """``avg_pool2d_backward`` and ``avg_pool3d_backward``."""
     pooled = _pooled_axes(call)
-    kernel = _of_each_axis(call["kernel_size"], pooled)
-    stride = _of_each_axis(call["stride"] or kernel, pooled)
-    padding = _of_each_axis(call["padding"], pooled)
+    kernel = of_each_axis(call["kernel_size"], pooled)
+    stride = of_each_axis(call["stride"] or kernel, pooled)
+    padding = of_each_axis(call["padding"], pooled)
     divisor = call["divisor_override"]
     counted = bool(call["count_include_pad"])
 
@@ -95,8 +95,3 @@ def _average_backward(call: TorchCall, pooled: int, windows: Any) -> Any:
 
 def _pooled_axes(call: TorchCall) -> int:
     return 3 if "pool3d" in call.name else 2
-
-
-def _of_each_axis(value: Sequence[int], axes: int) -> tuple[int, ...]:
-    """A single number holds for every axis."""
-    return tuple(value) * (axes if len(value) == 1 else 1)

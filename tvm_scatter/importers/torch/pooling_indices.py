@@ -10,26 +10,22 @@ from tvm_scatter.importers import max_pool as pooling
 
 from .call import TorchCall
 from .decompose import reads_more_than_first
+from .each_axis import of_each_axis
+from .pooled_values import max_pooled
 
 
 def max_pool(call: TorchCall) -> Any:
     """``max_pool2d_with_indices`` and that of 3-D. TVM's positions are zeros, and are floats."""
     if not reads_more_than_first(call.node):
-        return None
+        return relax.Tuple([max_pooled(call)])
     axes = 3 if "pool3d" in call.name else 2
     stride = call["stride"] or call["kernel_size"]
     numbers = (call["kernel_size"], stride, call["padding"], call["dilation"])
     results = pooling.max_pool(
         call.bb,
         call["self"],
-        *(_of_each_axis(each, axes) for each in numbers),
+        *(of_each_axis(each, axes) for each in numbers),
         ceil_mode=call["ceil_mode"],
         across_planes=False,
     )
     return call.emit(relax.Tuple(list(results)))
-
-
-def _of_each_axis(number: Any, axes: int) -> list[int]:
-    """One number for each axis."""
-    numbers = list(number) if isinstance(number, list | tuple) else [number]
-    return numbers * axes if len(numbers) == 1 else numbers

@@ -14,6 +14,7 @@ from . import arithmetic, functions
 from .arithmetic import common_type, is_integral
 from .call import TorchCall
 from .floats import of_type
+from .integer_quotients import divided
 
 
 def remainder(call: TorchCall) -> Any:
@@ -21,15 +22,26 @@ def remainder(call: TorchCall) -> Any:
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
     if is_integral(dtype):
-        return arithmetic.binary(relax.op.floor_mod, None, call)
+        return divided(relax.op.floor_mod, call)
     return of_type(functions.remainder, call, operands, dtype)
 
 
 def divide(call: TorchCall) -> Any:
     """``div``, with each rounding mode."""
-    if call.get("rounding_mode", None) == "floor":
+    mode = call.get("rounding_mode", None)
+    if mode == "floor":
         return floor_divide(call)
+    if mode == "trunc" and is_integral(common_type(call["self"], call["other"])):
+        # TVM's quotient of integers is rounded towards zero.
+        return divided(relax.op.divide, call)
     return arithmetic.divide(call)
+
+
+def truncated_remainder(call: TorchCall) -> Any:
+    """``fmod``."""
+    if is_integral(common_type(call["self"], call["other"])):
+        return divided(relax.op.mod, call)
+    return arithmetic.binary(relax.op.mod, None, call)
 
 
 def floor_divide(call: TorchCall) -> Any:
@@ -37,5 +49,5 @@ def floor_divide(call: TorchCall) -> Any:
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
     if is_integral(dtype):
-        return arithmetic.floor_divide_integers(call)
+        return divided(relax.op.floor_divide, call)
     return of_type(functions.floor_quotient, call, operands, dtype)
