@@ -21,11 +21,8 @@ python -m models table FOLDER gpu.json ../docs/models.md
 ```
 """
 _RUNS = """
-A run on an H200, driver 580.159.04, of all but EfficientNet B1, which an earlier run had. Scatters
-compute their messages themselves there, and sums along rows their rows. One model fails: JetMoE.
-Since then scatters fill their output, compute what follows them and share orders by default, and
-layers share what they compute of one graph; with that the models of `tvm-scatter bench --models`
-are right there.
+One run on an H200, driver 580.159.04, with the default options: all but EfficientNet B1, which an
+earlier run had.
 """
 _SECOND_LOOK = """
 ## A second look
