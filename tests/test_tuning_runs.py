@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -44,9 +45,17 @@ def space(posed: ScatterProblem) -> int:
     return len(list(candidates(posed, LLVM)))
 
 
-def test_bad_candidates_cost_their_own_trial(tmp_path: Path) -> None:
+@pytest.fixture
+def bad_implementations() -> Iterator[Any]:
+    """The module, whose implementations no other test sees."""
     import bad_implementations
 
+    bad_implementations.register()
+    yield bad_implementations
+    bad_implementations.unregister()
+
+
+def test_bad_candidates_cost_their_own_trial(bad_implementations: Any, tmp_path: Path) -> None:
     posed = problem(bad_implementations.EXTENT, 3, 500)
     settings = Settings(distributions=("uniform",), timeout=4.0, imports=("bad_implementations",))
     (result,) = tune([Task(posed)], LLVM, tmp_path, settings)

@@ -52,7 +52,7 @@ class Patched(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         # Whether threads hold what they copy until they have combined the updates there.
         few = problem.items.is_static and problem.items.constant <= _FEW_UPDATES
-        held = (0, 1) if few and problem.width.is_one else (0,)
+        held = (1, 0) if few and problem.width.is_one else (0,)
         if not problem.data_size.is_static:
             return {"per_thread": (*_PER_THREAD, 8), "held": held}
         # Fewer for each thread where a small output would leave threads without any.
