@@ -414,7 +414,7 @@ CPU = (
         "chunks of a sort that share one histogram",
         "strategies/llvm/steps/radix.py",
         "        def place(c: Any) -> None:\n            start, length = self._bounds(c)\n"
-        "            base = T.bind(c * _BUCKETS)",
+        "            base = T.bind(c * self.buckets)",
         "        def place(c: Any) -> None:\n            start, length = self._bounds(c)\n"
         "            base = T.bind(c * 0)",
         (_large("sort_based"),),

@@ -152,7 +152,7 @@ EDGES = {
     "patches_alone": Edge("patched", "min", 50, 50, 300, more={"include_self": False}),
     "patches_in_place": Edge("patched", "add", 1100, 1, 1000, more={"in_place": True}),
     # Blocks own three rows or two; of what goes to one place a whole block takes some.
-    "owned": Edge("owned_rows", "add", 700, 40, 3000, more={"deterministic": True}),
+    "owned": Edge("owned_rows", "add", 700, 40, 3000),
     "owned_and_long": Edge(
         "owned_rows",
         "add",
@@ -161,9 +161,9 @@ EDGES = {
         1500,
         (np.where(RANDOM.random(1500) < 0.5, 299, RANDOM.integers(0, 300, 1500)),),
         knobs={"lanes": 16, "unroll": 2},
-        more={"data_dtype": "float32", "deterministic": True},
+        more={"data_dtype": "float32"},
     ),
-    "owned_by_few": Edge("owned_rows", "update", 40, 9000, 130, _last_two(130)),
+    "owned_by_few": Edge("owned_rows", "max", 40, 9000, 130, _last_two(130)),
     "owned_in_place": Edge("owned_rows", "max", 700, 33, 1000, more={"in_place": True}),
     "owned_means": Edge("owned_rows", "mean", 500, 20, 900, more={"include_self": False}),
     # Two spans of 256 accesses, and a tail of three elements.
