@@ -352,6 +352,15 @@ def test_operands_that_others_read_are_computed_once() -> None:
     assert said.endswith("it is written: add")
 
 
+def test_operators_that_nothing_reads_are_no_operands() -> None:
+    def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
+        emit(op.exp(given["residual"]))
+        return emit(op.add(own, given["residual"]))
+
+    [said] = notes(Layer(follow).module(), implementation="segmented")
+    assert said.endswith("it is written: add")
+
+
 def test_what_follows_a_product_stays_there() -> None:
     def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
         weights = relax.const(np.eye(WIDTH, dtype="float32"))

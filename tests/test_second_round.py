@@ -17,7 +17,7 @@ from tvm_scatter.selection.cost import coefficients
 from tvm_scatter.selection.work import SPREADS, Work
 from tvm_scatter.tuning.bench.reference import Reference
 from tvm_scatter.tuning.experiments import second_round
-from tvm_scatter.tuning.experiments.second_round import FORMS, UNMEASURED, Row, Timed
+from tvm_scatter.tuning.experiments.second_round import FORMS, THIRD_ROUND, Row, Timed
 from tvm_scatter.tuning.measure.sampling import Budget
 from tvm_scatter.tuning.space.candidates import need_strategy
 from tvm_scatter.tuning.space.workloads import WORKLOADS
@@ -122,7 +122,7 @@ def predicted(problem: ScatterProblem, name: str, spread: str) -> float:
     return float(sum(value * factors[term] for term, value in terms.items()))
 
 
-@pytest.mark.parametrize("forms", [FORMS, UNMEASURED], ids=["measured", "unmeasured"])
+@pytest.mark.parametrize("forms", [FORMS, THIRD_ROUND], ids=["second", "third"])
 def test_every_form_is_one_that_the_workload_takes(
     forms: Mapping[str, Sequence[second_round.Form]],
 ) -> None:

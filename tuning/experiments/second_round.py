@@ -6,7 +6,7 @@ Each row is a workload, in the forms of :data:`FORMS`: the implementation that t
 and others with their knobs. All forms of a row are compiled together, checked against float64, and
 timed in turns; what is wrong is told, and not timed. What each launch takes comes from PyTorch's
 profiler. With ``--peers``, PyTorch's forms have their turn, too, and with ``--compile`` that of
-``torch.compile``. ``--unmeasured`` takes the forms of :data:`UNMEASURED` instead. Files are written
+``torch.compile``. ``--third-round`` takes those of :data:`THIRD_ROUND` instead. Files are written
 after every row, and rows of other workloads that the JSON file has already are kept.
 """
 
@@ -121,7 +121,7 @@ FORMS: dict[str, tuple[Form, ...]] = {
 }
 _GATHERING = {"threads": 512, "in_flight": 8}
 #: What was not measured yet, beside what it competes with.
-UNMEASURED: dict[str, tuple[Form, ...]] = {
+THIRD_ROUND: dict[str, tuple[Form, ...]] = {
     "1-D 1M unique": (
         ("parallel_injective overlapped", {}),
         ("tiled", {"threads": 512}),
@@ -187,10 +187,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", default="", metavar="TEXT", help="workloads with TEXT in them")
     parser.add_argument("--peers", action="store_true", help="PyTorch's forms as well")
     parser.add_argument("--compile", action="store_true", help="torch.compile as well")
-    parser.add_argument("--unmeasured", action="store_true", help="forms that are not measured yet")
+    parser.add_argument("--third-round", action="store_true", help="the forms of the third round")
     parsed = parser.parse_args(arguments)
     program.need_gpu("second_round")
-    forms = UNMEASURED if parsed.unmeasured else FORMS
+    forms = THIRD_ROUND if parsed.third_round else FORMS
     wanted = [workload for workload in workloads(forms) if parsed.rows in workload.name]
     rows = kept_rows(parsed.json, [workload.name for workload in wanted])
     for workload in wanted:

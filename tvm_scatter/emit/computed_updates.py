@@ -113,11 +113,7 @@ class ComputedUpdates:
 
     def __getitem__(self, at: Any) -> Any:
         """The element at a flat position, bound to a variable. Emits statements."""
-        return self.in_row(at, 0, 1)
-
-    def in_row(self, at: Any, column: Any, axes: int) -> Any:
-        """As :meth:`expression`, bound to a variable. Emits statements."""
-        return T.bind(self.expression(at, column, axes))
+        return T.bind(self.expression(at, 0, 1))
 
     def expression(self, at: Any, column: Any, axes: int) -> Any:
         """The element some columns after a flat position, in the same row along the last axes.

@@ -28,7 +28,7 @@ from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
-from tvm_scatter.passes.analysis.followers import Followers, followers_of
+from tvm_scatter.passes.analysis.followers import Followers, FollowerSearch
 from tvm_scatter.passes.analysis.known_values import numbers
 
 from .functions import with_changes, with_values
@@ -52,9 +52,9 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
     bindings = Bindings(function)
     found: dict[Any, relax.Expr] = {}
     taken: set[Any] = set()
-    readers = bindings.readers()
+    search = FollowerSearch(bindings)
     for binding in _candidates(bindings):
-        followers = followers_of(binding, bindings, readers, taken)
+        followers = search.behind(binding, taken)
         if followers is None:
             continue
         where = f"{name}.{binding.var.name}"

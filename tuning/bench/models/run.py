@@ -203,11 +203,11 @@ def _split(case: Case, alike: Alike, ready: _Ready, device: str) -> None:
     for name, form in ready.ours.items():
         if device == "cuda":
             kernels = timing.profiled(form, device)
-            shares = shares_of(kernels.items())
-            figures.products[name] = timing.products_of(kernels)
+            shares, spent = shares_of(kernels.items()), sum(kernels.values())
         else:
             shares = time_shares(alike.ours[name].executable, arguments(case.inputs))
-            figures.products[name] = shares["products"] * figures.ours[name]
+            spent = figures.ours[name]
+        figures.products[name] = shares["products"] * spent
         figures.shares[name] = shares
 
 

@@ -21,7 +21,7 @@ _PAUSE = 0.005
 _PROFILED = 3
 _MICROSECONDS = 1e6
 #: Words in the names of PyTorch's operators and of kernels that compute matrix products.
-_PRODUCTS = ("mm", "gemm", "linear", "cutlass", "xmma", "nvjet", "matmul", "grouped_product")
+_PRODUCTS = ("mm", "gemm", "linear", "cutlass", "xmma", "nvjet", "matmul")
 #: How the names of kernels of torch.compile begin that compute none. They bear the names of all
 #: operators that they are part of, such as "addmm" where they add the bias.
 _NO_PRODUCTS = ("triton_poi_", "triton_red_", "triton_per_", "cpp_fused_")

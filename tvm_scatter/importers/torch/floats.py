@@ -9,7 +9,7 @@ from tvm import relax, te, topi
 
 from tvm_scatter.problem.reductions import HALVES
 
-from .arithmetic import common_type, default_float, is_integral, is_tensor
+from .arithmetic import as_tensors, common_type, default_float, is_integral
 from .call import TorchCall
 
 Function = Callable[..., Any]
@@ -36,9 +36,7 @@ def elementwise(function: Function, call: TorchCall, *names: str) -> Any:
 
 def of_type(function: Function, call: TorchCall, operands: Sequence[Any], dtype: str) -> Any:
     """A function of floats, whose operands and result have the given type."""
-    tensors = [
-        call.cast(each, dtype) if is_tensor(each) else call.scalar(each, dtype) for each in operands
-    ]
+    tensors = as_tensors(call, operands, dtype)
     shape = relax.ShapeExpr(call.broadcast(*tensors))
     wide = "float32" if dtype in HALVES else dtype
 

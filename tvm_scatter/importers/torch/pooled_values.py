@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 from tvm import relax
 
-from .arithmetic import is_integral
 from .call import TorchCall
-from .each_axis import of_each_axis
+from .each_axis import of_each_axis, pooled_axes
+from .ordering import keys, values_of
 
-_AVERAGES = (relax.op.nn.avg_pool1d, relax.op.nn.avg_pool2d, relax.op.nn.avg_pool3d)
+Pooling = Callable[..., Any]
+
+_AVERAGES = {1: relax.op.nn.avg_pool1d, 2: relax.op.nn.avg_pool2d, 3: relax.op.nn.avg_pool3d}
 _MAXIMA = {2: relax.op.nn.max_pool2d, 3: relax.op.nn.max_pool3d}
 
 
@@ -20,62 +23,37 @@ def avg_pool(call: TorchCall) -> Any:
     divisor = call.get("divisor_override", None)
     if divisor is None:
         return None
-    axes = int(call.name.partition("avg_pool")[2][0])
-    data, windows = call["self"], of_each_axis(call["kernel_size"], axes)
-    pooled = _AVERAGES[axes - 1](
-        _batched(call, data, axes),
-        windows,
-        of_each_axis(call["stride"] or windows, axes),
-        of_each_axis(call["padding"], axes),
-        ceil_mode=call["ceil_mode"],
-        # Then TVM divides by the size of a whole window everywhere.
-        count_include_pad=True,
-    )
-    scale = relax.const(prod(windows) / divisor, str(data.ty.dtype))
-    return _unbatched(call, call.emit(relax.op.multiply(pooled, scale)), data)
+    data, axes = call["self"], pooled_axes(call)
+    # Then TVM divides by the size of a whole window everywhere.
+    pooled = _pooled(call, _AVERAGES[axes], data, count_include_pad=True)
+    scale = prod(of_each_axis(call["kernel_size"], axes)) / divisor
+    return call.emit(relax.op.multiply(pooled, relax.const(scale, str(data.ty.dtype))))
 
 
 def max_pooled(call: TorchCall) -> Any:
-    """The values of max pooling.
+    """The values of max pooling, found as integers in the same order.
 
-    TVM's maximum leaves out what is not a number, and is at least the least finite number.
+    TVM's maximum of floats leaves out what is no number, and is at least the least finite one.
     """
-    axes = 3 if "pool3d" in call.name else 2
-    data = call["self"]
-    dtype = str(data.ty.dtype)
-    if is_integral(dtype):
-        return _unbatched(call, _pooled(call, _batched(call, data, axes), axes), data)
-    batched = _batched(call, data, axes)
-    # Nothing, a number, no number.
-    infinite = relax.op.equal(batched, relax.const(float("-inf"), dtype))
-    ranks = [relax.const(rank, dtype) for rank in (0, 1, 2)]
-    rank = relax.op.where(infinite, ranks[0], ranks[1])
-    rank = call.emit(relax.op.where(relax.op.isnan(batched), ranks[2], rank))
-    greatest = _pooled(call, rank, axes)
-    found = relax.op.where(
-        call.emit(relax.op.equal(greatest, ranks[0])),
-        relax.const(float("-inf"), dtype),
-        _pooled(call, batched, axes),
-    )
-    unknown = call.emit(relax.op.equal(greatest, ranks[2]))
-    result = relax.op.where(unknown, relax.const(float("nan"), dtype), call.emit(found))
-    return _unbatched(call, call.emit(result), data)
+    data, axes = call["self"], pooled_axes(call)
+    dilation = of_each_axis(call["dilation"], axes)
+    greatest = _pooled(call, _MAXIMA[axes], keys(call, data), dilation=dilation)
+    return values_of(call, greatest, str(data.ty.dtype))
 
 
-def _pooled(call: TorchCall, data: Any, axes: int) -> Any:
+def _pooled(call: TorchCall, pooling: Pooling, data: Any, **more: Any) -> Any:
+    """The result of one of TVM's operators, which want a batch."""
+    axes = pooled_axes(call)
     windows = of_each_axis(call["kernel_size"], axes)
-    numbers = (call["stride"] or windows, call["padding"], call["dilation"])
-    parts = (of_each_axis(each, axes) for each in numbers)
-    return call.emit(_MAXIMA[axes](data, windows, *parts, ceil_mode=call["ceil_mode"]))
-
-
-def _batched(call: TorchCall, data: Any, axes: int) -> Any:
-    if data.ty.ndim == axes + 2:
-        return data
-    return call.emit(relax.op.expand_dims(data, 0))
-
-
-def _unbatched(call: TorchCall, result: Any, data: Any) -> Any:
-    if result.ty.ndim == data.ty.ndim:
-        return result
-    return call.emit(relax.op.squeeze(result, [0]))
+    one = data.ty.ndim == axes + 1
+    result = call.emit(
+        pooling(
+            call.emit(relax.op.expand_dims(data, 0)) if one else data,
+            windows,
+            of_each_axis(call["stride"] or windows, axes),
+            padding=of_each_axis(call["padding"], axes),
+            ceil_mode=call["ceil_mode"],
+            **more,
+        )
+    )
+    return call.emit(relax.op.squeeze(result, [0])) if one else result

@@ -13,7 +13,7 @@ from tvm_scatter.ops.shapes import is_empty
 
 from .along import add_along, known_sizes
 from .call import TorchCall
-from .each_axis import of_each_axis
+from .each_axis import of_each_axis, pooled_axes
 
 
 def max_pool_backward(call: TorchCall) -> Any:
@@ -22,7 +22,7 @@ def max_pool_backward(call: TorchCall) -> Any:
     An index is a position in the flattened plane or volume.
     """
     data, gradient, indices = call["self"], call["grad_output"], call["indices"]
-    pooled = _pooled_axes(call)
+    pooled = pooled_axes(call)
     shape, dtype = shape_of(data), str(data.ty.dtype)
     before = shape[:-pooled]
     windows = shape_of(indices)[-pooled:]
@@ -45,7 +45,7 @@ def max_pool_backward(call: TorchCall) -> Any:
 
 def avg_pool_backward(call: TorchCall) -> Any:
     """``avg_pool2d_backward`` and ``avg_pool3d_backward``."""
-    pooled = _pooled_axes(call)
+    pooled = pooled_axes(call)
     kernel = of_each_axis(call["kernel_size"], pooled)
     stride = of_each_axis(call["stride"] or kernel, pooled)
     padding = of_each_axis(call["padding"], pooled)
@@ -73,7 +73,7 @@ def adaptive_avg_pool_backward(call: TorchCall) -> Any:
         places = first + np.arange((last - first).max())
         return np.where(places < last, places, size), 1 / (last - first)
 
-    return _average_backward(call, _pooled_axes(call), windows)
+    return _average_backward(call, pooled_axes(call), windows)
 
 
 def _average_backward(call: TorchCall, pooled: int, windows: Any) -> Any:
@@ -91,7 +91,3 @@ def _average_backward(call: TorchCall, pooled: int, windows: Any) -> Any:
     for i, (size, count) in enumerate(zip(sizes, entries, strict=True)):
         gradient = add_along(call, gradient, first + i, size, *windows(i, size, count))
     return gradient
-
-
-def _pooled_axes(call: TorchCall) -> int:
-    return 3 if "pool3d" in call.name else 2

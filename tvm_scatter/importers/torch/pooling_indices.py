@@ -10,7 +10,7 @@ from tvm_scatter.importers import max_pool as pooling
 
 from .call import TorchCall
 from .decompose import reads_more_than_first
-from .each_axis import of_each_axis
+from .each_axis import of_each_axis, pooled_axes
 from .pooled_values import max_pooled
 
 
@@ -18,7 +18,7 @@ def max_pool(call: TorchCall) -> Any:
     """``max_pool2d_with_indices`` and that of 3-D. TVM's positions are zeros, and are floats."""
     if not reads_more_than_first(call.node):
         return relax.Tuple([max_pooled(call)])
-    axes = 3 if "pool3d" in call.name else 2
+    axes = pooled_axes(call)
     stride = call["stride"] or call["kernel_size"]
     numbers = (call["kernel_size"], stride, call["padding"], call["dilation"])
     results = pooling.max_pool(

@@ -11,19 +11,15 @@ from typing import Any
 from tvm import relax
 
 from . import arithmetic, functions
-from .arithmetic import common_type, is_integral
+from .arithmetic import Operator, common_type, is_integral
 from .call import TorchCall
-from .floats import of_type
+from .floats import Function, of_type
 from .integer_quotients import divided
 
 
 def remainder(call: TorchCall) -> Any:
     """``remainder``."""
-    operands = call["self"], call["other"]
-    dtype = common_type(*operands)
-    if is_integral(dtype):
-        return divided(relax.op.floor_mod, call)
-    return of_type(functions.remainder, call, operands, dtype)
+    return _divided(relax.op.floor_mod, functions.remainder, call)
 
 
 def divide(call: TorchCall) -> Any:
@@ -46,8 +42,12 @@ def truncated_remainder(call: TorchCall) -> Any:
 
 def floor_divide(call: TorchCall) -> Any:
     """``floor_divide``."""
+    return _divided(relax.op.floor_divide, functions.floor_quotient, call)
+
+
+def _divided(of_integers: Operator, of_floats: Function, call: TorchCall) -> Any:
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
     if is_integral(dtype):
-        return divided(relax.op.floor_divide, call)
-    return of_type(functions.floor_quotient, call, operands, dtype)
+        return divided(of_integers, call)
+    return of_type(of_floats, call, operands, dtype)

@@ -44,66 +44,70 @@ class Followers:
         return self.bindings[-1]
 
 
-def followers_of(
-    scatter: Binding,
-    bindings: Bindings,
-    readers: Mapping[Any, Sequence[Binding]],
-    taken: Collection[Any] = (),
-) -> Followers | None:
-    """The operators that follow a scatter, as many as possible; ``None`` if there are none.
+class FollowerSearch:
+    """What follows scatters of one function.
 
     Parameters
     ----------
-    readers : mapping of relax.Var to sequence of Binding
-        Those of all variables.
-    taken : collection of relax.Var
-        Results of operators that follow other scatters.
+    bindings : Bindings
+        Those of the function.
     """
-    behind = _behind(scatter, bindings, taken)
-    for last in reversed(list(behind.values())):
-        chain = _up_to(last, behind)
-        inside = {scatter.var, *(each.var for each in chain)} - {last.var}
-        within = {each.at for each in chain}
-        read_elsewhere = any(
-            var in bindings.returned or any(each.at not in within for each in readers.get(var, ()))
-            for var in inside
+
+    def __init__(self, bindings: Bindings) -> None:
+        self._bindings = bindings
+        self._readers = bindings.readers()
+        self._products = {each.var for each in bindings if operator_of(each.value) == _PRODUCT}
+
+    def behind(self, scatter: Binding, taken: Collection[Any] = ()) -> Followers | None:
+        """The operators that follow a scatter, as many as possible; ``None`` if there are none.
+
+        Parameters
+        ----------
+        scatter : Binding
+            A scatter of the function.
+        taken : collection of relax.Var
+            Results of operators that follow other scatters.
+        """
+        behind = _behind(scatter, self._bindings, taken)
+        for last in reversed(list(behind.values())):
+            chain = _up_to(last, behind)
+            within = {each.at for each in chain}
+            inside = {scatter.var, *(each.var for each in chain)} - {last.var}
+            if _can_be_written(last.var) and all(self._reads_all(var, within) for var in inside):
+                return Followers(scatter, tuple(chain), self._operands(scatter, chain, taken))
+        return None
+
+    def _reads_all(self, var: Any, within: Collection[int]) -> bool:
+        """Whether only operators at some places read a variable."""
+        return var not in self._bindings.returned and all(
+            each.at in within for each in self._readers.get(var, ())
         )
-        if not read_elsewhere and _can_be_written(last.var):
-            operands = _operands(scatter, chain, bindings, readers, taken)
-            return Followers(scatter, tuple(chain), operands)
-    return None
 
+    def _operands(
+        self, scatter: Binding, chain: Sequence[Binding], taken: Collection[Any]
+    ) -> tuple[Binding, ...]:
+        """The elementwise operators whose results only those of a chain read, or each other.
 
-def _operands(
-    scatter: Binding,
-    chain: Sequence[Binding],
-    bindings: Bindings,
-    readers: Mapping[Any, Sequence[Binding]],
-    taken: Collection[Any],
-) -> tuple[Binding, ...]:
-    """The elementwise operators whose results only those of a chain read, or each other.
-
-    What follows a product stays there: TVM computes it where the product is written.
-    """
-    within = {each.at for each in chain}
-    products = {each.var for each in bindings if operator_of(each.value) == _PRODUCT}
-    found: list[Binding] = []
-    for binding in reversed(bindings.all[: chain[-1].at]):
-        if may_write(binding.value):
-            break
-        if (
-            binding.at not in within
-            and binding.fused == scatter.fused
-            and binding.var not in bindings.returned
-            and binding.var not in taken
-            and operator_of(binding.value) in _ELEMENTWISE
-            and static_shape(binding.var) is not None
-            and not binding.reads & products
-            and all(each.at in within for each in readers[binding.var])
-        ):
-            within.add(binding.at)
-            found.append(binding)
-    return tuple(reversed(found))
+        What follows a product stays there: TVM computes it where the product is written.
+        """
+        within = {each.at for each in chain}
+        found: list[Binding] = []
+        for binding in reversed(self._bindings.all[: chain[-1].at]):
+            if may_write(binding.value):
+                break
+            if (
+                binding.at not in within
+                and binding.fused == scatter.fused
+                and binding.var in self._readers
+                and binding.var not in taken
+                and operator_of(binding.value) in _ELEMENTWISE
+                and static_shape(binding.var) is not None
+                and not binding.reads & self._products
+                and self._reads_all(binding.var, within)
+            ):
+                within.add(binding.at)
+                found.append(binding)
+        return tuple(reversed(found))
 
 
 def _behind(scatter: Binding, bindings: Bindings, taken: Collection[Any]) -> Mapping[Any, Binding]:
