@@ -64,6 +64,18 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
         ),
         [INDEX],
     ),
+    "expect_numbers": (
+        lambda d, t: expectations.expect_numbers(
+            d, t, expectations.EQUAL, limit=3, what="it", operator=TEXT
+        ),
+        [DATA, INDEX],
+    ),
+    "expect_numbers of the host": (
+        lambda d: expectations.expect_numbers(
+            d, tvm.tirx.IntImm("int64", 1), expectations.ASSERTED, what=TEXT, operator="x"
+        ),
+        [DATA],
+    ),
     "expect_indices": (
         lambda d, i: expectations.expect_indices(read_ops.index(d, [i], [0])),
         [DATA, INDEX],

@@ -12,7 +12,6 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-_TEXT_BYTES = 512
 _DIGIT_BYTES = 24
 
 
@@ -27,7 +26,9 @@ def raise_error(kind: str, parts: Sequence[Any]) -> None:
         The parts of the message, in order.
     """
     numbers = _decimals([part for part in parts if not isinstance(part, str | int)])
-    text = T.alloc_buffer((_TEXT_BYTES,), "uint8", scope="global")
+    written = sum(len(str(part).encode()) for part in parts if isinstance(part, str | int))
+    room = written + len(parts) * _DIGIT_BYTES + 1
+    text = T.alloc_buffer((room,), "uint8", scope="global")
     T.buffer_store(text, tirx.IntImm("uint8", 0), [0])
     known = ""
     for part in parts:

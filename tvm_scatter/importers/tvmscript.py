@@ -18,7 +18,12 @@ from tvm.ir import Op
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.arguments import checked_axes, checked_axis, checked_ranges, rank_of
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
-from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_INDICES, EXPECT_SIZES
+from tvm_scatter.ops.expectations import (
+    EXPECT_COUNT,
+    EXPECT_INDICES,
+    EXPECT_NUMBERS,
+    EXPECT_SIZES,
+)
 from tvm_scatter.ops.grouped_product import GROUPED_PRODUCT
 from tvm_scatter.ops.host_numbers import ON_HOST
 from tvm_scatter.ops.names import (
@@ -90,6 +95,7 @@ _SIGNATURES = {
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),
     EXPECT_COUNT: _signature("total entries", "rule what operator"),
     EXPECT_INDICES: _signature("data indices", "read attrs"),
+    EXPECT_NUMBERS: _signature("tensor numbers limit", "rule what operator"),
 }
 
 

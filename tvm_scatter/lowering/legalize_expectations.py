@@ -8,6 +8,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.bounds.count_check import CountCheck
+from tvm_scatter.bounds.number_check import HOLDS, NumberCheck, check_number
 from tvm_scatter.bounds.size_check import check_shape
 from tvm_scatter.ops.expectations import (
     EACH_OR_ONE,
@@ -15,11 +16,12 @@ from tvm_scatter.ops.expectations import (
     ENOUGH,
     EXPECT_COUNT,
     EXPECT_INDICES,
+    EXPECT_NUMBERS,
     EXPECT_SIZES,
     read_of_expected,
 )
 from tvm_scatter.ops.read_ops import index_tensors
-from tvm_scatter.ops.shapes import no_elements, same_size
+from tvm_scatter.ops.shapes import is_empty, no_elements, same_size
 from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
 
@@ -42,6 +44,7 @@ def install_legalizations() -> None:
     put_in_front([EXPECT_SIZES], _legalize_sizes, ours=True)
     put_in_front([EXPECT_COUNT], _legalize_count, ours=True)
     put_in_front([EXPECT_INDICES], _legalize_indices, ours=True)
+    put_in_front([EXPECT_NUMBERS], _legalize_numbers, ours=True)
 
 
 def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -95,3 +98,32 @@ def _legalize_count(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     operator, what = str(call.attrs["operator"]), str(call.attrs["what"])
     check = CountCheck.of(operator, what, rule, room, found)
     return check_alone(bb, check, strategy.device_check, total)
+
+
+def _legalize_numbers(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    tensor, numbers, (limit,) = call.args[0], call.args[1], call.args[2].values
+    rule, what, operator = (str(call.attrs[name]) for name in ("rule", "what", "operator"))
+    _, strategy = strategy_of(tensor)
+    if strategy is None:
+        return tensor
+    if isinstance(numbers.ty, relax.ShapeType):
+        [number] = numbers.values
+        return check_number(bb, tensor, number, limit, rule=rule, what=what, operator=operator)
+    if strategy.backend.bounds_under(current_options()) != "raise" or is_empty(numbers):
+        return tensor
+    # The numbers are checked like indices.
+    room = bb.emit(no_elements(relax.TensorType([limit + 1, 0], "int8", tensor.ty.vdevice)))
+
+    def misfit(numbers: te.Tensor, limit: Any) -> te.Tensor:
+        def element(*at: Any) -> Any:
+            number = numbers(*at)
+            before = numbers(*at[:-1], tirx.max(at[-1] - 1, 0)) if at else number
+            zero = tirx.IntImm("int64", 0)
+            beyond = number + tirx.Select(number < zero, zero, tirx.Cast("int64", limit) + 1)
+            return tirx.Select(HOLDS[rule](number, before, limit), zero, beyond)
+
+        return te.compute(numbers.shape, element, name="misfit")
+
+    found = bb.emit_te(misfit, numbers, limit, primfunc_name_hint="misfit")
+    check = NumberCheck.of(operator, what, rule, room, found)
+    return check_alone(bb, check, strategy.device_check, tensor)

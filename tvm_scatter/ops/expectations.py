@@ -20,12 +20,20 @@ from .read_ops import index_tensors
 EXPECT_SIZES = "relax.tvm_scatter.expect_sizes"
 EXPECT_COUNT = "relax.tvm_scatter.expect_count"
 EXPECT_INDICES = "relax.tvm_scatter.expect_indices"
-NAMES = (EXPECT_SIZES, EXPECT_COUNT, EXPECT_INDICES)
+EXPECT_NUMBERS = "relax.tvm_scatter.expect_numbers"
+NAMES = (EXPECT_SIZES, EXPECT_COUNT, EXPECT_INDICES, EXPECT_NUMBERS)
 
 #: Rules for the number of entries and of true positions in a mask, as errors word them.
 ENOUGH = "one for each"
 EACH_OR_ONE = "one for each, or a single one"
 EACH_OR_ONE_TRUE = "one for each, or a single true position"
+#: Rules for numbers, as errors word them. The limit follows the words of some.
+ASCENDING = "not be less than the one before it"
+AT_MOST = "be at most "
+EQUAL = "be "
+NOT_NEGATIVE = "not be negative"
+#: The number is not zero, where an assertion of the model holds.
+ASSERTED = "hold"
 
 
 def expect_sizes(
@@ -87,6 +95,43 @@ def expect_count(
     return call_of(EXPECT_COUNT, operands, attrs)
 
 
+def expect_numbers(
+    tensor: relax.Expr,
+    numbers: Any,
+    rule: str,
+    *,
+    limit: Any = 0,
+    what: str,
+    operator: str,
+) -> relax.Expr:
+    """Check that numbers obey a rule, and return ``tensor``.
+
+    Parameters
+    ----------
+    tensor : relax.Expr
+        Any tensor whose readers must run after the check.
+    numbers : relax.Expr or expression
+        Numbers of type int64, which are checked under ``raise`` only; or one number that the host
+        knows, which is checked under every policy.
+    rule : str
+        The rule, such as :data:`NOT_NEGATIVE`.
+    limit : int or expression
+        For the rules :data:`AT_MOST` and :data:`EQUAL`; not negative.
+    what, operator : str
+        The names of a number and of the operator in errors. For :data:`ASSERTED`, ``what`` is the
+        whole text.
+
+    Returns
+    -------
+    result : relax.Expr
+        The tensor itself, not a copy.
+    """
+    if not isinstance(getattr(numbers, "ty", None), relax.TensorType):
+        numbers = relax.ShapeExpr([numbers])
+    attrs = {"rule": rule, "what": what, "operator": operator}
+    return call_of(EXPECT_NUMBERS, [tensor, numbers, relax.ShapeExpr([limit])], attrs)
+
+
 def expect_indices(read: relax.Call) -> relax.Expr:
     """Check the indices of a read, under ``raise`` only, and return its first index tensor.
 
@@ -113,7 +158,8 @@ def register() -> None:
     """Register the operators with TVM. Calling it again changes nothing."""
     for name, infer in (
         (EXPECT_SIZES, _infer_sized),
-        (EXPECT_COUNT, _infer_counted),
+        (EXPECT_COUNT, _infer_first),
+        (EXPECT_NUMBERS, _infer_first),
         (EXPECT_INDICES, lambda call, _context: index_tensors(call)[0].ty),
     ):
         register_operator(name, infer)
@@ -124,5 +170,5 @@ def _infer_sized(call: relax.Call, _context: Any) -> Any:
     return relax.TensorType(call.args[3], type_.dtype, type_.vdevice)
 
 
-def _infer_counted(call: relax.Call, _context: Any) -> Any:
+def _infer_first(call: relax.Call, _context: Any) -> Any:
     return call.args[0].ty

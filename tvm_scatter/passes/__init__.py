@@ -27,10 +27,11 @@ from .row_products import RowProducts
 from .share_checks import ShareChecks
 from .share_orders import ShareOrders
 from .share_values import ShareValues
+from .unchecked_numbers import UncheckedNumbers
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
-#: They run behind :func:`Canonicalize`, which nobody need leave out.
+#: They run behind :func:`Canonicalize` and :func:`UncheckedNumbers`, which nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("share_values", lambda options: ShareValues()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
@@ -57,7 +58,7 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
     if not options.enabled:
         return []
     wanted = [make for switch, make in PASSES if getattr(options, switch) is not False]
-    return [Canonicalize(), *(make(options) for make in wanted)]
+    return [Canonicalize(), UncheckedNumbers(), *(make(options) for make in wanted)]
 
 
 __all__ = [
@@ -81,6 +82,7 @@ __all__ = [
     "ShareChecks",
     "ShareOrders",
     "ShareValues",
+    "UncheckedNumbers",
     "UseIndexFacts",
     "passes",
 ]

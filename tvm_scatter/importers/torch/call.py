@@ -11,7 +11,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of, text
-from tvm_scatter.ops.expectations import expect_sizes
+from tvm_scatter.ops.expectations import expect_numbers, expect_sizes
 from tvm_scatter.ops.shapes import is_empty, is_one, no_elements
 
 from .divisors import without_zero_divisors
@@ -166,6 +166,17 @@ class TorchCall:
                 found[axis], wanted[axis] = tirx.min(found[axis], least), least
         return self.expect_sizes(
             f"self, of which {least} or more are needed,", found, wanted, tensor
+        )
+
+    def expect_numbers(
+        self, what: str, tensor: Any, numbers: Any, rule: str, limit: Any = 0
+    ) -> Any:
+        """``tensor``, after a check at run time that each of some integers obeys a rule.
+
+        The rules, such as "not negative", stand in :mod:`tvm_scatter.ops.expectations`.
+        """
+        return self.emit(
+            expect_numbers(tensor, numbers, rule, limit=limit, what=what, operator=self.origin)
         )
 
     def broadcast_to(self, what: str, tensor: Any, shape: Sequence[Any]) -> Any:

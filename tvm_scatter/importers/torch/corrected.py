@@ -7,9 +7,11 @@ a call of such an operator becomes a call of the function here, which PyTorch th
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
+from math import prod
 from typing import Any
 
-from .graphs import copied_graph, with_graph
+from .graphs import CALLED, copied_graph, with_graph
 from .margins import multilabel_margin_loss, multilabel_margin_loss_forward
 
 
@@ -26,7 +28,8 @@ def with_corrected_decompositions(program: Any) -> Any:
         return program
     graph = copied_graph(program)
     for node in graph.nodes:
-        node.target = corrected.get(node.target, node.target)
+        if node.target in corrected:
+            node.target = _named(corrected[node.target], node.target)
     return with_graph(program, graph).run_decompositions({})
 
 
@@ -36,11 +39,38 @@ def _corrected() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     return {
         aten.take.default: take,
+        aten.max_unpool2d.default: max_unpool,
+        aten.max_unpool3d.default: max_unpool,
         aten.multilabel_margin_loss.default: multilabel_margin_loss,
         aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
     }
 
 
+def _named(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
+    """The function, whose parts remember the operator that the model called."""
+    from torch.fx import traceback
+
+    def named(*arguments: Any, **keywords: Any) -> Any:
+        # Older versions of PyTorch remember nothing of this kind.
+        annotate = getattr(traceback, "annotate", nullcontext)
+        with annotate({CALLED: str(operator._schema.name)}):
+            return function(*arguments, **keywords)
+
+    return named
+
+
 def take(data: Any, index: Any) -> Any:
     """``take``. PyTorch reads an index without axes back to the host."""
     return data.take(index.reshape(-1)).reshape(index.shape)
+
+
+def max_unpool(values: Any, positions: Any, output_size: list[Any], *_: Any) -> Any:
+    """``max_unpool2d`` and that of 3-D: a scatter into each plane.
+
+    PyTorch decomposes it into a write to all planes as one, where a position beyond its own plane
+    is one of another plane.
+    """
+    axes = len(output_size)
+    planes = values.new_zeros((*values.shape[:-axes], prod(output_size)))
+    flat = planes.scatter(-1, positions.flatten(-axes), values.flatten(-axes))
+    return flat.reshape((*values.shape[:-axes], *output_size))

@@ -6,6 +6,9 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
+#: Where the nodes that a decomposition of this package makes tell the operator of the model.
+CALLED = "tvm_scatter.called"
+
 
 def graphs_of(program: Any) -> Iterator[Any]:
     """The graph of a program, and those of its branches."""
@@ -33,7 +36,8 @@ def original_name(node: Any) -> str:
     """The operator that the model called. PyTorch may have decomposed it into this call."""
     schema = getattr(node.meta.get("original_aten"), "_schema", None)
     schema = schema_of(node) if schema is None else schema
-    return str(schema.name).rpartition("::")[2].rstrip("_")
+    name = node.meta.get("custom", {}).get(CALLED, schema.name)
+    return str(name).rpartition("::")[2].rstrip("_")
 
 
 def copied_graph(program: Any) -> Any:

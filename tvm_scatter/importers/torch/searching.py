@@ -9,6 +9,7 @@ from tvm.script import tirx as T
 
 from tvm_scatter.emit.parameters import SEARCHES
 from tvm_scatter.importers.shapes import number_of, shape_of, text
+from tvm_scatter.ops.expectations import EQUAL, NOT_NEGATIVE
 from tvm_scatter.ops.shapes import is_empty
 
 from .arithmetic import common_type
@@ -44,11 +45,16 @@ def repeat_interleave(call: TorchCall) -> Any:
         raise call.error(f"repeats must be a vector, but its rank is {repeats.ty.ndim}.")
     if is_empty(repeats):
         return call.emit(relax.op.zeros((0,), "int64"))
-    ends = call.emit(relax.op.cumsum(call.cast(repeats, "int64"), axis=0))
+    counts = call.cast(repeats, "int64")
+    counts = call.expect_numbers("a number of repeats", counts, counts, NOT_NEGATIVE)
+    ends = call.emit(relax.op.cumsum(counts, axis=0))
+    # The greatest one of no ends is the least integer.
+    total = call.emit(relax.op.maximum(relax.op.max(ends), relax.const(0, "int64")))
+    total = call.reshape(total, (1,))
     if size is None:
-        # The greatest one of no ends is the least integer.
-        total = relax.op.maximum(relax.op.max(ends), relax.const(0, "int64"))
-        size = read_size(call, call.reshape(call.emit(total), (1,)))
+        size = read_size(call, total)
+    else:
+        ends = call.expect_numbers("the sum of repeats (output_size)", ends, total, EQUAL, size)
     count = shape_of(repeats)[0]
 
     def place(size: Any) -> te.Tensor:

@@ -8,6 +8,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL, NOT_NEGATIVE
 from tvm_scatter.ops.shapes import is_empty
 from tvm_scatter.problem.reductions import REDUCTIONS, canonical_reduction
 
@@ -50,8 +51,11 @@ def segment_reduce(call: TorchCall) -> Any:
     nothing, reduction = _REDUCTIONS[how]
     nothing = nothing if initial is None else float(initial)
     result = call.full(shape, nothing, dtype)
-    if not is_empty(data) and not is_empty(result):
-        result = _reduced(call, limits, result, axis, reduction)
+    if is_empty(data) or is_empty(result):
+        result = _checked(call, result, limits, shape_of(data)[axis])
+    else:
+        checked = _checked(call, limits, limits, shape_of(data)[axis])
+        result = _reduced(call, checked, result, axis, reduction)
     if not REDUCTIONS[canonical_reduction(how, call.origin)].needs_count:
         return result
     if lengths is None:
@@ -102,17 +106,31 @@ def segment_of_each(call: TorchCall, limits: Any, entries: Any, first: int) -> A
     return call.reshape(call.compute(segment, passed, name="segment"), (*batch, entries))
 
 
+def _checked(call: TorchCall, tensor: Any, limits: Any, entries: Any) -> Any:
+    """``tensor``, after a check of the lengths or offsets, which may be those of no entries."""
+    if is_empty(limits):
+        return tensor
+    if call["lengths"] is None:
+        return call.expect_numbers("an offset", tensor, limits, ASCENDING)
+    tensor = call.expect_numbers("a length", tensor, limits, NOT_NEGATIVE)
+    total = call.emit(relax.op.sum(limits, [-1]))
+    rule = AT_MOST if call["unsafe"] else EQUAL
+    what = f"the sum of lengths along dim {limits.ty.ndim - 1}"
+    return call.expect_numbers(what, tensor, total, rule, entries)
+
+
 def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: str) -> Any:
     """The segments of the data reduced together with initial values."""
     data = call["data"]
     shape, entries = shape_of(initial), shape_of(data)[axis]
     by_offset = call["lengths"] is None
+    leaves_out = by_offset or call["unsafe"]
     if not by_offset:
         # The first segment begins at zero, where no other ends.
         limits = call.emit(relax.op.cumsum(limits, axis=axis, dtype="int64"))
     at = segment_of_each(call, limits, entries, -1 if by_offset else 0)
-    if by_offset:
-        # Entries before the first offset and from the last one on belong to no segment.
+    if leaves_out:
+        # Entries before the first offset and behind the last segment belong to none.
         at = call.compute(_or_last, at, shape[axis], name="segment")
         beside = (*shape[:axis], 1, *shape[axis + 1 :])
         unused = call.emit(relax.op.zeros(beside, str(initial.ty.dtype)))
@@ -127,7 +145,7 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
         operator=call.origin,
     )
     result = call.emit(result)
-    if by_offset:
+    if leaves_out:
         result = call.emit(relax.op.strided_slice(result, [axis], [0], [shape[axis]]))
     return result
 

@@ -7,7 +7,12 @@ from __future__ import annotations
 
 from tvm_scatter.lowering.reads import STOCK_OPERATORS as STOCK_READS
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
-from tvm_scatter.ops.expectations import EXPECT_COUNT, EXPECT_INDICES, EXPECT_SIZES
+from tvm_scatter.ops.expectations import (
+    EXPECT_COUNT,
+    EXPECT_INDICES,
+    EXPECT_NUMBERS,
+    EXPECT_SIZES,
+)
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from tvm_scatter.ops.read_ops import NAMES as READS
 
@@ -46,6 +51,7 @@ RULES: dict[str, Rule] = {
     TRUE_POSITIONS: sorting.true_positions,
     EXPECT_COUNT: parts.first_operand,
     EXPECT_INDICES: parts.checked_index,
+    EXPECT_NUMBERS: parts.first_operand,
     EXPECT_SIZES: parts.first_operand,
     **{f"relax.{name}": parts.reshape for name in _VIEWS},
     **{f"relax.{name}": elementwise.elementwise(name) for name in (*_BINARY, *_UNARY)},
