@@ -818,32 +818,45 @@ def _result(program: str, given: dict[str, Tensor]) -> Any:
 
 
 def export(module: Written, exporter: str, opset: int, varying: bool) -> onnx.ModelProto:
-    """What torch.onnx writes.
+    """What torch.onnx writes of programs; if sizes vary, those of ``VARYING`` are left open."""
+    names = module.names
+    given = tuple(inputs(5, 3)[name] for name in names)
+    open_axes = {name: dict([VARYING[name]]) for name in names if varying and name in VARYING}
+    return write(module, given, names, exporter, opset, open_axes if varying else None)
+
+
+def write(
+    module: torch.nn.Module,
+    given: Sequence[Tensor],
+    names: Sequence[str],
+    exporter: str,
+    opset: int,
+    open_axes: dict[str, dict[int, str]] | None = None,
+) -> onnx.ModelProto:
+    """What torch.onnx writes of a module whose ``forward`` takes ``*given``.
 
     Parameters
     ----------
     exporter : str
         ``dynamo`` or ``legacy``.
-    varying : bool
-        Whether the sizes of ``VARYING`` are left open.
+    open_axes : dict of str to dict of int to str, optional
+        The names of the sizes that vary, by the names of inputs and by axes.
     """
-    names = module.names
-    given = tuple(inputs(5, 3)[name] for name in names)
-    open_axes = {name: dict([VARYING[name]]) for name in names if varying and name in VARYING}
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         if exporter == "legacy":
             file = io.BytesIO()
             torch.onnx.export(
-                module, given, file, opset_version=opset, dynamo=False, input_names=names,
-                dynamic_axes=open_axes,
+                module, tuple(given), file, opset_version=opset, dynamo=False,
+                input_names=list(names), dynamic_axes=open_axes or {},
             )  # fmt: skip
             return onnx.load_from_string(file.getvalue())
         automatic = torch.export.Dim.AUTO
-        shapes = tuple(dict.fromkeys(open_axes.get(name, ()), automatic) for name in names)
+        varying = open_axes or {}
+        shapes = tuple(dict.fromkeys(varying.get(name, ()), automatic) for name in names)
         program = torch.onnx.export(
-            module, given, opset_version=opset, dynamo=True, input_names=names, verbose=False,
-            dynamic_shapes=(shapes,) if varying else None,
+            module, tuple(given), opset_version=opset, dynamo=True, input_names=list(names),
+            verbose=False, dynamic_shapes=None if open_axes is None else (shapes,),
         )  # fmt: skip
     assert program is not None
     return program.model_proto

@@ -40,7 +40,6 @@ PROGRAMS = [
 ]
 #: What onnxruntime runs and is refused here by the beginning of the program, and what errors say.
 REFUSED = {
-    "F.embedding_bag": "not supported for frontend ONNX: Loop",
     "F.pad": "Dynamic pads are not supported",
     "inverse_perm": "TopK k must be a constant",
     "torch.bucketize": "LLVM module verification failed",

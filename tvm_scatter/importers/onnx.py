@@ -16,6 +16,7 @@ from tvm_scatter.ops import operators as ops
 from tvm_scatter.options import current_options
 
 from . import (
+    onnx_bags,
     onnx_expand,
     onnx_fold,
     onnx_max_pool,
@@ -23,6 +24,7 @@ from . import (
     onnx_range,
     onnx_read,
     onnx_reshape,
+    onnx_segments,
     onnx_shapes,
     onnx_slice,
     onnx_windows,
@@ -214,6 +216,9 @@ CONVERTERS = {
 }
 CONVERTERS["Col2Im"] = _Converter("Col2Im", onnx_windows.col2im, constants=(1, 2))
 CONVERTERS["Expand"] = _Converter("Expand", onnx_expand.expand, constants=(1,))
+CONVERTERS[onnx_bags.SEGMENT_REDUCE] = _Converter(
+    onnx_bags.SEGMENT_REDUCE, onnx_segments.segment_reduce, constants=(2,)
+)
 CONVERTERS["MaxUnpool"] = _Converter("MaxUnpool", onnx_windows.max_unpool, constants=(2,))
 
 #: Operators that read by index. TVM's converters add the extent to negative indices, and then
@@ -271,6 +276,7 @@ def _fold_shapes(importer: type) -> None:
 
     def from_onnx(self: Any, graph: Any, opset: int) -> Any:
         if current_options().enabled:
+            graph = onnx_bags.without_bags(graph)
             graph = onnx_shapes.renamed(onnx_fold.folded(graph, opset))
         return stock_import(self, graph, opset)
 

@@ -175,6 +175,14 @@ def _where(bb: Any, name: str, inputs: Any, attributes: dict[str, Any]) -> Any:
     return relax.op.where(*tensors)
 
 
+def _concat(bb: Any, name: str, inputs: Any, attributes: dict[str, Any]) -> Any:
+    """Sizes behind the entries of a tensor, such as the number of words behind offsets of bags."""
+    if all(_sizes(each) is not None for each in inputs):
+        return None
+    tensors = [_tensor(bb, name, each) for each in inputs]
+    return relax.op.concat(relax.Tuple(tensors), axis=int(attributes["axis"]))
+
+
 _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Add": python.add,
     "Sub": python.sub,
@@ -184,6 +192,7 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 _RULES: dict[str, Callable[[Any, str, Any, dict[str, Any]], Any]] = {
     **dict.fromkeys(_FUNCTIONS, _elementwise),
+    "Concat": _concat,
     "Gather": _gather,
     "Identity": _identity,
     "Reshape": _reshape,

@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_scatter.importers.segments import segment_of_each as segments_of
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL, NOT_NEGATIVE
@@ -68,42 +69,11 @@ def segment_reduce(call: TorchCall) -> Any:
 
 
 def segment_of_each(call: TorchCall, limits: Any, entries: Any, first: int) -> Any:
-    """The segment to which each entry belongs: how many limits lie at or before it.
-
-    Parameters
-    ----------
-    call : TorchCall
-        The operator.
-    limits : relax.Expr
-        Positions in increasing order: int64 of shape (..., limits).
-    entries : int or expression
-        The number of entries.
-    first : int
-        The number of the entries before the first limit.
-
-    Returns
-    -------
-    segments : relax.Expr
-        int64 of shape (..., entries).
-    """
+    """As the function of the same name of all importers, of limits of shape (..., limits)."""
     batch = shape_of(limits)[:-1]
-    count = number_of(batch)
-    # A limit may lie behind the last entry.
-    marks = ops.scatter_elements(
-        call.emit(relax.op.zeros((count, entries + 1), "int64")),
-        call.reshape(limits, (count, shape_of(limits)[-1])),
-        relax.const(1, "int64"),
-        1,
-        "add",
-        operator=call.origin,
-    )
-    passed = call.emit(relax.op.cumsum(call.emit(marks), axis=1, dtype="int64"))
-
-    def segment(passed: te.Tensor) -> te.Tensor:
-        shape = (passed.shape[0], passed.shape[1] - 1)
-        return te.compute(shape, lambda b, i: passed[b, i] + first, name="segment")
-
-    return call.reshape(call.compute(segment, passed, name="segment"), (*batch, entries))
+    rows = call.reshape(limits, (number_of(batch), shape_of(limits)[-1]))
+    segments = segments_of(call.bb, rows, entries, first, call.origin)
+    return call.reshape(segments, (*batch, entries))
 
 
 def _checked(call: TorchCall, tensor: Any, limits: Any, entries: Any) -> Any:
