@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 ROWS = torch.arange(12.0).reshape(4, 3)
 BATCH = torch.arange(12.0).reshape(2, 6)
 PLANES = torch.arange(8.0).reshape(1, 2, 2, 2)
+WORDS = torch.tensor([0, 1, 3, 3, 2])
 
 
 def segments(**how: Any) -> Callable[..., Any]:
@@ -86,6 +87,11 @@ CASES: dict[str, tuple[Callable[..., Any], Any, Any, list[tuple[Any, str]]]] = {
             (torch.tensor([[0, 2, 7], [0, 4, 6]]), "segment_reduce: index 7"),
             (torch.tensor([[0, 2, 6], [-1, 4, 6]]), "segment_reduce: index -1"),
         ],
+    ),
+    "offsets of bags": (
+        lambda x, offsets: functional.embedding_bag(WORDS, x, offsets, include_last_offset=True),
+        *(ROWS, torch.tensor([0, 1, 4])),
+        [(torch.tensor([0, 1, 6]), "the last offset is 6; it must be at most 5")],
     ),
     **{
         name: (unpooled(pool), *of, [(bad, f"max_unpool{rank}d: index {n}") for bad, n in wrong])

@@ -54,6 +54,22 @@ def test_bags(every: int) -> None:
     check_all(cases[::every])
 
 
+def test_words_behind_the_last_bag(device: str) -> None:
+    """PyTorch ends sums at the last offset; else these words are of the last bag."""
+    table, weights, offsets = torch.randn(5, 3), torch.randn(7), torch.tensor([0, 2, 2, 5])
+    ended = {"include_last_offset": True}
+    padded = {**ended, "padding_idx": 1}
+    cases: list[Case] = [
+        *((mode, bags(mode, **ended), (table, WORDS, offsets)) for mode in ("sum", "mean", "max")),
+        *((mode, bags(mode, **padded), (table, WORDS, offsets)) for mode in ("sum", "mean")),
+        ("double", bags("sum", **ended), (table.double(), WORDS, offsets)),
+        ("bfloat16", bags("mean", **ended), (table.bfloat16(), WORDS, offsets.int())),
+        ("weights", bags("sum", **ended), (table, WORDS, offsets, weights)),
+        ("no bag", bags("sum", **ended), (table, WORDS[:0], offsets[:1])),
+    ]
+    check_all(cases if device == "llvm" else cases[:3], device=device)
+
+
 def test_gradients_of_bags() -> None:
     gradient, bag_of = torch.randn(3, 4), torch.tensor([0, 0, 2, 2, 2, 2, 2])
     sizes, none = torch.tensor([2, 0, 5]), torch.tensor([], dtype=torch.int64)

@@ -6,9 +6,10 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import shape_of, text
+from tvm_scatter.importers.shapes import same_shape, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
+from tvm_scatter.ops.expectations import AT_MOST
 from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
@@ -16,6 +17,8 @@ from .scatter import add_rows_of_words
 from .segments import segment_of_each
 
 _SUM, _MEAN, _MAX = range(3)
+#: Of these PyTorch sums rows by functions of their own.
+_FAST = ("float32", "float16", "bfloat16")
 #: Behind every word.
 _NOWHERE = tirx.max_value("int64")
 
@@ -34,12 +37,15 @@ def embedding_bag(call: TorchCall) -> Any:
         )
     dtype, entries = str(weight.ty.dtype), shape_of(words)[0]
     bags = shape_of(call["offsets"])[0] - bool(call["include_last_offset"])
-    bag_of = _bag_of_each(call, entries)
+    bag_of, last = _bag_of_each(call, entries, bags), None
+    if call["include_last_offset"] and not is_empty(words):
+        last = call.compute(_last_of, call.cast(call["offsets"], "int64"), name="last")
+        bag_of = call.expect_numbers("the last offset", bag_of, last, AT_MOST, entries)
     kept = _not_padding(call, words)
     ones = call.cast(kept, "int64")
     none = call.emit(relax.op.zeros((bags,), "int64"))
     sizes = none if is_empty(words) else _added(call, none, bag_of, ones, "add")
-    rows = _rows_of_words(call, kept)
+    rows = _rows_of_words(call, kept, last if _ends_early(call) else None)
     result = _reduced(call, bag_of, bags, rows)
     greatest = sizes
     if mode == _MAX and _is_used(call, 3):
@@ -69,7 +75,9 @@ def embedding_bag_dense_backward(call: TorchCall) -> Any:
         return call.emit(relax.op.zeros((call["num_weights"], width), dtype))
     if mode == _MAX:
         return _of_maxima(call, gradient)
-    bag_of = _bag_of_each(call, entries) if "offsets" in call else call["offset2bag"]
+    bag_of = call["offset2bag"]
+    if is_empty(bag_of):
+        bag_of = _bag_of_each(call, entries, shape_of(call["offsets"])[0])
     rows = _rows(call, gradient, bag_of)
     if mode == _MEAN:
         sizes = _rows(call, call.reshape(call["bag_size"], (shape_of(gradient)[0], 1)), bag_of)
@@ -80,13 +88,18 @@ def embedding_bag_dense_backward(call: TorchCall) -> Any:
     )
 
 
-def _rows_of_words(call: TorchCall, kept: Any) -> Any:
-    """A row of the table for each word; padding has what changes no sum, or no maximum."""
+def _rows_of_words(call: TorchCall, kept: Any, last: Any) -> Any:
+    """A row of the table for each word; padding has what changes no sum, or no maximum.
+
+    So have words behind the last bag, which ends at ``last``.
+    """
     weight, words = call["weight"], call["indices"]
     if is_empty(words):
         return None
     rows = _weighted(call, _rows(call, weight, words))
-    if call["padding_idx"] >= 0:
+    if last is not None:
+        kept = call.compute(_before, last, shape_of(words)[0], name="before")
+    if call["padding_idx"] >= 0 or last is not None:
         column = call.reshape(kept, (shape_of(words)[0], 1))
         nothing = relax.const(_initial(call), str(weight.ty.dtype))
         rows = call.emit(relax.op.where(column, rows, nothing))
@@ -146,10 +159,40 @@ def _of_maxima(call: TorchCall, gradient: Any) -> Any:
     return call.emit(added)
 
 
-def _bag_of_each(call: TorchCall, entries: Any) -> Any:
+def _bag_of_each(call: TorchCall, entries: Any, bags: Any) -> Any:
     """The bag of each word: the last one that begins at or before it."""
-    offsets = call.cast(call["offsets"], "int64")
+    offsets = _leading(call, call.cast(call["offsets"], "int64"), bags)
     return segment_of_each(call, offsets, entries, -1)
+
+
+def _leading(call: TorchCall, offsets: Any, count: Any) -> Any:
+    """The first offsets."""
+    if same_shape(shape_of(offsets), (count,)):
+        return offsets
+
+    def leading(offsets: te.Tensor, count: Any) -> te.Tensor:
+        return te.compute((count,), lambda i: offsets[i], name="leading")
+
+    return call.compute(leading, offsets, count, name="leading")
+
+
+def _ends_early(call: TorchCall) -> bool:
+    """Whether the last offset ends the last bag, where there are words behind it.
+
+    It does in PyTorch's fast functions for sums on CPUs. All others add these words to the last
+    bag, and so do the sizes by which means are divided.
+    """
+    fast = call["mode"] != _MAX and str(call["weight"].ty.dtype) in _FAST
+    return fast and call["padding_idx"] < 0
+
+
+def _last_of(offsets: te.Tensor) -> te.Tensor:
+    return te.compute((1,), lambda _: offsets[offsets.shape[0] - 1], name="last")
+
+
+def _before(last: te.Tensor, entries: Any) -> te.Tensor:
+    """Whether each of some positions is less than the last one."""
+    return te.compute((entries,), lambda i: i.astype("int64") < last[0], name="before")
 
 
 def _not_padding(call: TorchCall, words: Any) -> Any:
