@@ -54,6 +54,7 @@ from . import (
     slice as torch_slice,
 )
 from .aliases import with_constants_as_buffers
+from .assertions import ASSERTIONS
 from .attention_layout import with_contiguous_attention
 from .call import TorchCall
 from .complex_numbers import knowing_complex_numbers, refuse_complex_ends
@@ -243,7 +244,7 @@ def _extend(module: ModuleType) -> None:
             return table
         for name, mended in MENDED.items():
             table[name] = partial(_convert_or_stock, self, mended, table.get(name))
-        for name, symbolic in SYMBOLS.items():
+        for name, symbolic in (SYMBOLS | ASSERTIONS).items():
             table[name] = partial(_convert_symbol, self, symbolic, table.get(name))
         ours = {
             name: lambda node, converter=converter: converter(node, self)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -25,6 +25,10 @@ _FLOAT = "float64"
 
 _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("ge", "le", "gt", "lt", "eq", "ne")
+}
+#: The same of expressions.
+_RELATIONS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(tirx, name.upper()) for name in _COMPARISONS
 }
 
 
@@ -75,7 +79,7 @@ def _integer(value: Any) -> Any:
 def _same_kind(function: Callable[..., Any], *operands: Any) -> Any:
     """Apply a function of TVM's to floats if one operand is a float."""
     if any(map(_is_float, operands)):
-        operands = tuple(map(_float, operands))
+        operands = tuple(_constant(_float(each)) for each in operands)
     return function(*operands)
 
 
@@ -102,7 +106,7 @@ def _chosen(condition: Any, left: Any, right: Any) -> Any:
 
 
 def _integer_constant(value: Any) -> Any:
-    return tirx.const(value, "int64") if isinstance(value, int) else value
+    return tirx.const(int(value), "int64") if isinstance(value, int) else value
 
 
 def _of_float(function: Callable[[Any], Any], value: Any) -> Any:
@@ -156,9 +160,39 @@ def _sum(function: Callable[..., Any], node: Any, importer: Any) -> Any:
     operands = [_value(each, importer) for each in node.args]
     if any(map(is_tensor, operands)):
         return of_tensors(node, operands, importer)
-    if any(map(_is_float, operands)):
-        operands = [_constant(_float(each)) for each in operands]
-    return function(*operands)
+    return _same_kind(function, *operands)
+
+
+def _related(relation: Callable[[Any, Any], Any], *operands: Any) -> Any:
+    """A comparison of expressions, whose types TVM must find equal."""
+    whole = (tirx.Cast("int64", each) if _is_flag(each) else each for each in operands)
+    return _same_kind(relation, *map(_integer_constant, whole))
+
+
+def _is_flag(value: Any) -> bool:
+    return not isinstance(value, bool) and str(getattr(value, "ty", "")) == "bool"
+
+
+def applied(name: str, operands: Sequence[Any]) -> Any:
+    """A function of Python's or PyTorch's of numbers, of which none is a tensor.
+
+    Parameters
+    ----------
+    name : str
+        Its name, such as ``"sym_max"`` or ``"le"``.
+    operands : sequence
+        Numbers, or expressions of type int64, float64 or bool.
+
+    Returns
+    -------
+    value : number or expression
+        The value.
+    """
+    if name in _COMPARISONS:
+        return _either(_COMPARISONS[name], partial(_related, _RELATIONS[name]), *operands)
+    if name in _FUNCTIONS:
+        return _FUNCTIONS[name](*operands)
+    return _same_kind(_SUMS[name], *operands)
 
 
 def _nothing(node: Any, importer: Any) -> Any:
@@ -185,7 +219,6 @@ _NUMBERS: dict[str, Symbolic] = {
 #: Converters of what makes numbers for the host. ``None`` stands for TVM's own result.
 SYMBOLS: dict[str, Symbolic] = {
     "sym_size.int": sym_size,
-    "_assert_scalar.default": _nothing,
     "sym_constrain_range.default": _nothing,
     "sym_constrain_range_for_size.default": _nothing,
     **{name: partial(_unless_only_asserted, symbolic) for name, symbolic in _NUMBERS.items()},
