@@ -295,6 +295,24 @@ DEFAULTS = {
 }
 
 
+@pytest.mark.parametrize(
+    ("posed", "chosen"),
+    [
+        # Messages: rows from anywhere, ten and three for each destination.
+        (rows(10_000, 128, 100_000, fused=True, fill="0.0"), "sort_based"),
+        (rows(10_000, 128, 30_000, fused=True, fill="0.0", reduction="max"), "sort_based"),
+        # Updates that lie in memory are read in their order.
+        (rows(10_000, 128, 100_000), "sequential"),
+        # Few, long rows: blocks of their columns would be found again and again.
+        (rows(409, 4096, 818, fused=True, fill="0.0"), "sequential"),
+    ],
+)
+def test_messages_on_a_cpu(posed: ScatterProblem, chosen: str) -> None:
+    table = strategy_for("llvm")
+    assert table is not None
+    assert table.default(posed, LLVM).implementation.name == chosen
+
+
 #: Implementations without costs, which only measurements choose.
 BY_MEASURING = {"owned_rows"}
 

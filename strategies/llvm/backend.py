@@ -8,6 +8,7 @@ from tvm_scatter.selection.backend import Backend
 from .compaction import COMPACTION
 from .machines import CALIBRATION, device_name, machine_of
 from .ordering import ORDERING
+from .steps.fills import fill_output
 
 #: TVM computes bfloat16 in float32, so the bits of a computed one are not accessible. And it takes
 #: the bits of one for an integer where what is computed from it is bound to a variable.
@@ -18,6 +19,7 @@ LLVM = Backend(
     device="cpu",
     compaction=COMPACTION,
     ordering=ORDERING,
+    fill=fill_output,
     fuses=_FUSES,
     fuses_vectors_only=True,
     fuses_by_default=True,

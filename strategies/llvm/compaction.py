@@ -50,7 +50,7 @@ def _write(mask: Any, size: Any, counts: Any, positions: Any) -> None:
 
 def _cell(value: Any) -> Any:
     """A variable of one task."""
-    cell = T.alloc_buffer((1,), "int64", scope="local")
+    cell = loops.small_buffer(1, "int64")
     T.buffer_store(cell, loops.int64(value), [0])
     return cell
 

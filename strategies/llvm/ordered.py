@@ -9,12 +9,13 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, round_up
+from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
-from tvm_scatter.strategies.llvm.steps.segments import Segments
 
 from .steps import costs, loops, softmax
+from .steps.fills import fill_output
+from .steps.rows import Rows
 
 
 class Ordered(Implementation):
@@ -24,6 +25,7 @@ class Ordered(Implementation):
     accumulates_wide = True
     deterministic = True
     fuses = True
+    fills = True
     takes_ordering = True
     takes_softmax = True
     summary = "several scatters by one index, which share the order of the updates"
@@ -34,9 +36,7 @@ class Ordered(Implementation):
         return None
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
-        if problem.softmax:
-            return 0
-        return _keys_bytes(sizes) + Segments(problem, sizes).workspace_bytes
+        return 0 if problem.softmax else Rows(problem, sizes).workspace_bytes
 
     def cost(self, work: Work, config: Config) -> Terms:
         workers = costs.cores(work)
@@ -49,26 +49,28 @@ class Ordered(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes
-        loops.copy_data(operands)
+        if not problem.fill:
+            loops.copy_data(operands)
+        elif problem.softmax:
+            fill_output(operands)
         permutation, offsets = operands.ordering
         _expect_ascending(operands.signature.operator, offsets, sizes)
         if problem.softmax:
             softmax.SoftmaxRows(operands).emit()
             return
-        keys = loops.workspace_view(operands, 0, sizes.items, "int32")
-        _write_keys(keys, offsets, sizes)
-        segments = Segments(problem, sizes)
-        segments.emit(operands, keys, permutation, offset=_keys_bytes(sizes))
+        last = loops.int64(loops.settle(sizes.items)) - 1
 
+        def item_at(at: Any) -> Any:
+            # The caller gives the order: it may be none of the items.
+            return tirx.max(tirx.min(loops.int64(permutation[at]), last), loops.int64(0))
 
-def _keys_bytes(sizes: Sizes) -> Any:
-    return round_up(sizes.items * 4, 64)
+        Rows(problem, sizes).emit(operands, offsets, item_at, offset=0)
 
 
 def _expect_ascending(operator: str, offsets: Any, sizes: Sizes) -> None:
     """Raise unless offsets ascend within the updates: they may come from anywhere."""
     places = loops.int64(loops.settle(sizes.destinations))
-    descends = T.alloc_buffer((1,), "int32", scope="local")
+    descends = loops.small_buffer(1, "int32")
     T.buffer_store(descends, tirx.IntImm("int32", 0), [0])
     with loops.serial(places) as place:
         step = tirx.Cast("int32", offsets[place + 1] < offsets[place])
@@ -77,21 +79,3 @@ def _expect_ascending(operator: str, offsets: Any, sizes: Sizes) -> None:
     message = f"{operator}: the offsets of ordering must ascend from 0 to at most the updates"
     with T.Assert(tirx.all(descends[0] == 0, inside), message):
         pass
-
-
-def _write_keys(keys: Any, offsets: Any, sizes: Sizes) -> None:
-    """Write the destination of each update; those without one have one past the last."""
-    places = loops.int64(loops.settle(sizes.destinations))
-
-    with loops.serial(T.bind(loops.int64(offsets[0]))) as i:
-        T.buffer_store(keys, tirx.Cast("int32", places), [i])
-
-    def write(place: Any) -> None:
-        begin = T.bind(loops.int64(offsets[place]))
-        end = tirx.if_then_else(
-            place < places, loops.int64(offsets[tirx.min(place + 1, places)]), sizes.items
-        )
-        with loops.serial(T.bind(end) - begin) as i:
-            T.buffer_store(keys, tirx.Cast("int32", place), [begin + i])
-
-    loops.for_each(sizes.destinations + 1, sizes.items, write)

@@ -1,4 +1,8 @@
-"""The order of updates by destination on a CPU: a radix sort, and a look at neighbouring keys."""
+"""The order of updates by destination on a CPU.
+
+Counters for all destinations say where each one's updates begin. Where these are too many, it is a
+radix sort, and a look at neighbouring keys.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +17,20 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
 from .steps import loops
+from .steps.counting import CountingSort
 from .steps.radix import RadixSort
 
 
 def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
-    return RadixSort(problem, sizes).workspace_bytes
+    kind = CountingSort if CountingSort.suits(problem) else RadixSort
+    return kind(problem, sizes).workspace_bytes
 
 
 def _emit(operands: Operands, offsets: Any) -> None:
+    if CountingSort.suits(operands.problem):
+        sort = CountingSort(operands.problem, operands.sizes)
+        sort.emit_into(operands, operands.out, offsets, offset=0)
+        return
     keys, items = RadixSort(operands.problem, operands.sizes).emit(operands, offset=0)
     size = loops.settle(operands.sizes.items)
     places = loops.int64(loops.settle(operands.sizes.destinations))

@@ -143,7 +143,7 @@ class _Partition:
 
     def _prefix(self) -> None:
         """Replace counts by the position of each chunk's first item in each bucket."""
-        total = T.alloc_buffer((1,), "int64", scope="local")
+        total = loops.small_buffer(1, "int64")
         T.buffer_store(total, loops.int64(0), [0])
         with loops.serial(self.counters) as bucket:
             with loops.serial(self.chunks) as c:

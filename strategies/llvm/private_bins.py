@@ -96,8 +96,8 @@ class PrivateBins(Implementation):
                             T.buffer_store(bins, value, [at + c])
 
         def join(start: Any, length: Any) -> None:
-            total = T.alloc_buffer((1,), dtype, scope="local")
-            untouched = T.alloc_buffer((1,), "bool", scope="local")
+            total = loops.small_buffer(1, dtype)
+            untouched = loops.small_buffer(1, "bool")
             source = operands.out if operands.data is None else operands.data
             nothing = values.start_value(problem.reduces, dtype)
             with loops.serial(length) as i:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
@@ -10,10 +11,12 @@ from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
-from tvm_scatter.strategies.llvm.steps.radix import RadixSort
-from tvm_scatter.strategies.llvm.steps.segments import Segments
 
 from .steps import costs, loops
+from .steps.counting import CountingSort
+from .steps.radix import RadixSort
+from .steps.rows import Rows
+from .steps.segments import Segments
 
 
 class SortBased(Implementation):
@@ -27,6 +30,7 @@ class SortBased(Implementation):
     accumulates_wide = True
     deterministic = True
     fuses = True
+    fills = True
     order_cost = 1.0
     summary = (
         "plain updates of wide rows, several for each destination: only the last is read; means, "
@@ -34,8 +38,17 @@ class SortBased(Implementation):
     )
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
+        if CountingSort.suits(problem):
+            counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
+            return counting.workspace_bytes + rows.workspace_bytes
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         return sort.workspace_bytes + segments.workspace_bytes
+
+    def given(self, problem: ScatterProblem) -> ScatterProblem:
+        # Only where rows have offsets those without updates are visited.
+        if problem.fill and not CountingSort.suits(problem):
+            problem = replace(problem, fill="", in_place=True)
+        return super().given(problem)
 
     def cost(self, work: Work, config: Config) -> Terms:
         workers = costs.cores(work)
@@ -45,13 +58,16 @@ class SortBased(Implementation):
         leaves = 0.0
         if work.problem.fused:
             # Rows are read from anywhere in any order of the updates. But where they are is read in
-            # order elsewhere: an index of the size of this one.
-            apart, leaves = 0.0, work.misses(2 * rows, work.index_bytes)
+            # order elsewhere: an index of the size of this one. And blocks of columns of one row
+            # are read one after the other elsewhere.
+            apart = (1 - costs.in_one_block(work)) * apart
+            leaves = work.misses(2 * rows, work.index_bytes)
+        in_one_pass = CountingSort.suits(work.problem)
         return {
-            "launches": work.launches(14),
+            "launches": work.launches(5 if in_one_pass else 14),
             "streams": work.streams(work.copied_bytes + work.index_bytes),
             "rows": work.streams(rows * larger(work.row_bytes, 64.0)),
-            "sort": 3 * costs.find(work, workers),
+            "sort": (1 if in_one_pass else 3) * costs.find(work, workers),
             "rows again": costs.again(work),
             "leaves": leaves,
             "misses": apart * rows / larger(work.items, 1.0),
@@ -60,7 +76,17 @@ class SortBased(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem, sizes = operands.problem, operands.sizes
-        loops.copy_data(operands)
+        if not problem.fill:
+            loops.copy_data(operands)
+        if CountingSort.suits(problem):
+            counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
+            items, offsets = counting.emit(operands, offset=0)
+
+            def item_at(at: Any) -> Any:
+                return loops.int64(items[at])
+
+            rows.emit(operands, offsets, item_at, offset=counting.workspace_bytes)
+            return
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
-        keys, items = sort.emit(operands, offset=0)
-        segments.emit(operands, keys, items, offset=sort.workspace_bytes)
+        keys, order = sort.emit(operands, offset=0)
+        segments.emit(operands, keys, order, offset=sort.workspace_bytes)

@@ -14,6 +14,9 @@ _BLOCK_BYTES = 128.0
 _FIND_CYCLES, _COMBINE_CYCLES = 5.0, 1.0
 #: How many times as long a minimum or maximum of floats takes: NaNs and zeros have an order.
 _EXTREME_IN_MEMORY, _EXTREME_IN_REGISTERS = 3.0, 2.0
+#: The part of the time of combining that is left where sums stay in registers, and the bytes of a
+#: row that do so.
+_IN_REGISTERS, _REGISTER_BYTES = 0.5, 1024
 #: The share of a miss's time that a core waits for if others wait too: it has several under way.
 _ALONE = 0.25
 
@@ -43,7 +46,13 @@ def combine(work: Work, workers: Any) -> Any:
 def combine_in_registers(work: Work, workers: Any, rows: Any) -> Any:
     """Combining rows of updates that follow each other by destination, divided among workers."""
     factor = _EXTREME_IN_REGISTERS if _is_extreme_of_floats(work) else 1.0
-    return factor * _combine(work, rows) / workers
+    return factor * (1 - (1 - _IN_REGISTERS) * in_one_block(work)) * _combine(work, rows) / workers
+
+
+def in_one_block(work: Work) -> Any:
+    """The part of a row whose sums stay in registers. The others are read in blocks of columns."""
+    row = larger(work.row_bytes, 1.0)
+    return smaller(row, _REGISTER_BYTES) / row
 
 
 def start(work: Work, workers: Any) -> Any:
@@ -78,6 +87,6 @@ def misses(work: Work, workers: Any, footprint: Any = None) -> Any:
 
 def again(work: Work) -> Any:
     """Reading and writing the touched rows of an output that has been copied as a whole before."""
-    if work.problem.in_place:
+    if work.problem.in_place or work.problem.fill:
         return 0.0
     return work.streams(2 * work.touched * work.row_bytes) * work.missed(work.data_bytes)

@@ -16,8 +16,8 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div
 
 #: With fewer elements to move, starting the worker threads costs more than it saves.
 SERIAL_WORK = 16384
-#: Elements that one task of a copy copies.
-_COPY_TASK = 65536
+#: Elements that one task of a copy writes.
+COPY_TASK = 65536
 #: A copy works on this many pages at a time, in pieces of two cache lines.
 _STREAMS = 8
 _PAGE_BYTES = 4096
@@ -96,6 +96,15 @@ def chunk_bounds(c: Any, size: Any, chunk: Any) -> tuple[Any, Any]:
     return start, T.bind(int64(minimum(size - start, chunk)))
 
 
+def small_buffer(size: Any, dtype: str) -> Any:
+    """A buffer of a task, for a few elements.
+
+    Of this scope TVM puts what takes less than 1024 bytes on the stack, and compilers into
+    registers. What is ``"local"`` it allocates at each call, whatever the size.
+    """
+    return T.alloc_buffer((size,), dtype, scope="global")
+
+
 def settle(value: Any) -> Any:
     """Evaluate an integer expression here, and store it in a buffer.
 
@@ -104,7 +113,7 @@ def settle(value: Any) -> Any:
     """
     if isinstance(value, int):
         return value
-    cell = T.alloc_buffer((1,), "int64", scope="local")
+    cell = small_buffer(1, "int64")
     T.buffer_store(cell, int64(value), [0])
     return T.bind(cell[0])
 
@@ -119,9 +128,7 @@ def copy_data(operands: Operands) -> None:
     if operands.data is None:
         return
     size = operands.sizes.data_size
-    for_each_chunk(
-        size, _COPY_TASK, size, lambda start, length: copy_range(operands, start, length)
-    )
+    for_each_chunk(size, COPY_TASK, size, lambda start, length: copy_range(operands, start, length))
 
 
 def copy_range(operands: Operands, start: Any, length: Any) -> None:
@@ -161,7 +168,7 @@ def fill_zero(buffer: Any, size: Any) -> None:
         with serial(length) as i:
             T.buffer_store(buffer, tirx.const(0, str(buffer.dtype)), [start + i])
 
-    for_each_chunk(size, _COPY_TASK, size, fill)
+    for_each_chunk(size, COPY_TASK, size, fill)
 
 
 def refusal_of_sizes(problem: ScatterProblem) -> str | None:

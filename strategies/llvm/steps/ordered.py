@@ -220,8 +220,8 @@ def _filter(operands: Operands, share: Share, count: Any, one: Callable[[Any], N
     """
     assert share.places is not None
     low, high = share.places
-    accepted = T.alloc_buffer((_FILTER,), "int32", scope="local")
-    found = T.alloc_buffer((1,), "int32", scope="local")
+    accepted = loops.small_buffer(_FILTER, "int32")
+    found = loops.small_buffer(1, "int32")
 
     def part(first: Any, length: Any) -> None:
         T.buffer_store(found, tirx.const(0, "int32"), [0])

@@ -16,9 +16,6 @@ from . import loops
 
 #: The bits of a digit: 2048 counters fit the first-level cache beside the streamed data.
 _DIGIT_BITS = 11
-#: The bits of keys that are sorted in one pass, if there are so many items for each counter.
-_MOST_BITS = 16
-_ITEMS_PER_COUNTER = 2
 _LEAST_CHUNK = 8192
 _MOST_CHUNKS = 64
 
@@ -50,18 +47,9 @@ class RadixSort:
         if places.is_static and places.constant < 2**31 - 1:
             self.key_dtype = "int32"
         self.item_dtype = loops.counter_dtype(problem)
-        self._in_one_pass = self._fits_one_pass()
-        self.buckets = 1 << (self.keys.bit_length() if self._in_one_pass else _DIGIT_BITS)
-        least = self.buckets * _ITEMS_PER_COUNTER if self._in_one_pass else _LEAST_CHUNK
-        self.chunk = at_least(ceil_div(self.items, _MOST_CHUNKS), max(least, _LEAST_CHUNK))
+        self.buckets = 1 << _DIGIT_BITS
+        self.chunk = at_least(ceil_div(self.items, _MOST_CHUNKS), _LEAST_CHUNK)
         self.chunks = at_least(ceil_div(self.items, self.chunk), 1)
-
-    def _fits_one_pass(self) -> bool:
-        """Whether counters for all keys are few beside the items."""
-        if not (isinstance(self.keys, int) and isinstance(self.items, int)):
-            return False
-        bits = self.keys.bit_length()
-        return _DIGIT_BITS < bits <= _MOST_BITS and self.items >= _ITEMS_PER_COUNTER << bits
 
     @property
     def workspace_bytes(self) -> Any:
@@ -105,11 +93,9 @@ class RadixSort:
         """The number of passes and the bits of a digit. One more key is for items out of bounds."""
         if isinstance(self.keys, int):
             bits = max(self.keys.bit_length(), 1)
-            if self._in_one_pass:
-                return 1, bits
             passes = -(-bits // _DIGIT_BITS)
             return passes, -(-bits // passes)
-        needed = T.alloc_buffer((1,), "int64", scope="local")
+        needed = loops.small_buffer(1, "int64")
         T.buffer_store(needed, loops.int64(1), [0])
         with T.serial(loops.int64(1), loops.int64(63)) as bit:
             with T.If(tirx.shift_right(loops.int64(self.keys), bit) > 0):
@@ -172,7 +158,7 @@ class RadixSort:
 
     def _prefix(self, buckets: Any) -> None:
         """Replace counts by the position of the first item of each chunk and digit."""
-        total = T.alloc_buffer((1,), "int64", scope="local")
+        total = loops.small_buffer(1, "int64")
         T.buffer_store(total, loops.int64(0), [0])
         with loops.serial(buckets) as d:
             with loops.serial(self.chunks) as c:

@@ -116,9 +116,9 @@ class SoftmaxRows:
         first = T.bind(block * room)
         rest = loops.int64(loops.minimum(self._columns - first, room))
         columns = loops.int64(room) if self._is_whole else T.bind(rest)
-        greatest, before, total = (T.alloc_buffer((heads,), dtype, scope="local") for _ in range(3))
-        shares = T.alloc_buffer((_UPDATES * heads,), dtype, scope="local")
-        sums = T.alloc_buffer((heads * room,), dtype, scope="local")
+        greatest, before, total = (loops.small_buffer(heads, dtype) for _ in range(3))
+        shares = loops.small_buffer(_UPDATES * heads, dtype)
+        sums = loops.small_buffer(heads * room, dtype)
         with self._each_head() as h:
             T.buffer_store(greatest, tirx.const(float("-inf"), dtype), [h])
             T.buffer_store(total, tirx.const(0, dtype), [h])

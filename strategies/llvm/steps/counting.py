@@ -1,0 +1,118 @@
+"""A stable sort of items by destination in one pass, where counters for all of them are few."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, round_up
+
+from . import loops
+
+#: With more counters than these, which take 1 MB, counting an item misses the cache of a core.
+_MOST_COUNTERS = 1 << 18
+#: Items of a chunk, and of a chunk for each counter, which must be cleared and added up.
+_LEAST_CHUNK, _ITEMS_PER_COUNTER = 8192, 2
+_MOST_CHUNKS = 64
+_DTYPE = "int32"
+_BYTES = 4
+
+
+class CountingSort:
+    """Sorts the items of a problem by key; an item whose index is out of bounds comes last.
+
+    Each chunk counts its items by key. The sums of the counts before are where they go.
+    """
+
+    def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
+        self.keys = loops.key_count(problem, sizes)
+        self.items = loops.item_count(problem, sizes)
+        # One more counter is for items out of bounds.
+        self._counters = self.keys + 1
+        least = at_least(self.keys * _ITEMS_PER_COUNTER, _LEAST_CHUNK)
+        self.chunk = at_least(ceil_div(self.items, _MOST_CHUNKS), least)
+        self.chunks = at_least(ceil_div(self.items, self.chunk), 1)
+
+    @staticmethod
+    def suits(problem: ScatterProblem) -> bool:
+        """Whether counters are so few, and fewer than items, for certain."""
+        if not problem.is_static:
+            return False
+        sizes = Sizes.of(problem)
+        keys, items = loops.key_count(problem, sizes), loops.item_count(problem, sizes)
+        return keys < min(items, _MOST_COUNTERS) and items < 2**31 - 1
+
+    @property
+    def workspace_bytes(self) -> Any:
+        """Bytes of the workspace: the items, the offsets, and counters of each chunk."""
+        counters = round_up(self.chunks * self._counters * _BYTES, 64)
+        return self._items_bytes + self._offsets_bytes + counters
+
+    @property
+    def _items_bytes(self) -> Any:
+        return round_up(self.items * _BYTES, 64)
+
+    @property
+    def _offsets_bytes(self) -> Any:
+        return round_up(self._counters * _BYTES, 64)
+
+    def emit(self, operands: Operands, offset: Any) -> tuple[Any, Any]:
+        """Emit the sort. Returns the items in order, and the offset of each key and of the end."""
+        view, self._operands = loops.workspace_view, operands
+        items = view(operands, offset, self.items, _DTYPE)
+        offset = offset + self._items_bytes
+        offsets = view(operands, offset, self._counters, _DTYPE)
+        offset = offset + self._offsets_bytes
+        self.emit_into(operands, items, offsets, offset)
+        return items, offsets
+
+    def emit_into(self, operands: Operands, items: Any, offsets: Any, offset: Any) -> None:
+        """Emit the sort into buffers of items and offsets."""
+        self._operands = operands
+        places = loops.workspace_view(operands, offset, self.chunks * self._counters, _DTYPE)
+
+        def count(c: Any) -> None:
+            start, length = loops.chunk_bounds(c, self.items, self.chunk)
+            base = T.bind(c * self._counters)
+            with loops.serial(self._counters) as key:
+                T.buffer_store(places, tirx.const(0, _DTYPE), [base + key])
+            with loops.serial(length) as i:
+                at = T.bind(base + self._key(T.bind(start + i)))
+                T.buffer_store(places, places[at] + 1, [at])
+
+        def place(c: Any) -> None:
+            start, length = loops.chunk_bounds(c, self.items, self.chunk)
+            base = T.bind(c * self._counters)
+            with loops.serial(length) as i:
+                item = T.bind(start + i)
+                at = T.bind(base + self._key(item))
+                to = T.bind(places[at])
+                T.buffer_store(places, to + 1, [at])
+                T.buffer_store(items, tirx.Cast(_DTYPE, item), [loops.int64(to)])
+
+        loops.for_each(self.chunks, self.items, count)
+        self._add_up(places, offsets)
+        loops.for_each(self.chunks, self.items, place)
+
+    def _add_up(self, places: Any, offsets: Any) -> None:
+        """Replace counts by the position of the first item of each chunk and key."""
+        total = loops.small_buffer(1, _DTYPE)
+        T.buffer_store(total, tirx.const(0, _DTYPE), [0])
+        with loops.serial(self._counters) as key:
+            T.buffer_store(offsets, total[0], [key])
+            with loops.serial(self.chunks) as c:
+                at = T.bind(c * self._counters + key)
+                here = T.bind(places[at])
+                T.buffer_store(places, total[0], [at])
+                T.buffer_store(total, total[0] + here, [0])
+
+    def _key(self, item: Any) -> Any:
+        operands = self._operands
+        b, _, s = loops.item_coordinates(operands, item)
+        place, valid = loops.index_place(operands, item)
+        key = loops.key_number(operands, b, place, s)
+        return tirx.Select(valid, key, loops.int64(self.keys))

@@ -1,0 +1,30 @@
+"""The number that a problem begins with everywhere, where the data are not in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+
+from . import loops
+
+
+def fill_value(problem: ScatterProblem) -> Any:
+    """The number that every element of the data of a problem is, as a constant."""
+    number = float(problem.fill) if "float" in problem.data_dtype else int(problem.fill)
+    return tirx.const(number, problem.data_dtype)
+
+
+def fill_output(operands: Operands) -> None:
+    """Set the output to the number that the problem begins with."""
+    value, size = fill_value(operands.problem), operands.sizes.data_size
+
+    def fill(start: Any, length: Any) -> None:
+        with loops.serial(length) as i:
+            T.buffer_store(operands.out, value, [start + i])
+
+    loops.for_each_chunk(size, loops.COPY_TASK, size, fill)
