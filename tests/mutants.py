@@ -351,6 +351,7 @@ LAUNCHES = (
 )
 
 _LLVM = "strategies/llvm/"
+_SORTED_ROWS = "tests/test_sorted_rows.py::"
 _RECORDS = "tvm_scatter/selection/records.py"
 
 CPU = (
@@ -417,35 +418,67 @@ CPU = (
         "            base = T.bind(c * self.buckets)",
         "        def place(c: Any) -> None:\n            start, length = self._bounds(c)\n"
         "            base = T.bind(c * 0)",
-        (_large("sort_based"),),
+        (_SORTED_ROWS + "test_many_destinations[262144]",),
     ),
     Mutant(
         "a sort by too few bits",
         "strategies/llvm/steps/radix.py",
         "return passes, -(-bits // passes)",
         "return passes, bits // passes",
-        (_large("sort_based"),),
+        (_SORTED_ROWS + "test_many_destinations[262144]",),
     ),
     Mutant(
         "no key for what is dropped",
         "strategies/llvm/steps/radix.py",
         "bits = max(self.keys.bit_length(), 1)",
         "bits = max((self.keys - 1).bit_length(), 1)",
-        (_large("sort_based"),),
+        (_SORTED_ROWS + "test_rows_of_any_width[float32]",),
     ),
     Mutant(
         "a segment that ends in the next chunk joined without it",
-        "strategies/llvm/steps/segments.py",
-        "with loops.serial(last[0] - c) as i:",
-        "with loops.serial(last[0] - c - 1) as i:",
+        "strategies/llvm/steps/reduction.py",
+        "with loops.serial(last - c) as i:",
+        "with loops.serial(last - c - 1) as i:",
         (_large("sort_based"),),
+    ),
+    Mutant(
+        "chunks of a sort that share their counters",
+        "strategies/llvm/steps/counting.py",
+        "        def place(c: Any) -> None:\n"
+        "            start, length = loops.chunk_bounds(c, self.items, self.chunk)\n"
+        "            base = T.bind(c * self._counters)",
+        "        def place(c: Any) -> None:\n"
+        "            start, length = loops.chunk_bounds(c, self.items, self.chunk)\n"
+        "            base = T.bind(c * 0)",
+        (_SORTED_ROWS + "test_many_destinations[5000]",),
+    ),
+    Mutant(
+        "what began in the chunk before left out",
+        "strategies/llvm/steps/rows.py",
+        "return tirx.max(low[0] - 1, loops.int64(0))",
+        "return tirx.max(low[0], loops.int64(0))",
+        (_SORTED_ROWS + "test_rows_that_are_filled[add-2.5-float32]",),
+    ),
+    Mutant(
+        "rows behind the last update that are not filled",
+        "strategies/llvm/steps/rows.py",
+        "is_last = T.bind(part.chunk == loops.int64(self.chunks) - 1)",
+        "is_last = T.bind(part.chunk == loops.int64(self.chunks))",
+        (_SORTED_ROWS + "test_rows_that_are_filled[add-2.5-float32]",),
+    ),
+    Mutant(
+        "the first update of a row wins",
+        "strategies/llvm/steps/rows.py",
+        "self.store(T.bind(self._item_at(end - 1)), key)",
+        "self.store(T.bind(self._item_at(begin)), key)",
+        (_SORTED_ROWS + "test_many_destinations[5000]",),
     ),
     Mutant(
         "the first update of a segment wins",
         "strategies/llvm/steps/segments.py",
         "with T.If(tirx.all(key < self.key_limit, self._ends(at, key))):",
         "with T.If(tirx.all(key < self.key_limit, self._begins(at, key))):",
-        (_cases("sort_based", device="llvm"),),
+        (_SORTED_ROWS + "test_many_destinations[262144]",),
     ),
     Mutant(
         "what is dropped falls into the last bucket",

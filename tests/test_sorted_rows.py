@@ -19,8 +19,8 @@ pytestmark = pytest.mark.optimised
 #: Single elements, less than a vector, vectors, those and a rest, two blocks, a short block.
 WIDTHS = (1, 7, 32, 83, 512, 300)
 COUNT = 220
-#: Fewer destinations than items, which counters sort, and more.
-EXTENTS = (41, 300)
+#: Fewer destinations than items, which counters sort, and more, all of whose bits keys need.
+EXTENTS = (41, 256)
 
 
 def _problem(reduction: str, dtype: str, width: int, extent: int, count: int) -> ScatterProblem:
