@@ -17,6 +17,8 @@ from tvm_scatter.options import current_options
 
 from . import (
     onnx_bags,
+    onnx_broadcast,
+    onnx_constants,
     onnx_expand,
     onnx_fold,
     onnx_max_pool,
@@ -27,6 +29,7 @@ from . import (
     onnx_segments,
     onnx_shapes,
     onnx_slice,
+    onnx_top_k,
     onnx_windows,
 )
 from .on_import import forget, when_imported
@@ -235,6 +238,7 @@ _SHARED: dict[str, tuple[Convert, IsLeft, tuple[int, ...]]] = {
     "MaxPool": (onnx_max_pool.max_pool, onnx_max_pool.is_left_to_TVM, ()),
     "OneHot": (onnx_one_hot.one_hot, onnx_one_hot.is_left_to_TVM, (1, 2)),
     "Range": (onnx_range.arange, onnx_range.is_left_to_TVM, (0, 1, 2)),
+    "TopK": (onnx_top_k.top_k, onnx_top_k.is_left_to_TVM, (1,)),
 }
 
 
@@ -260,6 +264,11 @@ def _extend(module: ModuleType) -> None:
             table.update(CONVERTERS)
             for name, (convert, is_left, constants) in _SHARED.items():
                 table[name] = _Converter(name, convert, table[name], is_left, constants)
+            for name in onnx_broadcast.NAMES:
+                table[name] = onnx_broadcast.Broadcasting(name, table[name])
+            table["Concat"] = onnx_broadcast.Concat(table["Concat"])
+            for name in onnx_constants.INPUTS:
+                table[name] = onnx_constants.OfConstants(name, table[name])
             table["Reshape"] = onnx_reshape.Reshape(table["Reshape"])
             table["Slice"] = onnx_slice.Slice(table["Slice"])
             table[onnx_shapes.STAND_IN] = onnx_shapes.StandIn(table)

@@ -1,8 +1,9 @@
-"""What an ONNX graph computes from shapes alone: sizes, scatters into shapes, and branches.
+"""What an ONNX graph computes from shapes alone: sizes, pads, scatters into shapes, and branches.
 
-torch.onnx writes ``Size(Shape(x))`` for a rank, branches on it, and scatters into a shape. TVM's
-importer keeps shapes apart from tensors and refuses such nodes. Where the result is known, a
-constant takes their place, and a branch that it chooses takes the place of the ``If``.
+torch.onnx's older exporter computes even constant pads. It writes ``Size(Shape(x))`` for a rank,
+branches on it, and scatters into a shape. TVM's importer keeps shapes apart from tensors and
+refuses such nodes. Where the result is known, a constant takes their place, and a branch that it
+chooses takes the place of the ``If``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _REPLACED = ("Size", "ScatterElements", "ScatterND")
 #: Nodes that are computed on the way to them.
 _COMPUTED = frozenset(
     (*_REPLACED, "Add", "Cast", "Concat", "ConstantOfShape", "Equal", "Gather", "Identity", "Mul",
-     "Not", "Shape", "Slice", "Squeeze", "Unsqueeze", "Where")
+     "Not", "Reshape", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze", "Where")
 )  # fmt: skip
 #: Larger constants are no shapes.
 _MOST_ELEMENTS = 64
@@ -40,12 +41,22 @@ def folded(graph: Any, opset: int) -> Any:
 
 
 def _may_change(graph: Any) -> bool:
-    """Whether a shape reaches a scatter, or the size of a tensor is asked for."""
+    """Whether a shape reaches a scatter, pads are computed, or a tensor's size is asked for."""
+    if not _computed_pads(graph).isdisjoint(name for node in graph.node for name in node.output):
+        return True
     shapes = {name for node in graph.node if node.op_type == "Shape" for name in node.output}
     return any(
         node.op_type == "Size" or (node.op_type in _REPLACED and not shapes.isdisjoint(node.input))
         for node in graph.node
     )
+
+
+def _computed_pads(graph: Any) -> set[str]:
+    """The pads that are no initializers: an input of a node since opset 11."""
+    given = {each.name for each in (*graph.initializer, *graph.input)}
+    pads = {node.input[1] for node in graph.node if node.op_type == "Pad" and len(node.input) > 1}
+    constants = {node.output[0] for node in graph.node if node.op_type == "Constant"}
+    return pads - given - constants
 
 
 class _Folding:
@@ -60,6 +71,7 @@ class _Folding:
             for info in (*self.graph.input, *self.graph.value_info, *self.graph.output)
             if (shape := _static_shape(info)) is not None
         }
+        self.pads = _computed_pads(graph)
         self.known: dict[str, Any] = {}
         self.nodes: list[Any] = []
 
@@ -80,7 +92,7 @@ class _Folding:
         value = self._value(node)
         if value is not None:
             self.known[node.output[0]] = value
-            if node.op_type in _REPLACED:
+            if node.op_type in _REPLACED or node.output[0] in self.pads:
                 tensor = numpy_helper.from_array(value)
                 node = helper.make_node("Constant", [], list(node.output), value=tensor)
         self.nodes.append(node)

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax, tirx
 
@@ -101,9 +100,8 @@ class StandIn:
 
 def _tensor(bb: Any, name: str, value: Any) -> Any:
     """A shape as a tensor, and any other value as it is."""
-    sizes = _sizes(value)
-    if name == "TopK" and sizes is not None and all(isinstance(size, int) for size in sizes):
-        return relax.const(np.array(sizes), "int64")
+    if name == "TopK":
+        return value
     if isinstance(getattr(value, "ty", None), relax.ShapeType):
         return bb.emit(relax.op.shape_to_tensor(value))
     return value
@@ -113,6 +111,8 @@ def _elementwise(bb: Any, name: str, inputs: Any, attributes: dict[str, Any]) ->
     operands = [sizes for each in inputs if (sizes := _sizes(each)) is not None]
     # Of numbers and single expressions TVM's importer knows sums and products.
     known = any(map(_is_shape, inputs)) or name in ("Max", "Min")
+    if name == "Mod" and (attributes.get("fmod", 0) or any(0 in each for each in operands[1:])):
+        return None
     length = max(map(len, operands), default=0)
     if not known or len(operands) < len(inputs) or any(len(x) not in (1, length) for x in operands):
         return None
@@ -187,6 +187,7 @@ _FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
     "Add": python.add,
     "Sub": python.sub,
     "Mul": python.mul,
+    "Mod": lambda left, right: _of_two(python.mod, tirx.floormod, left, right),
     "Max": lambda left, right: _of_two(max, tirx.max, left, right),
     "Min": lambda left, right: _of_two(min, tirx.min, left, right),
 }
@@ -204,7 +205,9 @@ _RULES: dict[str, Callable[[Any, str, Any, dict[str, Any]], Any]] = {
 def _of_two(of_numbers: Any, of_expressions: Any, left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
         return of_numbers(left, right)
-    return of_expressions(left, right)
+    # TVM takes numbers for those of 32 bits.
+    operands = (tirx.const(x, "int64") if isinstance(x, int) else x for x in (left, right))
+    return of_expressions(*operands)
 
 
 def _sizes(value: Any) -> Sizes | None:

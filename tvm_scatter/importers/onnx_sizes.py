@@ -21,10 +21,12 @@ def sizes_in(bb: Any, tensor: Any) -> list[Any]:
     Parameters
     ----------
     tensor : relax.Expr
-        A shape, a scalar, or a vector of a length that is known.
+        A shape, a single size, a scalar, or a vector of a length that is known.
     """
     if isinstance(tensor, relax.ShapeExpr):
         return [int(size) if isinstance(size, tirx.IntImm) else size for size in tensor]
+    if tvm.ir.is_prim_expr(tensor):
+        return [int(tensor) if isinstance(tensor, tirx.IntImm) else tensor]
     if isinstance(tensor, tvm.ir.GenericConst):
         return [int(size) for size in tensor.value.numpy().reshape(-1)]
     count = shape_of(tensor)[0] if tensor.ty.ndim else 1

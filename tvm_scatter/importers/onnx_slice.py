@@ -1,22 +1,26 @@
-"""ONNX's ``Slice`` that reverses an axis of symbolic size, as torch.onnx writes ``flip``.
+"""ONNX's ``Slice`` of axes of symbolic size, or by sizes.
 
-TVM computes the length of such a slice from its end, the least integer, and overflows.
+TVM computes the length of a reversed slice, as torch.onnx writes ``flip``, from its end, the least
+integer, and overflows. It takes a slice up to a symbolic size for as long as that. Of a slice whose
+places are computed it knows no more than the rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import relax
+from tvm import relax, tirx
+from tvm.sym import Analyzer, ConstIntBound
 
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import static_shape
 
 #: Ends beyond it are no places.
 _FAR = 2**31 - 1
+_SLICE = tvm.ir.Op.get("relax.strided_slice")
 
 
 class Slice:
@@ -39,7 +43,8 @@ class Slice:
             slices = _slices(inputs)
             places = [] if slices is None else _reversed(inputs[0], slices)
             if slices is None or not places:
-                return convert(bb, inputs, attributes, params)
+                result = bb.normalize(convert(bb, inputs, attributes, params))
+                return _with_sizes(bb, _within_bounds(result, inputs[0]))
             data = bb.emit(relax.op.flip(inputs[0], int(slices[2][places[0]])))
             rest = [np.delete(each, places[0]) for each in slices]
             if not rest[0].size:
@@ -48,6 +53,37 @@ class Slice:
             return with_reversed(bb, inputs, attributes, params)
 
         return with_reversed
+
+
+def _within_bounds(result: Any, data: Any) -> Any:
+    """A slice that ends where the tensor does, wherever a symbolic size wants it to end."""
+    if not isinstance(result, relax.Call) or result.op != _SLICE:
+        return result
+    if not result.attrs.assume_inbound or _fits(*result.args[1:4], shape_of(data)):
+        return result
+    return relax.op.strided_slice(*result.args, assume_inbound=False)
+
+
+def _fits(axes: Any, starts: Any, ends: Any, shape: Sequence[Any]) -> bool:
+    """Whether all places of a slice are certainly in the tensor."""
+    analyzer = Analyzer()
+    for size in shape:
+        if isinstance(size, tirx.Var):
+            analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF))
+    return all(
+        analyzer.can_prove(start >= 0)
+        and analyzer.can_prove(start <= end)
+        and analyzer.can_prove(end <= shape[int(axis)])
+        for axis, start, end in zip(axes, starts, ends, strict=True)
+    )
+
+
+def _with_sizes(bb: Any, result: Any) -> Any:
+    """The slice with sizes of which later operators know that they are equal to themselves."""
+    if not isinstance(result.ty, relax.TensorType) or static_shape(result) is not None:
+        return result
+    sizes = [tirx.Var(f"sliced{axis}", "int64") for axis in range(result.ty.ndim)]
+    return bb.match_cast(bb.emit(result), relax.TensorType(sizes, result.ty.dtype))
 
 
 def _slices(inputs: Any) -> list[Any] | None:
