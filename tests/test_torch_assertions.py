@@ -53,12 +53,18 @@ def tensor(x: Any, n: Any) -> Any:
     return x + n[0]
 
 
-FUNCTIONS: tuple[Callable[..., Any], ...] = (size, number, bound, flag, mean, tensor)
-NUMBERS = ([0, 2], [2, 1], [1, 3], [1, 5], [-1, 2], [-5, 1], [2, 4])
+def parts(x: Any, n: Any) -> Any:
+    """PyTorch asserts by itself that no size is negative, and what their sum is."""
+    first, second = torch.split(x, n.tolist(), 0)
+    return torch.cat([second, first])
+
+
+FUNCTIONS: tuple[Callable[..., Any], ...] = (size, number, bound, flag, mean, tensor, parts)
+NUMBERS = ([0, 2], [2, 1], [1, 3], [1, 5], [-1, 2], [-5, 1], [2, 4], [5, -1], [-1, 5])
 
 
 def compiled(function: Callable[..., Any], bounds: str, device: str) -> Any:
-    module = from_exported_program(export(function, [X, torch.tensor([0, 2])]))
+    module = from_exported_program(export(function, [X, torch.tensor([1, 3])]))
     with tvm_scatter.options(bounds=bounds):
         return compile_for(module, device)
 

@@ -27,7 +27,9 @@ DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 RELATIVE = {torch.float16: 2e-3, torch.bfloat16: 2e-2, torch.float32: 2e-5, torch.float64: 1e-11}
 
 #: Functions with zeros, close to which only the absolute difference is small.
-ABSOLUTE = ("lgamma", "digamma", "sinc", "logaddexp2")
+ABSOLUTE = ("lgamma", "digamma", "sinc", "logaddexp2", "mish")
+#: Of these the sign of zero is compared, too.
+SIGNED = ("sign", "remainder", "divide", "relu", "clamp", "hard", "zero", "root")
 
 OF_ONE = {
     **{name: getattr(torch, name) for name in ("angle", "erfc", "expm1", "log1p", "signbit")},
@@ -39,6 +41,21 @@ OF_ONE = {
     "of a number": lambda x: 3 % x,
     "rounded down": lambda x: torch.div(x, 2.5, rounding_mode="floor"),
     "with a sign": lambda x: torch.copysign(x, -2.0),
+}
+ACTIVATIONS = {
+    **{
+        name: getattr(functional, name)
+        for name in (
+            *("celu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "mish"),
+            *("relu", "relu6", "selu", "silu", "softshrink", "softsign"),
+        )
+    },
+    "threshold": lambda x: functional.threshold(x, 0.5, 2),
+    "clamp": lambda x: torch.clamp(x, 0.0, 3.0),
+    "times zero": lambda x: x * 0.0,
+    "times minus zero": lambda x: -0.0 * x,
+    "root": lambda x: x**0.5,
+    "glu": lambda x: functional.glu(torch.cat([x, x.flip(0)])),
 }
 OF_TWO = {
     **{name: getattr(torch, name) for name in ("copysign", "floor_divide", "fmod", "remainder")},
@@ -62,7 +79,7 @@ def assert_close(functions: dict[str, Any], inputs: Any, device: str) -> None:
             equal_nan=True,
             msg=lambda text, name=name: f"{name}: {text}",
         )
-        if "sign" in name or "remainder" in name or "divide" in name:
+        if any(each in name for each in SIGNED):
             zero = right == 0
             assert torch.equal(actual[zero].signbit(), right[zero].signbit()), name
 
@@ -70,6 +87,17 @@ def assert_close(functions: dict[str, Any], inputs: Any, device: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_of_one_number(dtype: torch.dtype, device: str) -> None:
     assert_close(OF_ONE, [torch.tensor(VALUES, dtype=torch.float64).to(dtype)], device)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_activations(dtype: torch.dtype) -> None:
+    assert_close(ACTIVATIONS, [torch.tensor(VALUES, dtype=torch.float64).to(dtype)], "llvm")
+
+
+def test_activations_on_a_gpu() -> None:
+    chosen = ("softshrink", "relu", "clamp", "times zero", "times minus zero", "root")
+    functions = {name: ACTIVATIONS[name] for name in chosen}
+    assert_close(functions, [torch.tensor(VALUES)], "cuda")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

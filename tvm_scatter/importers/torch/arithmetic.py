@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from .call import TorchCall
+from .call import TorchCall, constant
 from .ordering import unknown
 from .powers import integer_power
 
@@ -90,6 +90,10 @@ def power(call: TorchCall) -> Any:
     dtype = common_type(*operands)
     if is_integral(dtype):
         return integer_power(call, *operands, dtype)
+    if isinstance(operands[1], float) and operands[1] == 0.5 and dtype != "float16":
+        # Of minus infinity and minus zero, the root is not the power. PyTorch takes it, but of
+        # float16.
+        return call.emit(relax.op.sqrt(call.cast(operands[0], dtype)))
     return None if _uniform(operands, dtype) else _apply(call, relax.op.power, operands, dtype)
 
 
@@ -101,21 +105,36 @@ def negative(call: TorchCall) -> Any:
 
 
 def sign(call: TorchCall) -> Any:
-    """``sign`` of unsigned integers: 1 of all but zero."""
+    """``sign`` of booleans, which is themselves, and of unsigned integers: 1 of all but zero."""
     data = call["self"]
     dtype = str(data.ty.dtype)
+    if dtype == "bool":
+        return data
     if not _is_unsigned(dtype):
         return None
     return call.cast(call.emit(relax.op.greater(data, call.scalar(0, dtype))), dtype)
 
 
 def shift(operator: Operator, call: TorchCall) -> Any:
-    """``<<`` and ``>>`` of integers."""
+    """``<<`` and ``>>`` of integers. By the width of their type or by less than 0, all is gone."""
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
     if not is_integral(dtype):
         raise call.error(f"only integers can be shifted, not values of type {dtype}.")
-    return _apply(call, operator, operands, dtype)
+    bits = np.iinfo(dtype).bits
+    if isinstance(operands[1], int) and 0 <= operands[1] < bits:
+        return _apply(call, operator, operands, dtype)
+    # Beyond the width of a type, shifts are undefined in TVM.
+    data, count = as_tensors(call, operands, dtype)
+    most = constant(bits - 1, dtype)
+    beyond = call.emit(relax.op.greater(count, most))
+    if not _is_unsigned(dtype):
+        below = call.emit(relax.op.less(count, constant(0, dtype)))
+        beyond = call.emit(relax.op.logical_or(beyond, below))
+    shifted = call.emit(operator(data, call.emit(relax.op.where(beyond, most, count))))
+    if operator is relax.op.right_shift and not _is_unsigned(dtype):
+        return shifted
+    return call.emit(relax.op.where(beyond, constant(0, dtype), shifted))
 
 
 def where(call: TorchCall) -> Any:
@@ -227,7 +246,7 @@ def _sum(call: TorchCall, operator: Operator, left: Any, right: Any, *, first: s
             return None
         return _apply(call, operator, (left, right), dtype)
     if dtype == "bool":
-        raise call.error(f"alpha must be 1 for values of type bool; got {alpha}.")
+        return _apply(call, relax.op.logical_or, (left, right), dtype) if alpha else left
     scaled = _apply(call, relax.op.multiply, (right, alpha), dtype)
     return _apply(call, operator, (left, scaled), dtype)
 

@@ -63,6 +63,7 @@ from .decompose import decompose_unknown
 from .derived_sizes import with_computed_sizes
 from .equal_sizes import knowing_equal_sizes
 from .graphs import name_of, writes_in_place
+from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
 from .random_numbers import refuse_random_numbers
 from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_operators
@@ -286,6 +287,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     """Import a program whose form PyTorch can decompose, which TVM asks it for at first."""
     if current_options().enabled:
         refuse_sparse_ends(exported_program)
+        refuse_integer_arguments(exported_program)
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)
         exported_program = with_strided_views(exported_program)

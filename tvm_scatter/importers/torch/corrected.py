@@ -39,6 +39,7 @@ def _corrected() -> dict[Any, Callable[..., Any]]:
     aten = torch.ops.aten
     return {
         aten.take.default: take,
+        aten.softshrink.default: softshrink,
         aten.max_unpool2d.default: max_unpool,
         aten.max_unpool3d.default: max_unpool,
         aten.multilabel_margin_loss.default: multilabel_margin_loss,
@@ -62,6 +63,13 @@ def _named(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
 def take(data: Any, index: Any) -> Any:
     """``take``. PyTorch reads an index without axes back to the host."""
     return data.take(index.reshape(-1)).reshape(index.shape)
+
+
+def softshrink(data: Any, bound: float = 0.5) -> Any:
+    """``softshrink``. PyTorch multiplies by zero, which TVM takes for zero, also of NaN."""
+    import torch
+
+    return torch.where(data.abs() <= bound, 0.0, data - torch.sign(data) * bound)
 
 
 def max_unpool(values: Any, positions: Any, output_size: list[Any], *_: Any) -> Any:

@@ -15,9 +15,11 @@ from .call import TorchCall
 from .ordering import is_float
 
 _OF_FLOATS = (
-    *("acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "erf", "exp", "log"),
-    *("sigmoid", "sin", "sinh", "tan", "tanh"),
+    *("acos", "acosh", "asin", "asinh", "atan", "cos", "cosh", "erf", "exp", "log"),
+    *("rsqrt", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh"),
 )
+
+_ABOUT_FLOATS = ("isfinite", "isinf", "isnan")
 
 
 def of_float(function: Callable[[Any], Any], call: TorchCall) -> Any:
@@ -26,6 +28,14 @@ def of_float(function: Callable[[Any], Any], call: TorchCall) -> Any:
     if is_float(str(data.ty.dtype)):
         return None
     return call.emit(function(call.cast(data, default_float())))
+
+
+def of_any(number: bool, call: TorchCall) -> Any:
+    """``isfinite``, ``isinf`` and ``isnan``: all integers are finite numbers."""
+    data = call["self"]
+    if is_float(str(data.ty.dtype)):
+        return None
+    return call.full(shape_of(data), number, "bool")
 
 
 def exp2(call: TorchCall) -> Any:
@@ -143,6 +153,7 @@ def _any(call: TorchCall, truth: Any) -> Any:
 
 ELEMENTWISE: dict[str, Callable[[TorchCall], Any]] = {
     **{f"{name}.default": partial(of_float, getattr(relax.op, name)) for name in _OF_FLOATS},
+    **{f"{name}.default": partial(of_any, name == "isfinite") for name in _ABOUT_FLOATS},
     "exp2.default": exp2,
     "hypot.default": hypot,
     "logical_and.default": partial(logical, relax.op.logical_and),

@@ -12,7 +12,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import number_of, shape_of
 
-from .arithmetic import common_type, is_tensor
+from .arithmetic import common_type, is_integral, is_tensor
 from .call import TorchCall
 from .ordering import is_float, keys, unknown, values_of
 
@@ -42,6 +42,8 @@ def clamp(call: TorchCall) -> Any:
     high = call.get("max", call.get("max_val", None))
     data = call["self"]
     dtype = common_type(data, *(limit for limit in (low, high) if limit is not None))
+    if "min_val" in call and is_integral(str(data.ty.dtype)):
+        dtype, low, high = str(data.ty.dtype), int(low), int(high)
     result = call.cast(data, dtype)
     for greatest, limit in ((True, low), (False, high)):
         if limit is not None:
@@ -53,7 +55,7 @@ def relu(call: TorchCall) -> Any:
     """``relu``."""
     data = call["self"]
     zero = call.scalar(0, str(data.ty.dtype))
-    return call.emit(relax.op.where(call.emit(relax.op.less_equal(data, zero)), zero, data))
+    return call.emit(relax.op.where(call.emit(relax.op.less(data, zero)), zero, data))
 
 
 def reduced(greatest: bool, call: TorchCall) -> Any:
@@ -141,7 +143,8 @@ def _of_two(call: TorchCall, greatest: bool, left: Any, right: Any) -> Any:
         return call.emit(operator(left, right))
     if not is_float(dtype):
         return call.emit((relax.op.maximum if greatest else relax.op.minimum)(left, right))
-    compare = relax.op.greater if greatest else relax.op.less
-    # If the right one is not a number, the comparison is false, and it is chosen.
+    compare = relax.op.greater_equal if greatest else relax.op.less_equal
+    # If the right one is not a number, the comparison is false, and it is chosen. Of zeros with
+    # other signs it is the left one, as by PyTorch's ``clamp``.
     first = call.emit(relax.op.logical_or(unknown(call, left), compare(left, right)))
     return call.emit(relax.op.where(first, left, right))

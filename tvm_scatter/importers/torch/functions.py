@@ -41,6 +41,13 @@ def with_sign(value: Any, sign: Any) -> Any:
     return library("copysign", value, sign)
 
 
+def times_zero(zero: float, value: Any) -> Any:
+    """The product with a zero, which has a sign."""
+    signed = with_sign(_zero(value), value * _number(math.copysign(1, zero), value))
+    known = tirx.abs(value) < _number(math.inf, value)
+    return tirx.Select(known, signed, _number(math.nan, value))
+
+
 def log_add_exp(one: Any, other: Any) -> Any:
     """``logaddexp``."""
     sum_ = tirx.max(one, other) + library("log1p", tirx.exp(-tirx.abs(one - other)))

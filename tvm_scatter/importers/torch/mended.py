@@ -23,12 +23,12 @@ from . import (
     resizing,
     sampling,
     slicing,
+    special,
     views,
 )
 from .call import TorchCall
 from .elementwise import ELEMENTWISE
 from .orders import ORDERS
-from .special import SPECIAL
 
 #: Returns ``None`` where TVM's own converter is right.
 Mended = Callable[[TorchCall], Any]
@@ -45,7 +45,7 @@ _ARITHMETIC: dict[str, Mended] = {
     "add": arithmetic.add,
     "sub": arithmetic.subtract,
     "rsub": arithmetic.subtract_from,
-    "mul": arithmetic.multiply,
+    "mul": special.multiply,
     "div": quotients.divide,
     "remainder": quotients.remainder,
     "fmod": quotients.truncated_remainder,
@@ -104,7 +104,7 @@ MENDED: dict[str, Mended] = {
     **_UPSAMPLING,
     **ORDERS,
     **ELEMENTWISE,
-    **SPECIAL,
+    **special.SPECIAL,
     "div.Tensor_mode": quotients.divide,
     "div.Scalar_mode": quotients.divide,
     "floor_divide.default": quotients.floor_divide,
@@ -114,6 +114,7 @@ MENDED: dict[str, Mended] = {
     "pow.Tensor_Tensor": arithmetic.power,
     "neg.default": arithmetic.negative,
     "sign.default": arithmetic.sign,
+    "sgn.default": arithmetic.sign,
     "where.self": arithmetic.where,
     "reciprocal.default": arithmetic.reciprocal,
     "full.default": creation.full,

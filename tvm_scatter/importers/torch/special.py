@@ -10,10 +10,19 @@ from tvm import relax, tirx
 
 from tvm_scatter.problem.reductions import HALVES
 
-from . import functions
+from . import arithmetic, functions
 from .arithmetic import is_integral
 from .call import TorchCall
 from .floats import elementwise
+
+
+def multiply(call: TorchCall) -> Any:
+    """``mul``. TVM takes the product with a number that is zero for zero, also of NaN."""
+    data, factor = call["self"], call["other"]
+    is_zero = isinstance(factor, bool | int | float) and factor == 0
+    if is_zero and not is_integral(arithmetic.common_type(data, factor)):
+        return elementwise(partial(functions.times_zero, float(factor)), call, "self")
+    return arithmetic.multiply(call)
 
 
 def signbit(call: TorchCall) -> Any:
@@ -65,14 +74,17 @@ def _of(function: Callable[..., Any], *names: str) -> Callable[[TorchCall], Any]
 SPECIAL: dict[str, Callable[[TorchCall], Any]] = {
     **{
         f"{name}.default": _of(partial(functions.library, name), "self")
-        for name in ("erfc", "expm1", "lgamma", "log1p")
+        for name in ("atanh", "erfc", "expm1", "lgamma", "log1p")
     },
     "angle.default": _of(functions.angle, "self"),
+    "atan2.default": _of(partial(functions.library, "atan2"), "self", "other"),
     "copysign.Scalar": _of(functions.with_sign, "self", "other"),
     "copysign.Tensor": _of(functions.with_sign, "self", "other"),
     "digamma.default": _of(functions.digamma, "self"),
     "elu.default": elu,
     "erf_inv.default": _of(functions.inverse_erf, "self"),
+    "log2.default": _of(tirx.log2, "self"),
+    "log10.default": _of(tirx.log10, "self"),
     "logaddexp.default": _of(functions.log_add_exp, "self", "other"),
     "logaddexp2.default": _of(functions.log_add_exp2, "self", "other"),
     "nextafter.default": nextafter,
