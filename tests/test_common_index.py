@@ -1,4 +1,4 @@
-"""An index that many lines share is ordered once: what `common_index` divides its work by."""
+"""An index that many lines share is ordered once: where `common_index` divides its work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 RANDOM = np.random.default_rng(0)
-CHUNK = 10 * 1024
+HOT = 1024
 PROBLEM = ScatterProblem(
     batch=SymbolicSize(3),
     extents=(SymbolicSize(300),),
@@ -47,22 +47,29 @@ def on_cuda(request: pytest.FixtureRequest) -> str:
 
 #: For each problem the indices to try; none for random ones.
 EDGES: dict[str, tuple[ScatterProblem, tuple[Any, ...]]] = {
-    # The last bucket has 44 of 64 places, and the places of the lines do not follow each other.
-    "buckets": (lines(3, 300, 1000), ()),
+    # The last block has 44 of 256 places, and the lines are fewer than a thread takes.
+    "blocks": (lines(3, 300, 1000), ()),
     "columns": (lines(2, 130, 500, 3), ()),
+    # Two turns of lines, the second of which is full or not.
+    "turns": (lines(4, 130, 500, 4), ()),
+    "a turn and a half": (lines(3, 130, 500, 4), ()),
     # A place of 16 entries is one thread's, of 17 one warp's; others have none.
     "runs": (
         lines(2, 200, 33, in_place=True),
         (np.repeat([0, 1], [16, 17]), np.repeat([5, 199], [17, 16]), np.full(33, 64)),
     ),
-    # The second chunk of a bucket has a single entry, or there are three in one bucket of five.
-    "chunks": (
-        lines(2, 300, CHUNK + 1),
-        (np.full(CHUNK + 1, 70), np.r_[RANDOM.integers(0, 64, CHUNK), 3]),
+    # A place of 1024 entries is one warp's, of 1025 a block's.
+    "hot": (
+        lines(2, 300, HOT + 1),
+        (np.full(HOT + 1, 70), np.r_[np.full(HOT, 299), 3], np.full(HOT + 1, 256)),
     ),
-    "more chunks": (
-        lines(2, 300, 3 * CHUNK, reduction="max", include_self=False, data_dtype="float32"),
-        (RANDOM.integers(128, 192, 3 * CHUNK), np.sort(RANDOM.integers(-3, 310, 3 * CHUNK))),
+    "many": (
+        lines(2, 300, 3 * HOT, reduction="max", include_self=False, data_dtype="float32"),
+        (
+            RANDOM.integers(128, 192, 3 * HOT),
+            np.sort(RANDOM.integers(-3, 310, 3 * HOT)),
+            np.repeat([5, 255], [HOT + 200, 2 * HOT - 200]),
+        ),
     ),
     "dropped": (lines(3, 256, 700), (np.full(700, 256), np.r_[np.full(690, 999), np.arange(10)])),
     "mean": (lines(2, 90, 400, reduction="mean", data_dtype="float32"), ()),
@@ -78,7 +85,7 @@ EDGES: dict[str, tuple[ScatterProblem, tuple[Any, ...]]] = {
 def test_edges(on_cuda: str, name: str) -> None:
     problem, indices = EDGES[name]
     runner = ProblemRunner(on_cuda)
-    runner.add("main", problem, "common_index", {"bucket_bits": 6})
+    runner.add("main", problem, "common_index", {"lines": 8})
     data, (drawn,), updates = draw_operands(problem, seed=1)
     for order in ("forward", "mixed"):
         for index in indices or (drawn,):

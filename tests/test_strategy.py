@@ -271,7 +271,7 @@ DEFAULTS = {
         "tiled": single(1 << 24, 1 << 24),
         "partitioned": single(1 << 26, 1 << 24),
         "split_bins": single(1 << 16, 1 << 23, data_dtype="int32"),
-        "common_index": single(1 << 19, 1 << 19, batch=SymbolicSize(64), deterministic=True),
+        "common_index": single(1 << 19, 1 << 19, batch=SymbolicSize(64)),
         "column_resident": rows(
             512, 96, 2000, batch=SymbolicSize(64), index_batch=True, index_slice=True
         ),

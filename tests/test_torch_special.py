@@ -120,9 +120,15 @@ def test_functions_of_integers(device: str) -> None:
 
 
 def test_the_next_number(device: str) -> None:
-    x, y = torch.tensor([1.0, 0.0, -1.0, 5.0]), torch.tensor([2.0, -1.0, INFINITY, 5.0])
-    [found] = through_tvm(torch.nextafter, [x, y], device=device)
-    assert torch.equal(found, torch.nextafter(x, y))
+    nan, least = float("nan"), 1e-45
+    x = torch.tensor([1.0, 0.0, -1.0, 5.0, 0.0, least, INFINITY, 3e38, nan, 1.0])
+    y = torch.tensor([2.0, -1.0, INFINITY, 5.0, -0.0, 0.0, 0.0, INFINITY, 1.0, nan])
+    for dtype, bits in ((torch.float32, torch.int32), (torch.float64, torch.int64)):
+        given = x.to(dtype), y.to(dtype)
+        [found] = through_tvm(torch.nextafter, given, device=device)
+        wanted = torch.nextafter(*given)
+        assert torch.equal(found.isnan(), wanted.isnan())
+        assert torch.equal(found.view(bits)[:-2], wanted.view(bits)[:-2])
     program = export(torch.nextafter, [x.bfloat16(), y.bfloat16()])
     with pytest.raises(ScatterError, match="float32 or float64, not bfloat16"):
         from_exported_program(program)

@@ -115,6 +115,8 @@ def scaled(x: Any, k: Any) -> Any:
 @pytest.mark.parametrize("function", [flagged, asserted, scaled])
 @pytest.mark.parametrize("shape", [(), (1, 1)])
 def test_numbers_that_a_program_computes(function: Any, shape: Any, device: str) -> None:
+    if function is not flagged and torch.torch_version.TorchVersion(torch.__version__) < (2, 13):
+        pytest.skip("torch.export refuses it")
     x = torch.rand(5) + 0.5
     program = export(function, [x, torch.full(shape, 3)])
     machine = compile_for(from_exported_program(program), device)

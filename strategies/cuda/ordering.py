@@ -16,7 +16,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
 from .steps import order_by_buckets, order_by_radix, order_in_block
-from .steps.order_forms import OrderForm
+from .steps.order_forms import OrderedLists, OrderForm
 
 _FORMS = (order_in_block.FORM, order_by_buckets.FORM, order_by_radix.FORM)
 #: The name of the form from which on forms are considered.
@@ -35,9 +35,8 @@ def forms_from(name: str) -> Iterator[None]:
 
 def _possible(problem: ScatterProblem, sizes: Sizes, target: Any) -> list[tuple[Any, OrderForm]]:
     """The forms that may take the sizes, and whether they do; the last one does."""
-    at = [each.name for each in _FORMS].index(_first.get())
     found = []
-    for form in _FORMS[at:]:
+    for form in _considered():
         takes = form.takes(problem, sizes, target)
         if takes is not False:
             found.append((takes, form))
@@ -46,9 +45,16 @@ def _possible(problem: ScatterProblem, sizes: Sizes, target: Any) -> list[tuple[
     return found
 
 
-def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
+def _considered() -> Sequence[OrderForm]:
+    return _FORMS[[each.name for each in _FORMS].index(_first.get()) :]
+
+
+def order_workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
+    """Bytes of scratch memory for an order, from the workspace's begin on."""
+    possible = [form for _, form in _possible(problem, sizes, target)]
     size: Any = 0
-    for _, form in _possible(problem, sizes, target):
+    # What is chosen at run time must not decide where regions behind this one begin.
+    for form in possible if problem.is_static else _considered():
         needed = form.workspace(problem, sizes)
         if isinstance(size, int) and isinstance(needed, int):
             size = max(size, needed)
@@ -57,23 +63,32 @@ def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
     return size
 
 
+def emit_order(operands: Operands, lists: OrderedLists) -> None:
+    """Emit the launches that order the updates of one batch by destination."""
+    _emit_first(_possible(operands.problem, operands.sizes, operands.target), operands, lists)
+
+
 def _emit(operands: Operands, offsets: Any) -> None:
-    _emit_first(_possible(operands.problem, operands.sizes, operands.target), operands, offsets)
+    arguments = {"offsets": ("void*", offsets.data)}
+    lists = OrderedLists("reinterpret_cast<int*>(out)", "static_cast<int*>(offsets)", "", arguments)
+    emit_order(operands, lists)
 
 
-def _emit_first(forms: Sequence[tuple[Any, OrderForm]], operands: Operands, offsets: Any) -> None:
+def _emit_first(
+    forms: Sequence[tuple[Any, OrderForm]], operands: Operands, lists: OrderedLists
+) -> None:
     """Emit the first form that takes the sizes."""
     takes, form = forms[0]
     if takes is True:
-        form.emit(operands, offsets)
+        form.emit(operands, lists)
         return
     with T.If(takes):
         with T.Then():
-            form.emit(operands, offsets)
+            form.emit(operands, lists)
         with T.Else():
-            _emit_first(forms[1:], operands, offsets)
+            _emit_first(forms[1:], operands, lists)
 
 
 #: On an H200, 300 000 to 5 million updates of 100 000 places took 25 to 131 us, and a radix sort 55
 #: to 262; where destinations are skewed, 0.7 of it.
-ORDERING = Ordering(_workspace, _emit, cost=0.5)
+ORDERING = Ordering(order_workspace, _emit, cost=0.5)

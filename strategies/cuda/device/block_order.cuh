@@ -30,8 +30,8 @@ __device__ __forceinline__ void words_below(uint32 (&found)[count], const uint32
 // `shared` has room for `turns` words of each thread, and behind them for 16-bit counters, of each
 // warp one for each digit of `bits` bits.
 template <class P, int per_thread, int bits>
-__device__ __forceinline__ void order_in_block(typename P::Data* permutation,
-                                               typename P::Data* offsets,
+__device__ __forceinline__ void order_in_block(int* permutation,
+                                               int* offsets,
                                                const Indices<P>& indices, const Sizes<P>& sizes,
                                                int turns, int passes, char* shared) {
   using Offset = typename P::Offset;

@@ -157,8 +157,8 @@ __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 buc
 
 // One block for each bucket, and one for the updates that are dropped.
 template <class P, int per_thread, int place_bits>
-__device__ __forceinline__ void order_bucket(typename P::Data* permutation,
-                                             typename P::Data* offsets, const OrderBuckets& order,
+__device__ __forceinline__ void order_bucket(int* permutation,
+                                             int* offsets, const OrderBuckets& order,
                                              const Sizes<P>& sizes, char* shared) {
   auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
   const uint32 bucket = blockIdx.x;
@@ -221,8 +221,8 @@ __device__ __forceinline__ void add_counts(Room& room, const OrderBuckets& order
 
 // Order every unit, and move its entries behind those of the units before it.
 template <class P, int per_thread, int place_bits>
-__device__ __forceinline__ void order_units(typename P::Data* permutation,
-                                            typename P::Data* offsets, const OrderBuckets& order,
+__device__ __forceinline__ void order_units(int* permutation,
+                                            int* offsets, const OrderBuckets& order,
                                             const Sizes<P>& sizes, char* shared) {
   auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
   const uint32 units = *order.taken;

@@ -14,7 +14,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
 from . import sorting
-from .order_forms import OrderForm, all_of
+from .order_forms import OrderedLists, OrderForm, all_of
 
 _THREADS = device_constant("bucket_order", "kBucketOrderThreads")
 _WARPS = _THREADS // 32
@@ -144,7 +144,7 @@ def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
     return _Plan(problem, sizes).layout.total
 
 
-def _emit(operands: Operands, offsets: Any) -> None:
+def _emit(operands: Operands, lists: OrderedLists) -> None:
     plan = _Plan(operands.problem, operands.sizes)
     text, arguments = plan.declarations()
 
@@ -152,10 +152,10 @@ def _emit(operands: Operands, offsets: Any) -> None:
         launch(
             operands,
             ("bucket_order",),
-            text + body,
+            text + lists.declarations + body,
             blocks,
             _THREADS,
-            {**arguments, "offsets": ("void*", offsets.data)},
+            {**arguments, **lists.arguments},
             dynamic_bytes(shared, _STATIC_BYTES),
             resolves_every_index=resolves_every_index,
             narrow=True,
@@ -168,7 +168,7 @@ def _emit(operands: Operands, offsets: Any) -> None:
         plan.tile_bytes,
         resolves_every_index=True,
     )
-    results = "out, static_cast<Data*>(offsets), order, sizes, shared"
+    results = f"{lists.permutation}, {lists.offsets}, order, sizes, shared"
     step(
         f"  order_bucket<P, {plan.room}, {plan.place_bits}>({results});",
         plan.buckets + 1,

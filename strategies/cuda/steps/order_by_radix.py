@@ -9,7 +9,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
 from . import sorting, stages
-from .order_forms import OrderForm
+from .order_forms import OrderedLists, OrderForm
 
 
 def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
@@ -22,17 +22,17 @@ def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
     return _layout(problem, sizes).total
 
 
-def _emit(operands: Operands, offsets: Any) -> None:
+def _emit(operands: Operands, lists: OrderedLists) -> None:
     layout, sizes = _layout(operands.problem, operands.sizes), operands.sizes
     sorting.sort(operands, layout)
     text, arguments = sorting.sorted_lists(operands, layout)
     stages.stride_launch(
         operands,
-        text + "  write_order(out, static_cast<Data*>(offsets), keys, items, sizes.items(), "
-        "sizes.destinations());",
+        f"{text}{lists.declarations}  write_order({lists.permutation}, {lists.offsets}, keys, "
+        "items, sizes.items(), sizes.destinations());",
         sizes.items + sizes.destinations + 1,
         ("ordering",),
-        {**arguments, "offsets": ("void*", offsets.data)},
+        {**arguments, **lists.arguments},
     )
 
 

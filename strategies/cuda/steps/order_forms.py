@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,13 +27,33 @@ class OrderForm:
     workspace : callable
         Bytes of scratch memory for a problem and its sizes.
     emit : callable
-        Emits the launches, given operands and the buffer of the offsets.
+        Emits the launches, given operands and where their order goes.
     """
 
     name: str
     takes: Callable[[ScatterProblem, Sizes, Any], Any]
     workspace: Callable[[ScatterProblem, Sizes], Any]
-    emit: Callable[[Operands, Any], None]
+    emit: Callable[[Operands, OrderedLists], None]
+
+
+@dataclass(frozen=True)
+class OrderedLists:
+    """Where the lists of an order go.
+
+    Attributes
+    ----------
+    permutation, offsets : str
+        C++ expressions of type ``int*``.
+    declarations : str
+        C++ statements in front of them.
+    arguments : mapping of name to (C++ type, expression)
+        The parameters of the kernels that these use.
+    """
+
+    permutation: str
+    offsets: str
+    declarations: str
+    arguments: Mapping[str, tuple[str, Any]]
 
 
 def all_of(*conditions: Any) -> Any:

@@ -11,7 +11,7 @@ from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
-from .order_forms import OrderForm, all_of, steps_reached
+from .order_forms import OrderedLists, OrderForm, all_of, steps_reached
 
 _THREADS = device_constant("block_order", "kBlockOrderThreads")
 _MOST = device_constant("block_order", "kBlockOrderItems")
@@ -40,7 +40,7 @@ def _turns(sizes: Sizes) -> Any:
     return at_least(ceil_div(sizes.items, _THREADS), 1)
 
 
-def _emit(operands: Operands, offsets: Any) -> None:
+def _emit(operands: Operands, lists: OrderedLists) -> None:
     sizes, static = operands.sizes, operands.problem.is_static
     # A place more than there are, for updates that are dropped.
     bits = steps_reached(sizes.destinations, [1 << bit for bit in range(1, 16)]) + 1
@@ -50,12 +50,12 @@ def _emit(operands: Operands, offsets: Any) -> None:
     launch(
         operands,
         ("block_order",),
-        f"  order_in_block<P, {turns}, {digit}>(out, static_cast<Data*>(offsets), indices, sizes, "
-        "int(turns), int(passes), shared);",
+        f"{lists.declarations}  order_in_block<P, {turns}, {digit}>({lists.permutation}, "
+        f"{lists.offsets}, indices, sizes, int(turns), int(passes), shared);",
         1,
         _THREADS,
         {
-            "offsets": ("void*", offsets.data),
+            **lists.arguments,
             "turns": ("long long", _turns(sizes)),
             "passes": ("long long", passes),
         },

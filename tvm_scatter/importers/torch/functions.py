@@ -75,9 +75,11 @@ def digamma(value: Any) -> Any:
     series = square * _polynomial(_DIGAMMA, square)
     result = result + tirx.log(large) - tirx.const(0.5, value.ty) / large - series
     result = tirx.Select(_is(reflected, math.inf), reflected, result)
-    pi = tirx.const(math.pi, value.ty)
     fraction = value - tirx.trunc(value)
-    mirrored = result - pi * tirx.cos(pi * fraction) / tirx.sin(pi * fraction)
+    # The sine that CUDA's fast mathematics has is zero of small numbers.
+    angle = fraction.astype("float64") * tirx.const(math.pi, "float64")
+    cotangent = tirx.cos(angle) / tirx.sin(angle) * tirx.const(math.pi, "float64")
+    mirrored = result - cotangent.astype(str(value.ty))
     mirrored = tirx.Select(fraction == _zero(value), _number(math.nan, value), mirrored)
     result = tirx.Select(below, mirrored, result)
     pole = tirx.Select(is_negative(value), _number(math.inf, value), _number(-math.inf, value))

@@ -14,6 +14,7 @@ from . import arithmetic, functions
 from .arithmetic import is_integral
 from .call import TorchCall
 from .floats import elementwise
+from .ordering import key_of, value_of
 
 
 def multiply(call: TorchCall) -> Any:
@@ -60,11 +61,21 @@ def elu(call: TorchCall) -> Any:
 
 
 def nextafter(call: TorchCall) -> Any:
-    """``nextafter``, of which the library has none of 16-bit floats."""
+    """``nextafter``, by integers: GPUs take the least numbers for zero."""
     dtype = str(call["self"].ty.dtype)
     if dtype in HALVES:
         raise call.error(f"values must be of type float32 or float64, not {dtype}.")
-    return elementwise(partial(functions.library, "nextafter"), call, "self", "other")
+    return elementwise(_next, call, "self", "other")
+
+
+def _next(value: Any, towards: Any) -> Any:
+    own, other = key_of(value), key_of(towards)
+    moved = value_of(
+        own + (other > own).astype(str(own.ty)) - (other < own).astype(str(own.ty)), str(value.ty)
+    )
+    unknown = tirx.any(tirx.isnan(value), tirx.isnan(towards))
+    nan = tirx.const(float("nan"), value.ty)
+    return tirx.Select(unknown, nan, tirx.Select(own == other, towards, moved))
 
 
 def _of(function: Callable[..., Any], *names: str) -> Callable[[TorchCall], Any]:
