@@ -43,9 +43,9 @@ def with_sign(value: Any, sign: Any) -> Any:
 
 def times_zero(zero: float, value: Any) -> Any:
     """The product with a zero, which has a sign."""
-    signed = with_sign(_zero(value), value * _number(math.copysign(1, zero), value))
-    known = tirx.abs(value) < _number(math.inf, value)
-    return tirx.Select(known, signed, _number(math.nan, value))
+    signed = with_sign(_zero(value), value * number_like(math.copysign(1, zero), value))
+    known = tirx.abs(value) < number_like(math.inf, value)
+    return tirx.Select(known, signed, number_like(math.nan, value))
 
 
 def log_add_exp(one: Any, other: Any) -> Any:
@@ -72,7 +72,7 @@ def digamma(value: Any) -> Any:
         result = result - one / (reflected + tirx.const(step, value.ty))
     large = reflected + tirx.const(_DIGAMMA_FROM, value.ty)
     square = one / (large * large)
-    series = square * _polynomial(_DIGAMMA, square)
+    series = square * polynomial(_DIGAMMA, square)
     result = result + tirx.log(large) - tirx.const(0.5, value.ty) / large - series
     result = tirx.Select(_is(reflected, math.inf), reflected, result)
     fraction = value - tirx.trunc(value)
@@ -80,23 +80,25 @@ def digamma(value: Any) -> Any:
     angle = fraction.astype("float64") * tirx.const(math.pi, "float64")
     cotangent = tirx.cos(angle) / tirx.sin(angle) * tirx.const(math.pi, "float64")
     mirrored = result - cotangent.astype(str(value.ty))
-    mirrored = tirx.Select(fraction == _zero(value), _number(math.nan, value), mirrored)
+    mirrored = tirx.Select(fraction == _zero(value), number_like(math.nan, value), mirrored)
     result = tirx.Select(below, mirrored, result)
-    pole = tirx.Select(is_negative(value), _number(math.inf, value), _number(-math.inf, value))
+    pole = tirx.Select(
+        is_negative(value), number_like(math.inf, value), number_like(-math.inf, value)
+    )
     return tirx.Select(value == _zero(value), pole, result)
 
 
 def inverse_erf(value: Any) -> Any:
     """``erfinv``: an approximation, made precise by two steps of Newton's method."""
     one, size = tirx.const(1, value.ty), tirx.abs(value)
-    middle = value * _ratio(_INVERSE, value * value)
+    middle = value * ratio(_INVERSE, value * value)
     tail = tirx.sqrt(-tirx.log((one - size) / tirx.const(2, value.ty)))
-    tail = with_sign(_ratio(_INVERSE_OF_TAILS, tail), value)
+    tail = with_sign(ratio(_INVERSE_OF_TAILS, tail), value)
     found = tirx.Select(size <= tirx.const(0.7, value.ty), middle, tail)
     slope = tirx.const(2 / math.sqrt(math.pi), value.ty)
     for _ in range(2):
         found = found - (tirx.erf(found) - value) / (slope * tirx.exp(-found * found))
-    return tirx.Select(size == one, with_sign(_number(math.inf, value), value), found)
+    return tirx.Select(size == one, with_sign(number_like(math.inf, value), value), found)
 
 
 def angle(value: Any) -> Any:
@@ -123,6 +125,41 @@ def floor_quotient(value: Any, divisor: Any) -> Any:
     return tirx.Select(divisor == zero, value / divisor, whole)
 
 
+def mantissa(value: Any) -> Any:
+    """The mantissa of ``frexp``, from 0.5 to 1. Zero and what is not finite is its own."""
+    bits, width, bias, _ = _fields(value)
+    kept = bits & tirx.const(~((2 * bias + 1) << width), bits.ty)
+    half = kept | tirx.const((bias - 1) << width, bits.ty)
+    return tirx.Select(_has_exponent(value), tirx.reinterpret(str(value.ty), half), value)
+
+
+def exponent(value: Any) -> Any:
+    """The exponent of ``frexp``, as a float."""
+    bits, width, bias, shift = _fields(value)
+    found = (bits >> tirx.const(width, bits.ty)) & tirx.const(2 * bias + 1, bits.ty)
+    found = found.astype(str(value.ty)) - number_like(bias - 1, value)
+    found = found - tirx.Select(_is_tiny(value), number_like(shift, value), _zero(value))
+    return tirx.Select(_has_exponent(value), found, _zero(value))
+
+
+def _fields(value: Any) -> tuple[Any, int, int, int]:
+    """The bits of a float, scaled to a normal one; where the exponent is, its bias, the scale."""
+    single = str(value.ty) == "float32"
+    width, bias, shift = (23, 127, 25) if single else (52, 1023, 54)
+    scaled = tirx.Select(_is_tiny(value), value * number_like(2.0**shift, value), value)
+    bits = tirx.reinterpret("int32" if single else "int64", scaled)
+    return bits, width, bias, shift
+
+
+def _is_tiny(value: Any) -> Any:
+    least = 2.0**-126 if str(value.ty) == "float32" else 2.0**-1022
+    return tirx.abs(value) < number_like(least, value)
+
+
+def _has_exponent(value: Any) -> Any:
+    return tirx.all(value != _zero(value), tirx.abs(value) < number_like(math.inf, value))
+
+
 def _is_beside(rest: Any, divisor: Any) -> Any:
     """Whether a remainder towards zero has another sign than the divisor."""
     zero = _zero(rest)
@@ -136,10 +173,11 @@ def _equal_or(one: Any, other: Any, sum_: Any) -> Any:
 
 
 def _is(value: Any, number: float) -> Any:
-    return value == _number(number, value)
+    return value == number_like(number, value)
 
 
-def _number(number: float, like: Any) -> Any:
+def number_like(number: float, like: Any) -> Any:
+    """A number of the type of an expression."""
     return tirx.const(number, like.ty)
 
 
@@ -147,12 +185,13 @@ def _zero(like: Any) -> Any:
     return tirx.const(0, like.ty)
 
 
-def _ratio(coefficients: Sequence[Sequence[float]], value: Any) -> Any:
-    above, below = (_polynomial(each, value) for each in coefficients)
+def ratio(coefficients: Sequence[Sequence[float]], value: Any) -> Any:
+    """A rational function: the polynomials above and below."""
+    above, below = (polynomial(each, value) for each in coefficients)
     return above / below
 
 
-def _polynomial(coefficients: Sequence[float], value: Any) -> Any:
+def polynomial(coefficients: Sequence[float], value: Any) -> Any:
     """A polynomial, its highest power first."""
     result = tirx.const(coefficients[0], value.ty)
     for each in coefficients[1:]:

@@ -11,6 +11,7 @@ from tvm import relax
 from . import (
     activations,
     arithmetic,
+    common_divisors,
     convolution,
     creation,
     grouped_product,
@@ -114,6 +115,8 @@ MENDED: dict[str, Mended] = {
     "pow.Tensor_Tensor": arithmetic.power,
     "neg.default": arithmetic.negative,
     "sign.default": arithmetic.sign,
+    "gcd.default": common_divisors.greatest_common_divisor,
+    "lcm.default": common_divisors.least_common_multiple,
     "sgn.default": arithmetic.sign,
     "where.self": arithmetic.where,
     "reciprocal.default": arithmetic.reciprocal,

@@ -10,7 +10,7 @@ from tvm import relax, tirx
 
 from tvm_scatter.problem.reductions import HALVES
 
-from . import arithmetic, functions
+from . import arithmetic, cephes, functions
 from .arithmetic import is_integral
 from .call import TorchCall
 from .floats import elementwise
@@ -78,6 +78,13 @@ def _next(value: Any, towards: Any) -> Any:
     return tirx.Select(unknown, nan, tirx.Select(own == other, towards, moved))
 
 
+def frexp(call: TorchCall) -> Any:
+    """``frexp``: a mantissa from 0.5 to 1, and the exponent of 2."""
+    mantissa = elementwise(functions.mantissa, call, "self")
+    exponent = elementwise(functions.exponent, call, "self")
+    return call.emit(relax.Tuple([mantissa, call.cast(exponent, "int32")]))
+
+
 def _of(function: Callable[..., Any], *names: str) -> Callable[[TorchCall], Any]:
     return lambda call: elementwise(function, call, *names)
 
@@ -89,6 +96,14 @@ SPECIAL: dict[str, Callable[[TorchCall], Any]] = {
     },
     "angle.default": _of(functions.angle, "self"),
     "atan2.default": _of(partial(functions.library, "atan2"), "self", "other"),
+    **{
+        f"{name}.default": _of(function, "self")
+        for name, function in {
+            **{"bessel_i0": cephes.i0, "bessel_i0e": cephes.i0e},
+            **{"bessel_i1": cephes.i1, "bessel_i1e": cephes.i1e},
+            **{"erfcx": cephes.erfcx, "ndtri": cephes.ndtri},
+        }.items()
+    },
     "copysign.Scalar": _of(functions.with_sign, "self", "other"),
     "copysign.Tensor": _of(functions.with_sign, "self", "other"),
     "digamma.default": _of(functions.digamma, "self"),
@@ -96,6 +111,7 @@ SPECIAL: dict[str, Callable[[TorchCall], Any]] = {
     "erf_inv.default": _of(functions.inverse_erf, "self"),
     "log2.default": _of(tirx.log2, "self"),
     "log10.default": _of(tirx.log10, "self"),
+    "frexp.default": frexp,
     "logaddexp.default": _of(functions.log_add_exp, "self", "other"),
     "logaddexp2.default": _of(functions.log_add_exp2, "self", "other"),
     "nextafter.default": nextafter,
