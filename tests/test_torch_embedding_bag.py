@@ -8,7 +8,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import Case, check, check_all  # noqa: E402
+import tvm  # noqa: E402
+from torch_harness import Case, check, check_all, compile_for, export, run  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+import tvm_scatter  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -153,3 +157,50 @@ def test_gradients_of_maxima() -> None:
     entries = torch.export.Dim("entries", max=1000)
     check(gradient, table, g, WORDS, OFFSETS, dynamic=({}, {}, {0: entries}, {}))
     check(gradient, table, g, WORDS, OFFSETS, device="cuda")
+
+
+def test_offsets_that_are_wrong(device: str) -> None:
+    """Each is an error under ``raise``; otherwise nothing outside is read or written."""
+    wrong = {(1, 2, 3): "the first offset|index -1", (0, 4, 2): "an offset", (0, 2, 9): "index 9"}
+    table = torch.arange(15.0).reshape(5, 3)
+    program = export(bags("sum"), (table, WORDS, OFFSETS))
+    for bounds in ("raise", "drop"):
+        with tvm_scatter.options(bounds=bounds):
+            machine = compile_for(from_exported_program(program), device)
+        for offsets, error in wrong.items():
+            given = table, WORDS, torch.tensor(offsets)
+            if bounds == "raise":
+                with pytest.raises(Exception, match=error):
+                    run(machine, given, device)
+            elif device == "cuda" or error != "an offset":
+                [sums] = run(machine, given, device)
+                assert sums.shape == (3, 3)
+            else:
+                with pytest.raises(Exception, match="must ascend"):
+                    run(machine, given, device)
+        [sums] = run(machine, (table, WORDS, OFFSETS), device)
+        assert sums[:, 0].tolist() == [3, 0, 36]
+
+
+def test_empty_bags_beside_full_ones(device: str) -> None:
+    cases: list[Case] = []
+    for counts in ([0], [1], [0, 2], [5, 0, 0, 2], [0, 0, 7], [1] * 7):
+        ends = torch.tensor(counts).cumsum(0)
+        given = torch.randn(5, 20), WORDS[: int(ends[-1])], ends - torch.tensor(counts)
+        cases.append((str(counts), bags("sum"), given))
+    check_all(cases, device=device)
+
+
+def test_long_and_many_bags_take_no_sort() -> None:
+    """A bag of more words than a task has, many of a few, and the implementation."""
+    generator = torch.Generator().manual_seed(3)
+    counts = torch.randint(0, 6, (3000,), generator=generator)
+    counts[1500] = 9000
+    words = torch.randint(0, 50, (int(counts.sum()),), generator=generator)
+    table = torch.randint(-9, 9, (50, 36), generator=generator).float()
+    given = table, words, counts.cumsum(0) - counts
+    check_all([(mode, bags(mode), given) for mode in ("sum", "mean", "max")])
+    module = from_exported_program(export(bags("sum"), given))
+    found = tvm_scatter.explain(module, tvm.target.Target("llvm"))
+    rows = [each.implementation for each in found if each.problem.data_dtype == "float32"]
+    assert rows == ["ordered"]

@@ -129,14 +129,20 @@ class Reduction:
                 with T.Else():
                     body(Columns(width % block, block, vectors))
 
-    def start(self, total: Any, columns: Columns, out: Any, begins: Any) -> None:
-        """Initialise a chunk's part of a segment. Only the first part may include the data."""
+    def start(self, total: Any, columns: Columns, out: Any, begins: Any = None) -> None:
+        """Initialise a segment or, if ``begins`` says whether it is the first, a part of one.
+
+        Only the first part may include the data.
+        """
 
         def store(value: Callable[[Any], Any]) -> None:
             columns.each(lambda s: T.buffer_store(total, value(s), [s]))
 
         if not self.problem.include_self:
             store(lambda _: self.kept.start)
+            return
+        if begins is None:
+            store(lambda s: self.kept.take(self._data(out + s)))
             return
         with T.If(begins):
             with T.Then():

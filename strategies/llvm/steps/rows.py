@@ -80,7 +80,10 @@ class Rows(Reduction):
                 T.buffer_store(self.operands.out, fill_value(self.problem), [out + s])
 
     def _walk(self, part: Part, start: Any, end: Any) -> None:
-        """Reduce the items of a chunk, one destination after the other."""
+        """Reduce the items of a chunk, one destination after the other.
+
+        At most two of them have items in other chunks as well: the first and the last.
+        """
         with T.If(part.reports):
             with T.Then():
                 T.buffer_store(self._reach, loops.int64(-1), [part.chunk])
@@ -90,16 +93,22 @@ class Rows(Reduction):
         T.buffer_store(place, self._first(start), [0])
         is_last = T.bind(part.chunk == loops.int64(self.chunks) - 1)
 
-        def goes_on() -> Any:
+        def offset(more: int = 0) -> Any:
             # Behind the last destination stands the end of its items.
-            inside = loops.int64(self._offsets[place[0]]) < end
-            return tirx.all(place[0] < self.key_limit, tirx.any(is_last, inside))
+            return loops.int64(self._offsets[tirx.min(place[0] + more, self.key_limit)])
 
-        with T.While(goes_on()):
-            key = T.bind(place[0])
-            begin, stop = self._offset(key), self._offset(key + 1)
-            self._reduce(total, part, key, (begin, stop), (start, end))
-            T.buffer_store(place, place[0] + 1, [0])
+        with loops.serial(2):
+            crosses = tirx.any(offset() < start, offset(1) > end)
+            with T.If(tirx.all(place[0] < self.key_limit, offset() < end, crosses)):
+                with T.Then():
+                    key, own = T.bind(place[0]), (T.bind(offset()), T.bind(offset(1)))
+                    self._reduce_part(total, part, key, own, (start, end))
+                    T.buffer_store(place, key + 1, [0])
+            here = tirx.any(is_last, offset() < end)
+            with T.While(tirx.all(place[0] < self.key_limit, offset(1) <= end, here)):
+                key = T.bind(place[0])
+                self._reduce(total, part, key, T.bind(offset()), T.bind(offset(1)))
+                T.buffer_store(place, key + 1, [0])
 
     def _first(self, start: Any) -> Any:
         """The last destination that begins before a position, or else the first one."""
@@ -115,32 +124,51 @@ class Rows(Reduction):
                     T.buffer_store(high, middle, [0])
         return tirx.max(low[0] - 1, loops.int64(0))
 
-    def _reduce(
+    def _reduce_part(
         self, total: Any, part: Part, key: Any, own: tuple[Any, Any], chunk: tuple[Any, Any]
     ) -> None:
-        """Reduce those of a destination's items that lie in a chunk."""
+        """Reduce those of a destination's items that lie in a chunk, where others do not."""
         (begin, stop), (start, end) = own, chunk
-        begins, ends = T.bind(begin >= start), T.bind(stop <= end)
         low, high = T.bind(tirx.max(begin, start)), T.bind(tirx.min(stop, end))
+        begins = T.bind(begin >= start)
         out = T.bind(loops.key_position(self.operands, key, part.batch, part.first))
         with T.If(low < high):
             with T.Then():
                 self.start(total, part.columns, out, begins)
-                with loops.serial(high - low) as i:
-                    self.add(total, part, T.bind(self._item_at(T.bind(low + i))))
-                with T.If(tirx.all(begins, ends)):
-                    with T.Then():
-                        part.columns.each(lambda s: self.finish(out + s, total[s], stop - begin))
-                    with T.Else():
-                        self._leave(total, part, key, begins)
-            if self.problem.fill:
+                self._add_all(total, part, low, high)
+                self._leave(total, part, key, begins)
+
+    def _reduce(self, total: Any, part: Part, key: Any, begin: Any, stop: Any) -> None:
+        """Reduce all items of a destination."""
+        problem, columns = self.problem, part.columns
+        out = T.bind(loops.key_position(self.operands, key, part.batch, part.first))
+
+        def reduce() -> None:
+            self.start(total, columns, out)
+            self._add_all(total, part, begin, stop)
+            columns.each(lambda s: self.finish(out + s, total[s], stop - begin))
+
+        if problem.fill and problem.include_self:
+            # Without items the number is what is left.
+            reduce()
+            return
+        with T.If(begin < stop):
+            with T.Then():
+                reduce()
+            if problem.fill:
                 with T.Else():
-                    # What begins here and has no items.
-                    with T.If(begins):
-                        with T.Then():
-                            fill = fill_value(self.problem)
-                            store = self.operands.out
-                            part.columns.each(lambda s: T.buffer_store(store, fill, [out + s]))
+                    store, fill = self.operands.out, fill_value(problem)
+                    columns.each(lambda s: T.buffer_store(store, fill, [out + s]))
+
+    def _add_all(self, total: Any, part: Part, low: Any, high: Any) -> None:
+        """Add the items in some positions of the order.
+
+        An item that is negative, which none is, would end the loop. A compiler does not know that,
+        so it does not compute four items at a time and the rest in a loop behind: most
+        destinations have so few items that each branch more is one that is not foreseen.
+        """
+        with loops.serial(high - low) as i:
+            self.add(total, part, T.bind(self._item_at(T.bind(low + i))))
 
     def _leave(self, total: Any, part: Part, key: Any, begins: Any) -> None:
         with T.If(begins):

@@ -9,7 +9,8 @@ from tvm import relax, te, tirx
 from tvm_scatter.importers.shapes import same_shape, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
-from tvm_scatter.ops.expectations import AT_MOST
+from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL
+from tvm_scatter.ops.ordering import DTYPE as ORDER_DTYPE
 from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
@@ -46,7 +47,7 @@ def embedding_bag(call: TorchCall) -> Any:
     none = call.emit(relax.op.zeros((bags,), "int64"))
     sizes = none if is_empty(words) else _added(call, none, bag_of, ones, "add")
     rows = _rows_of_words(call, kept, last if _ends_early(call) else None)
-    result = _reduced(call, bag_of, bags, rows)
+    result = _reduced(call, bag_of, bags, rows, _order(call, entries))
     greatest = sizes
     if mode == _MAX and _is_used(call, 3):
         greatest = _words_of_maxima(call, result, bag_of, rows)
@@ -106,12 +107,49 @@ def _rows_of_words(call: TorchCall, kept: Any, last: Any) -> Any:
     return rows
 
 
-def _reduced(call: TorchCall, bag_of: Any, bags: Any, rows: Any) -> Any:
+def _order(call: TorchCall, entries: Any) -> Any:
+    """The words in the order of their bags, which is their own, and where each bag begins.
+
+    ``None`` where words may lie behind the last bag.
+    """
+    if call["include_last_offset"] or is_empty(call["indices"]):
+        return None
+    offsets = call.cast(call["offsets"], "int64")
+    if not is_empty(offsets):
+        first = call.compute(_first_of, offsets, name="first")
+        offsets = call.expect_numbers("the first offset", offsets, first, EQUAL)
+    offsets = call.expect_numbers("an offset", offsets, offsets, ASCENDING)
+    # Of the words, so that TVM makes no constant as large as they are.
+    permutation = call.compute(_positions, call["indices"], name="permutation")
+    return permutation, call.compute(_limits, offsets, entries, name="offsets")
+
+
+def _positions(words: te.Tensor) -> te.Tensor:
+    return te.compute(words.shape, lambda i: i.astype(ORDER_DTYPE), name="permutation")
+
+
+def _first_of(offsets: te.Tensor) -> te.Tensor:
+    return te.compute((1,), lambda _: offsets[0], name="first")
+
+
+def _limits(offsets: te.Tensor, entries: Any) -> te.Tensor:
+    """Offsets within the words, and the end of the last bag."""
+    bags = offsets.shape[0]
+
+    def limit(bag: Any) -> Any:
+        own = offsets[tirx.min(bag, bags - 1)]
+        inside = tirx.max(tirx.min(own, tirx.Cast("int64", entries)), tirx.IntImm("int64", 0))
+        return tirx.Cast(ORDER_DTYPE, tirx.Select(bag < bags, inside, tirx.Cast("int64", entries)))
+
+    return te.compute((bags + 1,), limit, name="offsets")
+
+
+def _reduced(call: TorchCall, bag_of: Any, bags: Any, rows: Any, ordering: Any) -> Any:
     weight, mode = call["weight"], call["mode"]
     initial = call.full((bags, shape_of(weight)[1]), _initial(call), str(weight.ty.dtype))
     if rows is None:
         return initial
-    return _added(call, initial, bag_of, rows, "max" if mode == _MAX else "add")
+    return _added(call, initial, bag_of, rows, "max" if mode == _MAX else "add", ordering)
 
 
 def _initial(call: TorchCall) -> float:
@@ -211,10 +249,19 @@ def _weighted(call: TorchCall, rows: Any) -> Any:
     return call.emit(relax.op.multiply(rows, call.reshape(weights, (shape_of(rows)[0], 1))))
 
 
-def _added(call: TorchCall, initial: Any, at: Any, rows: Any, reduction: str) -> Any:
+def _added(
+    call: TorchCall, initial: Any, at: Any, rows: Any, reduction: str, ordering: Any = None
+) -> Any:
     return call.emit(
         ops.index_put(
-            initial, [at], rows, [0], reduction, wrap_negative=False, operator=call.origin
+            initial,
+            [at],
+            rows,
+            [0],
+            reduction,
+            wrap_negative=False,
+            ordering=ordering,
+            operator=call.origin,
         )
     )
 
