@@ -25,7 +25,7 @@ from .ops import compaction, expectations, grouped_product, host_numbers, orderi
 from .ops import operators as ops
 from .passes import ordered_fusion
 from .runtime import cuda_toolkit, kernel_cache, overlapped_launches
-from .schedules import device_passes, empty_outputs, guarded
+from .schedules import device_passes, empty_outputs, flattened_indices, guarded
 
 _installed = False
 
@@ -57,6 +57,7 @@ def install() -> None:
     ordered_fusion.install_fusion()
     guarded.install_guard()
     empty_outputs.install_marks()
+    flattened_indices.install_flattening()
     device_passes.install_device_passes()
     guarded_fusion.install_guard()
     tvm_tuner.install_tuner()
@@ -80,6 +81,7 @@ def uninstall() -> None:
     ordered_fusion.uninstall_fusion()
     guarded.uninstall_guard()
     empty_outputs.uninstall_marks()
+    flattened_indices.uninstall_flattening()
     device_passes.uninstall_device_passes()
     guarded_fusion.uninstall_guard()
     tvm_tuner.uninstall_tuner()
