@@ -160,6 +160,28 @@ def test_one_hot_of_any_depth(axis: int) -> None:
         compare(model, {"i": indices, **inputs})
 
 
+def test_one_hot_of_a_depth_in_a_vector() -> None:
+    text = """(int64[2,3] i) => (float[2,3,5] y)
+        <int64[1] depth = {5}, float[2] values = {2, 7}> { y = OneHot(i, depth, values) }"""
+    compare(parser.parse_model(HEAD + text), {"i": np.array([[0, -1, 4], [2, 9, -9]])})
+
+
+@pytest.mark.parametrize("axes", ("time_axis = 0, batch_axis = 1", "time_axis = 1, batch_axis = 0"))
+def test_sequences_are_reversed(axes: str) -> None:
+    """Half of them are as long as they can be; onnxruntime takes no length of zero."""
+    text = "(float[4,4,t] x, int64[4] n) => (float[4,4,t] y) { y = ReverseSequence<%s>(x, n) }"
+    x = np.arange(96, dtype="float32").reshape(4, 4, 6)
+    compare(parser.parse_model(HEAD + text % axes), {"x": x, "n": np.array([4, 1, 3, 4])})
+
+
+def test_sequences_reversed_from_behind_their_end() -> None:
+    """A length that is no length of the sequences damages nothing."""
+    text = "(float[3,2] x, int64[2] n) => (float[3,2] y) { y = ReverseSequence(x, n) }"
+    x = np.arange(6, dtype="float32").reshape(3, 2)
+    (got,) = run(parser.parse_model(HEAD + text), [x, np.array([2**40, -3])])
+    assert np.array_equal(got, np.stack([x[::-1, 0], x[:, 1]], 1))
+
+
 @pytest.mark.parametrize("batch", ("2", "n"))
 @pytest.mark.parametrize(
     "attributes, windows",

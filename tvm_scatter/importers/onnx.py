@@ -26,6 +26,7 @@ from . import (
     onnx_range,
     onnx_read,
     onnx_reshape,
+    onnx_reverse_sequence,
     onnx_segments,
     onnx_shapes,
     onnx_slice,
@@ -221,6 +222,9 @@ CONVERTERS["Col2Im"] = _Converter("Col2Im", onnx_windows.col2im, constants=(1, 2
 CONVERTERS["Expand"] = _Converter("Expand", onnx_expand.expand, constants=(1,))
 CONVERTERS[onnx_bags.SEGMENT_REDUCE] = _Converter(
     onnx_bags.SEGMENT_REDUCE, onnx_segments.segment_reduce, constants=(2,)
+)
+CONVERTERS["ReverseSequence"] = _Converter(
+    "ReverseSequence", onnx_reverse_sequence.reverse_sequence
 )
 CONVERTERS["MaxUnpool"] = _Converter("MaxUnpool", onnx_windows.max_unpool, constants=(2,))
 

@@ -1,4 +1,4 @@
-"""ONNX's ``OneHot`` with a depth or values that only the run time knows."""
+"""ONNX's ``OneHot`` with a depth or values of the run time, or with a vector for a depth."""
 
 from __future__ import annotations
 
@@ -41,5 +41,6 @@ def one_hot(
 
 
 def is_left_to_TVM(inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
-    """Whether TVM's importer can do it: it wants the depth and the values to be constant."""
-    return all(isinstance(each, tvm.ir.GenericConst) for each in inputs[1:])
+    """Whether TVM's importer can do it: it wants a constant scalar and constant values."""
+    constant = all(isinstance(each, tvm.ir.GenericConst) for each in inputs[1:])
+    return constant and not inputs[1].value.shape
