@@ -162,3 +162,13 @@ def test_numbers_that_are_not_checked(device: str) -> None:
     machine = machine_of(device, "drop")
     for _, inputs, _ in wrong():
         run(machine, inputs, device)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32], ids=str)
+def test_repeats_of_another_type(dtype: Any) -> None:
+    repeats = torch.tensor([1, 0, 3, 2]).to(dtype)
+    with pytest.raises(NotImplementedError):
+        torch.repeat_interleave(ROWS, repeats, 0)
+    program = export(lambda x, n: torch.repeat_interleave(x, n, 0, output_size=6), [ROWS, repeats])
+    with pytest.raises(tvm_scatter.errors.ScatterError, match="must be of type int32 or int64"):
+        from_exported_program(program)

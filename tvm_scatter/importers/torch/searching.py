@@ -43,6 +43,8 @@ def repeat_interleave(call: TorchCall) -> Any:
     repeats, size = call["repeats"], call["output_size"]
     if repeats.ty.ndim != 1:
         raise call.error(f"repeats must be a vector, but its rank is {repeats.ty.ndim}.")
+    if str(repeats.ty.dtype) not in ("int32", "int64"):
+        raise call.error(f"repeats of type {repeats.ty.dtype} must be of type int32 or int64.")
     if is_empty(repeats):
         return call.emit(relax.op.zeros((0,), "int64"))
     counts = call.cast(repeats, "int64")
