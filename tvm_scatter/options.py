@@ -76,6 +76,9 @@ class Options:
     row_sums : bool, optional
         Whether sums, maxima and minima along rows compute the rows themselves, where those are
         read by index. ``None`` leaves it to the target.
+    sum_logits : bool, optional
+        Whether a scatter that computes a softmax computes its logits, too, where these are sums
+        along rows that it can read. ``None`` leaves it to the target.
     donate : tuple of str
         Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
@@ -109,6 +112,7 @@ class Options:
     epilogue: bool | None = None
     gather: bool = True
     row_sums: bool | None = None
+    sum_logits: bool | None = None
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
     overlap_launches: bool = False

@@ -60,6 +60,7 @@ CUDA = Backend(
     fuses_by_default=True,
     shares_orders_by_default=True,
     sums_rows_by_default=True,
+    sums_logits=True,
     gathers_known_writes=True,
     schedules_reads=True,
     architecture_attribute="arch",

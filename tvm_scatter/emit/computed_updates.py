@@ -24,6 +24,8 @@ FUNCTIONS = (
 )
 #: A branch, of which only one side is evaluated.
 BRANCH = "if_then_else"
+#: The attribute of a function that names those of its leaves that are the index of the scatter.
+OWN_INDEX = "tvm_scatter.own_index"
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class Producer:
     ----------
     function : tvm.tirx.PrimFunc
         Its parameters are the tensors that it reads, the leaves, then the updates, and perhaps
-        their logits. It stores each element of these once, as one expression.
+        their logits. It stores each element of these once, as one expression. Behind logits there
+        may be terms and sums: a logit then reads sums of terms, which nothing stores.
     leaves : tuple of tuple of Dim
         The shapes of the leaves.
     updates : tuple of Dim
@@ -57,11 +60,22 @@ class Producer:
 
     @property
     def stores(self) -> list[Any]:
-        """The statements that store an element of the updates, and perhaps its logit."""
+        """The statements that store an element of the updates, its logit and a term, if any."""
         found: list[Any] = []
         tvm_ffi.structural_walk(self.function.body, (tirx.BufferStore, found.append))
         of = {store.buffer: store for store in found}
-        return [of[buffer] for buffer in self.buffers[len(self.leaves) :]]
+        return [of[buffer] for buffer in self.buffers[len(self.leaves) :] if buffer in of]
+
+    @property
+    def sums(self) -> Any:
+        """The buffer of the sums of terms; ``None`` if logits read none."""
+        others = self.buffers[len(self.leaves) :]
+        return others[3] if len(others) > 3 else None
+
+    @property
+    def own_index(self) -> list[int]:
+        """The numbers of the leaves that are the index of the scatter."""
+        return [int(each) for each in (self.function.attrs or {}).get(OWN_INDEX, ())]
 
 
 class ComputedUpdates:
@@ -88,14 +102,27 @@ class ComputedUpdates:
         The element, over the axes and the flat leaves.
     logit : expression or None
         Its logit, if it has one.
+    term : expression or None
+        What is added up for the logit, over the elements that have it, if anything is.
+    sum : Var or None
+        The sum of the terms, in the logit.
+    symbols : mapping of str to expression
+        The symbolic sizes.
+    sum_axes : set of Var
+        The axes along which the sums differ.
+    destination : Var or None
+        The destination of the element's update, where what is computed depends on it.
     """
+
+    destination: Any = None
 
     def __init__(
         self, producer: Producer, leaves: Sequence[Any], symbols: Mapping[str, Any]
     ) -> None:
-        self.leaves = list(leaves)
+        self.leaves, self.symbols = list(leaves), symbols
         self.dims = producer.updates
         self.shape = [_size(dim, symbols) for dim in producer.updates]
+        self.own_index = [leaves[at] for at in producer.own_index]
         store, *others = producer.stores
         self.axes = list(store.indices)
         analyzer = Analyzer()
@@ -107,9 +134,31 @@ class ComputedUpdates:
 
         self.value = positioned(store.value)
         self.logit: Any = None
+        self.term: Any = None
+        self.sum: Any = None
+        self.sum_axes: set[Any] = set()
+        second = []
         for other in others:
             own = dict(zip(other.indices, self.axes, strict=True))
-            self.logit = positioned(substitute(other.value, own))
+            second.append(positioned(substitute(other.value, own)))
+        if second:
+            self.logit, *terms = second
+            self.term = terms[0] if terms else None
+        if self.term is not None:
+            self._name_sum(producer.sums)
+
+    def _name_sum(self, sums: Any) -> None:
+        """Give the sum that the logit reads a name."""
+        self.sum = tirx.Var("sum", str(sums.dtype))
+
+        def name(load: Any) -> Any:
+            if not load.source.same_as(sums):
+                return load
+            for index in load.indices:
+                self.sum_axes |= {*tirx.analysis.undefined_vars(index)} & {*self.axes}
+            return self.sum
+
+        self.logit = tvm_ffi.structural_map(self.logit, (tvm.ir.TensorLoad, name))
 
     def __getitem__(self, at: Any) -> Any:
         """The element at a flat position, bound to a variable. Emits statements."""
@@ -143,8 +192,9 @@ class ComputedUpdates:
 
     @property
     def expressions(self) -> list[Any]:
-        """The element, and its logit if it has one."""
-        return [self.value] if self.logit is None else [self.value, self.logit]
+        """The element, and its logit and term if it has them."""
+        found = (self.value, self.logit, self.term)
+        return [expression for expression in found if expression is not None]
 
     def axes_of(self, line: Any) -> int | None:
         """How many of the last axes make up a row of ``line`` elements; ``None`` if none do."""

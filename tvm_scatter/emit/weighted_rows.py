@@ -13,6 +13,9 @@ from tvm.sym import Analyzer
 
 from .computed_updates import ComputedUpdates, same_number, substitute, unravelled, with_positions
 
+#: The most threads that can share a logit.
+WARP = 32
+
 
 class WeightedRows:
     """How an update, the number of a head and a column name an element of the updates.
@@ -33,10 +36,8 @@ class WeightedRows:
     def __init__(self, updates: ComputedUpdates, count: Any) -> None:
         self._updates = updates
         shape = updates.shape
-        first = 0
-        while first < len(shape) and not same_number(_product(shape[:first]), count):
-            first += 1
-        found = set(tirx.analysis.undefined_vars(updates.logit))
+        first = leading_axes(updates, count)
+        found = set(tirx.analysis.undefined_vars(updates.logit)) | updates.sum_axes
         last = len(shape)
         while last > first and updates.axes[last - 1] not in found:
             last -= 1
@@ -47,6 +48,20 @@ class WeightedRows:
     def last_column(self) -> Any:
         """The size of the last axis of the columns."""
         return next((size for size in reversed(self._parts[2]) if size != 1), 1)
+
+    def vector(self, widest: int) -> int:
+        """The most elements of a vector that have one logit, if vectors have up to so many."""
+        last, vector = self.last_column, widest
+        while vector > 1 and not (isinstance(last, int) and last % vector == 0):
+            vector //= 2
+        return vector
+
+    def sharing(self, vector: int) -> int:
+        """The threads that share a logit, with a vector each: a power of two."""
+        lanes = 1
+        while lanes * vector < self.columns:
+            lanes *= 2
+        return lanes
 
     def value(self, update: Any, head: Any, column: Any) -> Any:
         """An element."""
@@ -72,6 +87,14 @@ class WeightedRows:
             for axis, coordinate in zip(self._updates.axes, coordinates, strict=True)
         }
         return with_positions(substitute(expression, known), analyzer)
+
+
+def leading_axes(updates: ComputedUpdates, count: Any) -> int:
+    """How many of the first axes make up the number of updates; all of them if none do."""
+    first = 0
+    while first < len(updates.shape) and not same_number(_product(updates.shape[:first]), count):
+        first += 1
+    return first
 
 
 def _product(sizes: Sequence[Any]) -> Any:

@@ -109,6 +109,10 @@ RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "res
 _PRODUCT = "relax.matmul"
 
 
+#: Makes the term of a sum, see :meth:`Inliner.with_terms`.
+Terms = Callable[[Any, te.Tensor, Mapping[Any, te.Tensor], Sequence[Any], Sequence[Any]], Any]
+
+
 class NotInlined(ScatterError):
     """Why operators cannot be made one expression. Its text is a clause."""
 
@@ -128,6 +132,11 @@ class Inliner:
             for at, leaf in enumerate(leaves)
         ]
         self._tensors.update(zip(leaves, self._leaves, strict=True))
+
+    def add_unknown(self, var: Any) -> None:
+        """Let a tensor be one that the function gets, and that nothing in it computes."""
+        shape = [self._sizes.expressed(size) for size in var.ty.shape.values]
+        self._tensors[var] = te.placeholder(shape, str(var.ty.dtype), name="unknown")
 
     def add(self, var: Any, call: relax.Call) -> None:
         """Evaluate a call that a variable is bound to.
@@ -202,10 +211,41 @@ class Inliner:
             If an element is not one expression that can be computed anywhere.
         """
         shape = self._tensors[var].shape
-        results = [self._computed(var, shape, "updates")]
+        at = _coordinates(shape)
+        results = [self._stored(self._value(var, at, shape), at, shape, "updates")]
         if logits is not None:
-            results.append(self._computed(logits, shape, "logits"))
+            results.append(self._stored(self._value(logits, at, shape), at, shape, "logits"))
         return te.create_prim_func([*self._leaves, *results]).without_attr("global_symbol")
+
+    def with_terms(self, var: Any, logits: Any, sums: Any, terms: Terms) -> tirx.PrimFunc:
+        """As :meth:`function`, with the terms of the sums that the logits read, and these sums.
+
+        Parameters
+        ----------
+        sums : relax.Var
+            The sums, of which :meth:`add_unknown` has been told.
+        terms : callable
+            The term of an element, given its logit, the tensor of the sums, those of the leaves by
+            their variables, the coordinates of the element and the sizes of these axes.
+
+        Raises
+        ------
+        NotInlined
+            As :meth:`function`, and what ``terms`` raises.
+        """
+        shape, tensor = self._tensors[var].shape, self._tensors[sums]
+        at = _coordinates(shape)
+        values = [self._value(each, at, shape) for each in (var, logits)]
+        if any(each.same_as(tensor) for each in all_of(values[0], te.Tensor)):
+            raise NotInlined("the updates are computed from what their logits are a sum of")
+        values.append(terms(values[1], tensor, self._tensors, at, shape))
+        values[2] = _in_simple_places(values[2], dict(zip(at, shape, strict=True)))
+        results = [
+            self._stored(value, at, shape, name)
+            for value, name in zip(values, ("updates", "logits", "terms"), strict=True)
+        ]
+        every = [*self._leaves, *results, tensor]
+        return te.create_prim_func(every).without_attr("global_symbol")
 
     def reduction(self, var: Any) -> tirx.PrimFunc:
         """The function that computes the tensor of a variable, which is bound to a reduction.
@@ -236,18 +276,19 @@ class Inliner:
         )
         return te.create_prim_func([*self._leaves, result]).without_attr("global_symbol")
 
-    def _computed(self, var: Any, shape: Sequence[Any], name: str) -> te.Tensor:
-        """The tensor of a variable, broadcast to a shape, as one expression of the leaves."""
+    def _value(self, var: Any, at: Sequence[Any], shape: Sequence[Any]) -> Any:
+        """An element of a tensor that broadcasts to a shape, as one expression of the leaves."""
         tensor = self._tensors[var]
-        at = [tirx.Var(f"i{axis}", "int64") for axis in range(len(shape))]
         first = tirx.IntImm("int64", 0)
         place = [
             first if isinstance(coordinate, int) else coordinate
             for coordinate in broadcast_position(tensor.shape, at)
         ]
-        value = _in_simple_places(_inlined(tensor, place), dict(zip(at, shape, strict=True)))
-        element = self._element(value, at, shape)
-        return te.compute(shape, element, name=name)
+        return _in_simple_places(_inlined(tensor, place), dict(zip(at, shape, strict=True)))
+
+    def _stored(self, value: Any, at: Sequence[Any], shape: Sequence[Any], name: str) -> te.Tensor:
+        """The tensor of some shape that has an expression at each of its places."""
+        return te.compute(shape, self._element(value, at, shape), name=name)
 
     def _element(self, value: Any, at: Sequence[Any], shape: Sequence[Any]) -> Callable[..., Any]:
         """A function of coordinates that gives an expression, which is checked, in their place."""
@@ -261,6 +302,10 @@ class Inliner:
             return substitute(value, dict(zip(at, casts, strict=True)))
 
         return element
+
+
+def _coordinates(shape: Sequence[Any]) -> list[Any]:
+    return [tirx.Var(f"i{axis}", "int64") for axis in range(len(shape))]
 
 
 class _Tracer:

@@ -25,7 +25,8 @@ class FusedUpdates:
         Computes the updates from the leaves, which are its first parameters. It has one expression
         for each element, and every symbolic size in it is a size of a leaf. A parameter behind the
         updates, of the same shape, is their logits: then each update is weighted by the softmax of
-        the logits of its destination.
+        the logits of its destination. Behind it may be terms, of the same shape, and sums: a logit
+        then depends on the sum of the terms of all elements that have it, which it reads there.
     leaves : tuple of relax.Expr
         The tensors that it reads.
     """
@@ -37,6 +38,11 @@ class FusedUpdates:
     def has_logits(self) -> bool:
         """Whether each update has a logit."""
         return len(self.function.params) > len(self.leaves) + 1
+
+    @property
+    def sums_logits(self) -> bool:
+        """Whether the logits are computed from sums along the rows of the updates."""
+        return len(self.function.params) > len(self.leaves) + 2
 
     @property
     def are_stored(self) -> bool:

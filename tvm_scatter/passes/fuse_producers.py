@@ -11,6 +11,7 @@ that data may be overwritten counts them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,12 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_scatter.emit.computed_updates import OWN_INDEX
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.inlined import Inliner, NotInlined, leaves_of
+from tvm_scatter.lowering.inlined_sums import RowSum
 from tvm_scatter.lowering.lower import lower
-from tvm_scatter.lowering.neighbours import reads_neighbours
+from tvm_scatter.lowering.neighbours import reads_neighbours, refusal_of_sums
 from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.fused_updates import FusedUpdates
@@ -33,6 +36,8 @@ from tvm_scatter.passes.analysis.aliasing import Storage
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
+from tvm_scatter.passes.analysis.same_value import SameValue
+from tvm_scatter.passes.analysis.summed_logits import summed_logits, without_unused_sums
 from tvm_scatter.passes.analysis.taken_producers import taken_producers
 from tvm_scatter.selection.backend import backend_of
 
@@ -51,13 +56,14 @@ def FuseProducers(donate: Sequence[str] = ()) -> tvm.transform.Pass:
     """
 
     def fuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        return with_changes(mod, lambda name, function: _fused(mod, name, function, tuple(donate)))
+        fused = partial(_fused, mod, donate=tuple(donate))
+        return without_unused_sums(with_changes(mod, fused))
 
     return tvm.transform.module_pass(fuse, opt_level=0, name="FuseProducers")
 
 
 def _fused(
-    mod: tvm.IRModule, name: Any, function: relax.Function, donate: tuple[str, ...]
+    mod: tvm.IRModule, name: Any, function: relax.Function, *, donate: tuple[str, ...]
 ) -> relax.Function | None:
     """The function with its updates fused, or ``None`` if there are none to fuse."""
     bindings = Bindings(function)
@@ -69,16 +75,21 @@ def _fused(
     reusing = overwrites(function, donated).found if wanted.in_place else {}
     storage = Storage(function, bindings)
     taken = taken_producers(bindings, scatters)
+    readers, same = bindings.readers(), SameValue({each.var: each.value for each in bindings})
     found: dict[Any, FusedUpdates] = {}
     checked: dict[Any, list[relax.Call]] = {}
     for var, scatter in scatters.items():
         where = f"{name.name_hint}.{var.name}"
         producers = taken.producers(var)
+        row_sum = summed_logits(mod, bindings, readers, scatter, producers)
+        updates: FusedUpdates | None = None
         try:
             _check_backend(scatter)
-            if not producers:
+            if row_sum is not None:
+                updates = _with_sums(where, scatter, producers, row_sum)
+            if updates is None and not producers:
                 raise NotInlined(taken.refused.get(var, "nothing computes them"))
-            updates = _updates(scatter, producers)
+            updates = _knowing(updates or _updates(scatter, producers), scatter, same)
             _check_rows(scatter, updates)
             if var in reusing:
                 _check_copy(scatter, updates, storage)
@@ -88,6 +99,8 @@ def _fused(
         found[var] = updates
         checked[var] = [each.value for each in producers if each in taken.checked]
         names = ", ".join(operator_of(each.value).removeprefix("relax.") for each in producers)
+        if updates.sums_logits:
+            names = ", ".join(filter(None, [names, "sums along rows"]))
         note("fuse", where, f"computes its updates itself: {names}")
     if not found:
         return None
@@ -144,6 +157,45 @@ def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:
     for each in producers:
         inliner.add(each.var, each.value)
     return FusedUpdates(inliner.function(*roots), tuple(leaves))
+
+
+def _with_sums(
+    where: str, scatter: Binding, producers: Sequence[Binding], row_sum: RowSum
+) -> FusedUpdates | None:
+    """The updates, with logits that are computed from sums; ``None`` if sums are read."""
+    call = ScatterCall.from_call(scatter.value)
+    values, logits = call.stored_updates
+    try:
+        leaves = leaves_of(
+            {**{each.var: each.value for each in producers}, row_sum.var: row_sum.call},
+            (values, logits),
+        )
+        inliner = Inliner(leaves)
+        inliner.add_unknown(row_sum.var)
+        for each in producers:
+            inliner.add(each.var, each.value)
+        function = inliner.with_terms(values, logits, row_sum.var, row_sum.terms)
+        updates = FusedUpdates(function, tuple(leaves))
+        target = target_of(call.data)
+        lowered = lower(call.replace(updates=updates), current_options(), target.kind.name)
+        refusal = refusal_of_sums(lowered)
+        if refusal is not None:
+            raise NotInlined(refusal)
+    except NotInlined as reason:
+        note("fuse", where, f"reads sums along rows for its logits from memory: {reason}")
+        return None
+    return updates
+
+
+def _knowing(updates: FusedUpdates, scatter: Binding, same: SameValue) -> FusedUpdates:
+    """The updates, which know which of their leaves are the index of the scatter."""
+    indices = ScatterCall.from_call(scatter.value).indices
+    own = [
+        at
+        for at, leaf in enumerate(updates.leaves)
+        if isinstance(leaf, relax.Var) and len(indices) == 1 and same(leaf, indices[0])
+    ]
+    return FusedUpdates(updates.function.with_attr(OWN_INDEX, own), updates.leaves)
 
 
 def _check_copy(scatter: Binding, updates: FusedUpdates, storage: Storage) -> None:

@@ -68,6 +68,8 @@ class Backend:
     sums_rows_by_default : bool
         Whether reductions of rows that are read by index compute the rows, if the options leave it
         open.
+    sums_logits : bool
+        Whether implementations can compute the logits of a softmax that are sums along rows.
     schedules_reads : bool
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
     architecture_attribute : str
@@ -106,6 +108,7 @@ class Backend:
     fuses_by_default: bool = False
     shares_orders_by_default: bool = False
     sums_rows_by_default: bool = False
+    sums_logits: bool = False
     schedules_reads: bool = False
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None
@@ -180,6 +183,10 @@ class Backend:
         if options.row_sums is None:
             return self.sums_rows_by_default and not self._captures(options)
         return options.row_sums
+
+    def sums_logits_under(self, options: Options) -> bool:
+        """Whether scatters that compute a softmax compute its logits where these are sums."""
+        return self.sums_logits and options.sum_logits is not False
 
     def _captures(self, options: Options) -> bool:
         """Whether graphs of launches are captured.

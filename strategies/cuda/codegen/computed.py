@@ -83,11 +83,11 @@ def _computed(problem: ScatterProblem, updates: ComputedUpdates) -> Generated:
 
 def sizes_of(updates: ComputedUpdates) -> list[Any]:
     """The symbolic sizes that the updates depend on."""
-    axes = set(updates.axes)
+    others = {*updates.axes, updates.destination, updates.sum}
     found: dict[Any, None] = {}
 
     def add(var: Any) -> None:
-        if var not in axes and tvm.ir.is_prim_expr(var):
+        if var not in others and tvm.ir.is_prim_expr(var):
             found[var] = None
 
     sizes = [size for size in updates.shape if not isinstance(size, int)]
@@ -109,7 +109,7 @@ def _struct(
     ahead: list[Value] = []
     column = updates.axes[long[-1]] if long else None
     finder, writer = Writer(names), Writer(names, column)
-    for at, load in enumerate(_read_ahead(problem, updates, long)):
+    for at, load in enumerate(read_ahead(problem, updates, long)):
         value = finder.value(load)
         ahead.append(value)
         writer.preset(load, replace(value, name=f"found.ahead{at}"))
@@ -167,7 +167,7 @@ def alignment(leaves: dict[str, Any], multiples: list[tuple[str, int]]) -> list[
     ]
 
 
-def _read_ahead(problem: ScatterProblem, updates: ComputedUpdates, long: list[int]) -> list[Any]:
+def read_ahead(problem: ScatterProblem, updates: ComputedUpdates, long: list[int]) -> list[Any]:
     """The loads that are the same for a whole row of the problem, and that no branch guards.
 
     Indices above all: a kernel reads those of its next rows while these are on their way.
@@ -178,7 +178,7 @@ def _read_ahead(problem: ScatterProblem, updates: ComputedUpdates, long: list[in
         width = SymbolicSize.product([updates.dims[long[row]]]) * width
     if width != problem.width:
         return []
-    varying = {updates.axes[at] for at in (*long[row:], *long[-1:])}
+    varying = {updates.axes[at] for at in (*long[row:], *long[-1:])} | {updates.destination}
     found: list[Any] = []
     for load in (load for each in updates.expressions for load in unguarded_loads(each)):
         if varying & set(tirx.analysis.undefined_vars(load)):
@@ -226,6 +226,10 @@ def _text(
   template <int count>
   using Row = tvm_scatter::{row};
   static constexpr bool finds = true;
+  static constexpr bool owns = false;
+  static constexpr int summed_columns = 0;
+  template <int count>
+  struct Own {{}};
 {declared}
   // A row, and what is read for all of it.
   template <class Offset>

@@ -148,15 +148,24 @@ class Writer:
     column : Var or None
         The coordinate along which the elements are neighbours. Its name is that of the first's;
         ``None`` if there is a single element.
+    splits : bool
+        Whether accesses are to single elements unless the template parameter ``whole`` is set.
     """
 
-    def __init__(self, names: dict[Any, str], column: Any = None, prefix: str = "t") -> None:
+    def __init__(
+        self,
+        names: dict[Any, str],
+        column: Any = None,
+        prefix: str = "t",
+        splits: bool = False,
+    ) -> None:
         self.lines: list[str] = []
         #: For each leaf that is read as vectors, the elements that its offsets are multiples of.
         self.multiples: list[tuple[str, int]] = []
         self._names = names
         self._column = column
         self._prefix = prefix
+        self._splits = splits
         self._made = 0
         # By hash, and by whether they are for the first element alone; a dictionary for each block.
         self._known: list[dict[Any, list[tuple[Any, Value]]]] = [{}]
@@ -174,7 +183,8 @@ class Writer:
 
     def preset(self, expression: Any, value: Value) -> None:
         """Let an expression be a value that is known already."""
-        for first_only in (False, True):
+        # Of what varies this is not the value for the first element alone.
+        for first_only in (False,) if value.varies else (False, True):
             digest = tvm_ffi.structural_hash(expression), first_only
             self._known[0].setdefault(digest, []).append((expression, value))
 
@@ -268,7 +278,7 @@ class Writer:
         stored = all(value.stored for _, value in sides)
         varies = any(value.varies for _, value in sides)
         result = Value(self._name(), str(yes.ty.dtype), varies, stored)
-        self.lines.append(f"{_declared(result)} {result.name};")
+        self.lines.append(f"{declared(result)} {result.name};")
         openings = (f"if ({chosen.name}) {{", "} else {")
         for opening, (lines, value) in zip(openings, sides, strict=True):
             self.lines += [opening, *(f"  {line}" for line in lines)]
@@ -286,7 +296,7 @@ class Writer:
         dtype = str(expression.ty.dtype)
         result = Value(self._name(), dtype, True, value.stored)
         self.lines += [
-            f"{_declared(result)} {result.name};",
+            f"{declared(result)} {result.name};",
             "#pragma unroll",
             "for (int i = 0; i < count; ++i) {",
             f"  const auto {own} = {self._names[self._column]} + i;",
@@ -312,7 +322,8 @@ class Writer:
             return self._define(dtype, f"{leaf}[{place(self._first(offset).name)}]", False, stored)
         if step == 1:
             self.multiples.append((leaf, multiple))
-            text = f"load_row<count, {multiple}>({leaf} + {place(self._first(offset).name)})"
+            parts = f"whole ? {multiple} : 1" if self._splits else multiple
+            text = f"load_row<count, {parts}>({leaf} + {place(self._first(offset).name)})"
             result = Value(self._name(), dtype, True, stored)
             self.lines.append(f"const auto {result.name} = {text};")
             return result
@@ -339,7 +350,7 @@ class Writer:
     def _define(self, dtype: str, text: str, varies: bool, stored: bool = False) -> Value:
         result = Value(self._name(), dtype, varies, stored)
         if varies:
-            self.lines.append(f"{_declared(result)} {result.name};")
+            self.lines.append(f"{declared(result)} {result.name};")
             self.lines += _assigned(result, text)
         else:
             self.lines.append(f"const {result.type} {result.name} = {text};")
@@ -399,7 +410,8 @@ def in_32_bits(position: Any) -> Any:
     return tirx.Cast("uint32", position)
 
 
-def _declared(value: Value) -> str:
+def declared(value: Value) -> str:
+    """The C++ type of a variable that holds a value."""
     return f"Vector<{value.type}, count>" if value.varies else value.type
 
 

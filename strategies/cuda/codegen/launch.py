@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -15,8 +15,9 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most
 
-from .computed import read_updates
+from .computed import Generated, read_updates
 from .finished import written_output
+from .owned import read_owned
 from .source import problem_struct, routine
 from .target import architecture, shared_memory_limit
 
@@ -25,6 +26,8 @@ _NARROW_LIMIT = 1 << 30
 _MAX_BLOCKS = (1 << 31) - 1
 #: The compute capability from which on a kernel can wait for the one before it.
 _OVERLAPPING = 90
+#: Blocks that TVM asks NVIDIA's compiler to leave room for.
+_TOGETHER = "tirx.launch_bounds_min_blocks_per_sm"
 #: What is no pointer in the body of a launch.
 _GENERATED = ("updates", "output")
 
@@ -40,6 +43,8 @@ def launch(
     resolves_every_index: bool = False,
     completion_count_bytes: int | None = None,
     narrow: bool = False,
+    owns: bool = False,
+    together: int = 0,
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -71,6 +76,12 @@ def launch(
         launch has to tell it.
     narrow : bool
         Whether offsets are known to take 32 bits, although sizes are symbolic.
+    owns : bool
+        Whether the body knows the destination of each update that it reads, and so may take what is
+        the same for all of them from ``updates.own``.
+    together : int
+        Blocks that registers must leave room for on a multiprocessor; 0 leaves that to NVIDIA's
+        compiler.
 
     Raises
     ------
@@ -89,18 +100,19 @@ def launch(
     )
     if counts:
         shared_bytes = shared_bytes + completion_count_bytes
-    every = operands, headers, body, blocks, threads, arguments or {}, shared_bytes, counts
+    read = read_owned if owns else read_updates
+    every = operands, headers, body, blocks, (threads, together), arguments or {}, shared_bytes
     if narrow or offset_bytes(operands.problem, operands.sizes) == 4:
-        _launch(*every, "int")
+        _launch(*every, counts, read, "int")
     elif operands.problem.is_static:
-        _launch(*every, "long long")
+        _launch(*every, counts, read, "long long")
     else:
         largest = _largest(operands.problem, operands.sizes)
         with T.If(largest < tirx.IntImm("int64", _NARROW_LIMIT)):
             with T.Then():
-                _launch(*every, "int")
+                _launch(*every, counts, read, "int")
             with T.Else():
-                _launch(*every, "long long")
+                _launch(*every, counts, read, "long long")
     if signal is not None:
         signal.launched(reads_indices, resolves_every_index, completes=counts)
 
@@ -142,23 +154,24 @@ def _launch(
     headers: Sequence[str],
     body: str,
     blocks: Any,
-    threads: int,
+    threads: tuple[int, int],
     arguments: Mapping[str, tuple[str, Any]],
     shared_bytes: Any,
     counts_completion: bool,
+    read: Callable[[Operands], Generated],
     offset: str,
 ) -> None:
     problem, sizes = operands.problem, operands.sizes
     signal = operands.drop_signal
     if signal is not None and not signal.is_open:
         signal = None
-    updates = read_updates(operands)
+    updates = read(operands)
     finishes = re.search(r"\boutput\b", body) is not None
     output = written_output(operands, finishes)
     struct, text = problem_struct(
         problem, offset, signal is not None, counts_completion, updates.type, output.type
     )
-    scatters = [_tensors(each, finishes) for each in (operands, *operands.others)]
+    scatters = [_tensors(each, read(each), finishes) for each in (operands, *operands.others)]
     pointers = list(scatters[0])
     numbers = {"batch": sizes.batch, "count": sizes.count, "slice": sizes.slice}
     numbers |= {f"extent{j}": extent for j, extent in enumerate(sizes.extents)}
@@ -213,14 +226,13 @@ def _launch(
     values += list(numbers.values()) + [value for _, value in arguments.values()]
     if signal:
         values += [signal.mailbox.words.data, signal.call, signal.counter]
-    run_routine(
-        name, source, values, blocks, threads, shared_bytes if has_shared else None, len(scatters)
-    )
+    shared = shared_bytes if has_shared else None
+    run_routine(name, source, values, blocks, threads[0], shared, len(scatters), threads[1])
 
 
-def _tensors(operands: Operands, finishes: bool) -> dict[str, Any]:
+def _tensors(operands: Operands, updates: Generated, finishes: bool) -> dict[str, Any]:
     """The buffer parameters of a kernel, by name."""
-    tensors = {"out": operands.out, **read_updates(operands).tensors}
+    tensors = {"out": operands.out, **updates.tensors}
     tensors |= written_output(operands, finishes).tensors
     tensors |= zip(("permutation", "offsets"), operands.ordering, strict=False)
     if operands.data is not None:
@@ -254,18 +266,21 @@ def run_routine(
     threads: int,
     shared_bytes: Any = None,
     scatters: int = 1,
+    together: int = 0,
 ) -> None:
     """Launch ``blocks`` x ``threads`` threads for each scatter; all call a device routine."""
     with ExitStack() as launched:
         launched.enter_context(T.launch_thread("blockIdx.x", grid_size(blocks)))
         if scatters > 1:
             launched.enter_context(T.launch_thread("blockIdx.y", scatters))
-        with T.launch_thread("threadIdx.x", threads):
-            arguments = [_as_argument(value) for value in values]
-            if shared_bytes is not None:
-                shared = T.alloc_buffer((shared_bytes,), "uint8", scope="shared.dyn")
-                arguments.append(shared.data)
-            T.evaluate(T.cuda.func_call(name, *arguments, source_code=source))
+        launched.enter_context(T.launch_thread("threadIdx.x", threads))
+        if together:
+            launched.enter_context(T.attr({_TOGETHER: together}))
+        arguments = [_as_argument(value) for value in values]
+        if shared_bytes is not None:
+            shared = T.alloc_buffer((shared_bytes,), "uint8", scope="shared.dyn")
+            arguments.append(shared.data)
+        T.evaluate(T.cuda.func_call(name, *arguments, source_code=source))
 
 
 def grid_size(blocks: Any) -> Any:

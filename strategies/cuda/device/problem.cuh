@@ -27,6 +27,11 @@ template <class T>
 struct StoredUpdates {
   // Whether `find` looks something up for a row before the row itself is read.
   static constexpr bool finds = false;
+  // Whether `own` holds something for a destination, and `owned` reads an update with it.
+  static constexpr bool owns = false;
+  static constexpr int summed_columns = 0;
+  template <int count>
+  struct Own {};
   template <class Offset>
   using Found = Offset;
   const T* first;

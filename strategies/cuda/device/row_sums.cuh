@@ -15,6 +15,34 @@ __device__ __forceinline__ Vector<Wide, vector> combine_vectors(
   return result;
 }
 
+// As `for_each_row`, of rows that are computed from what is read. After a branch a row would be waited
+// for before the next one is read, so the last rows are read together: some of them again, if need be.
+template <int in_flight, class Rows, class Item, class Held, class Visit>
+__device__ __forceinline__ void visit_computed(uint32 count, const Rows& rows,
+                                               Item (&item)[in_flight], Held (&held)[in_flight],
+                                               Visit visit) {
+  auto find = [&](uint32 start) {
+    if (start >= count) return;
+#pragma unroll
+    for (uint32 u = 0; u < in_flight; ++u) item[u] = rows.item(min(start + u, count - 1));
+  };
+  find(0);
+  uint32 start = 0;
+  for (; start + in_flight <= count; start += in_flight) {
+#pragma unroll
+    for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
+    find(start + in_flight);
+#pragma unroll
+    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, held[u]);
+  }
+  if (start >= count) return;
+#pragma unroll
+  for (uint32 u = 0; u < in_flight - 1; ++u) held[u] = rows.read(item[u]);
+#pragma unroll
+  for (uint32 u = 0; u < in_flight - 1; ++u)
+    if (start + u < count) visit(start + u, held[u]);
+}
+
 // Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th and
 // `rows.read(item)` reads it. Vectors are held as they are stored, so that 16-bit types take half the
 // registers; the next items are read while the vectors of these are on their way.
@@ -29,6 +57,10 @@ __device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Vis
     for (uint32 u = 0; u < in_flight; ++u)
       if (start + u < count) item[u] = rows.item(start + u);
   };
+  if constexpr (Rows::computes) {
+    visit_computed(count, rows, item, held, visit);
+    return;
+  }
   find(0);
   uint32 start = 0;
   for (; start + in_flight <= count; start += in_flight) {
@@ -79,6 +111,7 @@ __device__ __forceinline__ void combine_run(Sum& sum, uint32 count, const Rows& 
 // else, so that they give way first in the caches.
 template <class P, class Key, int vector, bool once = false>
 struct ListedUpdates {
+  static constexpr bool computes = false;
   using Data = typename P::Data;
   using Offset = typename P::Offset;
   using Found = typename P::Updates::template Found<Offset>;
@@ -117,6 +150,7 @@ __device__ __forceinline__ int64 place_of_sum(const Sizes<P>& sizes, int64 row,
 // Sums that stand one after another, in one column of vectors.
 template <class P, int vector>
 struct ListedSums {
+  static constexpr bool computes = false;
   using Sum = RowSum<P, vector>;
   const Accumulate<typename P::Data>* sums;
   const Sizes<P>& sizes;
@@ -166,7 +200,9 @@ struct RowShare {
   using Offset = typename P::Offset;
   int64 row;
   Offset first, step;
+  static constexpr bool writes = true;
 
+  __device__ __forceinline__ RowShare(const Sizes<P>&, int64 tiles) : RowShare(tiles) {}
   __device__ __forceinline__ explicit RowShare(int64 tiles) {
     const int64 group = first_in_grid() / lanes;
     row = group / tiles;

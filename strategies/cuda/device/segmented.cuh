@@ -8,6 +8,7 @@
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
 #include "row_sums.cuh"
+#include "shared_logits.cuh"
 
 namespace tvm_scatter {
 
@@ -42,15 +43,72 @@ struct OrderedKeys {
   }
 };
 
+// Which columns of which row a thread has.
+template <class P, int lanes, int vector>
+using SegmentShare = typename If<(P::Updates::summed_columns > 0), LogitShare<P, lanes, vector>,
+                                 RowShare<P, lanes, vector>>::type;
+
+// What is the same for all updates of a place, in one column of vectors.
+template <class P, int vector, bool whole>
+__device__ __forceinline__ auto own_of(const typename P::Updates& updates, int64 place,
+                                       typename P::Offset column) {
+  if constexpr (P::Updates::owns) {
+    return updates.template own<vector, whole>(place, column);
+  } else {
+    return typename P::Updates::template Own<vector>{};
+  }
+}
+
+// As `ListedUpdates`, of one place. `whole` says that vectors are loaded as such.
+template <class P, class Key, int lanes, int vector, bool whole>
+struct PlaceUpdates {
+  static constexpr bool computes = P::Updates::owns;
+  using Offset = typename P::Offset;
+  using Listed = ListedUpdates<P, Key, vector>;
+  using Own = typename P::Updates::template Own<vector>;
+  const Listed listed;
+  const Own& own;
+  bool counts;
+
+  __device__ __forceinline__ auto item(uint32 at) const { return listed.item(at); }
+  __device__ __forceinline__ auto read(typename Listed::Found found) const {
+    if constexpr (P::Updates::owns) {
+      return listed.updates.template owned<vector, whole>(found, listed.column, own);
+    } else {
+      return listed.read(found);
+    }
+  }
+  // What was read, once all threads of the group have read it.
+  template <class Row>
+  __device__ __forceinline__ auto complete(const Row& row) const {
+    if constexpr (P::Updates::summed_columns > 0) {
+      constexpr int sharing = sharing_lanes<P, vector>();
+      const auto part = counts ? row.part : decltype(row.part)(0);
+      return listed.updates.complete(row, sum_of_sharing<sharing, lanes>(part));
+    } else {
+      return row;
+    }
+  }
+};
+
+// Combine `count` updates of one place into `sum`, in order.
+template <class Sum, class P, class Key, int lanes, int vector, bool whole>
+__device__ __forceinline__ void combine_updates(
+    Sum& sum, uint32 count, const PlaceUpdates<P, Key, lanes, vector, whole>& rows) {
+  for_each_row(count, rows, [&](uint32, const auto& row) {
+    add_row<typename P::Reduction>(sum, rows.complete(row));
+  });
+}
+
 // The sums of aligned chunks that lie inside one segment: of updates (`from` is null) or of chunks.
-template <class P, class Key, int lanes, int vector, class Keys>
+template <class P, class Key, int lanes, int vector, bool whole, class Keys>
 __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
                                            const Accumulate<typename P::Data>* from,
                                            const typename P::Updates& updates, const Keys& keys,
                                            const Key* items, const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
-  const RowShare<P, lanes, vector> share(tiles);
+  const SegmentShare<P, lanes, vector> share(sizes, tiles);
   const int64 chunk = share.row;
   const int64 length = from ? kSegmentChunks : kSegmentChunk;
   const int64 begin = chunk * length;
@@ -64,9 +122,12 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
       const ListedSums<P, vector> sums{from, sizes, chunk * kSegmentChunk, column};
       combine_run<R>(sum, kSegmentChunk, sums);
     } else {
-      const ListedUpdates<P, Key, vector> sorted{updates, items + begin, sizes, column};
-      combine_run<R>(sum, kSegmentChunk, sorted);
+      const auto own = own_of<P, vector, whole>(updates, static_cast<int64>(key), column);
+      const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
+          {updates, items + begin, sizes, column}, own, share.writes};
+      combine_updates(sum, kSegmentChunk, sorted);
     }
+    if (!share.writes) continue;
     *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, chunk, column)) = sum;
   }
 }
@@ -81,49 +142,79 @@ struct Segments {
   const Wide* chunks_of_chunks;
 };
 
-// The sum of the entries [at, end) of the sorted list, in one column of vectors.
-template <class P, class Key, int vector>
+// The sum of the entries [at, end) of the sorted list, those of one place, in one column of vectors.
+template <class P, class Key, int lanes, int vector, bool whole>
 __device__ __forceinline__ RowSum<P, vector> sum_segment(
-    const Segments<P, Key>& segments, const Sizes<P>& sizes, int64 at, int64 end,
-    typename P::Offset column) {
+    const Segments<P, Key>& segments, const Sizes<P>& sizes, int64 place, int64 from, int64 until,
+    typename P::Offset column, bool counts) {
   using Wide = Accumulate<typename P::Data>;
   using R = typename P::Reduction;
+  // Half the registers, where positions in the list take no more.
+  using At = typename If<sizeof(Key) == 4, uint32, uint64>::type;
+  At at = static_cast<At>(from);
+  const At end = static_cast<At>(until);
   auto sum = sum_of_none<P, vector>();
-  auto add_updates = [&](int64 until) {
-    const ListedUpdates<P, Key, vector> sorted{segments.updates, segments.items + at, sizes,
-                                               column};
-    combine_run<R>(sum, static_cast<uint32>(until - at), sorted);
+  const auto own = own_of<P, vector, whole>(segments.updates, place, column);
+  auto add_updates = [&](At until) {
+    const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
+        {segments.updates, segments.items + at, sizes, column}, own, counts};
+    combine_updates(sum, static_cast<uint32>(until - at), sorted);
     at = until;
   };
-  auto add_chunks = [&](const Wide* sums, int64 length, int64 until) {
+  auto add_chunks = [&](const Wide* sums, At length, At until) {
     combine_run<R>(sum, static_cast<uint32>((until - at) / length),
-                   ListedSums<P, vector>{sums, sizes, at / length, column});
+                   ListedSums<P, vector>{sums, sizes, static_cast<int64>(at / length), column});
     at = until;
   };
-  const int64 first_chunk = ceil_div<int64>(at, kSegmentChunk) * kSegmentChunk;
-  const int64 last_chunk = end / kSegmentChunk * kSegmentChunk;
-  if (first_chunk < last_chunk) {
-    add_updates(first_chunk);
-    const int64 first_many = ceil_div<int64>(first_chunk, kSegmentChunks) * kSegmentChunks;
-    const int64 last_many = last_chunk / kSegmentChunks * kSegmentChunks;
+  const At first_chunk = ceil_div<At>(at, kSegmentChunk) * kSegmentChunk;
+  const At last_chunk = end / kSegmentChunk * kSegmentChunk;
+  // Single updates in front of chunks and behind them are added by one loop: it is long.
+#pragma unroll 1
+  for (bool has_chunks = first_chunk < last_chunk;; has_chunks = false) {
+    add_updates(has_chunks ? first_chunk : end);
+    if (!has_chunks) break;
+    const At first_many = ceil_div<At>(first_chunk, kSegmentChunks) * kSegmentChunks;
+    const At last_many = last_chunk / kSegmentChunks * kSegmentChunks;
     if (first_many < last_many) {
       add_chunks(segments.chunks, kSegmentChunk, first_many);
       add_chunks(segments.chunks_of_chunks, kSegmentChunks, last_many);
     }
     add_chunks(segments.chunks, kSegmentChunk, last_chunk);
   }
-  add_updates(end);
   return sum;
 }
 
-template <class P, class Key, int lanes, int vector, bool mean>
+// Vectors as one access each, or element by element.
+template <class P, bool whole, int vector>
+__device__ __forceinline__ Vector<typename P::Data, vector> data_in_segments(
+    const typename P::Data* data, int64 at) {
+  if constexpr (whole) return data_at<P, vector>(data, at);
+  Vector<typename P::Data, vector> result;
+#pragma unroll
+  for (int i = 0; i < vector; ++i) result.at[i] = data_at<P, 1>(data, at + i).at[0];
+  return result;
+}
+template <class P, bool whole, int vector>
+__device__ __forceinline__ void store_in_segments(const typename P::Output& output, int64 at,
+                                                  const Vector<typename P::Data, vector>& value) {
+  using Offset = typename P::Offset;
+  if constexpr (whole) {
+    output.template store<Offset>(at, value);
+  } else {
+#pragma unroll
+    for (int i = 0; i < vector; ++i)
+      output.template store<Offset>(at + i, Vector<typename P::Data, 1>{{value.at[i]}});
+  }
+}
+
+template <class P, class Key, int lanes, int vector, bool whole, bool mean>
 __device__ __forceinline__ void write_segments(const typename P::Output& output,
                                                const typename P::Data* data, const Key* begins, const Key* ends,
                                                const Segments<P, Key>& segments,
                                                const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  const RowShare<P, lanes, vector> share(tiles);
+  const SegmentShare<P, lanes, vector> share(sizes, tiles);
   if (share.row >= sizes.destinations()) return;
   // An order that the caller gives may be that of anything.
   const int64 begin = max(static_cast<int64>(begins[share.row]), static_cast<int64>(0));
@@ -132,15 +223,17 @@ __device__ __forceinline__ void write_segments(const typename P::Output& output,
   for (Offset column = share.first; column < width; column += share.step) {
     const int64 at = share.row * width + column;
     if (begin >= end) {
-      if (P::filled || !output.holds(data))
-        output.template store<Offset>(at, data_at<P, vector>(data, at));
+      if (share.writes && (P::filled || !output.holds(data)))
+        store_in_segments<P, whole>(output, at, data_in_segments<P, whole, vector>(data, at));
       continue;
     }
     Vector<Data, vector> old;
-    if constexpr (P::include_self) old = data_at<P, vector>(data, at);
-    const auto sum = sum_segment<P, Key, vector>(segments, sizes, begin, end, column);
+    if constexpr (P::include_self) old = data_in_segments<P, whole, vector>(data, at);
+    const auto sum = sum_segment<P, Key, lanes, vector, whole>(segments, sizes, share.row, begin,
+                                                               end, column, share.writes);
     const uint32 count = static_cast<uint32>(end - begin);
-    output.template store<Offset>(at, result_of<P, vector, mean>(old, sum, count));
+    const auto result = result_of<P, vector, mean>(old, sum, count);
+    if (share.writes) store_in_segments<P, whole>(output, at, result);
   }
 }
 

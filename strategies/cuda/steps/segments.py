@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.weighted_rows import WeightedRows
+from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
@@ -18,6 +18,9 @@ from .listed_rows import lanes_and_parts
 
 _CHUNK = device_constant("segmented", "kSegmentChunk")
 _CHUNKS = device_constant("segmented", "kSegmentChunks")
+#: Threads of a multiprocessor that must have registers where logits are sums, 72 for each. The
+#: compiler would take 96, most of them for the sums of chunks, which few rows have.
+_SUMMING_THREADS = 896
 _SUMS = ("chunks", "chunks_of_chunks")
 
 
@@ -56,8 +59,8 @@ def reduce_rows(
     arguments = {**arguments, **layout.arguments(*_SUMS)}
 
     call = (
-        "sum_chunks<P, Key, {{lanes}}, {{vector}}>({to}, {come}, updates, keys, items, sizes, "
-        "tiles);"
+        "sum_chunks<P, Key, {{lanes}}, {{vector_and_whole}}>({to}, {come}, updates, keys, items, "
+        "sizes, tiles);"
     )
     for to, come, length in (
         ("chunks", "nullptr", _CHUNK),
@@ -69,8 +72,8 @@ def reduce_rows(
     mean = "true" if operands.problem.reduces.needs_count else "false"
     source = "out" if operands.data is None else "data"
     call = (
-        f"write_segments<P, Key, {{lanes}}, {{vector}}, {mean}>(output, {source}, begins, ends, "
-        "segments, sizes, tiles);"
+        f"write_segments<P, Key, {{lanes}}, {{vector_and_whole}}, {mean}>(output, {source}, "
+        "begins, ends, segments, sizes, tiles);"
     )
     _launch(operands, text, arguments, call, operands.sizes.destinations, threads)
 
@@ -84,28 +87,31 @@ def _launch(
     threads: int,
 ) -> None:
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
-    vector = _vector(operands)
-    lanes, tiles = lanes_and_parts(operands.problem, operands.sizes, vector)
+    vector, lanes, tiles = _shape(operands)
+    # Threads that share a logit have the same columns also where vectors are no single accesses.
+    sums = operands.problem.softmax and operands.updates.term is not None
+    single = f"{vector}, false" if sums else "1, true"
     tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
-    text += (
-        f"  if ({aligned_to(vector, *tensors)})\n    {call.format(lanes=lanes, vector=vector)}\n"
-    )
-    text += f"  else\n    {call.format(lanes=lanes, vector=1)}"
+    whole = call.format(lanes=lanes, vector_and_whole=f"{vector}, true")
+    text += f"  if ({aligned_to(vector, *tensors)})\n    {whole}\n"
+    text += f"  else\n    {call.format(lanes=lanes, vector_and_whole=single)}"
     arguments = {**arguments, "tiles": ("long long", tiles)}
     blocks = ceil_div(rows * tiles * lanes, threads)
-    launch(operands, ("segmented",), text, blocks, threads, arguments)
+    together = _SUMMING_THREADS // threads if sums else 0
+    launch(operands, ("segmented",), text, blocks, threads, arguments, owns=True, together=together)
 
 
-def _vector(operands: Operands) -> int:
-    """The elements that a thread has at a time: those of a softmax have one logit."""
-    vector = widest_vector(operands.problem)
-    if not operands.problem.softmax:
-        return vector
-    last = WeightedRows(operands.updates, operands.sizes.count).last_column
-    while vector > 1 and not _divides(vector, last):
-        vector //= 2
-    return vector
-
-
-def _divides(vector: int, size: Any) -> bool:
-    return isinstance(size, int) and size % vector == 0
+def _shape(operands: Operands) -> tuple[int, int, Any]:
+    """The elements that a thread has at a time, the threads of a row, and the parts of a row."""
+    problem, sizes = operands.problem, operands.sizes
+    vector = widest_vector(problem)
+    if not problem.softmax:
+        return (vector, *lanes_and_parts(problem, sizes, vector))
+    weighted = WeightedRows(operands.updates, sizes.count)
+    vector = weighted.vector(vector)
+    if operands.updates.term is None:
+        return (vector, *lanes_and_parts(problem, sizes, vector))
+    threads, lanes = weighted.heads * weighted.sharing(vector), 1
+    while lanes < min(threads, WARP):
+        lanes *= 2
+    return vector, lanes, ceil_div(threads, lanes)

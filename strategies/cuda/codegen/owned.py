@@ -1,0 +1,330 @@
+"""The C++ type of computed updates for who writes whole destinations.
+
+What is the same for all updates of a destination is read once, ``own``, and ``owned`` computes the
+elements of an update with it. Where a logit is a sum along a row, ``owned`` has a part of the sum,
+and ``complete`` computes the logit from all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from tvm import tirx
+
+from tvm_scatter.emit.computed_updates import ComputedUpdates
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.owned_updates import OwnedUpdates, parts_without
+from tvm_scatter.emit.weighted_rows import WeightedRows
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
+
+from .computed import (
+    Generated,
+    alignment,
+    long_axes,
+    read_ahead,
+    read_updates,
+    sizes_of,
+    whole_vectors,
+)
+from .expression import Value, Writer, computed_type, declared, is_half, stored_type
+from .source import data_type
+
+#: The most values of a destination that are held: they take registers all the time.
+_MOST_HELD = 6
+_UNSIGNED = "typename If<sizeof(Offset) == 4, uint32, uint64>::type"
+
+
+def read_owned(operands: Operands) -> Generated:
+    """How a kernel reads the updates that knows the destination of each."""
+    updates = operands.updates
+    found = None
+    if isinstance(updates, ComputedUpdates):
+        found = _owned(operands.problem, updates)
+    return read_updates(operands) if found is None else found
+
+
+@lru_cache(maxsize=8)
+def _owned(problem: ScatterProblem, updates: ComputedUpdates) -> Generated | None:
+    """The same for all launches of a scatter; ``None`` if updates have no rows of their own."""
+    owned = OwnedUpdates.of(updates, problem)
+    return None if owned is None else _Type(problem, owned).generated()
+
+
+class _Type:
+    """Writes the type."""
+
+    def __init__(self, problem: ScatterProblem, owned: OwnedUpdates) -> None:
+        self._owned, self._updates = owned, owned.updates
+        self._problem = problem
+        self._leaves = {f"leaf{at}": leaf for at, leaf in enumerate(self._updates.leaves)}
+        self._sizes = {f"size{at}": size for at, size in enumerate(sizes_of(self._updates))}
+        self._names = {leaf: name for name, leaf in self._leaves.items()}
+        self._names |= {size: name for name, size in self._sizes.items()}
+        self._names |= {axis: f"x{at}" for at, axis in enumerate(self._updates.axes)}
+        self._multiples: list[tuple[str, int]] = []
+        self._whole = whole_vectors(self._updates, long_axes(self._updates))
+        #: The fields of an update whose logit is not complete; none if updates are complete.
+        self._row: list[str] = []
+
+    def generated(self) -> Generated:
+        """The type, and what an object of it is made of."""
+        ahead, find = self._ahead()
+        held, own = self._held()
+        members = own + self._element(ahead, held)
+        body = self._frame(ahead, find) + members
+        name = "OwnedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
+        text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n"
+        fields = [
+            f"static_cast<const {stored_type(str(leaf.dtype))}*>({each}_pointer)"
+            for each, leaf in self._leaves.items()
+        ]
+        headers = ("computed",) if self._updates.logit is None else ("computed", "softmax")
+        return Generated(
+            name, text + "#endif\n", headers, self._leaves, self._sizes, (*fields, *self._sizes)
+        )
+
+    @property
+    def _column(self) -> Any:
+        """The axis along which the elements of a vector are neighbours."""
+        long = long_axes(self._updates)
+        return self._updates.axes[long[-1]] if long else None
+
+    def _ahead(self) -> tuple[list[tuple[Any, Value]], list[str]]:
+        """What is read for a whole row before the row, and statements that read it."""
+        rows = set(self._updates.axes[: self._owned.rows])
+        writer, found = Writer(self._names), []
+        for load in read_ahead(self._problem, self._updates, long_axes(self._updates)):
+            if rows & set(tirx.analysis.undefined_vars(load)):
+                found.append((load, writer.value(load)))
+        return found, [*self._row_coordinates("row"), *writer.lines] if found else []
+
+    def _held(self) -> tuple[list[tuple[Any, Value]], str]:
+        """What is held for a destination, and the members that read it."""
+        writer = self._writer("destination")
+        parts = self._owned.parts()[:_MOST_HELD]
+        held = [(part, writer.value(part)) for part in parts]
+        self._multiples += writer.multiples
+        fields = [f"{_in_struct(each)} part{at};" for at, (_, each) in enumerate(held)]
+        made = ", ".join(["destination", *(each.name for _, each in held)])
+        lines = [
+            "const long long destination = place;",
+            "(void)destination;",
+            *self._column_coordinates(),
+            *writer.lines,
+            f"return Own<count>{{{made}}};",
+        ]
+        return (
+            held,
+            f"""  // What is the same for all updates of a destination, in some columns.
+  template <int count>
+  struct Own {{
+    long long destination;
+{_indented(fields)}
+  }};
+  template <int count, bool whole, class Offset>
+  __device__ __forceinline__ Own<count> own(long long place, Offset column) const {{
+    using namespace tvm_scatter;
+    if constexpr ({self._whole} % count == 0) {{
+{_indented(lines, 6)}
+    }} else {{
+      Own<count> single;
+      single.destination = place;
+      return single;
+    }}
+  }}
+""",
+        )
+
+    def _element(
+        self, ahead: Sequence[tuple[Any, Value]], held: Sequence[tuple[Any, Value]]
+    ) -> str:
+        """The members that compute elements of an update."""
+        writer = self._writer("own.destination")
+        for at, (part, value) in enumerate(held):
+            writer.preset(part, replace(value, name=f"own.part{at}"))
+        for at, (load, value) in enumerate(ahead):
+            writer.preset(load, replace(value, name=f"found.ahead{at}"))
+        result = writer.value(self._updates.value)
+        narrow = result.narrow
+        if result.dtype == "bool":
+            narrow = f"static_cast<unsigned char>({narrow})"
+        complete = ""
+        if self._updates.term is not None:
+            last, complete = self._summed(writer)
+        elif self._updates.logit is not None:
+            logit = writer.value(self._updates.logit)
+            # These elements have one logit, that of the first.
+            last = ["constexpr int i = 0;", "(void)i;"]
+            last.append(f"return SoftmaxUpdate<Data, count>{{{logit.wide}, result}};")
+        else:
+            last = ["return result;"]
+        self._multiples += writer.multiples
+        lines = [
+            *self._row_coordinates("found.row"),
+            *self._column_coordinates(),
+            *writer.lines,
+            "Vector<Data, count> result;",
+            "#pragma unroll",
+            f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({narrow});",
+            *last,
+        ]
+        return f"""  // Neighbours along the last axis.
+  template <int count, bool whole, class Offset>
+  __device__ __forceinline__ Row<count> line(const Found<Offset>& found, Offset column,
+                                             const Own<count>& own) const {{
+    using namespace tvm_scatter;
+    (void)own;
+{_indented(lines)}
+  }}
+  template <int count, bool whole, class Offset>
+  __device__ __forceinline__ Row<count> owned(const Found<Offset>& found, Offset column,
+                                              const Own<count>& own) const {{
+    if constexpr ({self._whole} % count == 0) {{
+      return line<count, whole>(found, column, own);
+    }} else {{
+      Row<count> result;
+#pragma unroll
+      for (int i = 0; i < count; ++i) {{
+        const Offset at = static_cast<Offset>(column + i);
+        const auto single = this->template own<1, whole>(own.destination, at);
+        result.at[i] = line<1, whole>(found, at, single).at[0];
+      }}
+      return result;
+    }}
+  }}
+{complete}"""
+
+    def _summed(self, writer: Writer) -> tuple[list[str], str]:
+        """Statements that return an update with a part of a sum, and what completes it."""
+        logit, total = self._updates.logit, self._updates.sum
+        dtype = str(total.ty.dtype)
+        kind = computed_type(dtype)
+        last = [f"{kind} part = 0;", "#pragma unroll"]
+        last.append(f"for (int i = 0; i < count; ++i) {_added(writer, self._updates.term)}")
+        found = Writer(self._names | {total: "sum"}, prefix="s")
+        fields, values = [], []
+        for expression in parts_without(logit, total):
+            value = writer.value(expression)
+            name = f"more{len(values)}"
+            fields.append(f"{value.type} {name};")
+            values.append(value.element)
+            found.preset(expression, replace(value, name=f"row.{name}", varies=False))
+        result = found.value(logit)
+        last += ["constexpr int i = 0;", "(void)i;"]
+        last.append(f"return Row<count>{{{', '.join(['part', *values, 'result'])}}};")
+        self._row = [f"{kind} part;", *fields, "tvm_scatter::Vector<Data, count> result;"]
+        total_text = f"rounded<{stored_type(dtype)}>(all)" if is_half(dtype) else "all"
+        lines = [
+            f"const {kind} sum = {total_text};",
+            *found.lines,
+            f"return SoftmaxUpdate<Data, count>{{{result.wide}, row.result}};",
+        ]
+        return (
+            last,
+            f"""  // The update, given the sum of all parts that belong to its logit.
+  template <int count>
+  __device__ __forceinline__ auto complete(const Row<count>& row, {kind} all) const {{
+    using namespace tvm_scatter;
+{_indented(lines)}
+  }}
+""",
+        )
+
+    def _frame(self, ahead: Sequence[tuple[Any, Value]], find: Sequence[str]) -> str:
+        """What comes in front of the members that compute."""
+        fields = [
+            f"const {stored_type(str(leaf.dtype))}* {name};" for name, leaf in self._leaves.items()
+        ]
+        fields += [f"long long {name};" for name in self._sizes]
+        kept = ["Offset row;", *(f"{each.type} ahead{at};" for at, (_, each) in enumerate(ahead))]
+        made = ", ".join(["row", *(each.name for _, each in ahead)])
+        columns, row = 0, "using Row = tvm_scatter::Vector<Data, count>;"
+        if self._updates.logit is not None:
+            row = "using Row = tvm_scatter::SoftmaxUpdate<Data, count>;"
+        if self._row:
+            row = f"struct Row {{\n{_indented(self._row)}\n  }};"
+            count = Sizes.of(self._problem, self._updates.symbols).count
+            columns = WeightedRows(self._updates, count).columns
+        conditions = " && ".join(alignment(self._leaves, self._multiples)) or "true"
+        return f"""  using Data = {data_type(self._problem)};
+  static constexpr bool finds = true;
+  static constexpr bool owns = true;
+  // The columns that have one logit, if that is a sum along them.
+  static constexpr int summed_columns = {columns};
+{_indented(fields, 2)}
+  template <int count>
+  {row}
+  // A row, and what is read for all of it.
+  template <class Offset>
+  struct Found {{
+{_indented(kept)}
+  }};
+  template <int count>
+  __device__ __forceinline__ bool aligned() const {{
+    return {conditions};
+  }}
+  template <class Offset>
+  __device__ __forceinline__ Found<Offset> find(Offset row) const {{
+    using namespace tvm_scatter;
+{_indented(find)}
+    return Found<Offset>{{{made}}};
+  }}
+"""
+
+    def _writer(self, destination: str) -> Writer:
+        names = self._names
+        if self._updates.destination is not None:
+            names = names | {self._updates.destination: destination}
+        return Writer(names, self._column, splits=True)
+
+    def _row_coordinates(self, row: str) -> list[str]:
+        """Statements that find the coordinates of a row of updates."""
+        start = f"{row} / static_cast<Offset>({self._owned.width})"
+        return self._coordinates("entry", start, range(self._owned.rows))
+
+    def _column_coordinates(self) -> list[str]:
+        """Statements that find those of a column."""
+        axes = range(self._owned.rows, len(self._updates.axes))
+        return self._coordinates("rest", "column", axes)
+
+    def _coordinates(self, left: str, start: str, axes: Sequence[int]) -> list[str]:
+        lines = [f"{_UNSIGNED} {left} = static_cast<{_UNSIGNED}>({start});", f"(void){left};"]
+        long = [at for at in axes if at in long_axes(self._updates)]
+        for at in reversed(axes):
+            kind = stored_type(str(self._updates.axes[at].ty.dtype))
+            if at not in long:
+                place = "0"
+            elif at == long[0]:
+                place = left
+            else:
+                size = self._updates.shape[at]
+                name = size if isinstance(size, int) else self._names[size]
+                place = f"{left} % static_cast<{_UNSIGNED}>({name})"
+            lines += [f"const {kind} x{at} = static_cast<{kind}>({place});", f"(void)x{at};"]
+            if at in long[1:]:
+                lines.append(f"{left} /= static_cast<{_UNSIGNED}>({name});")
+        return lines
+
+
+def _added(writer: Writer, term: Any) -> str:
+    """A statement that adds the i-th of some terms."""
+    dtype = str(term.ty.dtype)
+    if isinstance(term, tirx.Mul) and not is_half(dtype):
+        # Rounded once, as where a compiler joins a product with a sum.
+        factors = ", ".join(writer.value(each).wide for each in (term.a, term.b))
+        return f"part = {'fma' if dtype == 'float64' else 'fmaf'}({factors}, part);"
+    return f"part += {writer.value(term).wide};"
+
+
+def _in_struct(value: Value) -> str:
+    """The C++ type of a field that holds a value."""
+    return f"tvm_scatter::{declared(value)}" if value.varies else declared(value)
+
+
+def _indented(lines: Sequence[str], spaces: int = 4) -> str:
+    return "\n".join(" " * spaces + line for line in lines)
