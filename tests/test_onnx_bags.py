@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 Array = np.ndarray[Any, Any]
 
 
-class Bags(torch.nn.Module):  # type: ignore[misc]
+class Bags(torch.nn.Module):
     """Bags of each mode, by offsets that end with the last one, or without it."""
 
     def __init__(self, padding: int | None) -> None:

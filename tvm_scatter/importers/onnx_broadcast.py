@@ -77,9 +77,9 @@ class Concat:
         convert = self.stock.get_converter(opset)
 
         def fitting(bb: Any, inputs: Any, attributes: dict[str, Any], params: Any) -> Any:
-            ranks = {getattr(each.ty, "ndim", None) for each in inputs if _is_tensor(each)}
-            if all(map(_is_tensor, inputs)) and len(ranks) == 1 and not ranks & {None, -1, 0}:
-                axis = int(attributes.get("axis", 0)) % ranks.pop()
+            ranks = {int(getattr(each.ty, "ndim", -1)) for each in inputs if _is_tensor(each)}
+            if all(map(_is_tensor, inputs)) and len(ranks) == 1 and min(ranks) > 0:
+                axis = int(attributes.get("axis", 0)) % min(ranks)
                 tensors = [bb.normalize(each) for each in inputs]
                 inputs = type(inputs)(_fitted(bb, "Concat", tensors, axis))
             return convert(bb, inputs, attributes, params)

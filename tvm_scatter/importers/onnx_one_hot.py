@@ -1,11 +1,13 @@
-"""ONNX's ``OneHot`` with a depth or values of the run time, or with a vector for a depth."""
+"""ONNX's ``OneHot``, whose depth and values may be known at run time only.
+
+TVM's importer gives values of another type than those of the model.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 from tvm import te, tirx
 
 from tvm_scatter.errors import ScatterError
@@ -38,9 +40,3 @@ def one_hot(
 
     (size,) = sizes_in(bb, depth)
     return bb.emit_te(spread, indices, values, size, primfunc_name_hint="one_hot")
-
-
-def is_left_to_TVM(inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
-    """Whether TVM's importer can do it: it wants a constant scalar and constant values."""
-    constant = all(isinstance(each, tvm.ir.GenericConst) for each in inputs[1:])
-    return constant and not inputs[1].value.shape

@@ -26,7 +26,8 @@ def segment_reduce(
     A mean of nothing is 0, as onnxruntime and PyTorch have it; a maximum may be minus infinity.
     Rows before the first offset, behind the last one, and of words that are padding count nowhere.
     """
-    rows, offsets, count, words, padding, weights = (*inputs, *(None,) * (6 - len(inputs)))
+    given = [*inputs, *[None] * (6 - len(inputs))]
+    rows, offsets, count, words, padding, weights = given
     how = attributes["how"].decode()
     name = "embedding_bag (Loop)"
     if offsets.ty.ndim != 1:

@@ -59,7 +59,8 @@ def _within_bounds(result: Any, data: Any) -> Any:
     """A slice that ends where the tensor does, wherever a symbolic size wants it to end."""
     if not isinstance(result, relax.Call) or result.op != _SLICE:
         return result
-    if not result.attrs.assume_inbound or _fits(*result.args[1:4], shape_of(data)):
+    axes, starts, ends = result.args[1], result.args[2], result.args[3]
+    if not result.attrs.assume_inbound or _fits(axes, starts, ends, shape_of(data)):
         return result
     return relax.op.strided_slice(*result.args, assume_inbound=False)
 

@@ -1,0 +1,172 @@
+"""ONNX's ``Resize`` where TVM's importer fails or is silently wrong.
+
+TVM computes the scale from the sizes, although these are rounded, and knows neither smoothing nor
+axes of choice. Here each axis is resized for itself: a pixel is a weighted sum of some others.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tvm
+from tvm import relax, te, tirx
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.importers.shapes import shape_of, text
+from tvm_scatter.ops.shapes import static_shape
+
+from .onnx_resize_weights import Sampling, taps
+
+_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
+
+
+class _Axis(NamedTuple):
+    """An axis, its new size, and the factor between them, which the size is rounded from."""
+
+    axis: int
+    size: Any
+    new: Any
+    scale: Any
+
+
+class Resize:
+    """TVM's own converter, where it is right.
+
+    Parameters
+    ----------
+    stock : object
+        TVM's converter.
+    """
+
+    def __init__(self, stock: Any) -> None:
+        self.stock = stock
+
+    def get_converter(self, opset: int) -> Callable[..., Any]:
+        """The function that TVM calls for nodes of an opset."""
+        convert = self.stock.get_converter(opset)
+
+        def checked(bb: Any, inputs: Any, attributes: dict[str, Any], params: Any) -> Any:
+            known = sys.modules[_MODULE].get_constant
+            given = [None if each is None else known(each, params) for each in inputs]
+            if opset < 11 or static_shape(given[0]) is None:
+                return convert(bb, inputs, attributes, params)
+            sampling = Sampling.of(attributes)
+            axes = _axes(given, attributes)
+            if _is_left_to_TVM(given, attributes, sampling, axes):
+                return convert(bb, inputs, attributes, params)
+            return _resized(bb, given[0], sampling, axes)
+
+        return checked
+
+
+def _axes(given: Sequence[Any], attributes: dict[str, Any]) -> list[_Axis]:
+    shape = shape_of(given[0])
+    places = [int(axis) % len(shape) for axis in attributes.get("axes", range(len(shape)))]
+    scales, sizes = (_numbers(given[at]) if len(given) > at else None for at in (2, 3))
+    old = [shape[axis] for axis in places]
+    if not (scales or sizes):
+        raise ScatterError(
+            "Resize: scales or sizes that are known at run time only are not supported; they must "
+            "be constant, or sizes of other tensors."
+        )
+    if sizes:
+        policy = attributes.get("keep_aspect_ratio_policy", b"stretch").decode()
+        if policy == "stretch":
+            scales = [_ratio(*pair) for pair in zip(sizes, old, strict=True)]
+        else:
+            scale = (min if policy == "not_larger" else max)(map(_ratio, sizes, old))
+            scales, sizes = [scale] * len(old), [int(scale * size + 0.5) for size in old]
+    else:
+        sizes = [
+            size if scale == 1 else int(np.floor(size * scale)) if isinstance(size, int) else None
+            for size, scale in zip(old, scales or (), strict=True)
+        ]
+    return [_Axis(*each) for each in zip(places, old, sizes, scales or (), strict=True)]
+
+
+def _numbers(value: Any) -> list[Any] | None:
+    """The entries of a constant or a shape, if there are any."""
+    if isinstance(value, tvm.ir.GenericConst):
+        return list(value.value.numpy().tolist())
+    if isinstance(value, relax.ShapeExpr):
+        return [int(size) if isinstance(size, tirx.IntImm) else size for size in value]
+    return None
+
+
+def _ratio(new: Any, old: Any) -> Any:
+    """The factor between two sizes, or None if only the run time knows it."""
+    if isinstance(new, int) and isinstance(old, int):
+        return new / old
+    return 1 if not isinstance(new, int | float) and new is old else None
+
+
+def _is_left_to_TVM(
+    given: Sequence[Any], attributes: dict[str, Any], sampling: Sampling, axes: Sequence[_Axis]
+) -> bool:
+    newer = any(attributes.get(name) for name in ("axes", "antialias", "keep_aspect_ratio_policy"))
+    if newer or sampling.coordinates == "half_pixel_symmetric":
+        return False
+    if sampling.coordinates == "tf_crop_and_resize":
+        return True
+    if not all(axis.scale == 1 or axis.axis > 1 for axis in axes):
+        return len(shape_of(given[0])) < 3
+    if len(given) > 3 and isinstance(given[3], relax.ShapeExpr):
+        # TVM wants numbers, also for the batch.
+        return all(isinstance(size, tirx.IntImm) for size in given[3])
+    if sampling.coordinates == "align_corners":
+        # As in onnxruntime, the rounded sizes count. TVM divides by one less.
+        return not any(isinstance(axis.new, int) and axis.new == 1 for axis in axes[2:])
+    return all(map(_is_exact, axes))
+
+
+def _is_exact(axis: _Axis) -> bool:
+    """Whether the new size is not rounded."""
+    if not isinstance(axis.new, int) or not isinstance(axis.size, int):
+        return axis.scale is None or float(axis.scale).is_integer()
+    return abs(axis.size * axis.scale - axis.new) < 1e-6
+
+
+def _resized(bb: Any, data: Any, sampling: Sampling, axes: Sequence[_Axis]) -> Any:
+    dtype = str(data.ty.dtype)
+    if sampling.coordinates == "tf_crop_and_resize":
+        raise ScatterError(
+            "Resize: tf_crop_and_resize is not supported with axes or keep_aspect_ratio_policy."
+        )
+    if sampling.mode != "nearest":
+        if "float" not in dtype:
+            raise ScatterError(
+                f"Resize: mode {sampling.mode!r} of {dtype} is not supported; it must be a type of "
+                "floating-point numbers."
+            )
+        data = bb.emit(relax.op.astype(data, "float64" if dtype == "float64" else "float32"))
+    for axis, size, new, scale in axes:
+        if scale == 1:
+            continue
+        if not isinstance(size, int) or not isinstance(new, int):
+            raise ScatterError(
+                f"Resize: axis {axis} of shape {text(shape_of(data))} must have a size that is "
+                "known at compile time, and so must the new size."
+            )
+        places, weights = taps(sampling, size, new, scale)
+        at = relax.const(places[:, 0] if weights is None else places, "int64")
+        if weights is None:
+            data = bb.emit(relax.op.take(data, at, axis))
+        else:
+            kept = relax.const(weights.astype(str(data.ty.dtype)))
+            data = bb.emit_te(_weighted, data, at, kept, axis, primfunc_name_hint="resize")
+    return relax.op.astype(data, dtype)
+
+
+def _weighted(data: te.Tensor, places: te.Tensor, weights: te.Tensor, axis: int) -> te.Tensor:
+    tap = te.reduce_axis((0, places.shape[1]), "tap")
+    shape = (*data.shape[:axis], places.shape[0], *data.shape[axis + 1 :])
+
+    def pixel(*at: Any) -> Any:
+        here = at[axis]
+        value = data(*at[:axis], places(here, tap), *at[axis + 1 :])
+        return te.sum(value * weights(here, tap), axis=tap)
+
+    return te.compute(shape, pixel, name="resize")
