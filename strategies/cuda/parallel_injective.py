@@ -9,7 +9,7 @@ from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.problem.vectors import adds_vectors, needs_swaps, widest_vector
-from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -17,6 +17,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 from .steps import contention, stages
 
 _MAX_LANES = 256
+_ACCESS_BYTES = 16
 
 
 class ParallelInjective(Implementation):
@@ -59,7 +60,10 @@ class ParallelInjective(Implementation):
         problem, vector = work.problem, config["vector"]
         lanes = lanes_for(problem, work.vector)
         together = vector if problem.only_stores or adds_vectors(problem) else 1
-        touched, swaps = work.items * work.row_sectors, 3 if needs_swaps(problem) else 1
+        if problem.data_dtype == "bool":
+            # Neighbours in a row are stored together, one by a thread.
+            together = larger(smaller(work.width, float(_ACCESS_BYTES)), float(together))
+        swaps = 3 if needs_swaps(problem) and not contention.stores(problem) else 1
         # Each thread of a long row has many columns, and a few rows do not fill the machine.
         turns = larger(work.width / (lanes * work.vector), 1.0)
         return {
@@ -67,7 +71,7 @@ class ParallelInjective(Implementation):
             "streams": work.streams(work.copied_bytes) + stages.around_time(work),
             # Reading them overlaps with what follows.
             "operands": work.streams(work.operand_bytes),
-            "sectors": work.sectors(touched, work.data_bytes),
+            "sectors": work.sectors(_accesses(work), work.data_bytes),
             "misses": _misses(work),
             "updates": work.sectors(contention.writes(work) * work.width / together * swaps),
             "hot updates": work.cycles(contention.in_memory(work, together)),
@@ -79,20 +83,33 @@ class ParallelInjective(Implementation):
         stages.around(operands, lambda: _reduce(operands, config))
 
 
+def _accesses(work: Work) -> Any:
+    """Sectors that warps access."""
+    if work.problem.width.is_one:
+        return contention.warp_sectors(work)
+    return work.items * work.row_sectors
+
+
 def _misses(work: Work) -> Any:
     """The time that memory takes to serve what is not in the cache."""
     problem, part = work.problem, work.data_bytes / contention.rounds(work)
     # Sectors of a line come together.
-    lines = work.items * larger(work.row_bytes / LINE_BYTES, 1.0)
+    lines = smaller(work.items * larger(work.row_bytes / LINE_BYTES, 1.0), _accesses(work))
     random = work.misses(lines, part)
-    if problem.only_stores and not problem.width.is_one:
+    if problem.only_stores and _fills_sectors(problem):
         return random
     # Of n accesses to s sectors, n s / (n + s) or some more meet one that none met before.
-    sectors, accesses = work.data_bytes / SECTOR_BYTES, work.items * work.row_sectors
+    sectors, accesses = work.data_bytes / SECTOR_BYTES, _accesses(work)
     first = accesses * sectors / larger(accesses + sectors, 1.0)
     # A copy leaves behind in the cache what fits.
     gone = 1.0 if problem.in_place else work.missed(work.data_bytes)
     return random + first * (gone - work.missed(part)) / work.machine.missed_sectors
+
+
+def _fills_sectors(problem: ScatterProblem) -> bool:
+    """Whether rows are whole sectors. Memory need not be read before they are stored."""
+    row_bytes = problem.slice.constant * item_bytes(problem.data_dtype)
+    return not problem.index_slice and row_bytes % SECTOR_BYTES == 0
 
 
 def _looks_at_vectors(problem: ScatterProblem) -> bool:

@@ -31,6 +31,8 @@ _PER_THREAD = (4, 2, 1)
 _RESIDENT = 8
 #: Cycles for a look at as many updates as there are threads, and to compare two of their places.
 _LOOK_CYCLES, _COMPARE_CYCLES = 1500.0, 8.0
+#: Cycles from one update of a row to the next.
+_UPDATE_CYCLES = 400.0
 
 
 class Patched(Implementation):
@@ -77,7 +79,13 @@ class Patched(Implementation):
         # Of a turn's, those that go to the span; the hottest place is in one block.
         found = smaller(items, float(_THREADS)) * smaller((span + work.width) / batch, 1.0)
         compared = _compare_cycles(found, found, work.width, span)
-        hot = _compare_cycles(smaller(work.hottest, float(_THREADS)), 1.0, work.width, span)
+        hottest = smaller(work.hottest, float(_THREADS))
+        hot = _compare_cycles(hottest, 1.0, work.width, span)
+        if not work.problem.width.is_one:
+            # Updates of a row are read one after the other, each by threads that wait for it.
+            touched = work.turns(work.touched * larger(work.width / span, 1.0) / _RESIDENT)
+            elements = larger(smaller(work.width, span) / _THREADS, 1.0)
+            hot = _UPDATE_CYCLES * larger(hottest, 1.0) * elements * touched
         busy = work.turns(blocks) * looks * (_LOOK_CYCLES / _RESIDENT + compared)
         moved = work.written_bytes if problem.in_place else work.copied_bytes
         # Half of the blocks that can be there at a time are, on average, in the last turn.

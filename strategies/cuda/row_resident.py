@@ -7,7 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div
-from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -23,6 +23,9 @@ _MOST_TILES = 8
 _MANY_BLOCKS = 64
 _LIGHT_BYTES = 32 << 10
 _LIGHT_COUNT = 4096
+#: Threads that a multiprocessor has at a time, and cycles of an access and what waits for it.
+_THREADS, _ACCESS_CYCLES = 2048.0, 970.0
+_ACCESS_BYTES = 16
 
 
 class RowResident(Implementation):
@@ -61,14 +64,27 @@ class RowResident(Implementation):
         )
         blocks = work.batch * tiles
         turns = work.turns(blocks)
-        moved = work.held_bytes + work.operand_bytes
         updates = work.count * work.slice
+        moved = work.held_bytes + work.operand_bytes
         entries = updates if work.problem.index_slice else work.count
+        # A thread waits for each of its accesses, to read and to write what the block holds.
+        vector = _ACCESS_BYTES // work.element
+        slab = work.problem.extent * work.problem.slice
+        vector = vector if slab.constant % vector == 0 else 1
+        held = work.extent * work.slice / tiles
+        fitting = _THREADS / config["threads"]
+        space = work.machine.shared_bytes / larger(held * _element_bytes(work.problem), 1.0)
+        at_a_time = larger(smaller(smaller(fitting, space), turns), 1.0)
+        accesses = larger(held / vector / config["threads"], 1.0)
+        accesses = accesses + larger(updates / config["threads"] / config["unroll"], 1.0)
+        if work.problem.starts_from_identity:
+            accesses = accesses + updates / config["threads"]
         share = work.machine.memory / work.machine.multiprocessors
         return {
             "launches": work.launches(1),
             "streams": work.streams(moved),
             "turns": turns * moved / larger(blocks, 1.0) / share,
+            "accesses": work.cycles(_ACCESS_CYCLES * turns * accesses / at_a_time),
             "blocks": work.cycles(1000 * blocks / work.machine.multiprocessors),
             "updates": work.cycles(
                 turns * updates / tiles * shared_contention.sharing_a_word(work)

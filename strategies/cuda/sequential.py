@@ -13,10 +13,10 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
-from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.selection.work import SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
-from .steps import stages
+from .steps import contention, stages
 
 #: Up to this many bytes, the blocks that own the lines copy the data. Beyond, a separate launch
 #: that copies is faster.
@@ -49,7 +49,12 @@ class Sequential(Implementation):
         copied = work.streams(work.copied_bytes)
         # What is stored need not be read first.
         cycles = _UPDATE_CYCLES * (0.5 if problem.only_stores else 1.0)
-        touched = work.batch * work.count * larger(work.slice * work.element / 32, 1.0)
+        touched = work.batch * work.count * larger(work.slice * work.element / SECTOR_BYTES, 1.0)
+        if problem.index_slice or not problem.batch.is_one:
+            near = contention.warp_sectors(work, work.slice)
+            # Short lines of many batches lie side by side.
+            touched = near if problem.index_slice else smaller(touched, near)
+        threads = blocks * config["threads"]
         return {
             "launches": work.launches(
                 1 + stages.around_launches(work) + choose(fused, 0.0, float(not problem.in_place))
@@ -64,6 +69,8 @@ class Sequential(Implementation):
             "lines": work.cycles(
                 work.turns(blocks) * lines_of_block * work.count * cycles / _IN_FLIGHT
             ),
+            # Whatever little a thread does, it has to be started.
+            "threads": work.cycles(threads / work.machine.multiprocessors),
             "sectors": work.sectors(touched, work.data_bytes),
             "misses": work.misses(touched, work.data_bytes),
         }

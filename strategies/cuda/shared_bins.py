@@ -8,6 +8,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -66,6 +67,9 @@ class SharedBins(Implementation):
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
         copies, units = config["copies"], work.machine.multiprocessors
         blocks = config["blocks_per_multiprocessor"] * units
+        # Few updates are in few blocks.
+        busy = work.update_size / (config["threads"] * config["unroll"])
+        busy = larger(smaller(busy, float(blocks)), 1.0)
         meets = "swaps" if shared_contention.swaps(work) else "atomics"
         return {
             "launches": work.launches(2 + stages.around_launches(work)),
@@ -75,7 +79,7 @@ class SharedBins(Implementation):
             "bins": work.streams(2 * blocks * bins),
             "copies of bins": work.cycles(10 * copies * bins / 32),
             "hot updates": work.cycles(
-                work.hottest * work.batch / (blocks * copies) * shared_contention.at_a_place(work)
+                work.hottest * work.batch / (busy * copies) * shared_contention.at_a_place(work)
             ),
         }
 

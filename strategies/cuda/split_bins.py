@@ -7,7 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
-from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -58,7 +58,11 @@ class SplitBins(Implementation):
         parts, units = config["parts"], work.machine.multiprocessors
         shares = max(config["blocks_per_multiprocessor"] * units // parts, 1)
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
-        native = shared_contention.at_a_place(work) <= 1.0
+        # Sums of floats take turns at a lock.
+        turns = 1.0 if shared_contention.at_a_place(work) <= 1.0 else 2.0
+        # Few updates are in few shares.
+        busy = work.update_size / (config["threads"] * config["unroll"])
+        busy = larger(smaller(busy, float(shares)), 1.0)
         # What updates of one place wait beyond their turn, which each update has.
         waits = larger(shared_contention.at_a_place(work) - 1.0, 0.0)
         return {
@@ -67,11 +71,11 @@ class SplitBins(Implementation):
             "around": stages.around_time(work),
             # The cache serves the updates to all parts but the first: that costs threads only.
             "looks": work.cycles(parts * work.update_size / units),
-            "atomics" if native else "swaps": work.cycles(
-                work.update_size / units * shared_contention.sharing_a_word(work)
+            "swaps" if shared_contention.swaps(work) else "atomics": work.cycles(
+                work.update_size / units * shared_contention.sharing_a_word(work) * turns
             ),
             "bins": work.streams(2 * shares * bins) + work.cycles(_SHARE_CYCLES * shares),
-            "hot updates": work.cycles(work.hottest * work.batch / shares * waits),
+            "hot updates": work.cycles(work.hottest * work.batch / busy * waits),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

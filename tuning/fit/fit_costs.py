@@ -51,16 +51,16 @@ _SPREAD_OF = {"uniform": "even", "permutation": "even"}
 _SPREAD_OF |= dict.fromkeys(("zipf(1.1)", "zipf(1.2)", "zipf(1.3)"), "skewed")
 
 
-def fit(times: Sequence[CandidateTimes]) -> dict[str, dict[str, float]]:
-    """The coefficients of every implementation that says what it costs."""
+def fit(times: Sequence[CandidateTimes], kept: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """The coefficients of every implementation that says what it costs, but of those ``kept``."""
     rows: dict[str, list[Row]] = {}
     for known in times:
-        for name, row in _rows(known):
+        for name, row in _rows(known, kept):
             rows.setdefault(name, []).append(row)
     return {name: fit_one(rows[name]) for name in sorted(rows)}
 
 
-def _rows(known: CandidateTimes) -> Iterator[tuple[str, Row]]:
+def _rows(known: CandidateTimes, kept: Sequence[str]) -> Iterator[tuple[str, Row]]:
     """For each measurement of each implementation's usual knobs its terms, time and weight."""
     strategy = need_strategy(known.target)
     machine = machine_for(strategy.backend, known.target)
@@ -69,6 +69,8 @@ def _rows(known: CandidateTimes) -> Iterator[tuple[str, Row]]:
         fastest = min(best.values())
         for candidate in known.to_fit(problem):
             name = candidate.implementation
+            if name in kept:
+                continue
             weight = known.weight * (fastest / best[candidate]) ** _NEARNESS
             for distribution, microseconds in by_candidate[candidate].items():
                 if distribution in _SPREAD_OF:
@@ -130,6 +132,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--held-out", metavar="LOG", action="append", default=[],
         help="other problems, to judge by; may be repeated",
     )  # fmt: skip
+    parser.add_argument(
+        "--keep", metavar="NAME", action="append", default=[],
+        help="an implementation that the logs measured as it no longer is; may be repeated",
+    )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="FILE", help="where the coefficients go")
     parsed = parser.parse_args(arguments)
     try:
@@ -138,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known |= {path: measured_in_report(Path(path), target) for path in parsed.bench}
         judged = {path: _read(path, target.kind.name) for path in parsed.held_out}
         # What no log has records of keeps what it has.
-        fitted = {**coefficients(target.kind.name), **fit(list(known.values()))}
+        fitted = {**coefficients(target.kind.name), **fit(list(known.values()), parsed.keep)}
         costs = {}
         for path, times in {**known, **judged}.items():
             found = regret(times, lambda problem: default_candidate(problem, target, fitted))

@@ -18,10 +18,21 @@ _SMALL_BYTES = 65536.0
 #: Lines to which a multiprocessor gathers what it stores, between 8 and 13; cycles for a sector of
 #: what is gathered, and for one of a line if it is not.
 _GATHERED_LINES, _GATHERED_CYCLES, _TURN_CYCLES = 10.0, 0.055, 4.2
-#: Cycles of a line for a sector of it that is looked at, or combined with.
-_LOOK_CYCLES, _COMBINE_CYCLES = 2, 4
+#: Some is gathered in up to as many lines; cycles for a sector of a line where nothing is.
+_FEW_LINES, _APART_CYCLES = 32.0, 24.0
+#: Cycles for which a line is combined with, a sector at a time, or looked at by a warp.
+_LINE_CYCLES = 4.0
 #: Parts of the cache that serve the lines of one row, at most.
 _ROW_LINES = 16.0
+#: Cycles for which a loop of compare-and-swap that failed holds up the next one; of one that seldom
+#: fails, for each line of a row.
+_RETRY_CYCLES, _SELDOM_CYCLES = 400.0, 16.0
+#: The first updates have all read the same, and get in each other's way even if later ones seldom
+#: do. Cycles of each of so many: of those of a place, and of a line if they look first.
+_FIRST_RETRY_CYCLES, _FIRST_RETRIES = 100.0, 400.0
+_FIRST_CYCLES, _FIRST = 16.0, 1500.0
+#: Of the items under way the part that is so before an extreme is seen; cycles of a look that sees.
+_BEFORE_SEEN, _SEEN_CYCLES = 0.1, 0.1
 
 
 def in_memory(work: Work, together: int = 1) -> Any:
@@ -33,25 +44,37 @@ def in_memory(work: Work, together: int = 1) -> Any:
         Elements that one instruction combines.
     """
     at_a_place = _at_hottest(work) * meeting(work, together)
-    if work.problem.only_stores:
+    if looks_first(work.problem):
+        # Those that are under way before the first result is seen, and looks of all others.
+        seen = smaller(_at_hottest(work), _under_way(work) * _BEFORE_SEEN / work.lines)
+        at_a_place = seen * meeting(work, together) + _SEEN_CYCLES * _at_hottest(work)
+    if stores(work.problem):
         # What is stored to a small output meets in a multiprocessor's own cache.
         small = is_at_most(work.data_bytes, _SMALL_BYTES)
         return _stores_at_a_line(work) + choose(small, 0.0, at_a_place)
     rows = work.items * larger(work.row_bytes / LINE_BYTES, 1.0)
-    met = _warp_sectors(work) if work.problem.width.is_one else rows
-    cycles = _LOOK_CYCLES if looks_first(work.problem) else _COMBINE_CYCLES
-    return larger(at_a_place, met / _lines(work) * cycles)
+    met = _met_by_warps(work) if work.problem.width.is_one else rows
+    at_a_line = met / _lines(work)
+    first = 0.0
+    if needs_swaps(work.problem) and looks_first(work.problem):
+        first = _FIRST_CYCLES * smaller(at_a_line, _FIRST)
+    elif seldom_retries(work.problem):
+        first = _FIRST_RETRY_CYCLES * smaller(larger(work.hottest - 1.0, 0.0), _FIRST_RETRIES)
+    return first + larger(at_a_place, at_a_line * _LINE_CYCLES)
 
 
 def meeting(work: Work, together: int = 1) -> Any:
     """Cycles for which an update of a place holds up the next one."""
     operations = smaller(work.width, LINE_BYTES / work.element) / together
-    if work.problem.only_stores:
-        return 0.5 + 0.2 * operations
+    if stores(work.problem):
+        single = work.problem.width.is_one
+        return 0.17 + 0.34 / work.element if single else 0.2 + 0.1 * operations
     if looks_first(work.problem):
         return 0.5 + 0.1 * operations
     lines = smaller(larger(work.row_bytes / LINE_BYTES, 1.0), _ROW_LINES)
-    return 2.5 + 1.5 * lines + operations * _retry_cycles(work.problem)
+    # Single integers take half of what floats do.
+    whole = work.problem.width.is_one and work.problem.data_dtype not in FLOATS
+    return (2.5 + 1.5 * lines) * (0.5 if whole else 1.0) + _retries(work, lines)
 
 
 def writes(work: Work) -> Any:
@@ -61,32 +84,41 @@ def writes(work: Work) -> Any:
     (Knuth, The Art of Computer Programming, volume 1, section 1.2.10).
     """
     if not looks_first(work.problem):
-        return work.items
+        # Half of the truth values change nothing.
+        return work.items * (0.5 if work.problem.data_dtype == "bool" else 1.0)
     each = work.items / larger(work.destinations, 1.0)
     settled = work.destinations * (1 + logarithm(1 + each))
     return smaller(work.items, settled + _under_way(work))
 
 
+def stores(problem: ScatterProblem) -> bool:
+    """Whether updates are stored. Truth values are: a sum or product of them only sets one."""
+    return problem.only_stores or problem.data_dtype == "bool"
+
+
 def looks_first(problem: ScatterProblem) -> bool:
     """Whether an update that changes nothing is not written."""
-    return problem.reduces.is_extreme and not problem.only_stores
+    return problem.reduces.is_extreme and not stores(problem)
 
 
 def seldom_retries(problem: ScatterProblem) -> bool:
     """Whether most loops of compare-and-swap find their place as they left it.
 
-    Products of floats do, because they are measured on factors of 1 and -1, and sums of bool soon
-    change nothing.
+    Products of floats do, because they are measured on factors of 1 and -1.
     """
-    product = problem.reduces.rounding is Rounding.PRODUCT
-    return problem.data_dtype == "bool" or (product and problem.data_dtype in FLOATS)
+    return problem.reduces.rounding is Rounding.PRODUCT and problem.data_dtype in FLOATS
 
 
-def _retry_cycles(problem: ScatterProblem) -> float:
+def _retries(work: Work, lines: Any) -> Any:
     """Cycles that an update loses to others of its place: a loop that fails begins again."""
-    if not needs_swaps(problem) or looks_first(problem):
+    problem = work.problem
+    if not needs_swaps(problem):
         return 0.0
-    return 20.0 if seldom_retries(problem) else 400.0
+    if seldom_retries(problem):
+        return 0.0 if problem.width.is_one else _SELDOM_CYCLES * lines
+    # So do neighbours in a word.
+    in_a_word = max(4.0 / work.element, 1.0)
+    return _RETRY_CYCLES * (1.0 if problem.width.is_one else in_a_word)
 
 
 def _under_way(work: Work) -> Any:
@@ -101,15 +133,12 @@ def rounds(work: Work) -> Any:
 
 
 def _at_hottest(work: Work) -> Any:
-    """Updates of the hottest place that combine in memory one after the other.
-
-    Of a minimum or maximum these are the ones under way before the first result is seen.
-    """
-    found = work.hottest * rounds(work)
+    """Updates of the hottest place that go to memory one after the other."""
+    found = work.hottest * rounds(work) * _batches_of_line(work)
     if work.problem.index_slice:
         # Where rows are hot, those of other columns lie beside it.
         found = found * smaller(work.slice, LINE_BYTES / work.element)
-    return smaller(found, _under_way(work) / work.lines) if looks_first(work.problem) else found
+    return found
 
 
 def _lines(work: Work) -> Any:
@@ -117,10 +146,49 @@ def _lines(work: Work) -> Any:
     return larger(work.data_bytes / rounds(work) / LINE_BYTES, 1.0)
 
 
-def _warp_sectors(work: Work) -> Any:
-    """Sectors that warps access for single elements: of those of a warp each once."""
-    sectors = _lines(work) * (LINE_BYTES / SECTOR_BYTES)
-    return work.items * sectors / (sectors + _WARP)
+def warp_sectors(work: Work, items_of_batch: Any = None) -> Any:
+    """Sectors that warps access for single elements: of those of a warp each once.
+
+    A warp has neighbours, so it reaches no more than the columns and the batches that they are in.
+
+    Parameters
+    ----------
+    items_of_batch : optional
+        Neighbours that are in one batch; by default all of its items.
+    """
+    if items_of_batch is None:
+        items_of_batch = work.items / larger(work.batch, 1.0)
+    return _of_warps(work, _reach(work, items_of_batch))
+
+
+def _reach(work: Work, items_of_batch: Any) -> Any:
+    """Sectors with places to which the items of a warp may go."""
+    columns = larger(smaller(work.slice, float(_WARP)) * work.element / SECTOR_BYTES, 1.0)
+    batch = smaller(work.extent * work.slice * work.element / SECTOR_BYTES, work.extent * columns)
+    near = larger(batch * smaller(1.0 + _WARP / larger(items_of_batch, 1.0), work.batch), 1.0)
+    return smaller(_lines(work) * (LINE_BYTES / SECTOR_BYTES), near)
+
+
+def _of_warps(work: Work, reach: Any) -> Any:
+    """Items of all warps, those of a warp that have one of the places that it reaches once."""
+    return work.batch * work.count * work.slice * reach / (reach + _WARP)
+
+
+def _met_by_warps(work: Work) -> Any:
+    """Sectors where lanes of a warp that have one place take turns; lines if they only look."""
+    if looks_first(work.problem):
+        reach = _reach(work, work.items / larger(work.batch, 1.0))
+        return _of_warps(work, larger(reach * SECTOR_BYTES / LINE_BYTES, 1.0))
+    places = smaller(work.extent * smaller(work.slice, float(_WARP)), SECTOR_BYTES / work.element)
+    return larger(warp_sectors(work), work.items / larger(places, 1.0))
+
+
+def _batches_of_line(work: Work) -> Any:
+    """Batches under way at a time whose places are in one line of the cache."""
+    if work.problem.batch.is_one:
+        return 1.0
+    batch = larger(work.extent * work.slice * work.element, 1.0)
+    return larger(smaller(LINE_BYTES / batch, work.batch / rounds(work)), 1.0)
 
 
 def _stores_at_a_line(work: Work) -> Any:
@@ -135,5 +203,6 @@ def _stores_at_a_line(work: Work) -> Any:
     gathered = work.items * work.row_sectors * smaller(_GATHERED_CYCLES, _TURN_CYCLES / lines)
     if not work.problem.width.is_one:
         return gathered
-    alone = _TURN_CYCLES * _warp_sectors(work) / lines
+    apart = smaller(_TURN_CYCLES / _FEW_LINES, _APART_CYCLES / lines)
+    alone = warp_sectors(work) * larger(_TURN_CYCLES / lines, apart)
     return choose(is_at_most(lines, _GATHERED_LINES), gathered, alone)

@@ -8,7 +8,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
-from tvm_scatter.problem.vectors import widest_vector
+from tvm_scatter.problem.vectors import needs_swaps, widest_vector
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -51,7 +51,9 @@ def cost(work: Work, atomic: bool = False) -> Terms:
     # The entries of a chunk are added one after the other, then the sums of the chunks of a block,
     # and then those of blocks, which matters where they are compared and swapped.
     blocks = work.hottest / (chunk * (_BLOCK_THREADS / lanes))
-    summed = _ENTRY_CYCLES * LONG_LIST + (blocks * contention.meeting(work) if atomic else 0.0)
+    # A thread compares and swaps one of its elements after the other.
+    meeting = contention.meeting(work) * (work.vector if needs_swaps(work.problem) else 1)
+    summed = _ENTRY_CYCLES * LONG_LIST + (blocks * meeting if atomic else 0.0)
     return {
         "lists": work.streams(16 * work.destinations),
         "long lists": work.cycles(choose(is_at_most(work.hottest, LONG_LIST), 0.0, summed)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tvm_scatter.problem.reductions import HALVES
 from tvm_scatter.selection.work import Work
 
-from .contention import looks_first, seldom_retries
+from .contention import looks_first, seldom_retries, stores
 
 #: Sums of a hot place that do not wait for each other, about, where each lane of a warp has one.
 _LANES = 25
@@ -14,7 +14,7 @@ _LANES = 25
 def swaps(work: Work) -> bool:
     """Whether combining compares and swaps."""
     problem = work.problem
-    return not problem.only_stores and (_shares_words(work) or not problem.reduces.has_atomic)
+    return not stores(problem) and (_shares_words(work) or not problem.reduces.has_atomic)
 
 
 def sharing_a_word(work: Work) -> float:
@@ -28,12 +28,12 @@ def at_a_place(work: Work) -> float:
     Only 32-bit integers have an instruction; sums of other types take turns at a lock.
     """
     problem = work.problem
-    if problem.only_stores:
+    if stores(problem):
         return 0.0
     if looks_first(problem):
         return 1.0
     if swaps(work):
-        return 10.0 if seldom_retries(problem) else 800.0 if _shares_words(work) else 400.0
+        return 10.0 if seldom_retries(problem) else 200.0
     if problem.data_dtype in ("int32", "uint32"):
         return 1.0
     return 35.0 if work.element == 8 else 25.0

@@ -23,6 +23,8 @@ _ACCESS_BYTES = 16
 _FOLLOWING = 0.6
 #: Cycles for which a store to a place, and a count there, holds up the next one.
 _STORE_CYCLES, _COUNT_CYCLES = 0.3, 2.0
+#: Cycles of a multiprocessor for an element that may have to be divided by its count.
+_DIVIDE_CYCLES = 0.3
 
 
 def copy_data(operands: Operands) -> None:
@@ -158,4 +160,6 @@ def around_time(work: Work) -> Any:
         total = total + work.streams(8 * work.destinations + 2 * divided)
         total = total + work.streams(work.index_bytes) + work.sectors(work.items)
         total = total + work.cycles(_COUNT_CYCLES * work.hottest)
+        # Every element is looked at, for whether it has to be divided.
+        total = total + work.cycles(_DIVIDE_CYCLES * work.data_size / work.machine.multiprocessors)
     return total

@@ -1,0 +1,100 @@
+"""What costs predict, beside what an H200 took: problems that one term alone once got wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from cuda_cases import cuda_target
+
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.selection.calibrated import machine_for
+from tvm_scatter.selection.cost import Costs, coefficients
+from tvm_scatter.selection.work import SPREADS, Work
+from tvm_scatter.tuning.space.candidates import need_strategy
+
+TARGET = cuda_target("sm_90")
+STRATEGY = need_strategy(TARGET)
+MACHINE = machine_for(STRATEGY.backend, TARGET)
+IN_PLACE = {"in_place": True}
+
+
+def problem(
+    reduction: str, dtype: str, sizes: tuple[int, int, int, int], more: Mapping[str, Any]
+) -> ScatterProblem:
+    """The problem with one index per row, of batch, extent, updates of a batch, and width."""
+    batch, extent, count, width = map(SymbolicSize, sizes)
+    return ScatterProblem(
+        **{"batch": batch, "extents": (extent,), "slice": width, "count": count},
+        **{"data_dtype": dtype, "index_dtype": "int64", "reduction": reduction, **more},
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "reduction", "dtype", "sizes", "more", "even", "skewed"),
+    [
+        pytest.param(
+            "sequential", "max", "bool", (345519, 2, 93, 1), {**IN_PLACE, "index_dtype": "int32"},
+            83.3, 84.9, id="short lines of neighbouring batches share sectors",
+        ),
+        pytest.param(
+            "sequential", "add", "bool", (187726, 1, 1, 694), {**IN_PLACE, "index_dtype": "int32"},
+            586.6, 586.9, id="a thread has to be started for every line",
+        ),
+        pytest.param(
+            "parallel_injective", "add", "bool", (187726, 1, 1, 694),
+            {**IN_PLACE, "index_dtype": "int32"},
+            285.6, 285.2, id="truth values are stored, without compare-and-swap",
+        ),
+        pytest.param(
+            "parallel_injective", "update", "int64", (1, 4734, 619328, 1), {},
+            40.4, 38.4, id="stores to some hundred lines are not gathered",
+        ),
+        pytest.param(
+            "parallel_injective", "update", "float32", (12, 870540, 47424, 6), IN_PLACE,
+            49.7, None, id="sectors that are stored in part are read first",
+        ),
+        pytest.param(
+            "parallel_injective", "mul", "float32", (1, 33582, 442754, 1), IN_PLACE,
+            18.2, 140.7, id="compare-and-swap that seldom fails does so at the beginning",
+        ),
+        pytest.param(
+            "parallel_injective", "mean", "float32", (1, 953163, 30, 34), IN_PLACE,
+            51.7, 51.6, id="a mean looks at every element",
+        ),
+        pytest.param(
+            "row_resident", "add", "float16", (313, 53351, 899, 3), {},
+            212.0, 218.8, id="threads of a block wait for their accesses",
+        ),
+        pytest.param(
+            "split_bins", "mul", "float32", (1, 590, 537328, 6), IN_PLACE,
+            115.0, None, id="loops of compare-and-swap in shared memory",
+        ),
+        pytest.param(
+            "patched", "update", "float16", (1, 157, 1, 64386), {},
+            31.7, 31.9, id="a wide row is written by few blocks",
+        ),
+    ],
+)  # fmt: skip
+def test_predicted_within_two_thirds_of_what_was_measured(
+    name, reduction, dtype, sizes, more, even, skewed
+):
+    posed = problem(reduction, dtype, sizes, more)
+    implementation = STRATEGY.implementations[name]
+    config = implementation.config(posed, TARGET)
+    factors = coefficients("cuda")[name]
+    for spread, measured in zip(SPREADS, (even, skewed), strict=True):
+        terms = implementation.cost(Work.of(posed, MACHINE, spread), config)
+        predicted = sum(factors[term] * each for term, each in terms.items())
+        if measured:
+            assert 1 / 1.67 < predicted / measured < 1.67, (spread, predicted, measured)
+
+
+def test_fewer_updates_than_places_cost_no_less_than_nothing():
+    posed = problem("mul", "float32", (1, 10000, 10, 1), IN_PLACE)
+    costs = Costs(posed, MACHINE, coefficients("cuda"))
+    implementation = STRATEGY.implementations["parallel_injective"]
+    predict = costs.of(implementation, implementation.config(posed, TARGET))
+    assert all(each >= 0 for each in predict(None).terms.values())
