@@ -27,6 +27,7 @@ class Ordered(Implementation):
     fuses = True
     fills = True
     takes_ordering = True
+    takes_order_alone = True
     takes_softmax = True
     summary = "several scatters by one index, which share the order of the updates"
 

@@ -28,6 +28,7 @@ from .share_checks import ShareChecks
 from .share_orders import ShareOrders
 from .share_values import ShareValues
 from .unchecked_numbers import UncheckedNumbers
+from .unread_indices import UnreadIndices
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
@@ -39,7 +40,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
     ("row_sums", lambda options: FuseRowReductions()),
     ("fuse", lambda options: _fuse(options)),
-    ("share_order", lambda options: ShareOrders()),
+    ("share_order", lambda options: _orders()),
     ("fill", lambda options: FillData()),
     ("epilogue", lambda options: FuseEpilogues()),
     ("share_checks", lambda options: ShareChecks()),
@@ -51,6 +52,11 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
 def _fuse(options: Options) -> tvm.transform.Pass:
     """What makes neighbours of a scatter a part of it."""
     return tvm.transform.Sequential([FuseMeans(), FuseSoftmax(), FuseProducers(options.donate)])
+
+
+def _orders() -> tvm.transform.Pass:
+    """What gives scatters an order, and takes from them what they then do not read."""
+    return tvm.transform.Sequential([ShareOrders(), UnreadIndices()])
 
 
 def passes(options: Options) -> list[tvm.transform.Pass]:
@@ -83,6 +89,7 @@ __all__ = [
     "ShareOrders",
     "ShareValues",
     "UncheckedNumbers",
+    "UnreadIndices",
     "UseIndexFacts",
     "passes",
 ]

@@ -63,6 +63,8 @@ class Implementation(ABC):
         Whether it writes each element of the output once, and can compute what follows there.
     takes_ordering : bool
         Whether it computes problems whose updates are ordered already, and no others.
+    takes_order_alone : bool
+        Whether it reads no index where it is given an order.
     takes_softmax : bool
         Whether it can weight each update by a softmax among those of its destination.
     summary : str
@@ -78,6 +80,7 @@ class Implementation(ABC):
     fills: bool = False
     finishes: bool = False
     takes_ordering: bool = False
+    takes_order_alone: bool = False
     takes_softmax: bool = False
     summary: str = ""
 

@@ -28,7 +28,7 @@ def embedding_bag(call: TorchCall) -> Any:
     """``_embedding_bag`` and ``_embedding_bag_forward_only``.
 
     PyTorch leaves the sizes of bags undefined where its own gradient does not need them. Here they
-    are always computed.
+    are computed where the model reads them.
     """
     weight, words, mode = call["weight"], call["indices"], call["mode"]
     if words.ty.ndim != 1 or call["offsets"].ty.ndim != 1 or weight.ty.ndim != 2:
@@ -45,7 +45,8 @@ def embedding_bag(call: TorchCall) -> Any:
     kept = _not_padding(call, words)
     ones = call.cast(kept, "int64")
     none = call.emit(relax.op.zeros((bags,), "int64"))
-    sizes = none if is_empty(words) else _added(call, none, bag_of, ones, "add")
+    counts = mode != _SUM or _is_used(call, 2) or _is_used(call, 3)
+    sizes = _added(call, none, bag_of, ones, "add") if counts and not is_empty(words) else none
     rows = _rows_of_words(call, kept, last if _ends_early(call) else None)
     result = _reduced(call, bag_of, bags, rows, _order(call, entries))
     greatest = sizes
@@ -60,8 +61,9 @@ def embedding_bag(call: TorchCall) -> Any:
         result = call.emit(relax.op.where(empty, relax.const(0, dtype), result))
     index_dtype = str(words.ty.dtype)
     more = [call.cast(each, index_dtype) for each in (bag_of, sizes, greatest)]
-    if _is_left_out(call, 1):
-        more[0] = call.emit(relax.op.zeros((0,), index_dtype))
+    if _is_left_out(call, 1) or not _is_used(call, 1):
+        size = 0 if _is_left_out(call, 1) else entries
+        more[0] = call.emit(relax.op.zeros((size,), index_dtype))
     return call.emit(relax.Tuple([result, *more]))
 
 
@@ -118,6 +120,8 @@ def _order(call: TorchCall, entries: Any) -> Any:
     if not is_empty(offsets):
         first = call.compute(_first_of, offsets, name="first")
         offsets = call.expect_numbers("the first offset", offsets, first, EQUAL)
+        last = call.compute(_last_of, offsets, name="last")
+        offsets = call.expect_numbers("the last offset", offsets, last, AT_MOST, entries)
     offsets = call.expect_numbers("an offset", offsets, offsets, ASCENDING)
     # Of the words, so that TVM makes no constant as large as they are.
     permutation = call.compute(_positions, call["indices"], name="permutation")

@@ -1,0 +1,59 @@
+"""Drops the indices of scatters that are given an order and read nothing else.
+
+Where the order is made without the index, such as from the offsets of bags, nobody need compute it
+then. The permutation stands in its place: a tensor of as many integers, which is there already.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.plan import Way, plan
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.bindings import Bindings
+
+from .functions import with_changes, with_values
+
+
+def UnreadIndices() -> tvm.transform.Pass:
+    """The pass."""
+
+    def drop(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        return with_changes(mod, lambda _name, function: _without(mod, function))
+
+    return tvm.transform.module_pass(drop, opt_level=0, name="UnreadIndices")
+
+
+def _without(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
+    """The function without indices that nothing reads; ``None`` if there are none."""
+    found: dict[Any, relax.Expr] = {}
+    for binding in Bindings(function):
+        if is_scatter(binding.value):
+            call = ScatterCall.from_call(binding.value)
+            if call.ordering and _is_unread(binding.value, call):
+                found[binding.var] = call.replace(indices=call.ordering[:1]).to_call()
+    return with_values(mod, function, found) if found else None
+
+
+def _is_unread(value: relax.Call, call: ScatterCall) -> bool:
+    index, (permutation, _) = call.indices[0], call.ordering
+    if index.ty.ndim != 1 or index.same_as(permutation):
+        return False
+    target, strategy = strategy_of(call.data)
+    if strategy is None:
+        return False
+    try:
+        planned = plan(value, target, current_options())
+    except ScatterError:
+        return False
+    if planned.way is not Way.SCATTER or planned.selection is None:
+        return False
+    # An order that no implementation takes was left out: then the index is read.
+    branches = planned.selection.branches
+    return all(branch.implementation.takes_order_alone for branch in branches)
