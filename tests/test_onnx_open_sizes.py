@@ -105,3 +105,17 @@ def test_what_must_be_constant(operator: str, inputs: str, what: str) -> None:
     text = f"(float[3, 2] x, {inputs}) => (float[a, b] y) {{ y = {operator}(x, k) }}"
     with pytest.raises(tvm_scatter.ScatterError, match=f"{operator}: {what} is known at run time"):
         run(parser.parse_model(HEAD + text), [])
+
+
+def test_a_branch_that_a_constant_chooses() -> None:
+    """As the older exporter writes scatter_reduce, whose operands may be numbers."""
+    text = """(float[n] x, int64[n] i) => (float[4] y) {
+        data = Constant<value = float[4] {9, 9, 9, 9}>() never = Constant<value = bool {0}>()
+        d, j = If(never) <
+            then_branch = g2 () => (float[k] a, int64[l] b) {
+                flat = Constant<value = int64[1] {-1}>() a = Reshape(data, flat)
+                b = Reshape(i, flat) },
+            else_branch = g3 () => (float[4] c, int64[n] e) { c = Identity(data) e = Identity(i) }>
+        y = ScatterElements<reduction = "min">(d, j, x) }"""
+    x, i = np.array([5, 3, 4], "float32"), np.array([1, 2, 1])
+    compare(parser.parse_model(HEAD + text), {"x": x, "i": i})

@@ -41,12 +41,13 @@ def folded(graph: Any, opset: int) -> Any:
 
 
 def _may_change(graph: Any) -> bool:
-    """Whether a shape reaches a scatter, pads are computed, or a tensor's size is asked for."""
+    """Whether a shape reaches a scatter, pads are computed, a branch taken, or a size asked for."""
     if not _computed_pads(graph).isdisjoint(name for node in graph.node for name in node.output):
         return True
     shapes = {name for node in graph.node if node.op_type == "Shape" for name in node.output}
     return any(
-        node.op_type == "Size" or (node.op_type in _REPLACED and not shapes.isdisjoint(node.input))
+        node.op_type in ("Size", "If")
+        or (node.op_type in _REPLACED and not shapes.isdisjoint(node.input))
         for node in graph.node
     )
 
