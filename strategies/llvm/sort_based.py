@@ -33,8 +33,8 @@ class SortBased(Implementation):
     fills = True
     order_cost = 1.0
     summary = (
-        "plain updates of wide rows, several for each destination: only the last is read; means, "
-        "minima and maxima of messages"
+        "plain updates of wide rows, several for each destination: only the last is read; sums, "
+        "means, minima and maxima of messages"
     )
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
