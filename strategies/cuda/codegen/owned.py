@@ -207,7 +207,8 @@ class _Type:
         last = [f"{kind} part = 0;", "#pragma unroll"]
         last.append(f"for (int i = 0; i < count; ++i) {_added(writer, self._updates.term)}")
         found = Writer(self._names | {total: "sum"}, prefix="s")
-        fields, values = [], []
+        fields: list[str] = []
+        values: list[str] = []
         for expression in parts_without(logit, total):
             value = writer.value(expression)
             name = f"more{len(values)}"
