@@ -62,6 +62,18 @@ def test_resizes() -> None:
         np.testing.assert_allclose(actual, right, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+def test_a_resize_of_any_batch() -> None:
+    """As torch.onnx writes ``interpolate`` to a size, of a batch that varies."""
+    text = """(float[n, 2, 5, 6] x) => (float[a, b, c, d] y) {
+        batch = Shape<start = 0, end = 2>(x) image = Constant<value = int64[2] {7, 9}>()
+        sizes = Concat<axis = 0>(batch, image) y = Resize<mode = "linear">(x, , , sizes) }"""
+    model = parser.parse_model(HEAD + text)
+    x = np.random.default_rng(0).standard_normal((3, 2, 5, 6)).astype("float32")
+    np.testing.assert_allclose(
+        run(model, [x])[0], expected(model, {"x": x})[0], rtol=1e-4, atol=1e-5
+    )
+
+
 def test_a_resize_that_is_refused() -> None:
     text = "(uint8[1, 1, 5, 6] x) => (uint8[a, b, c, d] y) <float[4] k = {1, 1, 1.5, 1.5}> "
     body = '{ y = Resize<mode = "linear">(x, , k) }'

@@ -16,7 +16,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import shape_of, text
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import same_size, static_shape
 
 from .onnx_resize_weights import Sampling, taps
 
@@ -100,7 +100,7 @@ def _ratio(new: Any, old: Any) -> Any:
     """The factor between two sizes, or None if only the run time knows it."""
     if isinstance(new, int) and isinstance(old, int):
         return new / old
-    return 1 if not isinstance(new, int | float) and new is old else None
+    return 1 if same_size(new, old) else None
 
 
 def _is_left_to_TVM(
