@@ -147,6 +147,7 @@ def test_all_forms_of_a_peer_agree(workload: Workload) -> None:
     forms = peers.torch_forms(workload, *tensors) | peers.torch_forms_into(workload, *tensors)
     results = {name: form().reshape(-1) for name, form in forms.items()}
     first = next(iter(results.values()))
+    assert first.numel() == workload.data_size
     for name, result in results.items():
         torch.testing.assert_close(result, first, msg=name)
 

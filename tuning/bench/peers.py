@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tvm_scatter.problem.reductions import Rounding
@@ -39,28 +40,36 @@ def torch_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict
         return {
             "torch scatter_reduce": lambda: torch.scatter_reduce(flat, 1, index, source, reduce)
         }
-    rows, source = data[0], updates[0]
-    expanded = index[:, None].expand(-1, workload.slice)
+    rows, source, axis = _rows(workload, data, updates)
+    expanded = index[:, None].expand_as(source)
+    put = partial(torch.ops.aten.index_put, rows, [*[None] * axis, index], source)
     named = {
         "update": {
-            "torch index_copy": lambda: torch.index_copy(rows, 0, index, source),
-            "torch index_put": lambda: torch.index_put(rows, (index,), source),
-            "torch scatter": lambda: torch.scatter(rows, 0, expanded, source),
+            "torch index_copy": lambda: torch.index_copy(rows, axis, index, source),
+            "torch index_put": put,
+            "torch scatter": lambda: torch.scatter(rows, axis, expanded, source),
         },
         "add": {
-            "torch index_add": lambda: torch.index_add(rows, 0, index, source),
-            "torch scatter_add": lambda: torch.scatter_add(rows, 0, expanded, source),
-            "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, "sum"),
-            "torch index_put": lambda: torch.index_put(rows, (index,), source, accumulate=True),
+            "torch index_add": lambda: torch.index_add(rows, axis, index, source),
+            "torch scatter_add": lambda: torch.scatter_add(rows, axis, expanded, source),
+            "torch scatter_reduce": lambda: torch.scatter_reduce(
+                rows, axis, expanded, source, "sum"
+            ),
+            "torch index_put": partial(put, accumulate=True),
         },
     }
     if workload.reduction in named:
         return named[workload.reduction]
     reduce = TORCH_REDUCE[workload.reduction]
     return {
-        "torch scatter_reduce": lambda: torch.scatter_reduce(rows, 0, expanded, source, reduce),
-        "torch index_reduce": lambda: torch.index_reduce(rows, 0, index, source, reduce),
+        "torch scatter_reduce": lambda: torch.scatter_reduce(rows, axis, expanded, source, reduce),
+        "torch index_reduce": lambda: torch.index_reduce(rows, axis, index, source, reduce),
     }
+
+
+def _rows(workload: Workload, data: Any, updates: Any) -> tuple[Any, Any, int]:
+    """Data and updates, and the axis of an index that all lines share."""
+    return (data[0], updates[0], 0) if workload.batch == 1 else (data, updates, 1)
 
 
 def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) -> dict[str, Call]:
@@ -69,13 +78,16 @@ def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) ->
     On a CPU a functional form takes fresh memory from the operating system for every large result,
     and spends more on that than on the scatter.
     """
+    import torch
+
     by_line = index.ndim > 1
     if by_line:
         rows, source, axis = _like(index, data), _like(index, updates), 1
     else:
-        rows, source, axis = data[0], updates[0], 0
-    expanded = index if by_line else index[:, None].expand(-1, workload.slice)
-    out = rows.clone()
+        rows, source, axis = _rows(workload, data, updates)
+    expanded = index if by_line else index[:, None].expand_as(source)
+    out, places = rows.clone(), [*[None] * axis, index]
+    put = torch.ops.aten.index_put_
 
     def scatter_reduce(reduce: str) -> Call:
         return lambda: out.copy_(rows).scatter_reduce_(axis, expanded, source, reduce)
@@ -89,14 +101,12 @@ def torch_forms_into(workload: Workload, data: Any, index: Any, updates: Any) ->
     }
     by_rows: dict[str, dict[str, Call]] = {
         "update": {
-            "torch index_put_": lambda: out.copy_(rows).index_put_((index,), source),
-            "torch index_copy_": lambda: out.copy_(rows).index_copy_(0, index, source),
+            "torch index_put_": lambda: put(out.copy_(rows), places, source),
+            "torch index_copy_": lambda: out.copy_(rows).index_copy_(axis, index, source),
         },
         "add": {
-            "torch index_put_": lambda: out.copy_(rows).index_put_(
-                (index,), source, accumulate=True
-            ),
-            "torch index_add_": lambda: out.copy_(rows).index_add_(0, index, source),
+            "torch index_put_": lambda: put(out.copy_(rows), places, source, accumulate=True),
+            "torch index_add_": lambda: out.copy_(rows).index_add_(axis, index, source),
         },
     }
     if workload.reduction not in whole:
@@ -124,12 +134,14 @@ def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[
     import cupy
 
     # CuPy writes in place, so each form begins with a copy, as the functional forms do inside.
-    rows, places, source = (cupy.from_dlpack(t) for t in (data[0], index, updates[0]))
+    places = cupy.from_dlpack(index)
     if index.ndim > 1:
         flat, source = (cupy.from_dlpack(_like(index, t)) for t in (data, updates))
         target: Any = _line_places(workload, cupy, places)
     else:
-        flat, target = rows, places
+        *tensors, axis = _rows(workload, data, updates)
+        flat, source = map(cupy.from_dlpack, tensors)
+        target = (*[slice(None)] * axis, places)
 
     def assign() -> Any:
         out = flat.copy()
@@ -151,11 +163,11 @@ def cupy_forms(workload: Workload, data: Any, index: Any, updates: Any) -> dict[
         return {}
     forms = {f"cupy {name}.at": at(getattr(cupy, name))}
     is_sum = workload.reduces.rounding is Rounding.SUM
-    if is_sum and workload.slice == 1 and index.ndim == 1:
+    if is_sum and workload.slice == 1 and workload.batch == 1:
         weights = source[:, 0]
         forms["cupy bincount"] = lambda: (
-            rows[:, 0]
-            + cupy.bincount(places, weights=weights, minlength=workload.extent).astype(rows.dtype)
+            flat[:, 0]
+            + cupy.bincount(places, weights=weights, minlength=workload.extent).astype(flat.dtype)
         )
     return forms
 
