@@ -5,6 +5,7 @@ from __future__ import annotations
 from mutation import Mutant
 
 _DEVICE = "strategies/cuda/device/"
+_LOGITS = "tests/test_sum_logits.py::"
 
 
 def _kernel(name: str, file: str, old: str, new: str, *tests: str, survives: str = "") -> Mutant:
@@ -242,9 +243,30 @@ KERNELS = (
     _kernel(
         "chunks summed that reach out of their segment",
         "segmented",
-        "const int64 last_chunk = end / kSegmentChunk * kSegmentChunk;",
-        "const int64 last_chunk = ceil_div<int64>(end, kSegmentChunk) * kSegmentChunk;",
+        "const At last_chunk = end / kSegmentChunk * kSegmentChunk;",
+        "const At last_chunk = ceil_div<At>(end, kSegmentChunk) * kSegmentChunk;",
         _edge("segments"),
+    ),
+    _kernel(
+        "a computed row of a list left out",
+        "row_sums",
+        "if (u < left) visit(start + u, held[u]);",
+        "if (u + 1 < left) visit(start + u, held[u]);",
+        _LOGITS + "test_shapes",
+    ),
+    _kernel(
+        "a logit without the columns of some threads",
+        "shared_logits",
+        "for (int distance = sharing / 2; distance > 0; distance /= 2)",
+        "for (int distance = sharing / 2; distance > 1; distance /= 2)",
+        _LOGITS + "test_shapes",
+    ),
+    _kernel(
+        "columns that a thread has not counted in a logit",
+        "segmented",
+        "const auto part = counts ? row.part : decltype(row.part)(0);",
+        "const auto part = row.part;",
+        _LOGITS + "test_shapes",
     ),
     _kernel(
         "a sort that turns equal keys around",

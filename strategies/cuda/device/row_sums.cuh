@@ -36,11 +36,12 @@ __device__ __forceinline__ void visit_computed(uint32 count, const Rows& rows,
     for (uint32 u = 0; u < in_flight; ++u) visit(start + u, held[u]);
   }
   if (start >= count) return;
+  const uint32 left = count - start;
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u) held[u] = rows.read(item[u]);
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (start + u < count) visit(start + u, held[u]);
+    if (u < left) visit(start + u, held[u]);
 }
 
 // Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th and
