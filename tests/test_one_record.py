@@ -40,6 +40,7 @@ LLVM = {
 }
 #: PyTorch's names of its operators and of their modes, and formulas to compare with.
 OPERATORS = {
+    "tvm_scatter/importers/onnx_segments.py",
     "tvm_scatter/importers/torch/orders.py",
     "tvm_scatter/importers/torch/segment_gradients.py",
 }
