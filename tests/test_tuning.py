@@ -587,6 +587,9 @@ def test_the_default_is_the_fastest_of_each_row_of_the_benchmark() -> None:
         chosen = default_candidate(each.problem(), CUDA).implementation
         row = measured[each.name]
         ours = {name: timed["device"] for name, timed in row["others"].items() if "ours" in name}
+        # What the benchmark chose was timed twice.
+        again = f"ours: {row['implementation']}"
+        ours[again] = min(ours[again], row["ours"]["device"])
         # So many microseconds small launches differ by from run to run: 4.4 and 4.6 of one kernel.
         assert ours[f"ours: {chosen}"] <= max(1.03 * min(ours.values()), min(ours.values()) + 0.6)
 
