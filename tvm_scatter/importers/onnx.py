@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -35,6 +36,7 @@ from . import (
     onnx_windows,
 )
 from .on_import import forget, when_imported
+from .onnx_stock import Node, OnStock
 
 _MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 _TABLE = "_get_convert_map"
@@ -141,14 +143,15 @@ _SHARED: dict[str, tuple[Convert, IsLeft, tuple[int, ...]]] = {
 
 
 #: Converters that hand on to TVM's own.
-_REPLACED: dict[str, Callable[[Any], Any]] = {
-    "Concat": onnx_broadcast.Concat,
-    "NonMaxSuppression": onnx_boxes.NonMaxSuppression,
-    "Reshape": onnx_reshape.Reshape,
-    "Resize": onnx_resize.Resize,
-    "RoiAlign": onnx_boxes.RoiAlign,
-    "Slice": onnx_slice.Slice,
-    "Unique": onnx_boxes.Unique,
+_ON_STOCK: dict[str, Callable[[Node], Any]] = {
+    **{name: partial(onnx_broadcast.broadcast, name) for name in onnx_broadcast.NAMES},
+    "Concat": onnx_broadcast.concat,
+    "NonMaxSuppression": onnx_boxes.non_max_suppression,
+    "Reshape": onnx_reshape.reshape,
+    "Resize": onnx_resize.resize,
+    "RoiAlign": onnx_boxes.roi_align,
+    "Slice": onnx_slice.slice_,
+    "Unique": onnx_boxes.unique,
 }
 
 
@@ -174,10 +177,8 @@ def _extend(module: ModuleType) -> None:
             table.update(CONVERTERS)
             for name, (convert, is_left, constants) in _SHARED.items():
                 table[name] = _Converter(name, convert, table[name], is_left, constants)
-            for name in onnx_broadcast.NAMES:
-                table[name] = onnx_broadcast.Broadcasting(name, table[name])
-            for name, replaced in _REPLACED.items():
-                table[name] = replaced(table[name])
+            for name, of_node in _ON_STOCK.items():
+                table[name] = OnStock(of_node, table[name])
             for name in onnx_constants.INPUTS:
                 table[name] = onnx_constants.OfConstants(name, table[name])
             table[onnx_shapes.STAND_IN] = onnx_shapes.StandIn(table)

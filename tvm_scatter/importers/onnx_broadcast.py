@@ -5,7 +5,7 @@ TVM knows no more than the rank of such a result, and then cannot compute it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tvm
@@ -14,6 +14,8 @@ from tvm import relax
 from tvm_scatter.importers.shapes import differ, same_shape, shape_of, text
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import is_one, static_shape
+
+from .onnx_stock import Node
 
 #: The operators whose operands broadcast against each other.
 NAMES = (
@@ -25,66 +27,30 @@ NAMES = (
 _MOST_FACTORS = 64
 
 
-class Broadcasting:
-    """TVM's own converter of operands whose sizes are known to fit, after checks at run time.
-
-    Parameters
-    ----------
-    operator : str
-        Its name in ONNX.
-    stock : object
-        TVM's converter.
-    """
-
-    def __init__(self, operator: str, stock: Any) -> None:
-        self.operator = operator
-        self.stock = stock
-
-    def get_converter(self, opset: int) -> Callable[..., Any]:
-        """The function that TVM calls for nodes of an opset."""
-        convert = self.stock.get_converter(opset)
-
-        def fitting(bb: Any, inputs: Any, attributes: dict[str, Any], params: Any) -> Any:
-            constant = all(isinstance(each, tvm.ir.GenericConst) for each in inputs)
-            if not constant and all(map(_is_tensor, inputs)):
-                tensors = _fitted(bb, self.operator, [bb.normalize(each) for each in inputs])
-                dtype = str(tensors[0].ty.dtype)
-                if self.operator == "Equal" and dtype == "bool":
-                    # TVM compares them as floats, which LLVM refuses.
-                    return relax.op.logical_not(bb.emit(relax.op.logical_xor(*tensors)))
-                if self.operator == "Pow" and "int" in dtype:
-                    return _power(bb, *tensors)
-                inputs = type(inputs)(tensors)
-            return convert(bb, inputs, attributes, params)
-
-        return fitting
+def broadcast(operator: str, node: Node) -> Any:
+    """TVM's own converter of operands whose sizes are known to fit, after checks at run time."""
+    bb = node.bb
+    constant = all(isinstance(each, tvm.ir.GenericConst) for each in node.inputs)
+    if constant or not all(map(_is_tensor, node.inputs)):
+        return node.by_stock()
+    tensors = _fitted(bb, operator, [bb.normalize(each) for each in node.inputs])
+    dtype = str(tensors[0].ty.dtype)
+    if operator == "Equal" and dtype == "bool":
+        # TVM compares them as floats, which LLVM refuses.
+        return relax.op.logical_not(bb.emit(relax.op.logical_xor(*tensors)))
+    if operator == "Pow" and "int" in dtype:
+        return _power(bb, *tensors)
+    return node.by_stock(tensors)
 
 
-class Concat:
-    """TVM's own converter of operands that are equally large along the other axes.
-
-    Parameters
-    ----------
-    stock : object
-        TVM's converter.
-    """
-
-    def __init__(self, stock: Any) -> None:
-        self.stock = stock
-
-    def get_converter(self, opset: int) -> Callable[..., Any]:
-        """The function that TVM calls for nodes of an opset."""
-        convert = self.stock.get_converter(opset)
-
-        def fitting(bb: Any, inputs: Any, attributes: dict[str, Any], params: Any) -> Any:
-            ranks = {int(getattr(each.ty, "ndim", -1)) for each in inputs if _is_tensor(each)}
-            if all(map(_is_tensor, inputs)) and len(ranks) == 1 and min(ranks) > 0:
-                axis = int(attributes.get("axis", 0)) % min(ranks)
-                tensors = [bb.normalize(each) for each in inputs]
-                inputs = type(inputs)(_fitted(bb, "Concat", tensors, axis))
-            return convert(bb, inputs, attributes, params)
-
-        return fitting
+def concat(node: Node) -> Any:
+    """TVM's own converter of operands that are equally large along the other axes."""
+    ranks = {int(getattr(each.ty, "ndim", -1)) for each in node.inputs if _is_tensor(each)}
+    if not all(map(_is_tensor, node.inputs)) or len(ranks) != 1 or min(ranks) <= 0:
+        return node.by_stock()
+    axis = int(node.attributes.get("axis", 0)) % min(ranks)
+    tensors = [node.bb.normalize(each) for each in node.inputs]
+    return node.by_stock(_fitted(node.bb, "Concat", tensors, axis))
 
 
 def _is_tensor(value: Any) -> bool:

@@ -7,7 +7,7 @@ axes of choice. Here each axis is resized for itself: a pixel is a weighted sum 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops.shapes import same_size, static_shape
 
 from .onnx_resize_weights import Sampling, taps
+from .onnx_stock import Node
 
 _MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 
@@ -32,34 +33,17 @@ class _Axis(NamedTuple):
     scale: Any
 
 
-class Resize:
-    """TVM's own converter, where it is right.
-
-    Parameters
-    ----------
-    stock : object
-        TVM's converter.
-    """
-
-    def __init__(self, stock: Any) -> None:
-        self.stock = stock
-
-    def get_converter(self, opset: int) -> Callable[..., Any]:
-        """The function that TVM calls for nodes of an opset."""
-        convert = self.stock.get_converter(opset)
-
-        def checked(bb: Any, inputs: Any, attributes: dict[str, Any], params: Any) -> Any:
-            known = sys.modules[_MODULE].get_constant
-            given = [None if each is None else known(each, params) for each in inputs]
-            if opset < 11 or static_shape(given[0]) is None:
-                return convert(bb, inputs, attributes, params)
-            sampling = Sampling.of(attributes)
-            axes = _axes(given, attributes)
-            if _is_left_to_TVM(given, attributes, sampling, axes):
-                return convert(bb, inputs, attributes, params)
-            return _resized(bb, given[0], sampling, axes)
-
-        return checked
+def resize(node: Node) -> Any:
+    """TVM's own converter, where it is right."""
+    known = sys.modules[_MODULE].get_constant
+    given = [None if each is None else known(each, node.params) for each in node.inputs]
+    if node.opset < 11 or static_shape(given[0]) is None:
+        return node.by_stock()
+    sampling = Sampling.of(node.attributes)
+    axes = _axes(given, node.attributes)
+    if _is_left_to_TVM(given, node.attributes, sampling, axes):
+        return node.by_stock()
+    return _resized(node.bb, given[0], sampling, axes)
 
 
 def _axes(given: Sequence[Any], attributes: dict[str, Any]) -> list[_Axis]:

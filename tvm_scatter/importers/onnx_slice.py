@@ -7,7 +7,8 @@ places are computed it knows no more than the rank.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,41 +19,26 @@ from tvm.sym import Analyzer, ConstIntBound
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import static_shape
 
+from .onnx_stock import Node
+
 #: Ends beyond it are no places.
 _FAR = 2**31 - 1
 _SLICE = tvm.ir.Op.get("relax.strided_slice")
 
 
-class Slice:
-    """TVM's own converter, but for axes that are reversed.
-
-    Parameters
-    ----------
-    stock : object
-        TVM's converter.
-    """
-
-    def __init__(self, stock: Any) -> None:
-        self.stock = stock
-
-    def get_converter(self, opset: int) -> Callable[..., Any]:
-        """The function that TVM calls for nodes of an opset."""
-        convert = self.stock.get_converter(opset)
-
-        def with_reversed(bb: Any, inputs: Any, attributes: dict[str, Any], params: Any) -> Any:
-            slices = _slices(inputs)
-            places = [] if slices is None else _reversed(inputs[0], slices)
-            if slices is None or not places:
-                result = bb.normalize(convert(bb, inputs, attributes, params))
-                return _with_sizes(bb, _within_bounds(result, inputs[0]))
-            data = bb.emit(relax.op.flip(inputs[0], int(slices[2][places[0]])))
-            rest = [np.delete(each, places[0]) for each in slices]
-            if not rest[0].size:
-                return data
-            inputs = type(inputs)([data, *(relax.const(each, "int64") for each in rest)])
-            return with_reversed(bb, inputs, attributes, params)
-
-        return with_reversed
+def slice_(node: Node) -> Any:
+    """TVM's own converter, but for axes that are reversed."""
+    bb, data = node.bb, node.inputs[0]
+    slices = _slices(node.inputs)
+    places = [] if slices is None else _reversed(data, slices)
+    if slices is None or not places:
+        return _with_sizes(bb, _within_bounds(bb.normalize(node.by_stock()), data))
+    data = bb.emit(relax.op.flip(data, int(slices[2][places[0]])))
+    rest = [np.delete(each, places[0]) for each in slices]
+    if not rest[0].size:
+        return data
+    inputs = [data, *(relax.const(each, "int64") for each in rest)]
+    return slice_(replace(node, inputs=type(node.inputs)(inputs)))
 
 
 def _within_bounds(result: Any, data: Any) -> Any:
