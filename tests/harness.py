@@ -131,6 +131,22 @@ def orders(device: str) -> Iterator[str]:
             yield "mixed"
 
 
+def compiled_with(module: tvm.IRModule, device: str, **options: Any) -> Any:
+    """A virtual machine with a module that is compiled inside of options."""
+    with tvm_scatter.options(**options):
+        executable = tvm.compile(module, target_of(device))
+    return relax.VirtualMachine(executable, device_of(device))
+
+
+def called(compiled: Any, device: str, arrays: Sequence[Any], name: str = "main") -> Any:
+    """The result; on a simulated device it must not depend on the order of threads."""
+    tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays]
+    first, *others = [compiled[name](*tensors).numpy() for _ in orders(device)]
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    return first
+
+
 def in_order(order: str) -> AbstractContextManager[None]:
     """Threads and blocks of a simulated device run in this order inside the block."""
     if order == "forward" or not status():

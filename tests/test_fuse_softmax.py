@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tvm
 from cuda_cases import cuda_target, in_one_source
-from harness import device_of, orders, target_of
+from harness import called, compiled_with, target_of
 from softmax_programs import Attention
 from tvm import relax
 from tvm.support import nvcc
@@ -25,18 +25,7 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-1
 
 
 def machine(module, device, **options):
-    with tvm_scatter.options(**{**OPTIONS, **options}):
-        executable = tvm.compile(module, target_of(device))
-    return relax.VirtualMachine(executable, device_of(device))
-
-
-def called(compiled, device, arrays, name="main"):
-    """The result; on a simulated device it must not depend on the order of threads."""
-    tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays]
-    first, *others = [compiled[name](*tensors).numpy() for _ in orders(device)]
-    for other in others:
-        np.testing.assert_array_equal(other, first)
-    return first
+    return compiled_with(module, device, **{**OPTIONS, **options})
 
 
 def explained(module, device, **options):

@@ -8,10 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 import tvm
-from harness import at_its_address, device_of, orders, target_of
+from harness import at_its_address, called, compiled_with, device_of, target_of
 from logit_programs import Rows
 from machine_code import cuda, ptx
-from tvm import relax
 
 import tvm_scatter
 from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
@@ -22,18 +21,7 @@ DTYPES = ("float32", "float32", "float16", "float64")
 
 
 def machine(module, device, **options):
-    with tvm_scatter.options(**{**OPTIONS, **options}):
-        executable = tvm.compile(module, target_of(device))
-    return relax.VirtualMachine(executable, device_of(device))
-
-
-def called(compiled, device, arrays, name="main"):
-    """The result; on a simulated device it must not depend on the order of threads."""
-    tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays]
-    first, *others = [compiled[name](*tensors).numpy() for _ in orders(device)]
-    for other in others:
-        np.testing.assert_array_equal(other, first)
-    return first
+    return compiled_with(module, device, **{**OPTIONS, **options})
 
 
 def notes(kind, device, **options):
