@@ -14,6 +14,7 @@ import tvm
 from tvm import relax, tirx
 
 from .inlining import inlined
+from .known_sizes import with_known_sizes
 from .simple_sizes import with_simple_sizes, with_simple_types
 
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
@@ -51,6 +52,9 @@ def _with_simple_sizes(mod: tvm.IRModule) -> tvm.IRModule:
     """The module with sizes in one form in all groups, and in the functions that they call."""
     result = mod.clone()
     groups = _groups(mod)
+    for name, function in mod.functions_items():
+        if isinstance(function, relax.Function) and name not in groups:
+            result.update_func(name, with_known_sizes(function))
     for name, group in groups.items():
         result.update_func(name, with_simple_types(group))
     for name in {each for group in groups.values() for each in _called(group)}:

@@ -106,7 +106,7 @@ class Storage:
             return True
         if not isinstance(value, relax.Call):
             return isinstance(value, relax.Var) and value in self._folded
-        tensors = [leaf for leaf in leaves(value.args) if is_tensor(leaf)]
+        tensors = [leaf for leaf in leaves(value.args) if is_tensor(leaf) and not _is_shape(leaf)]
         name = operator_of(value)
         if name == ALLOCATION:
             # There is nothing in it yet.
@@ -117,6 +117,11 @@ class Storage:
         return all(
             isinstance(leaf, tvm.ir.GenericConst) or leaf in self._folded for leaf in tensors
         )
+
+
+def _is_shape(leaf: Any) -> bool:
+    """Whether a leaf has sizes only: if they are known, TVM evaluates what is computed from it."""
+    return isinstance(leaf.ty, relax.ShapeType)
 
 
 def _holds_constant(value: Any) -> bool:
