@@ -217,6 +217,27 @@ def gradient_of(loss: Callable[..., Any], *inputs: Any) -> Callable[..., Any]:
     return make_fx(gradient)(first.clone(), *others)
 
 
+def test_gradients_that_pytorch_decomposes() -> None:
+    """Of reflected borders, of what was unpooled, and of windows."""
+    x1, x2, x3 = torch.randn(2, 3, 8), torch.randn(1, 3, 6, 8), torch.randn(1, 2, 4, 6, 5)
+
+    def reflected(*margins: int) -> Callable[..., Any]:
+        return lambda x: functional.pad(x, margins, mode="reflect")
+
+    def unpooled(x: Any) -> Any:
+        return functional.max_unpool2d(*functional.max_pool2d(x, 2, return_indices=True), 2)
+
+    check_all(
+        [
+            ("1-D", gradient_of(reflected(2, 1), x1), (x1,)),
+            ("2-D", gradient_of(reflected(2, 1, 1, 3), x2), (x2,)),
+            ("3-D", gradient_of(reflected(2, 1, 1, 3, 1, 1), x3), (x3,)),
+            ("unpooled", gradient_of(unpooled, x2), (x2,)),
+            ("windows", gradient_of(lambda x: x.unfold(2, 3, 2), x1), (x1,)),
+        ]
+    )
+
+
 ENDED_LISTS = torch.tensor([[1, 0, -1, 2, 2], [3, -1, 0, 0, 0], [-1, 0, 1, 2, 3], [0, 1, 2, 3, 4]])
 
 

@@ -472,6 +472,11 @@ def test_histogram() -> None:
         if x.numel() or ends[0] != ends[1]
     ]
     cases.append(("not a number", lambda x: torch.histc(x, 4, 0, 1), (elements / elements,)))
+    # Here the least and the difference have a sum that is rounded to less than the greatest.
+    ends = torch.tensor([-1 / 3, 0.0, 0.01])
+    least, greatest = ends[[0, 2]]
+    assert least + (greatest - least) < greatest
+    cases.append(("rounded width", lambda x: torch.histc(x, 2), (ends,)))
     check_all(cases)
 
 

@@ -66,6 +66,15 @@ def test_softmax_of_segments() -> None:
     check(softmax, torch.randn(9, 3), torch.tensor([0, 2, 2, 9]))
 
 
+def test_segments_of_torch_geometric() -> None:
+    utils = pytest.importorskip("torch_geometric.utils")
+
+    def every(x: Any, offsets: Any) -> list[Any]:
+        return [utils.segment(x, offsets, how) for how in ("sum", "mean", "max", "min")]
+
+    check(every, torch.randn(9, 3), torch.tensor([0, 2, 2, 9]))
+
+
 def test_dynamic_segments() -> None:
     entries = torch.export.Dim("entries", max=1000)
     segments = torch.export.Dim("segments", min=3, max=1000)

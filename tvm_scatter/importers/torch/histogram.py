@@ -45,9 +45,10 @@ def histc(call: TorchCall) -> Any:
         def bin_of(i: Any) -> Any:
             single = first() == last()
             begin = tirx.Select(single, first() - 1, first())
-            width = tirx.Select(single, last() + 1, last()) - begin
-            at = tirx.Cast("int64", (x(i) - begin) * bins / width)
-            inside = tirx.all(x(i) >= begin, x(i) <= begin + width)
+            end = tirx.Select(single, last() + 1, last())
+            at = tirx.Cast("int64", (x(i) - begin) * bins / (end - begin))
+            # Not begin + (end - begin), which may be rounded to less than end.
+            inside = tirx.all(x(i) >= begin, x(i) <= end)
             return tirx.Select(inside, tirx.min(at, bins - 1), tirx.IntImm("int64", bins))
 
         return te.compute(x.shape, bin_of, name="bin")
