@@ -76,6 +76,18 @@ def problem(
             "patched", "update", "float16", (1, 157, 1, 64386), {},
             31.7, 31.9, id="a wide row is written by few blocks",
         ),
+        pytest.param(
+            "owned_rows", "max", "int32", (1, 210, 4933, 1), {"include_self": False},
+            10.3, 16.0, id="a block waits for its hottest row",
+        ),
+        pytest.param(
+            "owned_rows", "update", "float32", (1, 1264483, 843, 65), {"index_dtype": "int32"},
+            553.3, 551.9, id="a block writes its rows in many turns",
+        ),
+        pytest.param(
+            "owned_rows", "mean", "int32", (1, 3, 1, 110592), {"include_self": False},
+            9.4, 9.4, id="a mean takes one launch",
+        ),
     ],
 )  # fmt: skip
 def test_predicted_within_two_thirds_of_what_was_measured(

@@ -276,6 +276,7 @@ DEFAULTS = {
             512, 96, 2000, batch=SymbolicSize(64), index_batch=True, index_slice=True
         ),
         "patched": rows(4096, 128, 1, batch=SymbolicSize(256), reduction="update"),
+        "owned_rows": rows(1000, 256, 500, reduction="mean"),
         "bucketed": rows(100_000, 128, 1 << 20),
         "grouped": rows(1 << 20, 32, 1 << 18),
         "ordered": rows(100_000, 128, 1 << 20, ordered=True),
@@ -313,16 +314,12 @@ def test_messages_on_a_cpu(posed: ScatterProblem, chosen: str) -> None:
     assert table.default(posed, LLVM).implementation.name == chosen
 
 
-#: Implementations without costs, which only measurements choose.
-BY_MEASURING = {"owned_rows"}
-
-
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_every_implementation_is_the_default_for_some_problem(kind: str) -> None:
     """What is never chosen should be dropped, or its cost be mended."""
     table = strategy_for(kind)
     assert table is not None
-    assert set(DEFAULTS[kind]) == set(table.implementations) - BY_MEASURING
+    assert set(DEFAULTS[kind]) == set(table.implementations)
     target = parse_target("sm_90") if kind == "cuda" else LLVM
     for name, problem in DEFAULTS[kind].items():
         assert table.default(problem, target).implementation.name == name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
@@ -9,6 +10,8 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.strategy import Config, Implementation
+from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
@@ -24,6 +27,17 @@ _THREADS = (256, 512)
 #: Threads that share a row: 1 KB of it, in accesses of 16 bytes, or less.
 _LANES = (64, 32, 16)
 _BLOCKS = (2, 1, 3, 4)
+#: A row with more updates is summed by all teams of its block.
+_LONG_ROW = device_constant("owned_rows", "kLongRow")
+#: Cycles for which a thread waits: for an index; for rows, if they are copied, written in place, or
+#: left as they are; for an update behind the one before, and more for each of its elements.
+_LOOK_CYCLES = 250.0
+_COPIED_CYCLES, _TOUCHED_CYCLES, _KEPT_CYCLES = 1400.0, 1000.0, 600.0
+_UPDATE_CYCLES, _ELEMENT_CYCLES = 200.0, 12.0
+#: Cycles for an update that one warp puts into the list of its row.
+_LIST_CYCLES = 10.0
+#: Cycles to fetch the code of a division of integers, which is there for each element and row.
+_DIVISION_CYCLES = 400.0
 
 
 class OwnedRows(Implementation):
@@ -36,7 +50,7 @@ class OwnedRows(Implementation):
     fuses = True
     fills = True
     finishes = True
-    summary = "a few thousand updates of wide rows"
+    summary = "means and other reductions of a few hundred rows, in one launch"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.softmax:
@@ -57,7 +71,7 @@ class OwnedRows(Implementation):
         fitting = [
             blocks
             for blocks in _BLOCKS
-            if all(_Plan(problem, n, max(_THREADS), blocks, target).fits for n in lanes)
+            if all(self._fits(problem, n, blocks, target) for n in lanes)
         ]
         return {
             "lanes": tuple(lanes),
@@ -66,10 +80,48 @@ class OwnedRows(Implementation):
             "unroll": (4, 2),
         }
 
+    def _fits(self, problem: ScatterProblem, lanes: int, blocks: int, target: Any) -> bool:
+        plan = _Plan(problem, lanes, max(_THREADS), blocks * multiprocessors(target))
+        taken = (plan.list_bytes + plan.static_bytes) * blocks
+        return taken <= shared_memory_limit(target) and plan.rows_each < _MOST_ROWS
+
+    def cost(self, work: Work, config: Config) -> Terms:
+        problem, threads, lanes = work.problem, config["threads"], config["lanes"]
+        most = config["blocks_per_multiprocessor"] * work.machine.multiprocessors
+        plan, teams = _Plan(problem, lanes, threads, most), threads / lanes
+        # What the block with the hottest row has to do: parts of rows, and updates of its rows.
+        parts = ceil(work.width / (plan.spans * lanes * work.vector))
+        rows, updates = work.destinations / plan.groups, work.items / plan.groups
+        lines, hottest = max(work.lines / plan.groups, 1.0), work.hottest
+        together = teams * config["unroll"]
+        waits = _COPIED_CYCLES
+        if problem.in_place:
+            touched = min(updates * together / max(rows, 1.0), 1.0)
+            waits = _KEPT_CYCLES + (_TOUCHED_CYCLES - _KEPT_CYCLES) * touched
+        # Updates that a team adds up one after the other; of stored ones it reads the last.
+        each = (min(updates, rows) if problem.reduces.is_store else updates) / teams
+        # Teams share a long row, and have a short one each.
+        long = (hottest / teams + _LONG_ROW) * lines
+        hot = long if hottest > _LONG_ROW else hottest
+        hot = 0.0 if problem.reduces.is_store else max(hot - each, 0.0)
+        update = parts * (_UPDATE_CYCLES + _ELEMENT_CYCLES * work.vector)
+        divides = problem.reduces.needs_count and "int" in problem.data_dtype
+        divisions = work.vector * (1 + config["unroll"]) if divides else 0
+        return {
+            "launches": work.launches(1),
+            "streams": work.streams(work.written_bytes + work.update_bytes),
+            "looks": work.cycles(ceil(work.items / threads) * _LOOK_CYCLES),
+            "lists": work.cycles(max(updates, lines * hottest) * _LIST_CYCLES),
+            "turns": work.cycles(parts * ceil(rows / together) * waits),
+            "updates": work.cycles(each * update),
+            "hot updates": work.cycles(hot * update),
+            "divisions": work.cycles(divisions * _DIVISION_CYCLES),
+        }
+
     def emit(self, operands: Operands, config: Config) -> None:
         problem, threads = operands.problem, config["threads"]
-        blocks = config["blocks_per_multiprocessor"]
-        plan = _Plan(problem, config["lanes"], threads, blocks, operands.target)
+        most = config["blocks_per_multiprocessor"] * multiprocessors(operands.target)
+        plan = _Plan(problem, config["lanes"], threads, most)
         vector = widest_vector(problem)
         mean = "true" if problem.reduces.needs_count else "false"
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
@@ -96,18 +148,13 @@ class OwnedRows(Implementation):
 class _Plan:
     """How rows and their columns are shared by blocks, and the memory of a block."""
 
-    def __init__(
-        self, problem: ScatterProblem, lanes: int, threads: int, blocks: int, target: Any
-    ) -> None:
+    def __init__(self, problem: ScatterProblem, lanes: int, threads: int, most: int) -> None:
         vector = widest_vector(problem)
         rows, width = problem.destinations.constant, problem.width.constant
-        most = blocks * multiprocessors(target)
         self.spans = max(min(ceil_div(width, lanes * vector), most), 1)
         self.groups = max(min(most // self.spans, rows), 1)
-        rows_each = ceil_div(rows, self.groups)
+        self.rows_each = ceil_div(rows, self.groups)
         parts = ceil_div(problem.items.constant, threads) * threads
-        self.list_bytes = max(6 * parts + 4 * rows_each, 1)
+        self.list_bytes = max(6 * parts + 4 * self.rows_each, 1)
         # A sum of each thread, and counts of the warps.
         self.static_bytes = threads * vector * accumulate_bytes(problem.data_dtype) + 1024
-        taken = self.list_bytes + self.static_bytes
-        self.fits = taken * blocks <= shared_memory_limit(target) and rows_each < _MOST_ROWS
