@@ -100,30 +100,6 @@ def test_regions_are_shifted_behind_their_scale() -> None:
         run(other, [])
 
 
-#: Thresholds of the overlap and of scores.
-THRESHOLDS = {
-    "none": ("most", {}),
-    "an overlap": ("most, overlap", {"overlap": 0.3}),
-    "one that boxes have": ("most, overlap", {"overlap": 0.5}),
-    "scores": ("most, overlap, least", {"overlap": 0.7, "least": -1.0}),
-}
-
-
-@pytest.mark.parametrize("name", THRESHOLDS)
-def test_suppressed_boxes(name: str) -> None:
-    given, numbers = THRESHOLDS[name]
-    text = "".join(f", float[1] {each} = {{{numbers[each]}}}" for each in numbers)
-    model = parser.parse_model(
-        f"{HEAD} (float[1, 8, 4] b, float[1, 2, 8] s) => (int64[a, c] y) <int64[1] most = {{4}}"
-        f"{text}> {{ y = NonMaxSuppression(b, s, {given}) }}"
-    )
-    places = boxes(8)[None]
-    # The second overlaps the first by just a half.
-    places[0, :2] = [[0, 0, 2, 2], [0, 0, 1, 2]]
-    scores = np.random.default_rng(2).standard_normal((1, 2, 8)).astype("float32")
-    compare(model, {"b": places, "s": scores})
-
-
 def test_a_threshold_of_the_run_time() -> None:
     text = """(float[1, 8, 4] b, float[1, 2, 8] s, float[1] o) => (int64[a, c] y)
         <int64[1] most = {4}> { y = NonMaxSuppression(b, s, most, o) }"""

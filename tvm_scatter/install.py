@@ -20,8 +20,17 @@ from .lowering import (
     legalize_host_numbers,
     legalize_order,
     legalize_reads,
+    legalize_suppression,
 )
-from .ops import compaction, expectations, grouped_product, host_numbers, ordering, read_ops
+from .ops import (
+    compaction,
+    expectations,
+    grouped_product,
+    host_numbers,
+    ordering,
+    read_ops,
+    suppression,
+)
 from .ops import operators as ops
 from .passes import ordered_fusion
 from .runtime import cuda_toolkit, kernel_cache, overlapped_launches
@@ -43,6 +52,7 @@ def install() -> None:
     ordering.register()
     host_numbers.register()
     grouped_product.register()
+    suppression.register()
     batch.register()
     legalize.install_legalizations()
     legalize_reads.install_legalizations()
@@ -51,6 +61,7 @@ def install() -> None:
     legalize_host_numbers.install_legalizations()
     legalize_order.install_legalizations()
     legalize_grouped_product.install_legalizations()
+    legalize_suppression.install_legalizations()
     legalize_elementwise.install_legalizations()
     legalize_empty.install_legalizations()
     pipelines.install_pipelines()

@@ -4,58 +4,63 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-import tvm
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.importers.suppression import best_boxes
+from tvm_scatter.ops.compaction import true_positions
 
 from .onnx_stock import Node
 
 
 def non_max_suppression(node: Node) -> Any:
-    """TVM's own converter with ONNX's defaults, and its rule for boxes at the threshold.
-
-    TVM also suppresses boxes that overlap by just the threshold, and takes thresholds of its own
-    where none are given. It marks what it suppresses by a negative score, so that it must see
-    positive ones.
-    """
-    given = [*node.inputs, None, None, None]
-    boxes, scores, most, overlap, score = given[:5]
-    if most is None:
-        most = relax.const(np.array(0), "int64")
-    above = np.nextafter(np.float32(_number(overlap, 0.0)), np.float32(np.inf))
-    # TVM takes a threshold of zero for none, and the least numbers count as zero.
-    above = max(above, np.finfo("float32").tiny)
-    # No score is left out if there is no threshold.
-    least = _number(score, -np.inf)
-    if least < 0:
-        scores, least = _ranked(node.bb, scores, least), 0.0
-    limits = (relax.const(np.array(each), "float32") for each in (above, least))
-    return node.by_stock([boxes, scores, most, *limits])
+    """A row for each box that is kept: the image, the class and the box."""
+    bb = node.bb
+    boxes, scores, most, overlap, least = [*node.inputs, None, None, None][:5]
+    most, overlap, least = map(_number, (most, overlap, least))
+    corners = _of_centers if node.attributes.get("center_point_box", 0) else _in_order
+    boxes = bb.emit_te(corners, bb.normalize(boxes), primfunc_name_hint="corners")
+    order, kept = best_boxes(bb, boxes, bb.normalize(scores), overlap or 0.0, least, int(most or 0))
+    found = bb.emit(true_positions(kept, operator="NonMaxSuppression"))
+    places = bb.match_cast(found, relax.TensorType([tirx.Var("boxes", "int64")], "int64"))
+    return bb.emit_te(_rows, places, order, primfunc_name_hint="selected_boxes")
 
 
-def _ranked(bb: Any, scores: Any, least: float) -> Any:
-    """Positive scores in the same order; 0 for those that a threshold leaves out."""
-    order = bb.emit(relax.op.argsort(scores, -1, True, "int64"))
-    places = bb.emit(relax.op.argsort(order, -1, False, "int64"))
+def _in_order(boxes: te.Tensor) -> te.Tensor:
+    """Two corners of each box, the lesser one first."""
 
-    def rank(scores: te.Tensor, places: te.Tensor) -> te.Tensor:
-        def score(*at: Any) -> Any:
-            behind = scores.shape[-1] - places(*at)
-            limit = tirx.min_value("float32") if least == -np.inf else tirx.const(least, "float32")
-            kept = scores(*at) >= limit if least == -np.inf else scores(*at) > limit
-            return tirx.Select(kept, behind.astype("float32"), tirx.const(0.0, "float32"))
+    def corner(b: Any, n: Any, at: Any) -> Any:
+        one, other = boxes[b, n, at], boxes[b, n, tirx.floormod(at + 2, 4)]
+        return tirx.Select(at < 2, tirx.min(one, other), tirx.max(one, other))
 
-        return te.compute(scores.shape, score, name="rank")
-
-    return bb.emit_te(rank, scores, places, primfunc_name_hint="rank")
+    return te.compute(boxes.shape, corner, name="corners")
 
 
-def _number(value: Any, default: float) -> float:
-    if not isinstance(value, tvm.ir.GenericConst):
-        return default
-    return float(value.value.numpy().item())
+def _of_centers(boxes: te.Tensor) -> te.Tensor:
+    """The corners of boxes that are given by their centers, widths and heights."""
+
+    def corner(b: Any, n: Any, at: Any) -> Any:
+        axis = tirx.floormod(at, 2)
+        half = boxes[b, n, axis + 2] / tirx.const(2, boxes.dtype)
+        return boxes[b, n, axis] + tirx.Select(at < 2, -half, half)
+
+    return te.compute(boxes.shape, corner, name="corners")
+
+
+def _rows(places: te.Tensor, order: te.Tensor) -> te.Tensor:
+    """Image, class and box of each place in the order."""
+    _, classes, count = order.shape
+
+    def number(row: Any, at: Any) -> Any:
+        line, n = tirx.floordiv(places[row], count), tirx.floormod(places[row], count)
+        image, kind = tirx.floordiv(line, classes), tirx.floormod(line, classes)
+        return tirx.if_then_else(at == 2, order[image, kind, n], tirx.Select(at == 1, kind, image))
+
+    return te.compute((places.shape[0], 3), number, name="selected_boxes")
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value.value.numpy().item())
 
 
 def roi_align(node: Node) -> Any:

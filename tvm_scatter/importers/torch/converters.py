@@ -15,6 +15,9 @@ from tvm_scatter.importers.replaced import replace, restore
 from tvm_scatter.options import current_options
 
 from . import (
+    boxes as torch_boxes,
+)
+from . import (
     compaction as torch_compaction,
 )
 from . import (
@@ -164,6 +167,7 @@ READERS: dict[str, Converter] = {
     "select.int": torch_read.select,
     "nonzero.default": torch_compaction.nonzero,
     "masked_select.default": torch_compaction.masked_select,
+    "nms.default": torch_boxes.nms,
 }
 
 #: Views and copies that ``x[i] += v`` reads, whose TVM converters are wrong or missing.
