@@ -1,14 +1,17 @@
-"""The page on exporting: its examples of graphs run."""
+"""The page on exporting: its examples of graphs run, and agree with PyTorch."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
+
+from torch.utils._pytree import tree_leaves  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -18,18 +21,30 @@ FIRST, *EXAMPLES = re.findall(r"^```python\n(.*?)^```$", GRAPHS, re.MULTILINE | 
 NAMES = re.findall(r"^\*\*([\w ]+?)\*\*", GRAPHS, re.MULTILINE)
 
 
+def run(example: str) -> None:
+    """Run an example behind the page's first one, whose ``compiled`` also compares with PyTorch."""
+    torch.manual_seed(0)
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(FIRST, "exporting.md", "exec"), names)
+    compiled = names["compiled"]
+
+    def compared(model: Any, *inputs: Any) -> Any:
+        results = compiled(model, *inputs)
+        with torch.no_grad():
+            expected = tree_leaves(model(*inputs))
+        torch.testing.assert_close(results, expected, atol=1e-4, rtol=1e-4)
+        return results
+
+    names["compiled"] = compared
+    exec(compile(example, "exporting.md", "exec"), names)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=NAMES)
 def test_examples_run(example: str) -> None:
-    torch.manual_seed(0)
-    names: dict[str, object] = {"__name__": "example"}
-    exec(compile(FIRST, "exporting.md", "exec"), names)
-    exec(compile(example, "exporting.md", "exec"), names)
+    run(example)
 
 
 def test_the_example_of_sparse_tensors_runs() -> None:
-    torch.manual_seed(0)
     section = PAGE.split("\n## Sparse tensors\n")[1].split("\n## ")[0]
-    names: dict[str, object] = {"__name__": "example"}
     (example,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    exec(compile(FIRST, "exporting.md", "exec"), names)
-    exec(compile(example, "exporting.md", "exec"), names)
+    run(example)
