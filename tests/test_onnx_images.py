@@ -18,6 +18,12 @@ import tvm_scatter  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 
+#: The parts that are taken.
+PARTS = {
+    "a part": "0, 0, 0.2, 0.1, 1, 1, 0.8, 0.9",
+    "a part of some axes": "0.2, 0.1, 0.7, 0.9",
+    "a part beyond": "0, 0, -0.5, 0.3, 1, 1, 0.6, 1.2",
+}
 #: How x (1, 2, 5, 6) is resized: the scales or the sizes, and attributes.
 RESIZES = {
     "rounded sizes": ("scales", "1, 1, 1.5, 1.7", "mode = 'linear'"),
@@ -33,6 +39,18 @@ RESIZES = {
     "in proportion": (
         "sizes", "7, 9", "axes = [2, 3], keep_aspect_ratio_policy = 'not_larger'"
     ),
+    "a part": (
+        "sizes", "1, 2, 4, 3",
+        "mode = 'linear', coordinate_transformation_mode = 'tf_crop_and_resize'",
+    ),
+    "a part of some axes": (
+        "sizes", "5, 1", "axes = [3, 2], coordinate_transformation_mode = 'tf_crop_and_resize'"
+    ),
+    "a part beyond": (
+        "scales", "1, 1, 1.6, 0.5",
+        "mode = 'linear', coordinate_transformation_mode = 'tf_crop_and_resize', "
+        "extrapolation_value = 7.5",
+    ),
     "by TVM": ("sizes", "1, 2, 10, 3", "mode = 'linear'"),
 }  # fmt: skip
 
@@ -43,7 +61,11 @@ def resized(names: list[str]) -> Any:
         what, numbers, attributes = RESIZES[name]
         kind = "float" if what == "scales" else "int64"
         count = len(numbers.split(","))
-        places = f", k{at}" if what == "scales" else f", , k{at}"
+        places = f"r{at}, k{at}" if what == "scales" else f"r{at}, , k{at}"
+        part = PARTS.get(name, "")
+        bodies.append(
+            f"r{at} = Constant<value = float[{len(part.split(', ')) if part else 0}] {{{part}}}>()"
+        )
         attributes = attributes.replace("'", '"')
         bodies.append(
             f"k{at} = Constant<value = {kind}[{count}] {{{numbers}}}>()\n"
@@ -114,3 +136,47 @@ def test_unique_entries_of_a_matrix_and_the_type_of_one_hot() -> None:
         y, i, back, n = Unique(x) h = OneHot(x, depth, values) }"""
     model = parser.parse_model(f"{HEAD} (int64[2, 3] x) => ({results}) {text}")
     compare(model, {"x": np.array([[2, 0, 2], [3, 0, -1]])}, ("y", "i", "back", "n", "h"))
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "at run time"])
+def test_the_middle(known: bool, device: str) -> None:
+    """onnxruntime computes it by ONNX's function of slices and pads."""
+    x = np.arange(30, dtype="float32").reshape(5, 2, 3)
+    sizes = {"padded": [7, 2, 6], "cropped": [2, 1, 2], "both": [4, 5, 3], "rows": [2, 8]}
+    bodies = " ".join(
+        f"{name} = CenterCropPad{'<axes = [-1, 0]>' if name == 'rows' else ''}(x, {name}_k)"
+        for name in sizes
+    )
+    kinds = {name: f"int64[{len(each)}] {name}_k" for name, each in sizes.items()}
+    given = {"x": x}
+    if known:
+        numbers = [f"{kinds[name]} = {{{str(each)[1:-1]}}}" for name, each in sizes.items()]
+        inputs, constants = "", f"<{', '.join(numbers)}>"
+    else:
+        given |= {f"{name}_k": np.array(each) for name, each in sizes.items()}
+        inputs, constants = "".join(f", {kind}" for kind in kinds.values()), ""
+    results = ", ".join(f"float[a{at}, b{at}, c{at}] {name}" for at, name in enumerate(sizes))
+    text = f"(float[5, 2, 3] x{inputs}) => ({results}) {constants} {{ {bodies} }}"
+    model = parser.parse_model(HEAD + text)
+    found = run(model, list(given.values()), device)
+    for name, actual, right in zip(sizes, found, expected(model, given), strict=True):
+        np.testing.assert_array_equal(actual, right, err_msg=name)
+
+
+def test_the_middle_of_too_few_sizes() -> None:
+    text = "(float[5, 2] x) => (float[a, b] y) <int64[1] k = {3}> { y = CenterCropPad(x, k) }"
+    said = "CenterCropPad: shape of 1 sizes must have one for each of 2 axes"
+    with pytest.raises(tvm_scatter.ScatterError, match=said):
+        run(parser.parse_model(HEAD + text), [])
+
+
+@pytest.mark.parametrize("dtype", ["uint64", "uint32", "int16"])
+def test_the_greatest_of_integers(dtype: str) -> None:
+    """TVM sorts none of these types."""
+    limits = np.iinfo(dtype)
+    x = np.array([[3, limits.max, 0], [limits.max - 1, 1, limits.min]], dtype)
+    text = f"({dtype}[2, 3] x) => ({dtype}[a, b] y, int64[c, d] i) <int64[1] k = {{2}}> "
+    found = run(parser.parse_model(HEAD + text + "{ y, i = TopK(x, k) }"), [x])
+    np.testing.assert_array_equal(found[0], [[limits.max, 3], [limits.max - 1, 1]])
+    assert found[0].dtype == x.dtype
+    np.testing.assert_array_equal(found[1], [[1, 0], [0, 1]])

@@ -18,6 +18,7 @@ from . import (
     onnx_bags,
     onnx_boxes,
     onnx_broadcast,
+    onnx_center_crop_pad,
     onnx_constants,
     onnx_expand,
     onnx_fold,
@@ -114,6 +115,9 @@ CONVERTERS = {
         ("TensorScatter", onnx_scatter.tensor_scatter),
     )
 }
+CONVERTERS["CenterCropPad"] = _Converter(
+    "CenterCropPad", onnx_center_crop_pad.center_crop_pad, constants=(1,)
+)
 CONVERTERS["Col2Im"] = _Converter("Col2Im", onnx_windows.col2im, constants=(1, 2))
 CONVERTERS["Expand"] = _Converter("Expand", onnx_expand.expand, constants=(1,))
 CONVERTERS["OneHot"] = _Converter("OneHot", onnx_one_hot.one_hot, constants=(1,))

@@ -18,19 +18,23 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops.shapes import same_size, static_shape
 
-from .onnx_resize_weights import Sampling, taps
+from .onnx_resize_weights import Part, Sampling, outside, taps
 from .onnx_stock import Node
 
 _MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 
 
 class _Axis(NamedTuple):
-    """An axis, its new size, and the factor between them, which the size is rounded from."""
+    """An axis, its new size, and the factor between them, which the size is rounded from.
+
+    ``part`` is what ``tf_crop_and_resize`` resizes of the axis.
+    """
 
     axis: int
     size: Any
     new: Any
     scale: Any
+    part: Part
 
 
 def resize(node: Node) -> Any:
@@ -43,7 +47,8 @@ def resize(node: Node) -> Any:
     axes = _axes(given, node.attributes)
     if _is_left_to_TVM(given, node.attributes, sampling, axes):
         return node.by_stock()
-    return _resized(node.bb, given[0], sampling, axes)
+    resized = _resized(node.bb, given[0], sampling, axes)
+    return _with_outside(node, resized, sampling, axes)
 
 
 def _axes(given: Sequence[Any], attributes: dict[str, Any]) -> list[_Axis]:
@@ -68,7 +73,21 @@ def _axes(given: Sequence[Any], attributes: dict[str, Any]) -> list[_Axis]:
             size if scale == 1 else int(np.floor(size * scale)) if isinstance(size, int) else None
             for size, scale in zip(old, scales or (), strict=True)
         ]
-    return [_Axis(*each) for each in zip(places, old, sizes, scales or (), strict=True)]
+    parts = _parts(given, attributes, len(places))
+    return [_Axis(*each) for each in zip(places, old, sizes, scales or (), parts, strict=True)]
+
+
+def _parts(given: Sequence[Any], attributes: dict[str, Any], count: int) -> list[Part]:
+    """Where the part of each axis begins and ends that is resized."""
+    if attributes.get("coordinate_transformation_mode") != b"tf_crop_and_resize":
+        return [(0.0, 1.0)] * count
+    numbers = _numbers(given[1])
+    if numbers is None or len(numbers) != 2 * count:
+        raise ScatterError(
+            "Resize: roi of tf_crop_and_resize must be constant, with a begin and an end for each "
+            f"of {count} axes."
+        )
+    return list(zip(numbers[:count], numbers[count:], strict=True))
 
 
 def _numbers(value: Any) -> list[Any] | None:
@@ -91,10 +110,8 @@ def _is_left_to_TVM(
     given: Sequence[Any], attributes: dict[str, Any], sampling: Sampling, axes: Sequence[_Axis]
 ) -> bool:
     newer = any(attributes.get(name) for name in ("axes", "antialias", "keep_aspect_ratio_policy"))
-    if newer or sampling.coordinates == "half_pixel_symmetric":
+    if newer or sampling.coordinates in ("half_pixel_symmetric", "tf_crop_and_resize"):
         return False
-    if sampling.coordinates == "tf_crop_and_resize":
-        return True
     if not all(axis.scale == 1 or axis.axis > 1 for axis in axes):
         return len(shape_of(given[0])) < 3
     if len(given) > 3 and isinstance(given[3], relax.ShapeExpr):
@@ -115,10 +132,6 @@ def _is_exact(axis: _Axis) -> bool:
 
 def _resized(bb: Any, data: Any, sampling: Sampling, axes: Sequence[_Axis]) -> Any:
     dtype = str(data.ty.dtype)
-    if sampling.coordinates == "tf_crop_and_resize":
-        raise ScatterError(
-            "Resize: tf_crop_and_resize is not supported with axes or keep_aspect_ratio_policy."
-        )
     if sampling.mode != "nearest":
         if "float" not in dtype:
             raise ScatterError(
@@ -126,15 +139,15 @@ def _resized(bb: Any, data: Any, sampling: Sampling, axes: Sequence[_Axis]) -> A
                 "floating-point numbers."
             )
         data = bb.emit(relax.op.astype(data, "float64" if dtype == "float64" else "float32"))
-    for axis, size, new, scale in axes:
-        if scale == 1:
+    for axis, size, new, scale, part in axes:
+        if scale == 1 and part == (0, 1):
             continue
         if not isinstance(size, int) or not isinstance(new, int):
             raise ScatterError(
                 f"Resize: axis {axis} of shape {text(shape_of(data))} must have a size that is "
                 "known at compile time, and so must the new size."
             )
-        places, weights = taps(sampling, size, new, scale)
+        places, weights = taps(sampling, size, new, scale, part)
         at = relax.const(places[:, 0] if weights is None else places, "int64")
         if weights is None:
             data = bb.emit(relax.op.take(data, at, axis))
@@ -142,6 +155,20 @@ def _resized(bb: Any, data: Any, sampling: Sampling, axes: Sequence[_Axis]) -> A
             kept = relax.const(weights.astype(str(data.ty.dtype)))
             data = bb.emit_te(_weighted, data, at, kept, axis, primfunc_name_hint="resize")
     return relax.op.astype(data, dtype)
+
+
+def _with_outside(node: Node, resized: Any, sampling: Sampling, axes: Sequence[_Axis]) -> Any:
+    """The pixels that are resized, and a number in the place of those that lie in none."""
+    rank, dtype = len(shape_of(node.inputs[0])), str(node.inputs[0].ty.dtype)
+    missing = np.zeros((1,) * rank, "bool")
+    for axis, size, new, _, part in axes:
+        if sampling.coordinates == "tf_crop_and_resize" and part != (0, 1):
+            shape = [-1 if at == axis else 1 for at in range(rank)]
+            missing = missing | outside(sampling, size, new, part).reshape(shape)
+    if not missing.any():
+        return resized
+    number = relax.const(node.attributes.get("extrapolation_value", 0.0), dtype)
+    return relax.op.where(relax.const(missing), number, node.bb.emit(resized))
 
 
 def _weighted(data: te.Tensor, places: te.Tensor, weights: te.Tensor, axis: int) -> te.Tensor:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+#: Two places on an axis, of which 0 is the first and 1 the last.
+Part = tuple[float, float]
 
 
 class Sampling(NamedTuple):
@@ -37,8 +39,15 @@ class Sampling(NamedTuple):
         )
 
 
-def taps(sampling: Sampling, size: int, new: int, scale: float) -> tuple[Array, Array | None]:
+def taps(
+    sampling: Sampling, size: int, new: int, scale: float, part: Part
+) -> tuple[Array, Array | None]:
     """Positions in the input for each pixel of the output, and weights.
+
+    Parameters
+    ----------
+    part : tuple of float
+        Where the part of the axis begins and ends that ``tf_crop_and_resize`` resizes.
 
     Returns
     -------
@@ -47,7 +56,7 @@ def taps(sampling: Sampling, size: int, new: int, scale: float) -> tuple[Array, 
     weights : array or None
         Of the same shape; None if there is one tap.
     """
-    where = _coordinates(sampling, size, new, scale)
+    where = _coordinates(sampling, size, new, scale, part)
     if sampling.mode == "nearest":
         return np.clip(_ROUND[sampling.nearest](where), 0, size - 1).astype("int64")[:, None], None
     squeezed = min(scale, 1.0) if sampling.antialias else 1.0
@@ -69,8 +78,23 @@ def taps(sampling: Sampling, size: int, new: int, scale: float) -> tuple[Array, 
     return np.clip(places, 0, size - 1), weights
 
 
-def _coordinates(sampling: Sampling, size: int, new: int, scale: float) -> Array:
+def outside(sampling: Sampling, size: int, new: int, part: Part) -> Array:
+    """Which pixels of the output lie in no pixel of the input."""
+    if sampling.coordinates != "tf_crop_and_resize":
+        return np.zeros(new, "bool")
+    where = _coordinates(sampling, size, new, 1.0, part)
+    return (where < 0) | (where > size - 1)
+
+
+def _coordinates(sampling: Sampling, size: int, new: int, scale: float, part: Part) -> Array:
     """Where each pixel of the output lies in the input. As onnxruntime, in 32 bits."""
+    if sampling.coordinates == "tf_crop_and_resize":
+        begin, end = (np.float32(each) for each in part)
+        length = np.float32(size - 1)
+        if new == 1:
+            return np.full(1, np.float32(0.5) * (begin + end) * length)
+        step = (end - begin) * length / np.float32(new - 1)
+        return begin * length + np.arange(new, dtype="float32") * step
     pixel, factor = np.arange(new, dtype="float32"), np.float32(scale)
     half = (pixel + np.float32(0.5)) / factor - np.float32(0.5)
     if sampling.coordinates == "asymmetric":

@@ -13,11 +13,23 @@ from tvm_scatter.ops.shapes import same_size
 
 from .onnx_sizes import sizes_in
 from .shapes import shape_of, text
+from .sortable import restored, sortable
 
 
 def top_k(
     bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
+    """``TopK`` of any type."""
+    data, dtype = inputs[0], str(inputs[0].ty.dtype)
+    numbers = sortable(bb, data)
+    found = _top_k(bb, operator, [numbers, *inputs[1:]], attributes)
+    if numbers is data:
+        return found
+    values, places = (bb.emit(relax.TupleGetItem(bb.normalize(found), at)) for at in range(2))
+    return relax.Tuple([restored(bb, values, dtype), places])
+
+
+def _top_k(bb: Any, operator: str, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
     """``TopK``; where the number may be any, all are sorted, and then the first ones taken."""
     data = inputs[0]
     shape, (count,) = list(shape_of(data)), sizes_in(bb, inputs[1])
