@@ -71,11 +71,13 @@ def _rows(known: CandidateTimes, kept: Sequence[str]) -> Iterator[tuple[str, Row
             name = candidate.implementation
             if name in kept:
                 continue
+            implementation = strategy.implementations[name]
+            config = implementation.config(problem, known.target, dict(candidate.config))
             weight = known.weight * (fastest / best[candidate]) ** _NEARNESS
             for distribution, microseconds in by_candidate[candidate].items():
                 if distribution in _SPREAD_OF:
                     work = Work.of(problem, machine, _SPREAD_OF[distribution])
-                    terms = strategy.implementations[name].cost(work, dict(candidate.config))
+                    terms = implementation.cost(work, config)
                     if terms is not None:
                         yield name, (terms, microseconds, weight)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.selection.records import (
     Decision,
     architecture,
+    completed,
     measurement,
     passed_over,
     problem_of,
@@ -30,6 +33,7 @@ from tvm_scatter.selection.records import (
     workload_hash,
 )
 from tvm_scatter.selection.shipped_log import FORMAT_VERSION, METADATA, RECORDS, WORKLOADS
+from tvm_scatter.selection.strategy import strategy_for
 from tvm_scatter.tuning.space.candidates import Candidate, need_strategy
 
 from .log_files import (
@@ -62,7 +66,11 @@ class Database:
         return len(self.stored)
 
     def records(self) -> Iterator[tuple[ScatterProblem, Decision, list[float]]]:
-        """Every record of this package: problem, decision and seconds."""
+        """Every record of this package: problem, decision and seconds.
+
+        Knobs that are newer than a record are completed where they have one value only.
+        """
+        offered = cache(_knobs)
         problems: dict[Any, ScatterProblem] = {}
         for record in self.stored.get_all_tuning_records():
             module = record.workload.mod
@@ -77,7 +85,10 @@ class Database:
                 passed_over(f"tuning: a record of [{problem}] in {str(self.folder)!r}", error)
             else:
                 if said is not None:
-                    yield problem, *said
+                    decision, seconds = said
+                    knobs = offered(problem, decision.implementation, record.target)
+                    config = completed(decision.config, knobs)
+                    yield problem, replace(decision, config=config), seconds
 
     def need_target(self, target: Target) -> None:
         """Refuse records of another target.
@@ -166,6 +177,17 @@ class Database:
         """Append a run to the metadata."""
         self.metadata["runs"].append(run)
         write(self.folder / METADATA, json.dumps(self.metadata, indent=1) + "\n")
+
+
+def _knobs(
+    problem: ScatterProblem, name: str, target: Target | None
+) -> Mapping[str, tuple[int, ...]]:
+    """The knobs that an implementation has for a problem; none if it is gone."""
+    strategy = target and strategy_for(target.kind.name)
+    implementation = strategy and strategy.implementations.get(name)
+    if not implementation or implementation.refusal(problem, target):
+        return {}
+    return implementation.knobs(problem, target)
 
 
 def _key(target: Target) -> dict[str, str]:

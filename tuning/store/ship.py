@@ -19,7 +19,7 @@ from tvm.target import Target
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.selection.records import Decision, ranking, typical
+from tvm_scatter.selection.records import Decision, TunedRecord, ranking, typical
 from tvm_scatter.selection.shipped_log import METADATA, PACKED
 from tvm_scatter.tuning.space.candidates import Candidate, need_strategy
 
@@ -38,9 +38,10 @@ def worth_shipping(problem: ScatterProblem, target: Target, timed: Timed) -> set
     """The best measured knobs of all implementations, and default knobs of the fastest ones.
 
     The former tell which implementations were measured, the latter whether the log knows better
-    knobs than the default.
+    knobs than the default. Of a record that does not name all knobs nobody knows what was measured.
     """
-    strategy, ranked = need_strategy(target), ranking(timed)
+    strategy = need_strategy(target)
+    ranked = [each for each in ranking(timed) if _is_whole(each, problem, target)]
     kept: set[Candidate] = set()
     # Without a measurement in place, the same problem with a copy stands for it.
     for spelling in (problem, replace(problem, in_place=True)):
@@ -53,6 +54,12 @@ def worth_shipping(problem: ScatterProblem, target: Target, timed: Timed) -> set
             kept.add(Candidate.of(name, config))
         kept |= set(best.values())
     return kept & {*map(candidate_of, ranked)}
+
+
+def _is_whole(record: TunedRecord, problem: ScatterProblem, target: Target) -> bool:
+    """Whether a record names all knobs, and none that is gone: an older one may not."""
+    branch = need_strategy(target).branch(record.way, problem, target)
+    return branch is not None and branch.config.keys() == record.config.keys()
 
 
 def write_few(log: Database, folder: Path) -> None:

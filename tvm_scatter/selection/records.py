@@ -235,6 +235,14 @@ def decode(trace: Any) -> Decision | None:
     )
 
 
+def completed(config: Mapping[str, int], knobs: Mapping[str, Sequence[int]]) -> dict[str, int]:
+    """The knobs of a record, with those that are newer than it and have one value only.
+
+    Such a knob leaves the program as it was. What another one stands for, the record does not say.
+    """
+    return {name: values[0] for name, values in knobs.items() if len(values) == 1} | dict(config)
+
+
 def _knob(name: str, value: Any) -> int:
     try:
         number = int(value)

@@ -26,7 +26,7 @@ from .cost import (
     ratio_error,
 )
 from .measuring import Way, settled
-from .records import TunedRecord, tuned_records
+from .records import TunedRecord, completed, tuned_records
 from .shipped_log import shipped_records
 from .undominated import undominated
 from .work import Terms, Work
@@ -382,7 +382,8 @@ class OpStrategy:
         if len(default.branches) > 1:
             return records
         name, config = default.implementation.name, dict(default.config)
-        own = [dict(record.config) for record in records if record.implementation == name]
+        knobs = default.implementation.knobs(measured, target)
+        own = [completed(each.config, knobs) for each in records if each.implementation == name]
         if own:
             newer = records[0].implementation == name and config not in own
             return () if newer else records
