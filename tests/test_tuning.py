@@ -648,9 +648,10 @@ def test_a_log_does_not_keep_the_choice_from_what_it_has_not_measured(
     def older(ratio: float) -> TunedRecord:
         return TunedRecord("partitioned", other, ratio * predicted.microseconds)
 
-    told_by_a_log(monkeypatch, older(1.3))
-    assert strategy.select(posed, CUDA).implementation.name == name
-    # Within the error of a prediction the record is the better guess.
+    for ratio in (1.3, 1.1):
+        told_by_a_log(monkeypatch, older(ratio))
+        assert strategy.select(posed, CUDA).implementation.name == name
+    # Within half the error of a prediction the record is the better guess.
     told_by_a_log(monkeypatch, older(1.05))
     assert strategy.select(posed, CUDA).implementation.name == "partitioned"
     # What has been measured and was slower is not chosen by a prediction.

@@ -55,9 +55,8 @@ class CandidateTimes:
         found: dict[str, Candidate] = {}
         for name, implementation in strategy.applicable(problem, self.target).items():
             default = Candidate.of(name, implementation.config(problem, self.target))
-            mine = [each for each in measured if each.implementation == name]
-            ways = {each: (name, dict(each.config)) for each in mine}
-            others = [each for each in mine if strategy.branch(ways[each], problem, self.target)]
+            others = [each for each in measured if each.implementation == name]
+            others = [each for each in others if strategy.branch(each.way, problem, self.target)]
             if default in measured:
                 found[name] = default
             elif others:

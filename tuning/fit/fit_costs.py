@@ -65,19 +65,17 @@ def _rows(known: CandidateTimes, kept: Sequence[str]) -> Iterator[tuple[str, Row
     strategy = need_strategy(known.target)
     machine = machine_for(strategy.backend, known.target)
     for problem, by_candidate in known.each.items():
-        best = known.best[problem]
-        fastest = min(best.values())
+        fastest = min((best := known.best[problem]).values())
         for candidate in known.to_fit(problem):
             name = candidate.implementation
             if name in kept:
                 continue
-            implementation = strategy.implementations[name]
-            config = implementation.config(problem, known.target, dict(candidate.config))
+            branch = strategy.forced(candidate.way, problem, known.target)
             weight = known.weight * (fastest / best[candidate]) ** _NEARNESS
             for distribution, microseconds in by_candidate[candidate].items():
                 if distribution in _SPREAD_OF:
                     work = Work.of(problem, machine, _SPREAD_OF[distribution])
-                    terms = implementation.cost(work, config)
+                    terms = branch.implementation.cost(work, branch.config)
                     if terms is not None:
                         yield name, (terms, microseconds, weight)
 

@@ -341,9 +341,7 @@ class _Run:
                 built_path.unlink(missing_ok=True)
 
     def _takes(self, candidate: Candidate, problem: ScatterProblem) -> bool:
-        strategy = need_strategy(self.target)
-        way = candidate.implementation, dict(candidate.config)
-        return strategy.branch(way, problem, self.target) is not None
+        return need_strategy(self.target).branch(candidate.way, problem, self.target) is not None
 
     def _circumstances(self, problem: ScatterProblem) -> list[Circumstance]:
         names: Iterable[str] = self.settings.distributions

@@ -32,6 +32,11 @@ class Candidate:
         """The candidate for an implementation's name and a mapping of its knobs."""
         return Candidate(implementation, tuple(sorted(config.items())))
 
+    @property
+    def way(self) -> tuple[str, dict[str, int]]:
+        """Implementation and knobs."""
+        return self.implementation, dict(self.config)
+
     def __str__(self) -> str:
         knobs = ", ".join(f"{name}={value}" for name, value in self.config)
         return f"{self.implementation} ({knobs})" if knobs else self.implementation

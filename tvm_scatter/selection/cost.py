@@ -85,9 +85,9 @@ def ratio_error(target_kind: str) -> float:
     return float(_fit(target_kind).get("ratio_error", _UNFITTED_ERROR))
 
 
-def prediction_error(target_kind: str) -> float:
-    """By how many times one prediction is off: the ratio of two has the errors of both."""
-    return ratio_error(target_kind) ** 0.5**0.5
+def margin_below_a_record(target_kind: str) -> float:
+    """How many times less must be predicted than was measured of another: half of an error."""
+    return ratio_error(target_kind) ** (0.5 * 0.5**0.5)  # the ratio of two has the errors of both
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .cost import (
     Predict,
     Prediction,
     coefficients,
-    prediction_error,
+    margin_below_a_record,
     ratio_error,
 )
 from .measuring import Way, settled
@@ -388,13 +388,13 @@ class OpStrategy:
             newer = records[0].implementation == name and config not in own
             return () if newer else records
         predicted = self.default(measured, target, options=options).predictions.get(name)
-        error = prediction_error(self.target_kind)
+        margin = margin_below_a_record(self.target_kind)
         usable = (
             record.microseconds
             for record in records
             if self.branch(record.way, problem, target, options)
         )
-        return () if predicted and predicted.microseconds * error < next(usable, 0.0) else records
+        return () if predicted and predicted.microseconds * margin < next(usable, 0.0) else records
 
     def default(
         self,
