@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tvm  # noqa: E402
-from torch_harness import Case, check, check_all, compile_for, export, run  # noqa: E402
+from torch_harness import Case, assert_same, check, check_all, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
@@ -184,6 +184,17 @@ def test_offsets_that_are_wrong(device: str) -> None:
                     run(machine, given, device)
         [sums] = run(machine, (table, WORDS, OFFSETS), device)
         assert sums[:, 0].tolist() == [3, 0, 36]
+
+
+def test_means_of_offsets_that_fall() -> None:
+    """On GPUs no error: each mean is one of the words that were added up."""
+    table = torch.arange(15.0).reshape(5, 3)
+    program = export(bags("mean"), (table, WORDS, OFFSETS))
+    with tvm_scatter.options(bounds="drop"):
+        machine = compile_for(from_exported_program(program), "cuda")
+    [means] = run(machine, (table, WORDS, torch.tensor([0, 4, 2])), "cuda")
+    wanted = [table[WORDS[:4]].mean(0), torch.zeros(3), table[WORDS[2:]].mean(0)]
+    assert_same(means, torch.stack(wanted))
 
 
 def test_empty_bags_beside_full_ones(device: str) -> None:

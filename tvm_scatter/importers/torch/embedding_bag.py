@@ -46,9 +46,17 @@ def embedding_bag(call: TorchCall) -> Any:
     ones = call.cast(kept, "int64")
     none = call.emit(relax.op.zeros((bags,), "int64"))
     counts = mode != _SUM or _is_used(call, 2) or _is_used(call, 3)
-    sizes = _added(call, none, bag_of, ones, "add") if counts and not is_empty(words) else none
+    ordering, sizes = _order(call, entries), none
+    if counts and not is_empty(words):
+        # No word is padding that none can be.
+        known = ordering is not None and call["padding_idx"] < 0
+        sizes = (
+            call.compute(_sizes, ordering[1], name="sizes")
+            if known
+            else _added(call, none, bag_of, ones, "add")
+        )
     rows = _rows_of_words(call, kept, last if _ends_early(call) else None)
-    result = _reduced(call, bag_of, bags, rows, _order(call, entries))
+    result = _reduced(call, bag_of, bags, rows, ordering)
     greatest = sizes
     if mode == _MAX and _is_used(call, 3):
         greatest = _words_of_maxima(call, result, bag_of, rows)
@@ -146,6 +154,13 @@ def _limits(offsets: te.Tensor, entries: Any) -> te.Tensor:
         return tirx.Cast(ORDER_DTYPE, tirx.Select(bag < bags, inside, tirx.Cast("int64", entries)))
 
     return te.compute((bags + 1,), limit, name="offsets")
+
+
+def _sizes(limits: te.Tensor) -> te.Tensor:
+    def size(bag: Any) -> Any:
+        return tirx.Cast("int64", tirx.max(limits[bag + 1] - limits[bag], 0))
+
+    return te.compute((limits.shape[0] - 1,), size, name="sizes")
 
 
 def _reduced(call: TorchCall, bag_of: Any, bags: Any, rows: Any, ordering: Any) -> Any:
