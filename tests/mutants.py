@@ -763,8 +763,8 @@ PASSES = (
     Mutant(
         "an index that is a smaller box taken for rows",
         _PASSES + "fold_broadcast_index.py",
-        "if not all(same_size(data[at], index[at]) for at in others):",
-        "if not any(same_size(data[at], index[at]) for at in others):",
+        "if not all(same_size(data[at], box[at]) for at in others):",
+        "if not any(same_size(data[at], box[at]) for at in others):",
         ("tests/test_fold_broadcast_index.py::test_left_alone",),
     ),
     Mutant(
@@ -773,6 +773,20 @@ PASSES = (
         "return box if fits else False",
         "return None if fits else False",
         ("tests/test_fold_broadcast_index.py::test_larger_updates_are_cropped",),
+    ),
+    Mutant(
+        "an index of rows that is older than a write to its source",
+        _PASSES + "fold_broadcast_index.py",
+        "            self.rows.clear()",
+        "            pass",
+        ("tests/test_fold_broadcast_index.py::test_a_column_that_is_written_to_in_between",),
+    ),
+    Mutant(
+        "reshapes of one tensor to other shapes taken for one value",
+        _PASSES + "analysis/same_value.py",
+        "return one_shape and self(*roots)",
+        "return self(*roots)",
+        ("tests/test_one_head.py::test_other_shapes_are_others",),
     ),
     Mutant(
         "a broadcast that something reads is taken away",

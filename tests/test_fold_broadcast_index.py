@@ -14,7 +14,8 @@ from tvm.script import ir as I
 from tvm.script import relax as R
 
 import tvm_scatter
-from tvm_scatter.ops.operators import INDEX_PUT, scatter_elements
+from tvm_scatter.ops.operators import INDEX_PUT, index_put, scatter_elements
+from tvm_scatter.ops.read_ops import INDEX
 from tvm_scatter.passes import FoldBroadcastIndex
 
 
@@ -150,6 +151,77 @@ def test_middle_axis(axis):
     )
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_of_one_element(axis):
+    """An index with all its numbers along one axis is an index per row as it is."""
+    shape, whole = ((5, 1), (8, 1)) if axis == 0 else ((1, 5), (1, 8))
+    mod = module(shape, lambda bb, i: i, whole, shape, axis)
+    assert INDEX_PUT in operators(FoldBroadcastIndex()(mod))
+    rng = np.random.default_rng(4)
+    data, updates = (rng.normal(size=size).astype("float32") for size in (whole, shape))
+    index = np.array([7, 0, 0, -1, 3]).reshape(shape)
+    expected = reference(data, index, updates, axis)
+    np.testing.assert_allclose(run(mod, data, index, updates), expected, rtol=1e-6)
+
+
+def test_a_constant_column():
+    index = np.array([[7], [0], [0], [3], [1]])
+    mod = module((5, 1), lambda bb, i: relax.const(index), (8, 1), (5, 1))
+    folded = FoldBroadcastIndex()(mod)
+    assert INDEX_PUT in operators(folded)
+    assert "relax.reshape" not in operators(folded)
+    updates = np.arange(5, dtype="float32").reshape(5, 1)
+    data = np.zeros((8, 1), "float32")
+    expected = reference(data, index, updates, 0)
+    np.testing.assert_array_equal(run(mod, data, index, updates), expected)
+
+
+def gather(*args):
+    data, index, _ = args
+    return relax.op.gather_elements(data, index, axis=0)
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_reads(width):
+    def make(bb, i):
+        wide = bb.emit(relax.op.expand_dims(i, [1]))
+        return bb.emit(relax.op.broadcast_to(wide, (5, width)))
+
+    mod = module((5,), make, (8, width), (5, width), scatter=gather)
+    folded = FoldBroadcastIndex()(mod)
+    assert INDEX in operators(folded)
+    assert "relax.broadcast_to" not in operators(folded)
+    data = np.random.default_rng(5).normal(size=(8, width)).astype("float32")
+    index = np.array([7, 0, 0, -8, 3])
+    result = run(mod, data, index, np.zeros((5, width), "float32"))
+    np.testing.assert_array_equal(result, data[index])
+
+
+def test_a_column_that_is_written_to_in_between():
+    """What was made of it before the write is not its contents after that."""
+    builder = relax.BlockBuilder()
+    data = relax.Var("data", relax.TensorType((8, 1), "float32"))
+    index = relax.Var("index", relax.TensorType((3, 1), "int32"))
+    updates = relax.Var("updates", relax.TensorType((3, 1), "float32"))
+    at = relax.Var("at", relax.TensorType((1,), "int64"))
+    new = relax.Var("new", relax.TensorType((1, 1), "int32"))
+
+    def add(rows):
+        wide = builder.emit(relax.op.astype(index, "int64"))
+        return builder.emit(scatter_elements(rows, wide, updates, 0, "add"))
+
+    with builder.function("main", [data, index, updates, at, new]):
+        # What is read after the write is not rewritten.
+        first = builder.emit(relax.op.negative(add(data)))
+        moved = builder.emit(index_put(index, [at], new, [0], in_place=True))
+        builder.emit_func_output(relax.Tuple([add(first), moved]))
+    machine = relax.VirtualMachine(tvm.compile(builder.get(), target="llvm"), tvm.cpu())
+    column, one = np.array([[0], [1], [2]], "int32"), np.ones((3, 1), "float32")
+    arrays = [np.zeros((8, 1), "float32"), column, one, np.array([1]), np.array([[7]], "int32")]
+    result = machine["main"](*map(tvm.runtime.tensor, arrays))[0].numpy()
+    np.testing.assert_array_equal(result[:, 0], [0, -1, 0, 0, 0, 0, 0, 1])
+
+
 def column(bb, i):
     return bb.emit(relax.op.broadcast_to(bb.emit(relax.op.expand_dims(i, [1])), (5, 4)))
 
@@ -219,6 +291,8 @@ def along_a_part_of_the_row(bb, i):
         ("box smaller in one axis", module((5,), along_a_part_of_the_row, (8, 4, 6), (5, 4, 3))),
         ("index varies along the row", module((4,), along_the_row, (8, 4), (5, 4))),
         ("box smaller than data", module((5,), column, (8, 6), (5, 4))),
+        ("column of wider data", module((5, 1), lambda bb, i: i, (8, 4), (5, 1))),
+        ("read of a part of rows", module((5,), column, (8, 6), (5, 4), scatter=gather)),
         ("index is no broadcast", module((5, 4), lambda bb, i: i, (8, 4), (5, 4))),
         ("one axis", module((5,), lambda bb, i: bb.emit(relax.op.reshape(i, (5,))), (8,), (5,))),
         (

@@ -85,6 +85,9 @@ def select(call: TorchCall) -> Any:
     data, position = call["self"], call["index"]
     axis = call.axis(call["dim"], data.ty.ndim)
     extent = shape_of(data)[axis]
+    if is_one(extent) and isinstance(position, int) and position in (0, -1):
+        # The only position.
+        return call.reshape(data, (*shape_of(data)[:axis], *shape_of(data)[axis + 1 :]))
     if isinstance(position, int) and isinstance(extent, int):
         position = position + extent if position < 0 else position
     if isinstance(position, int):

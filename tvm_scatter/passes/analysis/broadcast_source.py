@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import tvm
 from tvm import relax
 
 from tvm_scatter.ops.shapes import is_one, same_size, static_shape
@@ -24,7 +25,8 @@ class BroadcastSource:
     dtypes : tuple of str
         Data types that the source is cast to, in order.
     path : tuple of relax.Var
-        The variables from the tensor back to the source; the tensor's own comes first.
+        The variables from the tensor back to the source; the tensor's own comes first. None if the
+        tensor itself is the source.
     """
 
     source: Any
@@ -35,6 +37,9 @@ class BroadcastSource:
     def row(self, source: Any, emit: Callable[[Any], Any]) -> Any:
         """Emit the reshape and the casts that make ``source`` the 1-D tensor."""
         row = source
+        if isinstance(row, tvm.ir.GenericConst):
+            # What is known of a constant index is asked of the constant.
+            row = relax.const(row.value.numpy().reshape(-1), str(row.ty.dtype))
         if row.ty.ndim != 1:
             row = emit(relax.op.reshape(row, [self.length]))
         for dtype in self.dtypes:
@@ -44,6 +49,8 @@ class BroadcastSource:
 
 def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> BroadcastSource | None:
     """Find the source of ``tensor``; ``None`` unless it certainly varies along ``axis`` only.
+
+    A tensor without other axes longer than 1 varies so, and may be its own source.
 
     Parameters
     ----------
@@ -57,7 +64,7 @@ def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Broad
     at: int | None = axis
     dtypes: list[str] = []
     path: list[Any] = []
-    while not _varies_only_along(tensor, at) or (path and tensor.ty.ndim > 1):
+    while not _varies_only_along(tensor, at) or tensor.ty.ndim > 1:
         call: Any = values.get(tensor) if isinstance(tensor, relax.Var) else None
         step = _STEPS.get(_operator(call))
         known = step is not None and static_shape(call.args[0]) is not None
@@ -72,7 +79,7 @@ def broadcast_source(tensor: Any, axis: int, values: Mapping[Any, Any]) -> Broad
             dtypes.insert(0, str(call.attrs.dtype))
         path.append(tensor)
         tensor, at = call.args[0], moved.axis
-    return BroadcastSource(tensor, length, tuple(dtypes), tuple(path)) if path else None
+    return BroadcastSource(tensor, length, tuple(dtypes), tuple(path))
 
 
 @dataclass(frozen=True)

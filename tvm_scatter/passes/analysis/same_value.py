@@ -9,9 +9,11 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
+from tvm_scatter.lowering.inlined import RESHAPES
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.expectations import EXPECT_INDICES
 from tvm_scatter.ops.read_ops import index_tensors
+from tvm_scatter.ops.shapes import same_size, static_shape
 
 from .effects import may_write
 
@@ -39,9 +41,27 @@ class SameValue:
         if not (isinstance(left, relax.Var) and isinstance(right, relax.Var)):
             return self._same(self._values.get(left, left), self._values.get(right, right))
         if (left, right) not in self._known:
-            found = (self._values.get(left), self._values.get(right))
-            self._known[left, right] = None not in found and self._same(*found)
+            self._known[left, right] = self._reshaped(left, right) or self._bound(left, right)
         return self._known[left, right]
+
+    def _reshaped(self, left: Any, right: Any) -> bool:
+        """Whether both are one tensor in one shape, however they came to have it."""
+        roots = [self._root(each) for each in (left, right)]
+        shapes = [static_shape(each) for each in (left, right)]
+        if roots == [left, right] or None in shapes:
+            return False
+        one_shape = len(shapes[0]) == len(shapes[1]) and all(map(same_size, *shapes))  # type: ignore[arg-type]
+        return one_shape and self(*roots)
+
+    def _root(self, tensor: Any) -> Any:
+        """What a tensor was before it got other shapes."""
+        while operator_of(self._values.get(tensor)) in RESHAPES:
+            tensor = self._values[tensor].args[0]
+        return tensor
+
+    def _bound(self, left: Any, right: Any) -> bool:
+        found = (self._values.get(left), self._values.get(right))
+        return None not in found and self._same(*found)
 
     def _given(self, tensor: Any) -> Any:
         """What a tensor was before its indices were checked."""
