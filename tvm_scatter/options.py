@@ -43,7 +43,7 @@ class Options:
         predictions differ by less than these are usually off, and to remember the result in the
         user's folder. Compiling takes some seconds more for each new problem.
     fold_broadcast_index : bool
-        Whether to rewrite an index that is a broadcast of one number per row as one index per row.
+        Whether to rewrite an index of one number per row, in whatever shape, as one index per row.
     index_facts : bool
         Whether what is proved of indices is used: those in range are not checked, unique ones need
         no atomics.
