@@ -190,6 +190,16 @@ def test_sizes(seed, target, caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("ones", ["b", pytest.param("mn", marks=pytest.mark.exhaustive)])
+def test_axes_of_one_element(ones, caplog):
+    """Such as a batch of one: the product has no loop over it, but its result has."""
+    sizes = dict.fromkeys("bmkn", 24) | dict.fromkeys(ones, 1)
+    forms = ["batched", "batched by one", "batched row", "rows scaled"]
+    with caplog.at_level(logging.WARNING, "tvm_scatter"):
+        check(forms, sizes, "float32", TARGETS["host"])
+    assert not caplog.records
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(1, 30))

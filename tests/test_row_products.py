@@ -1,12 +1,14 @@
-"""Products of one row with a transposed tensor make no transposed copy."""
+"""Products of one row with a transposed or repeated tensor make no copy of it."""
 
 from __future__ import annotations
+
+from math import prod
 
 import numpy as np
 import pytest
 import tvm
 from cuda_cases import cuda_target
-from harness import relax_function
+from harness import device_of, relax_function, target_of
 from tvm import relax
 
 import tvm_scatter
@@ -32,7 +34,35 @@ def as_torch_writes_it(query, cache):
     return relax.op.reshape(scores, (2, 3, 1, 16))
 
 
-BUILDS = {"plain": plain, "torch": as_torch_writes_it}
+def scaled(query, cache):
+    """Attention divides by the root of the length, half of it on either side."""
+    keys = emit(relax.op.permute_dims(cache, [0, 1, 3, 2]))
+    keys = emit(relax.op.multiply(keys, relax.const(0.25, "float32")))
+    return relax.op.matmul(query, keys)
+
+
+def repeated(cache):
+    """Heads that follow each other share their part of the cache."""
+    wide = emit(relax.op.broadcast_to(emit(relax.op.expand_dims(cache, 2)), (2, 3, 2, 16, 8)))
+    return emit(relax.op.reshape(wide, (2, 6, 16, 8)))
+
+
+def shared(query, cache):
+    return relax.op.matmul(query, emit(relax.op.permute_dims(repeated(cache), [0, 1, 3, 2])))
+
+
+def shared_values(weights, cache):
+    return relax.op.matmul(weights, repeated(cache))
+
+
+#: How a product is written, the shape of its row, and what it is.
+BUILDS = {
+    "plain": (plain, QUERY, lambda q, c: q @ c.swapaxes(2, 3)),
+    "torch": (as_torch_writes_it, QUERY, lambda q, c: q @ c.swapaxes(2, 3)),
+    "scaled": (scaled, QUERY, lambda q, c: q @ c.swapaxes(2, 3) / 4),
+    "shared": (shared, (2, 6, 1, 8), lambda q, c: q @ c.repeat(2, 1).swapaxes(2, 3)),
+    "shared values": (shared_values, (2, 6, 1, 16), lambda w, c: w @ c.repeat(2, 1)),
+}
 
 
 def module(build, query=QUERY, cache=CACHE):
@@ -54,25 +84,26 @@ def operators(mod):
     return found
 
 
-@pytest.mark.parametrize("build", BUILDS)
+@pytest.mark.parametrize("build", ["plain", "torch", "scaled"])
 def test_nothing_is_transposed(build):
-    found = operators(RowProducts()(module(BUILDS[build])))
+    found = operators(RowProducts()(module(BUILDS[build][0])))
     assert "relax.sum" in found
     assert "relax.permute_dims" not in found
     assert "relax.matmul" not in found
     assert "relax.broadcast_to" not in found
 
 
-@pytest.mark.parametrize("build", BUILDS)
-def test_the_answer_is_numpys(build):
+@pytest.mark.parametrize("name", BUILDS)
+def test_the_answer_is_numpys(name, device):
+    build, row, reference = BUILDS[name]
     draw = np.random.default_rng(0).standard_normal
-    query, cache = draw(QUERY).astype("float32"), draw(CACHE).astype("float32")
-    target = tvm.target.Target("llvm")
+    row, cache = draw(row).astype("float32"), draw(CACHE).astype("float32")
+    target = target_of(device)
     pipeline = tvm_scatter.pipeline(target)
-    executable = tvm.compile(module(BUILDS[build]), target, relax_pipeline=pipeline)
-    machine = relax.VirtualMachine(executable, tvm.cpu())
-    found = machine["main"](tvm.runtime.tensor(query), tvm.runtime.tensor(cache)).numpy()
-    np.testing.assert_allclose(found, query @ cache.swapaxes(2, 3), rtol=1e-5, atol=1e-5)
+    executable = tvm.compile(module(build, row.shape), target, relax_pipeline=pipeline)
+    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+    found = machine["main"](*(tvm.runtime.tensor(each, on) for each in (row, cache))).numpy()
+    np.testing.assert_allclose(found, reference(row, cache), rtol=1e-5, atol=1e-5)
 
 
 def test_products_of_more_rows_are_left_alone():
@@ -80,11 +111,72 @@ def test_products_of_more_rows_are_left_alone():
     assert RowProducts()(mod).same_as(mod)
 
 
-@pytest.mark.parametrize("kind", ["llvm", "cuda"])
-def test_no_copy_of_the_cache_is_made(kind):
-    """No function of the compiled module writes a tensor of the size of the cache."""
-    target = tvm.target.Target("llvm") if kind == "llvm" else cuda_target("sm_90")
+def test_matrices_in_another_order_are_left_alone():
+    """All heads share the first part of the cache, then all share the second."""
+
+    def build(weights, cache):
+        wide = emit(relax.op.broadcast_to(emit(relax.op.expand_dims(cache, 1)), (2, 2, 3, 16, 8)))
+        return relax.op.matmul(weights, emit(relax.op.reshape(wide, (2, 6, 16, 8))))
+
+    mod = module(build, (2, 6, 1, 16))
+    assert "relax.broadcast_to" in operators(RowProducts()(mod))
+
+
+def written(mod, target):
+    """The numbers of elements of the tensors that a compiled module makes."""
     with target:
-        mod = tvm_scatter.pipeline(target)(module(as_torch_writes_it))
-    names = [name.name_hint for name in mod.functions]
-    assert not [name for name in names if "transpose" in name or "broadcast" in name], names
+        main = tvm_scatter.pipeline(target)(mod)["main"]
+    sizes = []
+
+    def visit(value):
+        if isinstance(value, relax.Call) and value.op == tvm.ir.Op.get("relax.vm.alloc_tensor"):
+            sizes.append(prod(int(each) for each in value.args[2].values))
+
+    relax.analysis.post_order_visit(main, visit)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("llvm", name) for name in BUILDS),
+        *(("cuda", name) for name in ("plain", "torch", "scaled", "shared")),
+    ],
+)
+def test_no_copy_of_the_cache_is_made(kind, name):
+    """Nothing of the size of the cache is written, repeated or not."""
+    target = tvm.target.Target("llvm") if kind == "llvm" else cuda_target("sm_90")
+    build, row, _ = BUILDS[name]
+    assert max(written(module(build, row), target), default=0) < prod(CACHE)
+
+
+@pytest.mark.parametrize("heads", [2, 4])
+def test_a_layer_with_a_static_cache_copies_nothing_of_it(heads):
+    """It writes one position, and reads the others where they lie; 2 heads of keys and values."""
+    torch = pytest.importorskip("torch")
+    from tvm.relax.frontend.torch import from_exported_program
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            for name in ("keys", "values"):
+                self.register_buffer(name, torch.randn(1, 2, 64, 8))
+
+        def forward(self, query, key, value, position):
+            self.keys.index_copy_(2, position, key)
+            self.values.index_copy_(2, position, value)
+            both = (each.repeat_interleave(heads // 2, 1) for each in (self.keys, self.values))
+            return torch.nn.functional.scaled_dot_product_attention(query, *both)
+
+    model, target = Layer(), tvm.target.Target("llvm")
+    first = [each.clone() for each in (model.keys, model.values)]
+    inputs = [torch.randn(1, n, 1, 8) for n in (heads, 2, 2)] + [torch.tensor([5])]
+    with torch.no_grad():
+        mod = from_exported_program(torch.export.export(model, tuple(inputs)))
+        expected = model(*inputs).numpy()
+    assert max(written(mod, target)) < 2 * 64 * 8
+    executable = tvm.compile(mod, target, relax_pipeline=tvm_scatter.pipeline(target))
+    machine = relax.VirtualMachine(executable, tvm.cpu())
+    arguments = [tvm.runtime.tensor(each.numpy()) for each in (*inputs, *first)]
+    found = machine["main"](*arguments)[0].numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)

@@ -131,7 +131,7 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     if wanted.enabled:
         mod = scheduled_row_reductions(mod, target)
     if wanted.enabled and (on_gpu or schedules):
-        mod = RowProducts()(mod)
+        mod = RowProducts(on_gpu)(mod)
     if schedules:
         mod = scheduled_for_cpu(mod, target)
     if called_functions(mod):

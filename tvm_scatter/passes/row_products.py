@@ -1,15 +1,23 @@
-"""The product of a row with a transposed tensor reads the tensor as it is.
+"""The product of a row with a transposed or repeated tensor reads the tensor as it is.
 
-A decoder multiplies one row with all of its cache, transposed. TVM would write the transposed cache
-to memory first, which takes longer than the product. The product is a sum over the last axis of
-both, so it needs no transposed copy.
+A decoder multiplies one row with all of its cache, transposed, and scaled by a number. TVM would
+write what it multiplies with to memory first, which takes longer than the product. The product is a
+sum over the last axis of both, so it needs no transposed copy, and the row is scaled instead.
+
+Where heads share their keys and values, TVM would also write these once for each head. The rows of
+such heads are multiplied with the same part of the cache, by one product that has the cache as it
+lies in memory on its left. On a GPU values, which are not transposed, are left alone: by TVM's
+schedule of a product of few rows most of the GPU has nothing to do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
@@ -17,23 +25,50 @@ from tvm_scatter.ops.called import operator_of
 
 from .functions import with_changes
 
-_VIEWS = ("relax.broadcast_to", "relax.reshape")
+_VIEWS = ("relax.broadcast_to", "relax.reshape", "relax.expand_dims")
 
 
-def RowProducts() -> tvm.transform.Pass:
+@dataclass(frozen=True)
+class _Second:
+    """What the second operand of a product is made of.
+
+    Attributes
+    ----------
+    source : relax.Expr
+        The tensor in memory.
+    transposed : bool
+        Whether its last two axes are swapped.
+    repeats : int
+        How many matrices that follow each other are the same matrix of the source.
+    scales : tuple of relax.Expr
+        Numbers that it is multiplied with.
+    """
+
+    source: Any
+    transposed: bool
+    repeats: int
+    scales: tuple[Any, ...]
+
+
+def RowProducts(on_gpu: bool = False) -> tvm.transform.Pass:
     """The pass. It changes products of one row with a tensor that depends on the input.
 
     Broadcasts to the shape that a tensor has already, which TVM would compute as copies, go, too.
+
+    Parameters
+    ----------
+    on_gpu : bool
+        Whether the module will run on a GPU.
     """
 
     def rewrite(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        changed = with_changes(mod, _rewritten)
+        changed = with_changes(mod, lambda _, function: _rewritten(function, on_gpu))
         return mod if changed.same_as(mod) else relax.transform.DeadCodeElimination()(changed)
 
     return tvm.transform.module_pass(rewrite, opt_level=0, name="RowProducts")
 
 
-def _rewritten(_name: Any, function: relax.Function) -> relax.Function | None:
+def _rewritten(function: relax.Function, on_gpu: bool) -> relax.Function | None:
     values: dict[Any, Any] = {}
 
     def visit(expression: Any) -> None:
@@ -43,55 +78,112 @@ def _rewritten(_name: Any, function: relax.Function) -> relax.Function | None:
 
     relax.analysis.post_order_visit(function, visit)
     found = values.values()
-    if not any(_is_copy(value) or _columns(value, values) is not None for value in found):
+    if not any(_is_copy(value) or _second(value, values, on_gpu) is not None for value in found):
         return None
-    return _Mutator(values).visit_expr(function)
+    return _Mutator(values, on_gpu).visit_expr(function)
 
 
 @relax.expr_functor.mutator
 class _Mutator(relax.PyExprMutator):
-    def __init__(self, values: dict[Any, Any]) -> None:
+    def __init__(self, values: dict[Any, Any], on_gpu: bool) -> None:
         super().__init__()
-        self.values = values
+        self.values, self.on_gpu = values, on_gpu
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         if _is_copy(call):
             return self.visit_expr(call.args[0])
-        columns = _columns(call, self.values)
-        if columns is None:
+        second = _second(call, self.values, self.on_gpu)
+        if second is None:
             return super().visit_call_(call)
-        shape = list(call.args[1].ty.shape)
+        row, matrix = self.visit_expr(call.args[0]), self.visit_expr(second.source)
+        for scale in second.scales:
+            row = self.builder_.emit(relax.op.multiply(row, scale))
+        shape = _shape(call.args[1]) or []
+        if second.repeats > 1:
+            result = self._shared(row, matrix, shape, second)
+        else:
+            result = self._sum(row, matrix, shape)
+        return relax.op.reshape(result, call.ty.shape)
+
+    def _sum(self, row: Any, matrix: Any, shape: Sequence[int]) -> Any:
+        """A row times the columns of a matrix, which lie in memory as rows."""
         emit = self.builder_.emit
-        rows = emit(relax.op.reshape(self.visit_expr(columns), [*shape[:-2], shape[-1], shape[-2]]))
-        products = emit(relax.op.multiply(self.visit_expr(call.args[0]), rows))
-        return relax.op.expand_dims(emit(relax.op.sum(products, [-1])), -2)
+        columns = emit(relax.op.reshape(matrix, [*shape[:-2], shape[-1], shape[-2]]))
+        return emit(relax.op.sum(emit(relax.op.multiply(row, columns)), [-1]))
+
+    def _shared(self, row: Any, matrix: Any, shape: Sequence[int], second: _Second) -> Any:
+        """Rows that follow each other times the matrix that they share."""
+        emit = self.builder_.emit
+        *batch, length, width = shape
+        count = prod(batch) // second.repeats
+        rows = emit(relax.op.reshape(row, [count, second.repeats, length]))
+        if not second.transposed:
+            matrix = emit(relax.op.reshape(matrix, [count, length, width]))
+            return emit(relax.op.matmul(rows, matrix))
+        matrix = emit(relax.op.reshape(matrix, [count, width, length]))
+        columns = emit(relax.op.permute_dims(rows, [0, 2, 1]))
+        return emit(relax.op.permute_dims(emit(relax.op.matmul(matrix, columns)), [0, 2, 1]))
 
 
-def _columns(call: Any, values: dict[Any, Any]) -> Any | None:
-    """The tensor whose rows are the columns of the second operand; ``None`` if it is no such."""
+def _second(call: Any, values: dict[Any, Any], on_gpu: bool) -> _Second | None:
+    """The second operand of a product of one row; ``None`` if nothing is gained."""
     if operator_of(call) != "relax.matmul":
         return None
     row, second = (_shape(operand) for operand in call.args)
     if row is None or second is None or len(row) != len(second) or len(row) < 2:
         return None
-    if row[:-2] != second[:-2] or row[-2] != 1 or call.ty.dtype != call.args[0].ty.dtype:
+    if row[:-2] != second[:-2] or row[-2] != 1 or 0 in second:
         return None
-    viewed = call.args[1]
-    while operator_of(values.get(viewed)) in _VIEWS:
-        source: Any = values[viewed].args[0]
-        before, after = _shape(source), _shape(viewed)
-        if before is None or after is None or before[-2:] != after[-2:]:
-            return None
-        if prod(before) != prod(after):
-            return None
-        viewed = source
-    transposed: Any = values.get(viewed)
-    if operator_of(transposed) != "relax.permute_dims":
+    if any(call.ty.dtype != operand.ty.dtype for operand in call.args):
         return None
-    source = transposed.args[0]
-    if isinstance(source, tvm.ir.GenericConst) or not _swaps_last(transposed):
+    source, transposed, views, scales = call.args[1], False, [], []
+    while (value := values.get(source)) is not None:
+        operator = operator_of(value)
+        if operator in _VIEWS and _keeps_matrices(value):
+            views.append(value)
+        elif operator == "relax.permute_dims" and _swaps_last(value):
+            transposed = not transposed
+        elif operator == "relax.multiply" and _is_number(value.args[1]):
+            scales.append(value.args[1])
+        else:
+            break
+        source = value.args[0]
+    repeats = _repeats(source, views)
+    gains = transposed or (repeats > 1 and not on_gpu)
+    if not gains or repeats == 0 or isinstance(source, tvm.ir.GenericConst):
         return None
-    return source
+    return _Second(source, transposed, repeats, tuple(scales))
+
+
+def _keeps_matrices(view: relax.Call) -> bool:
+    """Whether the last two axes are what they were."""
+    before, after = _shape(view.args[0]), _shape(view)
+    if before is None or after is None or len(before) < 2 or before[-2:] != after[-2:]:
+        return False
+    if operator_of(view) != "relax.expand_dims":
+        return True
+    return all(int(axis) % len(after) < len(after) - 2 for axis in view.attrs.axis)
+
+
+def _repeats(source: Any, views: Sequence[relax.Call]) -> int:
+    """How often each matrix follows itself; 0 if they stand in another order."""
+    shape = _shape(source)
+    if shape is None or len(shape) < 2:
+        return 0
+    count = prod(shape[:-2])
+    numbers = np.arange(count).reshape(shape[:-2])
+    for view in reversed(views):
+        batch = (_shape(view) or [])[:-2]
+        if operator_of(view) == "relax.broadcast_to":
+            numbers = np.broadcast_to(numbers, batch)
+        else:
+            numbers = numbers.reshape(batch)
+    repeats = numbers.size // count
+    return repeats if np.array_equal(numbers.ravel(), np.arange(count).repeat(repeats)) else 0
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, tvm.ir.GenericConst) and _shape(value) == []
 
 
 def _is_copy(call: Any) -> bool:
@@ -103,7 +195,10 @@ def _is_copy(call: Any) -> bool:
 
 
 def _swaps_last(transposed: relax.Call) -> bool:
-    rank = len(transposed.args[0].ty.shape)
+    shape = _shape(transposed.args[0])
+    if shape is None or len(shape) < 2:
+        return False
+    rank = len(shape)
     axes = transposed.attrs.axes
     order = list(range(rank))[::-1] if axes is None else [int(axis) % rank for axis in axes]
     return order == [*range(rank - 2), rank - 1, rank - 2]

@@ -8,12 +8,15 @@ CPU multiplies and adds in one instruction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.cpu.base import CPUScheduleRule
 from tvm.target import Target
+
+from tvm_scatter.ops.shapes import is_one
 
 from .blocks import Reduced, is_read_along, lie_side_by_side, reduced, shared_by_all
 from .machine import is_worth_threads, registers
@@ -104,7 +107,7 @@ def _scheduled(found: Reduced, tile: _Tile) -> s_tir.Schedule:
     result = (
         found.epilogue.block_rv if found.epilogue else schedule.cache_write(product, 0, "local")
     )
-    loops = schedule.get_loops(result)
+    loops = _loops_of_variables(found, schedule.get_loops(result))
     columns, column = schedule.split(loops[-1], [None, tile.columns])
     together = [loop for at, loop in enumerate(loops[:-1]) if at != tile.row]
     row = None
@@ -126,6 +129,19 @@ def _scheduled(found: Reduced, tile: _Tile) -> s_tir.Schedule:
     _in_registers(schedule, row, column)
     _accumulate(found, tile)
     return schedule
+
+
+def _loops_of_variables(found: Reduced, loops: Sequence[Any]) -> list[Any]:
+    """A loop for each data-parallel variable.
+
+    The copy of a product also has loops over axes of one element, which the product itself has not.
+    """
+    schedule, loops = found.schedule, list(loops)
+    while len(loops) > len(found.spatial):
+        at = next(at for at, loop in enumerate(loops) if is_one(schedule.get(loop).extent))
+        at = min(at, len(loops) - 2)
+        loops[at : at + 2] = [schedule.fuse(*loops[at : at + 2])]
+    return loops
 
 
 def _accumulate(found: Reduced, tile: _Tile) -> None:
