@@ -19,6 +19,7 @@ from .lowering import (
     legalize_grouped_product,
     legalize_host_numbers,
     legalize_order,
+    legalize_precise,
     legalize_reads,
     legalize_suppression,
 )
@@ -63,6 +64,7 @@ def install() -> None:
     legalize_grouped_product.install_legalizations()
     legalize_suppression.install_legalizations()
     legalize_elementwise.install_legalizations()
+    legalize_precise.install_legalizations()
     legalize_empty.install_legalizations()
     pipelines.install_pipelines()
     ordered_fusion.install_fusion()

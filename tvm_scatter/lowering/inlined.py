@@ -94,12 +94,12 @@ CALLS = frozenset(
 
 
 #: Those of them of which TVM's own legalization is wrong: the power of a negative number on GPUs,
-#: comparisons with a NaN, and what 16-bit floats have no function for.
+#: comparisons with a NaN, what loses digits, and what 16-bit floats have no function for.
 _MENDED = frozenset(
     f"relax.{name}"
     for name in (
         *("power", "logical_not", "equal", "not_equal", "mod", "floor_mod", "round"),
-        *("isfinite", "isinf", "isnan"),
+        *("isfinite", "isinf", "isnan", "tanh", "nn.gelu_tanh", "sin", "cos"),
     )
 )
 

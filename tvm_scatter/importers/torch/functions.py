@@ -14,6 +14,8 @@ from tvm import tirx
 #: Asymptotic series of the digamma function, and where it begins.
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
 _DIGAMMA_FROM = 10
+#: The constant of Euler and Mascheroni.
+_EULER = 0.57721566490153286
 #: A rational approximation of the inverse of erf close to zero, and one close to 1.
 _INVERSE = (
     (-0.140543331, 0.914624893, -1.645349621, 0.886226899),
@@ -60,6 +62,14 @@ def log_add_exp2(one: Any, other: Any) -> Any:
     sum_ = library("log1p", tirx.pow(two, -tirx.abs(one - other)))
     sum_ = tirx.max(one, other) + sum_ * tirx.const(1 / math.log(2), one.ty)
     return _equal_or(one, other, sum_)
+
+
+def lgamma(value: Any) -> Any:
+    """``lgamma``. Close to zero by its series: GPUs' fast mathematics take a square there for 0."""
+    size = tirx.abs(value)
+    small = -tirx.log(size) - tirx.const(_EULER, value.ty) * value
+    limit = 1e-5 if str(value.ty) == "float32" else 1e-11
+    return tirx.Select(size < tirx.const(limit, value.ty), small, library("lgamma", value))
 
 
 def digamma(value: Any) -> Any:

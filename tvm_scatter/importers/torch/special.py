@@ -92,7 +92,7 @@ def _of(function: Callable[..., Any], *names: str) -> Callable[[TorchCall], Any]
 SPECIAL: dict[str, Callable[[TorchCall], Any]] = {
     **{
         f"{name}.default": _of(partial(functions.library, name), "self")
-        for name in ("atanh", "erfc", "expm1", "lgamma", "log1p")
+        for name in ("atanh", "erfc", "expm1", "log1p")
     },
     "angle.default": _of(functions.angle, "self"),
     "atan2.default": _of(partial(functions.library, "atan2"), "self", "other"),
@@ -112,6 +112,7 @@ SPECIAL: dict[str, Callable[[TorchCall], Any]] = {
     "log2.default": _of(tirx.log2, "self"),
     "log10.default": _of(tirx.log10, "self"),
     "frexp.default": frexp,
+    "lgamma.default": _of(functions.lgamma, "self"),
     "logaddexp.default": _of(functions.log_add_exp, "self", "other"),
     "logaddexp2.default": _of(functions.log_add_exp2, "self", "other"),
     "nextafter.default": nextafter,

@@ -1,0 +1,122 @@
+"""The ``FLegalize`` of functions of which TVM's code loses most digits of some numbers.
+
+TVM compiles CUDA with ``--use_fast_math``. There the sine and the cosine are precise to 21 bits
+behind the point, so that small sines have few digits and those of large angles none, and the
+hyperbolic tangent has 11 bits. On CPUs TVM computes that by exponentials, whose difference is
+nothing close to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tvm import relax, te, tirx
+from tvm.relax.backend.utils import BackendDispatcher
+
+from tvm_scatter.problem.reductions import HALVES
+
+from .legalizations import put_in_front, stock
+from .target import target_of
+
+_TANH, _GELU = "relax.tanh", "relax.nn.gelu_tanh"
+_SIN, _COS = "relax.sin", "relax.cos"
+#: The functions that are emitted here.
+NAMES = (_TANH, _GELU, _SIN, _COS)
+#: tanh(x) / x - 1, divided by the square of x, which is at most the square of the limit: of float32
+#: a polynomial of the square, of float64 a quotient. From Cephes.
+_LIMIT = 0.625
+_TANH_32 = (
+    *(-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2),
+    *(1.33314422036e-1, -3.33332819422e-1),
+)
+_TANH_64 = (
+    (-9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3),
+    (1.0, 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3),
+)
+#: The same for the sine, up to a quarter of pi.
+_SIN_32 = (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
+
+Function = Callable[[Any], Any]
+
+
+def install_legalizations() -> None:
+    """Put the functions in front of TVM's. Calling it again changes nothing."""
+    put_in_front((_TANH,), lambda bb, call: _emit(bb, call, tanh))
+    put_in_front((_GELU,), lambda bb, call: _emit(bb, call, _gelu))
+    put_in_front((_SIN,), lambda bb, call: _emit_on_gpu(bb, call, _sine))
+    put_in_front((_COS,), lambda bb, call: _emit_on_gpu(bb, call, _cosine))
+
+
+def _emit_on_gpu(bb: relax.BlockBuilder, call: relax.Call, function: Function) -> relax.Expr:
+    """The function in single precision on a GPU; others are right as they are."""
+    on_gpu = BackendDispatcher.is_gpu_target(target_of(call.args[0]))
+    if not on_gpu or str(call.args[0].ty.dtype) == "float64":
+        return stock[call.op.name](bb, call)
+    return _emit(bb, call, function)
+
+
+def _emit(bb: relax.BlockBuilder, call: relax.Call, function: Function) -> relax.Expr:
+    name = call.op.name.rpartition(".")[2]
+
+    def compute(values: te.Tensor) -> te.Tensor:
+        wide = "float32" if values.dtype in HALVES else values.dtype
+
+        def element(*at: Any) -> Any:
+            return function(values(*at).astype(wide)).astype(values.dtype)
+
+        return te.compute(values.shape, element, name=name)
+
+    return bb.call_te(compute, call.args[0], primfunc_name_hint=name)
+
+
+def tanh(value: Any) -> Any:
+    """The hyperbolic tangent of a number of type float32 or float64."""
+    one, two = _like(1, value), _like(2, value)
+    square, size = value * value, tirx.abs(value)
+    if str(value.ty) == "float64":
+        above, below = (_polynomial(each, square) for each in _TANH_64)
+        more = above / below
+    else:
+        more = _polynomial(_TANH_32, square)
+    large = one - two / (tirx.exp(size + size) + one)
+    large = tirx.Select(value < _like(0, value), -large, large)
+    return tirx.Select(size < _like(_LIMIT, value), value * (one + square * more), large)
+
+
+def _gelu(value: Any) -> Any:
+    """The activation of that name, in its form with a hyperbolic tangent."""
+    one = _like(1, value)
+    inner = value * (one + _like(0.044715, value) * value * value)
+    return _like(0.5, value) * value * (one + tanh(_like(math.sqrt(2 / math.pi), value) * inner))
+
+
+def _sine(value: Any) -> Any:
+    square = value * value
+    small = value * (_like(1, value) + square * _polynomial(_SIN_32, square))
+    is_small = tirx.abs(value) < _like(math.pi / 4, value)
+    return tirx.Select(is_small, small, tirx.sin(_within_a_turn(value)))
+
+
+def _cosine(value: Any) -> Any:
+    return tirx.cos(_within_a_turn(value))
+
+
+def _within_a_turn(angle: Any) -> Any:
+    """The angle without whole turns, which fast functions want."""
+    wide = angle.astype("float64")
+    turns = tirx.nearbyint(wide * tirx.const(1 / (2 * math.pi), "float64"))
+    return (wide - turns * tirx.const(2 * math.pi, "float64")).astype(str(angle.ty))
+
+
+def _polynomial(coefficients: Sequence[float], value: Any) -> Any:
+    """A polynomial, its highest power first."""
+    result = _like(coefficients[0], value)
+    for each in coefficients[1:]:
+        result = result * value + _like(each, value)
+    return result
+
+
+def _like(number: float, value: Any) -> Any:
+    return tirx.const(number, value.ty)
