@@ -132,6 +132,19 @@ def test_a_log_is_completed_where_its_default_was_not_measured_first(tmp_path: P
     assert [task.problem for task in recorded_tasks(read_database(tmp_path))] == [known, unknown]
 
 
+def test_a_pattern_picks_scatters(tmp_path: Path) -> None:
+    for posed in (problem(700, 5, 300, "max"), problem(300, 5, 700, "max")):
+        with open_database(tmp_path, LLVM) as database:
+            told = {"distribution": "uniform", "seed": "0", "cache": "warm"}
+            database.add(posed, LLVM, next(candidates(posed, LLVM)), told, [1e-6])
+    command = ["tune", "--target", "llvm", "--grid", "recorded", "--work-dir", str(tmp_path)]
+    command += ["--resume", "--trials", "2", "--distribution", "uniform"]
+    assert main([*command, "--problem", "max float*data (1, 300, 5)"]) == 0
+    records = read_database(tmp_path).records()
+    measured = [posed.extent.constant for posed, _, _ in records]
+    assert sorted(measured) == [300, 300, 700]
+
+
 def test_a_symbolic_size_is_measured_over_its_range(tmp_path: Path) -> None:
     from tvm_scatter.problem.symbolic_size import SymbolicSize
 
@@ -286,6 +299,7 @@ def test_the_commands(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
         (["model.pt2", "--grid", "shipped"], "model.pt2 and --grid shipped: name one of them"),
         (["--grid", "none"], "unknown grid 'none'"),
         (["--grid", "recorded"], "holds no tuning records"),
+        (["--grid", "shipped", "--problem", "none"], "--problem 'none': no scatter is so named"),
         (["--grid", "shipped", "--tracker", "here"], "must be of the form HOST:PORT"),
         (["--grid", "shipped", "--tracker", "here:9"], "needs --key"),
         (["--grid", "shipped", "--tracker", "127.0.0.1:9", "--key", "k"], "no RPC tracker answers"),

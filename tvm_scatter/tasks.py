@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from numbers import Integral
 from typing import Any
 
@@ -63,6 +64,10 @@ class Task:
             problem = self.problem.with_sizes(sizes)
             found[", ".join(f"{name}={size}" for name, size in sizes.items())] = problem
         return found
+
+    def is_named(self, pattern: str) -> bool:
+        """Whether its text has a part that a pattern fits, in which ``*`` is any text."""
+        return fnmatchcase(str(self), f"*{pattern}*")
 
     def __str__(self) -> str:
         return str(self.problem).removesuffix(f", bounds={self.problem.bounds}")

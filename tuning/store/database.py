@@ -10,7 +10,6 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ class Database:
 
         Knobs that are newer than a record are completed where they have one value only.
         """
-        offered = cache(_knobs)
+        offered: dict[tuple[ScatterProblem, str], Mapping[str, tuple[int, ...]]] = {}
         problems: dict[Any, ScatterProblem] = {}
         for record in self.stored.get_all_tuning_records():
             module = record.workload.mod
@@ -86,8 +85,10 @@ class Database:
             else:
                 if said is not None:
                     decision, seconds = said
-                    knobs = offered(problem, decision.implementation, record.target)
-                    config = completed(decision.config, knobs)
+                    key = problem, decision.implementation
+                    if key not in offered:
+                        offered[key] = _knobs(*key, record.target)
+                    config = completed(decision.config, offered[key])
                     yield problem, replace(decision, config=config), seconds
 
     def need_target(self, target: Target) -> None:

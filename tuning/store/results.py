@@ -72,8 +72,14 @@ def default_candidates(task: Task, target: Target) -> set[Candidate]:
     return {default_candidate(problem, target) for problem in task.representatives().values()}
 
 
-def recorded_tasks(database: Database) -> list[Task]:
-    """The static problems that a directory has records of, first those whose default has none."""
+def recorded_tasks(database: Database, pattern: str = "*") -> list[Task]:
+    """The static problems that a directory has records of, first those whose default has none.
+
+    Parameters
+    ----------
+    pattern : str
+        Only tasks of such a name count (:meth:`~tvm_scatter.tasks.Task.is_named`).
+    """
     target = database.target()
     known: dict[ScatterProblem, set[Candidate]] = {}
     for problem, decision, _ in database.records():
@@ -84,7 +90,8 @@ def recorded_tasks(database: Database) -> list[Task]:
     def is_known(task: Task) -> bool:
         return default_candidates(task, target) <= known[task.problem]
 
-    return sorted((Task(problem) for problem in known), key=is_known)
+    named = (task for task in map(Task, known) if task.is_named(pattern))
+    return sorted(named, key=is_known)
 
 
 def results_in(database: Database) -> list[Result]:

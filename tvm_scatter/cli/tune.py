@@ -39,6 +39,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="instead of a model: shipped, held-out, random:SEED[:PERCENT], wide:SEED, or "
         "recorded: what DIR has records of",
     )
+    command.add_argument(
+        "--problem", metavar="PATTERN", default="*",
+        help="only scatters whose text, as it is printed, has such a part; * is any text",
+    )  # fmt: skip
     command.add_argument("--work-dir", metavar="DIR", required=True, help="where records are kept")
     command.add_argument("--trials", type=int, default=64, help="candidates for each scatter")
     command.add_argument(
@@ -103,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         rivals=tuple(arguments.rival),
     )
     with progress() as shown:
-        tasks = _tasks(arguments, target, shown.step)
+        tasks = _named(_tasks(arguments, target, shown.step), arguments.problem)
         listener = _Listener(shown.step, len(tasks), settings)
         results = tune(
             tasks, target, Path(arguments.work_dir), settings, arguments.resume, listener
@@ -169,7 +173,7 @@ def _tasks(
     if arguments.model is not None and arguments.grid is not None:
         raise ScatterError(f"{arguments.model} and --grid {arguments.grid}: name one of them.")
     if arguments.grid == "recorded":
-        return recorded_tasks(read_database(Path(arguments.work_dir)))
+        return recorded_tasks(read_database(Path(arguments.work_dir)), arguments.problem)
     if arguments.grid is not None:
         return grid(arguments.grid)
     step(f"importing {arguments.model}")
@@ -178,6 +182,16 @@ def _tasks(
     if not tasks:
         raise ScatterError(f"{arguments.model}: there is no scatter to tune.")
     return tasks
+
+
+def _named(tasks: list[Task], pattern: str) -> list[Task]:
+    found = [task for task in tasks if task.is_named(pattern)]
+    if not found:
+        raise ScatterError(
+            f"--problem {pattern!r}: no scatter is so named; a name is as 'add float32, data (1, "
+            "1000, 64)'."
+        )
+    return found
 
 
 def _range(text: str) -> tuple[str, tuple[int, int]]:
