@@ -119,3 +119,17 @@ def test_a_branch_that_a_constant_chooses() -> None:
         y = ScatterElements<reduction = "min">(d, j, x) }"""
     x, i = np.array([5, 3, 4], "float32"), np.array([1, 2, 1])
     compare(parser.parse_model(HEAD + text), {"x": x, "i": i})
+
+
+def test_indices_as_many_as_a_mask_has() -> None:
+    """Fewer than updates are no error of PyTorch's scatter, but one of ONNX."""
+    text = """(float[6] x, bool[6] mask, float[3] v) => (float[6] y) {
+        flat = Constant<value = int64[1] {-1}>() places = NonZero(mask)
+        i = Reshape(places, flat) y = ScatterElements(x, i, v) }"""
+    made = parser.parse_model(HEAD + text)
+    x, v = np.zeros(6, "float32"), np.arange(1, 4, dtype="float32")
+    mask = np.array([True, False, True, True, False, False])
+    np.testing.assert_array_equal(run(made, [x, mask, v])[0], [1, 0, 2, 3, 0, 0])
+    for wrong in (mask[::-1] & mask, ~mask & mask, mask | True):
+        with pytest.raises(ValueError, match=r"ScatterElements: updates of size 3 .* must have"):
+            run(made, [x, wrong, v])

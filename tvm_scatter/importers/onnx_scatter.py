@@ -35,7 +35,7 @@ def scatter_elements(
     return ops.scatter_elements(
         data,
         indices,
-        updates,
+        with_shape(bb, operator, "updates", updates, wanted),
         int(attributes.get("axis", 0)),
         _reduction(operator, opset, attributes),
         wrap_negative=True,
