@@ -10,6 +10,8 @@ torch = pytest.importorskip("torch")
 
 from torch_harness import Case, check, check_all  # noqa: E402
 
+import tvm_scatter  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
@@ -87,3 +89,23 @@ def test_dynamic_segments() -> None:
 def test_segments_on_a_gpu() -> None:
     lengths = torch.tensor([2, 0, 4])
     check(by_length("max"), torch.randn(6, 3), lengths, device="cuda")
+
+
+@pytest.mark.parametrize("name", ["sort_based", "sequential"])
+def test_rows_of_bfloat16(name: str) -> None:
+    """Rows that are a vector wide, whose extremes TVM could not store as vectors."""
+    torch.manual_seed(0)
+    values, nodes = torch.randn(60, 4).to(torch.bfloat16), torch.randint(0, 7, (60,))
+    values[5, 1] = torch.nan
+
+    def function(values: Any, nodes: Any) -> Any:
+        zeros = torch.zeros(7, 4, dtype=torch.bfloat16)
+        kinds = ("amax", "amin", "mean", "prod")
+        return tuple(
+            zeros.index_reduce(0, nodes, values, kind, include_self=included)
+            for kind in kinds
+            for included in (False, True)
+        )
+
+    with tvm_scatter.options(implementation=name):
+        check(function, values, nodes)

@@ -114,8 +114,14 @@ class Reduction:
     def _each_width(self, first: Any, body: Callable[[Columns], None]) -> None:
         """Emit ``body`` for the columns of a block; the last block may have fewer."""
         width, block = self.width, self.block
-        # TVM has no vectors of booleans, and float16 may be converted by several statements.
-        makes_none = self.problem.data_dtype in ("bool", "float16")
+        problem = self.problem
+        # TVM has no vectors of booleans, and float16 may be converted by several statements. It
+        # cannot store a vector of bfloat16 that is chosen: an extreme or not a number, the data or
+        # what is reduced without them.
+        chosen = problem.reduces.is_extreme or not problem.include_self
+        makes_none = problem.data_dtype in ("bool", "float16") or (
+            problem.data_dtype == "bfloat16" and chosen
+        )
         vectors = None if makes_none else self.dtype
         if not isinstance(width, int):
             rest = T.bind(loops.int64(loops.minimum(width - first, block)))
