@@ -99,8 +99,7 @@ def of_a_column(logits, values, vector, column):
 
 def test_numbers_of_edges_that_are_open(device):
     """None of them, too."""
-    # CPUs compute no softmax of float16.
-    dtype = torch.float32 if device == "llvm" else torch.float16
+    dtype = torch.float16
     dynamic = [{0: torch.export.Dim("edges", max=500)}] * 4
     machine, explained = compiled(of_a_column, arguments(dtype=dtype), device, dynamic)
     assert [each.problem.softmax for each in explained] == [True]

@@ -8,7 +8,7 @@ Milakov and N. Gimelshein, "Online normalizer calculation for softmax", arXiv 18
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,9 @@ from tvm_scatter.passes.analysis.softmax import Softmax, SoftmaxSearch
 
 from .functions import Emit, with_changes, with_values
 from .report import note
+
+#: What no sum is kept in where it is in memory, because each would be rounded, and what instead.
+_NARROW, _WIDER = ("float16", "bfloat16"), "float32"
 
 
 def FuseSoftmax() -> tvm.transform.Pass:
@@ -66,14 +69,20 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
         if not _is_wanted(softmax):
             continue
         where = f"{name}.{binding.var.name}"
-        refusal = _refusal(softmax)
-        if refusal is not None:
+        refusals = {}
+        for dtype in _dtypes(softmax):
+            refusals[dtype] = _refusal(softmax, dtype)
+            if refusals[dtype] is None:
+                break
+        else:
+            [refusal, *_] = refusals.values()
             note("fuse", where, f"weights its updates by a softmax in memory: {refusal}")
             continue
-        found[binding.var] = softmax
-        note("fuse", where, "computes the softmax that weights its updates itself")
+        found[binding.var] = softmax, dtype
+        inside = "" if len(refusals) == 1 else f" in {dtype}"
+        note("fuse", where, f"computes the softmax that weights its updates itself{inside}")
     scatters = _Scatters(definitions.blocks, search.same)
-    changes = {var: partial(scatters.scatter, var, softmax) for var, softmax in found.items()}
+    changes = {var: partial(scatters.scatter, var, *each) for var, each in found.items()}
     return with_values(mod, function, changes) if changes else None
 
 
@@ -82,8 +91,14 @@ def _is_wanted(softmax: Softmax) -> bool:
     return strategy is None or strategy.backend.fuses_softmax_under(current_options())
 
 
-def _refusal(softmax: Softmax) -> str | None:
-    """Why no scatter computes a softmax; ``None`` if one does."""
+def _dtypes(softmax: Softmax) -> list[str]:
+    """The types to compute a softmax in, the best first."""
+    own = str(softmax.call.data.ty.dtype)
+    return [own, _WIDER] if own in _NARROW else [own]
+
+
+def _refusal(softmax: Softmax, dtype: str) -> str | None:
+    """Why no scatter computes a softmax in a type; ``None`` if one does."""
     call = softmax.call
     target, strategy = strategy_of(call.data)
     if strategy is None or strategy.backend.ordering is None:
@@ -94,9 +109,10 @@ def _refusal(softmax: Softmax) -> str | None:
     try:
         order(index, extent, operator=call.operator)
         shape = call.updates.ty.shape.values
-        type_ = relax.TensorType(shape, call.data.ty.dtype)
+        type_ = relax.TensorType(shape, dtype)
         values, logits = (relax.Var(name, type_) for name in ("values", "logits"))
-        tried = _weighted(call, values, logits, (permutation, places))
+        data = relax.Var("data", relax.TensorType(call.data.ty.shape, dtype))
+        tried = _weighted(call.replace(data=data), values, logits, (permutation, places))
         planned = plan(tried.to_call(), target, current_options())
     except ScatterError as error:
         return str(error)
@@ -140,8 +156,17 @@ class _Scatters:
         self._blocks, self._same = blocks, same
         self._orders: list[_Order] = []
 
-    def scatter(self, var: Any, softmax: Softmax, emit: Emit) -> relax.Expr:
+    def scatter(self, var: Any, softmax: Softmax, dtype: str, emit: Emit) -> relax.Expr:
         """What stands in place of the call that a variable is bound to."""
+        own = str(softmax.call.data.ty.dtype)
+        if dtype != own:
+            call = softmax.call
+            zeros = emit(relax.op.zeros(call.data.ty.shape, dtype))
+            values, logits = (
+                emit(relax.op.astype(each, dtype)) for each in (softmax.values, softmax.logits)
+            )
+            wide = replace(softmax, call=call.replace(data=zeros), values=values, logits=logits)
+            return relax.op.astype(emit(self.scatter(var, wide, dtype, emit)), own)
         values, shape = softmax.values, softmax.call.updates.ty.shape
         if not _same_shape(values.ty.shape.values, shape.values):
             values = emit(relax.op.broadcast_to(values, shape))
