@@ -68,22 +68,21 @@ class OwnedRows(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         vectors = ceil_div(problem.width.constant, widest_vector(problem))
         lanes = [n for n in _LANES if n < 2 * vectors] or _LANES[-1:]
-        fitting = [
-            blocks
-            for blocks in _BLOCKS
-            if all(self._fits(problem, n, blocks, target) for n in lanes)
-        ]
+        units, limit = multiprocessors(target), shared_memory_limit(target)
+
+        def fits(n: int, blocks: int) -> bool:
+            plan = _Plan(problem, n, max(_THREADS), blocks * units)
+            taken = (plan.list_bytes + plan.static_bytes) * blocks
+            return taken <= limit and plan.rows_each < _MOST_ROWS
+
         return {
             "lanes": tuple(lanes),
-            "blocks_per_multiprocessor": tuple(fitting),
+            "blocks_per_multiprocessor": tuple(
+                blocks for blocks in _BLOCKS if all(fits(n, blocks) for n in lanes)
+            ),
             "threads": _THREADS,
             "unroll": (4, 2),
         }
-
-    def _fits(self, problem: ScatterProblem, lanes: int, blocks: int, target: Any) -> bool:
-        plan = _Plan(problem, lanes, max(_THREADS), blocks * multiprocessors(target))
-        taken = (plan.list_bytes + plan.static_bytes) * blocks
-        return taken <= shared_memory_limit(target) and plan.rows_each < _MOST_ROWS
 
     def cost(self, work: Work, config: Config) -> Terms:
         problem, threads, lanes = work.problem, config["threads"], config["lanes"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -202,6 +203,7 @@ def numpy_dtype(dtype: str) -> np.dtype[Any]:
     return np.dtype(ml_dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
 
 
+@cache
 def item_bytes(dtype: str) -> int:
     """Bytes of one element."""
     return numpy_dtype(dtype).itemsize
