@@ -255,6 +255,13 @@ KERNELS = (
         _LOGITS + "test_shapes",
     ),
     _kernel(
+        "the own row of another place",
+        "listed_rows",
+        "own_of<P, vector, true>(updates, share.row, column);",
+        "own_of<P, vector, true>(updates, 0, column);",
+        "tests/test_own_rows.py::test_own_rows_are_read_once",
+    ),
+    _kernel(
         "a logit without the columns of some threads",
         "shared_logits",
         "for (int distance = sharing / 2; distance > 0; distance /= 2)",
@@ -263,7 +270,7 @@ KERNELS = (
     ),
     _kernel(
         "columns that a thread has not counted in a logit",
-        "segmented",
+        "place_updates",
         "const auto part = counts ? row.part : decltype(row.part)(0);",
         "const auto part = row.part;",
         _LOGITS + "test_shapes",

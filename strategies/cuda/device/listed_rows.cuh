@@ -2,7 +2,7 @@
 #ifndef TVM_SCATTER_LISTED_ROWS
 #define TVM_SCATTER_LISTED_ROWS
 #include "atomic.cuh"
-#include "row_sums.cuh"
+#include "place_updates.cuh"
 
 namespace tvm_scatter {
 
@@ -115,9 +115,10 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
       if (listed.summed) {
         sum = load<Wide, vector>(sums + static_cast<int64>(listed.at) * width + column);
       } else {
-        combine_run<typename P::Reduction>(
-            sum, listed.count,
-            RowUpdates<P, vector>{updates, lists.list + listed.at, sizes, column});
+        const auto own = own_of<P, vector, true>(updates, share.row, column);
+        const PlaceUpdates<P, uint32, lanes, vector, true, true> rows{
+            {updates, lists.list + listed.at, sizes, column}, own, true};
+        combine_updates(sum, listed.count, rows);
       }
       result = result_of<P, vector, mean>(result, sum, listed.count);
     }

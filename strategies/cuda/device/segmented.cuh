@@ -7,8 +7,7 @@
 // depends on the list alone and no row does more than a few hundred additions for each million.
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
-#include "row_sums.cuh"
-#include "shared_logits.cuh"
+#include "place_updates.cuh"
 
 namespace tvm_scatter {
 
@@ -47,58 +46,6 @@ struct OrderedKeys {
 template <class P, int lanes, int vector>
 using SegmentShare = typename If<(P::Updates::summed_columns > 0), LogitShare<P, lanes, vector>,
                                  RowShare<P, lanes, vector>>::type;
-
-// What is the same for all updates of a place, in one column of vectors.
-template <class P, int vector, bool whole>
-__device__ __forceinline__ auto own_of(const typename P::Updates& updates, int64 place,
-                                       typename P::Offset column) {
-  if constexpr (P::Updates::owns) {
-    return updates.template own<vector, whole>(place, column);
-  } else {
-    return typename P::Updates::template Own<vector>{};
-  }
-}
-
-// As `ListedUpdates`, of one place. `whole` says that vectors are loaded as such.
-template <class P, class Key, int lanes, int vector, bool whole>
-struct PlaceUpdates {
-  static constexpr bool computes = P::Updates::owns;
-  using Offset = typename P::Offset;
-  using Listed = ListedUpdates<P, Key, vector>;
-  using Own = typename P::Updates::template Own<vector>;
-  const Listed listed;
-  const Own& own;
-  bool counts;
-
-  __device__ __forceinline__ auto item(uint32 at) const { return listed.item(at); }
-  __device__ __forceinline__ auto read(typename Listed::Found found) const {
-    if constexpr (P::Updates::owns) {
-      return listed.updates.template owned<vector, whole>(found, listed.column, own);
-    } else {
-      return listed.read(found);
-    }
-  }
-  // What was read, once all threads of the group have read it.
-  template <class Row>
-  __device__ __forceinline__ auto complete(const Row& row) const {
-    if constexpr (P::Updates::summed_columns > 0) {
-      constexpr int sharing = sharing_lanes<P, vector>();
-      const auto part = counts ? row.part : decltype(row.part)(0);
-      return listed.updates.complete(row, sum_of_sharing<sharing, lanes>(part));
-    } else {
-      return row;
-    }
-  }
-};
-
-// Combine `count` updates of one place into `sum`, in order.
-template <class Sum, class P, class Key, int lanes, int vector, bool whole>
-__device__ __forceinline__ void combine_updates(
-    Sum& sum, uint32 count, const PlaceUpdates<P, Key, lanes, vector, whole>& rows) {
-  for_each_row(count, rows, [&](uint32, const auto& row) {
-    add_row<typename P::Reduction>(sum, rows.complete(row));
-  });
-}
 
 // The sums of aligned chunks that lie inside one segment: of updates (`from` is null) or of chunks.
 template <class P, class Key, int lanes, int vector, bool whole, class Keys>

@@ -127,14 +127,20 @@ class ListedRows:
         tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
         self._prologue = f"{prologue}  if ({aligned_to(self._vector, *tensors)})\n    "
 
-    def step(self, call: str, blocks: Any, threads: int) -> None:
+    def step(self, call: str, blocks: Any, threads: int, owns: bool = False) -> None:
         """Launch ``call``, after filling in ``{lanes}`` and ``{vector}``.
 
         In scope are ``chunk``, and ``tiles``, the number of parts of the columns.
+
+        Parameters
+        ----------
+        owns : bool
+            Whether it knows the place of each update that it reads.
         """
         forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
         body = self._prologue + forms[0] + "\n  else\n    " + forms[1]
-        launch(self._operands, (self._header,), body, blocks, threads, self._arguments)
+        headers = (self._header,)
+        launch(self._operands, headers, body, blocks, threads, self._arguments, owns=owns)
 
     def write(self, lists: str, threads: int) -> None:
         """Write every row of the output from its list, its sum or the data."""
@@ -147,4 +153,5 @@ class ListedRows:
             f"{lists}, updates, sizes, tiles);",
             ceil_div(teams * self.lanes, threads),
             threads,
+            owns=True,
         )
