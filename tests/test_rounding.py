@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 from harness import applicable, run_all
@@ -72,3 +75,25 @@ def test_a_sum_rounded_after_every_addition_breaks_the_wide_bound() -> None:
     for _ in range(_COUNT):
         total = dtype.type(total + dtype.type(1))
     assert abs(float(total) - _COUNT) > sum_error_bound("bfloat16", _COUNT, _COUNT, _COUNT, True)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_cpus_round_once_by_default(dtype: str) -> None:
+    """As PyTorch does there. Ones added one by one would stop at 2 048 and 256."""
+    index, ones = np.zeros(5000, "int64"), np.ones((5000, 8), numpy_dtype(dtype))
+    zeros = np.zeros((3, 8), ones.dtype)
+    factors = np.array([300, 300, 0.01], ones.dtype)
+    calls = {
+        "add": (_build, [zeros, index, ones]),
+        "elements": (_build, [zeros[:, 0].copy(), index, ones[:, 0].copy()]),
+        "mean": (partial(index_put_by, "mean"), [zeros, index, ones]),
+        "mul": (partial(index_put_by, "mul"), [ones[:3, 0].copy(), index[:3], factors]),
+    }
+    found = run_all(calls, "llvm", bounds="trust")
+    assert float(found["add"][0, 0]) == float(found["elements"][0]) == float(ones.dtype.type(5000))
+    assert float(found["mean"][0, 0]) == float(ones.dtype.type(5000 / 5001))
+    assert abs(float(found["mul"][0]) - 900) < 5
+
+
+def index_put_by(reduction: str, data: Any, index: Any, updates: Any) -> Any:
+    return index_put(data, [index], updates, reduction=reduction)

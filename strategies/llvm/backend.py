@@ -24,6 +24,7 @@ LLVM = Backend(
     fuses_vectors_only=True,
     fuses_by_default=True,
     sums_rows_by_default=True,
+    rounds_once=True,
     machine=machine_of,
     device_name=device_name,
     calibration=CALIBRATION,

@@ -25,6 +25,7 @@ from tvm_scatter.errors import ScatterError
 
 from .plain_data import parse
 from .reductions import (
+    HALVES,
     INDEX_DTYPES,
     REDUCTIONS,
     Reduction,
@@ -204,6 +205,12 @@ class ScatterProblem:
     def only_stores(self) -> bool:
         """Whether each update is a plain store: updates have distinct destinations or replace."""
         return self.unique or self.reduces.is_store
+
+    @property
+    def rounds(self) -> bool:
+        """Whether updates of one place are combined by an operation that rounds to 16 bits."""
+        stays = self.only_stores or self.reduces.is_extreme
+        return self.data_dtype in HALVES and not stays
 
     @property
     def shares_index(self) -> bool:

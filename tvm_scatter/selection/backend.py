@@ -70,6 +70,9 @@ class Backend:
         open.
     sums_logits : bool
         Whether implementations can compute the logits of a softmax that are sums along rows.
+    rounds_once : bool
+        Whether sums of 16-bit floats are left to implementations that round them once, as PyTorch
+        does on such devices, where one of these can compute them.
     schedules_reads : bool
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
     architecture_attribute : str
@@ -109,6 +112,7 @@ class Backend:
     shares_orders_by_default: bool = False
     sums_rows_by_default: bool = False
     sums_logits: bool = False
+    rounds_once: bool = False
     schedules_reads: bool = False
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None

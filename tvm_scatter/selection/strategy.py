@@ -423,6 +423,9 @@ class OpStrategy:
                 branches[name] = Branch(implementation, config, costs.of(implementation, config))
         if not branches:
             raise self._nothing_takes(problem, refusals)
+        if self.backend.rounds_once and problem.rounds:
+            wide = [name for name in branches if self.implementations[name].accumulates_wide]
+            branches = {name: branches[name] for name in wide or branches}
         ways = {name: each.predict for name, each in branches.items() if each.predict}
         predictions: dict[str, Prediction] = {}
         chosen = list(branches)[:1]
