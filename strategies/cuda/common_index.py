@@ -10,7 +10,7 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.problem.symbolic_size import SymbolicSize
-from tvm_scatter.selection.arithmetic import larger, smaller
+from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -28,6 +28,10 @@ _ORDER_LAUNCHES, _BYTES_OF_ENTRY = 4, 96
 #: Estimates: how much faster the cache delivers sectors than memory does; cycles of a
 #: multiprocessor for each value that it adds up, and of a block for each of a hot place.
 _CACHE_GAIN, _CYCLES_EACH, _CYCLES_OF_HOT = 1.5, 0.25, 0.7
+#: Cycles of a multiprocessor for each block, however little it does; and for one that looks for
+#: places with many entries among its own.
+_BLOCK_CYCLES, _LOOK_CYCLES = 400.0, 30.0
+_LONG_RUN = device_constant("common_index", "kLongRun")
 
 
 class CommonIndex(Implementation):
@@ -67,6 +71,8 @@ class CommonIndex(Implementation):
         read = larger(float(work.element), _SECTOR / _CACHE_GAIN)
         apart = smaller(work.width, _SECTOR / work.element)
         added = work.items * work.width + work.data_size
+        places = smaller(work.extent, float(_THREADS))
+        shares = larger(lines / config["lines"], 1.0) / work.machine.multiprocessors
         return {
             "launches": work.launches(_ORDER_LAUNCHES + 1),
             "order": work.streams(work.index_bytes + _BYTES_OF_ENTRY * work.count),
@@ -74,11 +80,14 @@ class CommonIndex(Implementation):
             "values": work.streams(work.items * work.width * read),
             "writes": work.streams(work.written_bytes * apart),
             "sums": work.cycles(_CYCLES_EACH * added / work.machine.multiprocessors),
+            "blocks": work.cycles(_BLOCK_CYCLES * shares * larger(work.extent / _THREADS, 1.0)),
+            "long runs": choose(
+                is_at_most(work.hottest, _LONG_RUN),
+                0.0,
+                work.cycles(_LOOK_CYCLES * places * shares),
+            ),
             "hot place": work.cycles(
-                _CYCLES_OF_HOT
-                * work.hottest
-                * config["lines"]
-                * larger(lines / config["lines"] / work.machine.multiprocessors, 1.0)
+                _CYCLES_OF_HOT * work.hottest * config["lines"] * larger(shares, 1.0)
             ),
         }
 

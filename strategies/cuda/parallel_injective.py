@@ -14,9 +14,12 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
+from .machines import multiprocessors
 from .steps import contention, stages
 
 _MAX_LANES = 256
+#: Threads that a multiprocessor has at a time.
+_THREADS_AT_A_TIME = 2048
 _ACCESS_BYTES = 16
 
 
@@ -51,7 +54,7 @@ class ParallelInjective(Implementation):
         # If a row takes a whole block, two rows to a block keep more loads in flight.
         wide = lanes_for(problem, vector) == _MAX_LANES
         threads = (512, 256, 128) if wide else (256, 128, 512)
-        return {"vector": vectors, "unroll": (4, 1, 2, 8), "threads": threads}
+        return {"vector": vectors, "unroll": _unrolls(problem, vector, target), "threads": threads}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return stages.count_bytes(problem, sizes)
@@ -81,6 +84,22 @@ class ParallelInjective(Implementation):
     def emit(self, operands: Operands, config: Config) -> None:
         stages.copy_data(operands)
         stages.around(operands, lambda: _reduce(operands, config))
+
+
+def _unrolls(problem: ScatterProblem, vector: int, target: Any) -> tuple[int, ...]:
+    """Items of a thread: few where the machine could have a thread for each of them at a time.
+
+    One item is 1.06 to 1.1 times as fast as four in the mean where half of the threads would do (97
+    records of an H200). Computed updates wait for more reads: 10 556 of 256 bytes take 7.5 us
+    instead of 9.8.
+    """
+    if not problem.items.is_static:
+        return (4, 1, 2, 8)
+    needed = problem.items.constant * lanes_for(problem, vector)
+    available = multiprocessors(target) * _THREADS_AT_A_TIME // (1 if problem.fused else 2)
+    if needed <= available:
+        return (1, 2, 4, 8)
+    return (2, 1, 4, 8) if needed <= 2 * available else (4, 1, 2, 8)
 
 
 def _accesses(work: Work) -> Any:

@@ -31,8 +31,9 @@ _PER_THREAD = (4, 2, 1)
 _RESIDENT = 8
 #: Cycles for a look at as many updates as there are threads, and to compare two of their places.
 _LOOK_CYCLES, _COMPARE_CYCLES = 1500.0, 8.0
-#: Cycles from one update of a row to the next.
-_UPDATE_CYCLES = 400.0
+#: Cycles from one update of a row to the next; and from one element of a thread to its next in the
+#: same row, which is read when the one before is written (135 problems of an H200).
+_UPDATE_CYCLES, _ELEMENT_CYCLES = 400.0, 1500.0
 
 
 class Patched(Implementation):
@@ -85,7 +86,8 @@ class Patched(Implementation):
             # Updates of a row are read one after the other, each by threads that wait for it.
             touched = work.turns(work.touched * larger(work.width / span, 1.0) / _RESIDENT)
             elements = larger(smaller(work.width, span) / _THREADS, 1.0)
-            hot = _UPDATE_CYCLES * larger(hottest, 1.0) * elements * touched
+            update = _UPDATE_CYCLES + _ELEMENT_CYCLES * (elements - 1.0)
+            hot = update * larger(hottest, 1.0) * touched
         busy = work.turns(blocks) * looks * (_LOOK_CYCLES / _RESIDENT + compared)
         moved = work.written_bytes if problem.in_place else work.copied_bytes
         # Half of the blocks that can be there at a time are, on average, in the last turn.

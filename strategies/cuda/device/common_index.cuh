@@ -168,10 +168,12 @@ __device__ __forceinline__ void reduce_lines(const typename P::Output& output,
   }
   counts[threadIdx.x] = found;
   if (!__syncthreads_or(found > kLongRun)) return;
-  for (int at = 0; at < kPlaceThreads; ++at)
+  const int64 left = static_cast<int64>(sizes.extent()) - first_place;
+  const int places = static_cast<int>(min(left, static_cast<int64>(kPlaceThreads)));
+  for (int at = 0; at < places; ++at)
     if (counts[at] > kHotRun)
       reduction.reduce_together(first_place + at, counts[at], kPlaceThreads, of_warps);
-  for (int at = threadIdx.x / kWarp; at < kPlaceThreads; at += kPlaceWarps)
+  for (int at = threadIdx.x / kWarp; at < places; at += kPlaceWarps)
     if (counts[at] > kLongRun && counts[at] <= kHotRun)
       reduction.reduce_together(first_place + at, counts[at], kWarp, of_warps);
 }
