@@ -75,6 +75,23 @@ def test_beside(function: Any) -> None:
     check(function, POINTS, FLOATS, INTEGERS)
 
 
+@pytest.mark.parametrize("decompose", [True, False])
+def test_truth_of_bytes_is_bytes(decompose: bool) -> None:
+    """And an empty list of dimensions reduces none of them."""
+
+    def truths(bytes_: Any, i: Any) -> tuple[Any, ...]:
+        return (
+            *(found for x in (bytes_, i) for found in (x.any(), x.any(0), x.all(), x.all(1, True))),
+            *(found for x in (bytes_, i) for found in (x.any((0, 1)), x.all((0, 1)))),
+            *(found for x in (bytes_, i) for found in (x.any(()), x.all(()))),
+            *(bytes_[:0].any(0), bytes_[:0].all(), bytes_[0, 0].any(), ~bytes_.any(0)),
+            torch.zeros(4, dtype=torch.uint8).index_add(0, torch.arange(4), bytes_.any(0)),
+            *(bytes_.logical_not(), bytes_.logical_xor(i)),
+        )
+
+    check(truths, INTEGERS.to(torch.uint8), INTEGERS, run_ep_decomposition=decompose)
+
+
 def test_beside_on_a_gpu() -> None:
     def some(x: Any, f: Any, i: Any) -> tuple[Any, ...]:
         return (

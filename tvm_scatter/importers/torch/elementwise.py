@@ -70,13 +70,13 @@ def _of_extremes(call: TorchCall, left: Any, right: Any, length: Any) -> Any:
 
 def any_of(call: TorchCall) -> Any:
     """``any`` of all, or along dimensions. "Not a number" is true."""
-    return _any(call, _truth(call, call["self"]))
+    return _as_truth_of(call, _any(call, _truth(call, call["self"])))
 
 
 def all_of(call: TorchCall) -> Any:
     """``all``."""
     untrue = call.emit(relax.op.logical_not(_truth(call, call["self"])))
-    return call.emit(relax.op.logical_not(_any(call, untrue)))
+    return _as_truth_of(call, call.emit(relax.op.logical_not(_any(call, untrue))))
 
 
 def logical(function: Callable[..., Any], call: TorchCall) -> Any:
@@ -134,12 +134,18 @@ def _truth(call: TorchCall, data: Any) -> Any:
     return call.emit(relax.op.logical_not(zero))
 
 
+def _as_truth_of(call: TorchCall, found: Any) -> Any:
+    """``any`` and ``all`` of uint8 are uint8, which PyTorch had before it had booleans."""
+    return call.cast(found, "uint8") if str(call["self"].ty.dtype) == "uint8" else found
+
+
 def _any(call: TorchCall, truth: Any) -> Any:
     """Whether one of several booleans is true; none of none is."""
     shape, dims = shape_of(truth), call.get("dim", None)
-    if not shape:
-        return truth
     dims = [dims] if isinstance(dims, int) else dims
+    # An empty list of dimensions is not all of them: each element stays by itself.
+    if not shape or (dims is not None and not dims):
+        return truth
     axes = [call.axis(dim, len(shape)) for dim in dims or range(len(shape))]
     kept = [1 if axis in axes else size for axis, size in enumerate(shape)]
     if not call.get("keepdim", False):
