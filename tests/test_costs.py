@@ -110,3 +110,21 @@ def test_fewer_updates_than_places_cost_no_less_than_nothing():
     implementation = STRATEGY.implementations["parallel_injective"]
     predict = costs.of(implementation, implementation.config(posed, TARGET))
     assert all(each >= 0 for each in predict(None).terms.values())
+
+
+@pytest.mark.parametrize("name", ["bucketed", "grouped", "segmented", "owned_rows"])
+@pytest.mark.parametrize("more", [{"fill": "0.0"}, {"epilogue": "float32"}])
+def test_an_output_that_is_filled_or_computed_on_is_written_as_a_whole(name, more):
+    kept, written = (
+        problem("add", "float32", (1, 50_000, 100, 128), {**IN_PLACE, **each})
+        for each in ({}, more)
+    )
+    costs = [
+        Costs(each, MACHINE, coefficients("cuda")).of(
+            STRATEGY.implementations[name],
+            STRATEGY.implementations[name].config(each, TARGET),
+        )(None)
+        for each in (kept, written)
+    ]
+    output = 50_000 * 128 * 4 / MACHINE.memory
+    assert costs[1].microseconds - costs[0].microseconds > 0.5 * output

@@ -93,9 +93,9 @@ class OwnedRows(Implementation):
         rows, updates = work.destinations / plan.groups, work.items / plan.groups
         lines, hottest = max(work.lines / plan.groups, 1.0), work.hottest
         together = teams * config["unroll"]
-        waits = _COPIED_CYCLES
-        if problem.in_place or problem.fill:
-            touched = 1.0 if problem.fill else min(updates * together / max(rows, 1.0), 1.0)
+        waits = _TOUCHED_CYCLES if problem.in_place else _COPIED_CYCLES
+        if work.keeps_rows:
+            touched = min(updates * together / max(rows, 1.0), 1.0)
             waits = _KEPT_CYCLES + (_TOUCHED_CYCLES - _KEPT_CYCLES) * touched
         # Updates that a team adds up one after the other; of stored ones it reads the last.
         each = (min(updates, rows) if problem.reduces.is_store else updates) / teams

@@ -114,10 +114,15 @@ class Work:
     def written_bytes(self) -> Any:
         """Bytes read and written where each output row that changes is written once.
 
-        If the problem is not in place, all rows are.
+        All rows are if the problem is not in place, begins with a number, or computes what follows.
         """
-        rows = self.touched if self.problem.in_place else self.destinations
+        rows = self.touched if self.keeps_rows else self.destinations
         return self._ways * rows * self.row_bytes
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows without an update stay in the output as they are."""
+        return self.problem.in_place and not (self.problem.fill or self.problem.epilogue)
 
     @cached_property
     def held_bytes(self) -> Any:
