@@ -73,10 +73,11 @@ class CommonIndex(Implementation):
         added = work.items * work.width + work.data_size
         places = smaller(work.extent, float(_THREADS))
         shares = larger(lines / config["lines"], 1.0) / work.machine.multiprocessors
+        listed = 4 * (work.count + 2 * work.extent) * lines / config["lines"]
         return {
             "launches": work.launches(_ORDER_LAUNCHES + 1),
-            "order": work.streams(work.index_bytes + _BYTES_OF_ENTRY * work.count),
-            "lists": work.streams(4 * (work.count + 2 * work.extent) * lines / config["lines"]),
+            # Made once, and read by the blocks of all lines.
+            "order": work.streams(work.index_bytes + _BYTES_OF_ENTRY * work.count + listed),
             "values": work.streams(work.items * work.width * read),
             "writes": work.streams(work.written_bytes * apart),
             "sums": work.cycles(_CYCLES_EACH * added / work.machine.multiprocessors),
