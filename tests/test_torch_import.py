@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 import tvm  # noqa: E402
 from cuda_on_cpu import real_gpu  # noqa: E402
 from tally import Tally  # noqa: E402
+from torch import _higher_order_ops as higher_order  # noqa: E402
 from torch_harness import (  # noqa: E402
     Case,
     check,
@@ -518,6 +519,23 @@ def test_all_unsupported_operators_are_named(kind: type[Exception]) -> None:
     assert str(caught.value).count("_linalg_svd.default") == 1
     assert "'_fft_r2c.default'" in str(caught.value)
     assert "mul" not in str(caught.value)
+
+
+LOOPS: dict[str, Callable[[Any], Any]] = {
+    "scan": lambda x: higher_order.scan(lambda c, row: (c + row, c * 1), torch.zeros(5), x),
+    "while_loop": lambda x: higher_order.while_loop(
+        lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), (torch.tensor(0), x)
+    ),
+    "map_impl": lambda x: higher_order.map(lambda row: row + 1, x),
+}
+
+
+@pytest.mark.parametrize("decompose", [True, False])
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_are_named(name: str, decompose: bool) -> None:
+    program = export(LOOPS[name], [values((4, 5))])
+    with pytest.raises(tvm_scatter.ScatterError, match=rf"\['{name}'\]: loops are not imported"):
+        from_exported_program(program, run_ep_decomposition=decompose)
 
 
 def test_converters_passed_by_hand() -> None:

@@ -73,7 +73,7 @@ from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_op
 from .state import explicit_buffers, remember_buffers
 from .strided_views import with_strided_views
 from .symbols import SYMBOLS, Symbolic
-from .unsupported import refuse_unsupported
+from .unsupported import refuse_loops, refuse_unsupported
 
 Converter = Callable[[TorchCall], Any]
 
@@ -290,6 +290,7 @@ def _extend(module: ModuleType) -> None:
 def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
     """Import a program whose form PyTorch can decompose, which TVM asks it for at first."""
     if current_options().enabled:
+        refuse_loops(exported_program, _of_the_caller(*rest, **named))
         refuse_sparse_ends(exported_program)
         refuse_integer_arguments(exported_program)
         exported_program = with_constants_as_buffers(exported_program)

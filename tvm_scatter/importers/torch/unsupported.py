@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container, Iterable, Iterator
 from typing import Any
 
 from tvm_scatter.errors import ScatterError
 
 from .graphs import graphs_of, name_of
+
+#: PyTorch's operators that repeat a function.
+_LOOPS = {"associative_scan", "map_impl", "scan", "while_loop", "while_loop_stack_output"}
 
 
 class UnsupportedOperators(ScatterError, AssertionError):
@@ -30,16 +33,51 @@ def refuse_unsupported(program: Any, known: Container[str]) -> None:
         If there are operators without: all of them are named, each with that of the model from
         which PyTorch has made it.
     """
-    nodes = (node for graph in graphs_of(program) for node in graph.nodes)
-    calls = (node for node in nodes if node.op == "call_function")
-    unknown = {_described(node) for node in calls if name_of(node) not in known}
+    unknown = {_described(node) for node in _calls(program) if name_of(node) not in known}
     if unknown:
-        # TVM's own words come first: tests and tools look for them.
-        raise UnsupportedOperators(
-            f"Unsupported function types [{', '.join(sorted(unknown))}]: there is no converter for "
-            "them; compute their results outside of the model and make them inputs, write them "
-            "with other operators, or pass converters by custom_convert_map."
+        raise _unsupported(
+            unknown,
+            "there is no converter for them; compute their results outside of the model and make "
+            "them inputs, write them with other operators, or pass converters by "
+            "custom_convert_map.",
         )
+
+
+def refuse_loops(program: Any, known: Collection[str]) -> None:
+    """Check that there are no loops. PyTorch cannot decompose all of them, and does not say which.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program, not decomposed.
+    known : collection of str
+        The names of the operators for which the caller has a converter.
+
+    Raises
+    ------
+    UnsupportedOperators
+        If there are loops, which are named.
+    """
+    from torch._ops import HigherOrderOperator
+
+    calls = (node for node in _calls(program) if isinstance(node.target, HigherOrderOperator))
+    loops = {_described(node) for node in calls if name_of(node) in _LOOPS - {*known}}
+    if loops:
+        raise _unsupported(
+            loops,
+            "loops are not imported; write a fixed number of steps as a loop of Python, which "
+            "torch.export unrolls, or all steps at once with other operators.",
+        )
+
+
+def _calls(program: Any) -> Iterator[Any]:
+    nodes = (node for graph in graphs_of(program) for node in graph.nodes)
+    return (node for node in nodes if node.op == "call_function")
+
+
+def _unsupported(names: Iterable[str], what: str) -> UnsupportedOperators:
+    # TVM's own words come first: tests and tools look for them.
+    return UnsupportedOperators(f"Unsupported function types [{', '.join(sorted(names))}]: {what}")
 
 
 def _described(node: Any) -> str:
