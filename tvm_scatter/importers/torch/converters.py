@@ -65,7 +65,7 @@ from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .derived_sizes import with_computed_sizes
 from .equal_sizes import knowing_equal_sizes
-from .graphs import name_of, writes_in_place
+from .graphs import graphs_of, name_of, writes_in_place
 from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
 from .random_numbers import refuse_random_numbers
@@ -262,9 +262,9 @@ def _extend(module: ModuleType) -> None:
 
     def from_exported_program(self: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
         if current_options().enabled:
-            if _writes_through_views(exported_program):
-                exported_program = exported_program.run_decompositions({})
             callers = _of_the_caller(*rest, **named)
+            if _writes_in_place(exported_program, callers):
+                exported_program = exported_program.run_decompositions({})
             known = {*self.convert_map, *callers}
             exported_program = decompose_unknown(exported_program, known)
             refuse_random_numbers(exported_program, callers)
@@ -341,16 +341,13 @@ def _is_part(node: Any) -> bool:
     return getattr(node.meta.get("original_aten"), "__name__", "") in WRITERS
 
 
-def _writes_through_views(exported_program: Any) -> bool:
-    """Whether the program writes in place through a view, such as ``x[1].copy_(v)``.
+def _writes_in_place(exported_program: Any, callers: Collection[str]) -> bool:
+    """Whether the program writes in place by an operator for which the caller has no converter.
 
-    Then PyTorch must rewrite it without in-place operators, and decomposes nothing else. By
-    default, TVM has let PyTorch decompose the program before.
+    Then PyTorch must rewrite it without in-place operators, and decomposes nothing else: views of
+    what is written change with it, and new values of buffers and inputs become outputs. By default,
+    TVM has let PyTorch decompose the program before.
     """
-    for node in exported_program.graph.nodes:
-        if not writes_in_place(node) or not node.args:
-            continue
-        viewed = getattr(getattr(node.args[0], "target", None), "_schema", None)
-        if viewed is not None and any(value.alias_info for value in viewed.returns):
-            return True
-    return False
+    names = {*callers} - torch_converters().keys()
+    nodes = (node for graph in graphs_of(exported_program) for node in graph.nodes)
+    return any(writes_in_place(node) and name_of(node) not in names for node in nodes)
