@@ -542,6 +542,17 @@ def test_all_unsupported_operators_are_named(kind: type[Exception]) -> None:
     assert "mul" not in str(caught.value)
 
 
+@pytest.mark.parametrize("decompose", [True, False])
+def test_zero_times_infinity_is_no_number(decompose: bool) -> None:
+    def sums(x: Any, i: Any) -> Any:
+        rows = x.index_add(0, i, x[:1], alpha=0), x.index_add(0, i, x[:1], alpha=-0.0)
+        half = x.half().index_add(0, i, x[:1].half(), alpha=0)
+        return (*rows, half, x.add(x, alpha=0), x.sub(x, alpha=0.0), torch.rsub(x, x, alpha=0))
+
+    x = torch.tensor([float("inf"), 1.0, 2.0])
+    check(sums, x, torch.tensor([1]), run_ep_decomposition=decompose)
+
+
 LOOPS: dict[str, Callable[[Any], Any]] = {
     "scan": lambda x: higher_order.scan(lambda c, row: (c + row, c * 1), torch.zeros(5), x),
     "while_loop": lambda x: higher_order.while_loop(

@@ -16,6 +16,7 @@ from tvm import relax
 from .call import TorchCall, constant
 from .ordering import unknown
 from .powers import integer_power
+from .scaling import times
 
 Operator = Callable[[Any, Any], Any]
 
@@ -247,7 +248,7 @@ def _sum(call: TorchCall, operator: Operator, left: Any, right: Any, *, first: s
         return _apply(call, operator, (left, right), dtype)
     if dtype == "bool":
         return _apply(call, relax.op.logical_or, (left, right), dtype) if alpha else left
-    scaled = _apply(call, relax.op.multiply, (right, alpha), dtype)
+    scaled = times(call, as_tensors(call, (right,), dtype)[0], alpha)
     return _apply(call, operator, (left, scaled), dtype)
 
 

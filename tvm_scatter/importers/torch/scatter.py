@@ -11,6 +11,7 @@ from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_empty, is_one
 
 from .call import TorchCall, constant
+from .scaling import times
 
 
 def scatter(call: TorchCall, reduction: str = "update", include_self: bool = True) -> Any:
@@ -150,9 +151,9 @@ def add_rows_of_words(
 
 
 def _scale(call: TorchCall, source: Any, alpha: Any) -> Any:
-    dtype = str(source.ty.dtype)
-    product = relax.op.logical_and if dtype == "bool" else relax.op.multiply
-    return call.emit(product(source, call.scalar(alpha, dtype)))
+    if str(source.ty.dtype) == "bool":
+        return call.emit(relax.op.logical_and(source, call.scalar(alpha, "bool")))
+    return times(call, source, alpha)
 
 
 def _rows(
