@@ -62,8 +62,30 @@ def test_kernels_of_ours_are():
 
 
 @simulated
-def test_none_is_by_default():
-    assert not any(ran().values())
+def test_short_ones_are_by_default():
+    launches = ran(implementation="parallel_injective")
+    # Its data are copied first, and that is not.
+    _, added = (name for name in launches if name.startswith("scatter"))
+    assert [name for name in launches if launches[name]] == [added]
+
+
+@simulated
+@pytest.mark.parametrize("options", [{"overlap_launches": False}, {"cuda_graph": True}], ids=str)
+def test_none_is_if_switched_off_or_captured(options):
+    assert not any(ran(implementation="parallel_injective", **options).values())
+
+
+def test_long_ones_are_not():
+    """A GPU has some 270 000 threads at a time, and these are more."""
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([100_000], "int64"))
+    data, rows = (relax.Var(n, relax.TensorType([100_000, 64], "float32")) for n in "xy")
+    with builder.function("main", [data, index, rows]):
+        with builder.dataflow():
+            output = builder.emit_output(index_put(data, [index], rows, [0], "add"))
+        builder.emit_func_output(output)
+    source = cuda(builder.get(), implementation="parallel_injective")
+    assert "parallel<P" in source and "begin_overlapped();\n" not in source
 
 
 @needs_nvrtc

@@ -84,9 +84,10 @@ class Options:
     cuda_graph : bool, optional
         Whether to capture kernels in CUDA graphs, and so choose only implementations that can be
         captured. ``None`` uses the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
-    overlap_launches : bool
+    overlap_launches : bool, optional
         Whether a kernel of a scatter or an order may be launched while the one before it ends, on
-        GPUs of compute capability 9.0 and more.
+        GPUs of compute capability 9.0 and more. ``None`` means only kernels so short that their
+        launch counts, and none where CUDA graphs are captured.
     schedule : bool, optional
         Whether products, reductions and the rest get a default schedule on CPUs, where TVM has
         none. ``None`` means only in :func:`tvm_scatter.pipeline`.
@@ -115,8 +116,13 @@ class Options:
     sum_logits: bool | None = None
     donate: tuple[str, ...] = ()
     cuda_graph: bool | None = None
-    overlap_launches: bool = False
+    overlap_launches: bool | None = None
     schedule: bool | None = None
+
+    @property
+    def overlaps(self) -> bool | None:
+        """Whether launches overlap; ``None`` if those of short kernels do."""
+        return False if self.overlap_launches is None and self.captures else self.overlap_launches
 
     @property
     def captures(self) -> bool:

@@ -155,10 +155,13 @@ def _reduce(operands: Operands, config: Config) -> None:
     lanes = min(lanes_for(problem, vector), threads)
     # In long rows each lane has many columns already. More items would only cost registers.
     unroll = config["unroll"] if lanes < _MAX_LANES else 1
+    needed = sizes.items * lanes // unroll
+    at_a_time = multiprocessors(operands.target) * _THREADS_AT_A_TIME
     launch(
         operands,
         ("parallel",),
         f"  parallel<P, {lanes}, {vector}, {unroll}>(out, updates, indices, sizes);",
         blocks=ceil_div(sizes.items * lanes, threads * unroll),
         threads=threads,
+        short=isinstance(needed, int) and needed <= at_a_time,
     )

@@ -44,8 +44,9 @@ class Operands:
     ordering : tuple of buffer
         The permutation and the offsets, ``int32``, of :func:`tvm_scatter.order`; empty if the
         problem is not ordered.
-    overlaps : bool
-        Whether a kernel may be launched while the one before it ends, where the target allows it.
+    overlaps : bool or None
+        Whether a kernel may be launched while the one before it ends, where the target allows it;
+        ``None`` if short ones may.
     others : tuple of Operands
         The operands of further scatters of the same problem, computed by the same launches.
     """
@@ -62,5 +63,5 @@ class Operands:
     drop_signal: DropSignal | None = None
     ordering: Sequence[Any] = ()
     result: ComputedResult | None = None
-    overlaps: bool = False
+    overlaps: bool | None = False
     others: tuple[Operands, ...] = ()

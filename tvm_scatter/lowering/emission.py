@@ -140,7 +140,7 @@ class _Parts:
             out=data if problem.in_place else named[f"out{suffix}"],
             workspace=named.get(f"workspace{suffix}"),
             sizes=sizes,
-            overlaps=current_options().overlap_launches,
+            overlaps=current_options().overlaps,
             ordering=[named[f"{name}{suffix}"] for name in _ordering(problem)],
             result=self._result(suffix, named),
         )

@@ -146,7 +146,7 @@ def _build(
                 out=permutation,
                 workspace=scratch,
                 sizes=sizes,
-                overlaps=current_options().overlap_launches,
+                overlaps=current_options().overlaps,
             )
             ordering.emit(operands, begins)
     return builder.get(), workspace

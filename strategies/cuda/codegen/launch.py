@@ -45,6 +45,7 @@ def launch(
     narrow: bool = False,
     owns: bool = False,
     together: int = 0,
+    short: bool = False,
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -82,6 +83,8 @@ def launch(
     together : int
         Blocks that registers must leave room for on a multiprocessor; 0 leaves that to NVIDIA's
         compiler.
+    short : bool
+        Whether the kernel takes about as long as its launch.
 
     Raises
     ------
@@ -101,6 +104,9 @@ def launch(
     if counts:
         shared_bytes = shared_bytes + completion_count_bytes
     read = read_owned if owns else read_updates
+    overlaps = short if operands.overlaps is None else operands.overlaps
+    if overlaps and architecture(operands.target) >= _OVERLAPPING:
+        headers, body = (*headers, "overlap"), f"  begin_overlapped();\n{body}"
     every = operands, headers, body, blocks, (threads, together), arguments or {}, shared_bytes
     if narrow or offset_bytes(operands.problem, operands.sizes) == 4:
         _launch(*every, counts, read, "int")
@@ -214,8 +220,6 @@ def _launch(
     ]
     if has_shared:
         lines.append("  char* const shared = static_cast<char*>(shared_pointer);")
-    if operands.overlaps and architecture(operands.target) >= _OVERLAPPING:
-        headers, body = (*headers, "overlap"), f"  begin_overlapped();\n{body}"
     name, source = routine(
         ("problem", "reduction", *updates.headers, *output.headers, *headers),
         [updates.text, output.text, text],
