@@ -323,6 +323,22 @@ def test_positions_of_max_pool() -> None:
     check(every, image)
 
 
+def test_positions_of_several_that_are_no_numbers() -> None:
+    """The last of them is the maximum of a window."""
+
+    def pools(x: Any, plane: Any) -> Any:
+        return (
+            *functional.max_pool1d(x, 3, 2, 1, return_indices=True),
+            *functional.adaptive_max_pool1d(x, 3, return_indices=True),
+            *functional.max_pool2d(plane, 2, 1, return_indices=True),
+            *functional.adaptive_max_pool2d(plane.half(), 2, return_indices=True),
+            *functional.max_pool3d(plane[None].double(), (1, 3, 2), return_indices=True),
+        )
+
+    row = torch.tensor([[[1.0, math.nan, 2, 3, math.nan, math.nan, 1, INFINITY, math.nan]]])
+    check(pools, row, row.reshape(1, 3, 3))
+
+
 def test_attention_whose_heads_are_viewed() -> None:
     """The kernel on a CPU writes the heads of a position beside each other."""
 

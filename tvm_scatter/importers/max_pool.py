@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from .shapes import number_of, shape_of
-from .torch.ordering import key_of, value_of
+from .torch.ordering import key_of, later_of_unknown, value_of
 
 
 def max_pool(
@@ -67,6 +67,7 @@ def max_pool(
             at = corner(place[-1], place[:-1])
             inside = [each >= 0 for each in at] + [x < n for x, n in zip(at, sizes, strict=False)]
             key = key_of(images(0, channel, *at))
+            key = later_of_unknown(key, place[-1], str(data.ty.dtype))
             return tirx.if_then_else(tirx.all(*inside), key, tirx.min_value(key.ty))
 
         return te.compute((*sizes[axes:], prod(kernel)), element, name="windows")

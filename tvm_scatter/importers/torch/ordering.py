@@ -63,6 +63,16 @@ def key_of(value: Any, *, last: bool = True) -> Any:
     return tirx.Select(size > infinite, unknown, number)
 
 
+def later_of_unknown(key: Any, place: Any, dtype: str) -> Any:
+    """A key at a place of a window, where of several "not a number" the last is the greatest."""
+    if not is_float(dtype):
+        return key
+    infinite = _bits_of_infinity("float64" if dtype == "float64" else "float32")
+    # Keys beyond infinity are all "not a number": there are 2**23 of them or more.
+    rank = tirx.min(place, tirx.const(2**22, place.ty)).astype(str(key.ty))
+    return tirx.Select(key > infinite, infinite + tirx.const(1, key.ty) + rank, key)
+
+
 def values_of(call: TorchCall, order: Any, dtype: str) -> Any:
     """The elements of type ``dtype`` with the keys of a tensor."""
 

@@ -12,7 +12,7 @@ from tvm_scatter.importers.shapes import shape_of
 
 from .along import known_sizes
 from .call import TorchCall
-from .ordering import keys, values_of
+from .ordering import keys, later_of_unknown, values_of
 
 
 def unfold(call: TorchCall) -> Any:
@@ -59,7 +59,8 @@ def adaptive_max_pool(call: TorchCall) -> Any:
     def windows(order: te.Tensor) -> te.Tensor:
         def element(*at: Any) -> Any:
             place, inside = place_of(at[-1], at[len(before) : -1])
-            return tirx.if_then_else(inside, order(*at[: len(before)], *place), lowest)
+            key = later_of_unknown(order(*at[: len(before)], *place), at[-1], str(data.ty.dtype))
+            return tirx.if_then_else(inside, key, lowest)
 
         return te.compute(
             [*order.shape[: len(before)], *wanted, prod(taps)], element, name="windows"
