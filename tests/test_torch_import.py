@@ -429,6 +429,10 @@ def test_assignment_without_decomposition() -> None:
     check_all([statement(text) for text in STATEMENTS[::2]], run_ep_decomposition=False)
 
 
+def test_a_transpose_without_decomposition() -> None:
+    check(lambda x: (x.t(), x[0].t() + 1), values((4, 5)), run_ep_decomposition=False)
+
+
 def test_what_is_written_without_decomposition_is_kept() -> None:
     """Views that were taken before change with what they view; inputs come back."""
 

@@ -163,6 +163,7 @@ MENDED: dict[str, Mended] = {
     "split_with_sizes.default": slicing.split,
     "slice.Tensor": slicing.slice_tensor,
     "view.default": views.view,
+    "t.default": views.transposed,
     "repeat.default": views.repeat,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import te
+from tvm import relax, te
 
 from tvm_scatter.importers.shapes import shape_of
 
@@ -39,3 +39,9 @@ def repeat(call: TorchCall) -> Any:
 
 def _are_numbers(sizes: Sequence[Any]) -> bool:
     return all(isinstance(size, int) for size in sizes)
+
+
+def transposed(call: TorchCall) -> Any:
+    """``t``, which stays in programs that are not decomposed."""
+    data = call["self"]
+    return data if data.ty.ndim < 2 else call.emit(relax.op.permute_dims(data))
