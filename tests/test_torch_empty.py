@@ -95,3 +95,12 @@ def test_triangles_of_nothing(shape: tuple[int, ...]) -> None:
         return (*(x.tril(k) for k in (-1, 0, 1)), *(x.triu(k) for k in (-2, 0, 2)), i.tril())
 
     check(triangles, torch.zeros(shape), torch.zeros(shape, dtype=torch.bool))
+
+
+def test_an_empty_list_of_dimensions_is_all() -> None:
+    def reductions(x: Any) -> Any:
+        norms = [torch.linalg.vector_norm(x, order, ()) for order in (0, 1, 2, 3.5, float("inf"))]
+        moments = [x.mean(()), x.var(()), torch.std(x, ())]
+        return (*norms, *moments, x.mean((), keepdim=True, dtype=torch.float64), x.sum(()))
+
+    check(reductions, torch.randn(2, 3, generator=torch.Generator().manual_seed(0)))

@@ -38,21 +38,28 @@ def prod(call: TorchCall) -> Any:
 
 def mean(call: TorchCall) -> Any:
     """``mean``. That of nothing is not a number; TVM divides by zero when it compiles."""
-    dtype = _total_type(call)
-    return _of_nothing(call, call.get("dim", None), call.get("keepdim", False), dtype)
+    dtype, dims, keepdim = _total_type(call), call.get("dim", None), call.get("keepdim", False)
+    nothing = _of_nothing(call, dims, keepdim, dtype)
+    if nothing is not None or not _is_empty(dims):
+        return nothing
+    return _reduced(call, relax.op.mean, call.cast(call["self"], dtype), None, keepdim)
 
 
 def variance(call: TorchCall) -> Any:
     """``var``. That of nothing is not a number; TVM must know how many elements there are."""
     shape, axes = shape_of(call["self"]), _axes(call, call["dim"])
     nothing = _of_nothing(call, axes, call["keepdim"], str(call["self"].ty.dtype))
-    if nothing is not None or all(isinstance(shape[axis], int) for axis in axes):
+    known = all(isinstance(shape[axis], int) for axis in axes)
+    if nothing is not None or (known and not _is_empty(call["dim"])):
         return nothing
     return _moments(call, axes)[0]
 
 
 def vector_norm(call: TorchCall) -> Any:
-    """``linalg_vector_norm`` of order 0: how many elements are not zero, or of infinite order."""
+    """``linalg_vector_norm`` of order 0: how many elements are not zero, or of infinite order.
+
+    And of all elements, where an empty list of dimensions says so.
+    """
     data, dtype, order = call["self"], call["dtype"], call["ord"]
     dtype = str(data.ty.dtype) if dtype is None else str(dtype).removeprefix("torch.")
     axes = _axes(call, call["dim"])
@@ -60,7 +67,12 @@ def vector_norm(call: TorchCall) -> Any:
         sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
         return greatest_along(call, sizes, axes, order > 0, call["keepdim"])
     if order != 0:
-        return None
+        if not _is_empty(call["dim"]):
+            return None
+        sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
+        powers = call.emit(relax.op.power(sizes, call.scalar(order, dtype)))
+        total = _reduced(call, relax.op.sum, powers, axes, call["keepdim"])
+        return call.emit(relax.op.power(total, call.scalar(1 / order, dtype)))
     zero = call.emit(relax.op.equal(data, relax.const(0, str(data.ty.dtype))))
     counted = call.cast(call.emit(relax.op.logical_not(zero)), dtype)
     return _reduced(call, relax.op.sum, counted, axes, call["keepdim"])
@@ -90,6 +102,11 @@ def _moments(call: TorchCall, axes: list[int]) -> tuple[Any, Any]:
     if not call["keepdim"] and axes:
         mean = call.reshape(mean, shape_of(variance))
     return variance, mean
+
+
+def _is_empty(dims: Any) -> bool:
+    """Whether an empty list names the dimensions: all of them to PyTorch, and none to TVM."""
+    return dims is not None and not isinstance(dims, int) and len(dims) == 0
 
 
 def _axes(call: TorchCall, dims: Any) -> list[int]:
