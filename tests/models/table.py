@@ -21,8 +21,8 @@ python -m models table FOLDER gpu.json ../docs/models.md
 ```
 """
 _RUNS = """
-One run on an H200, driver 580.159.04, with the default options: all but EfficientNet B1, which an
-earlier run had. The scatters, and what they are on llvm, are from a later import of each model.
+One run on an H200, driver 580.159.04, with the default options. Those without an entry under CUDA
+were not reached in its time; an earlier run had them, and all were right.
 """
 _SECOND_LOOK = """
 ## A second look
