@@ -19,6 +19,7 @@ from tvm_scatter.ops.compaction import true_positions
 from tvm_scatter.ops.grouped_product import grouped_product
 from tvm_scatter.ops.host_numbers import on_host
 from tvm_scatter.ops.scatter_call import ScatterCall
+from tvm_scatter.ops.suppression import kept_boxes
 
 DATA = np.zeros((8, 4), "float32")
 INDEX = np.zeros((3,), "int64")
@@ -83,6 +84,10 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
     "on_host": (on_host, [INDEX]),
     "true_positions": (true_positions, [DATA > 0]),
     "order": (lambda i: tvm_scatter.order(i, 8, wrap_negative=False, operator=TEXT), [INDEX]),
+    "kept_boxes": (
+        lambda b, o, c: kept_boxes(b, o, c, overlap=0.5, most=2),
+        [np.zeros((1, 3, 4), "float32"), np.zeros((1, 2, 3), "int64"), np.ones((1, 2, 3), "bool")],
+    ),
     "grouped_product": (
         grouped_product,
         [np.ones((5, 3), "float32"), np.ones((2, 3, 4), "float32"), np.array([2, 5])],

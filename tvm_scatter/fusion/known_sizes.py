@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tvm_ffi
-from tvm import relax
+from tvm import relax, tirx
 from tvm.ir import Var
 
 
@@ -27,7 +27,8 @@ def with_known_sizes(function: relax.Function) -> relax.Function:
             known |= {
                 name: _replaced(size, known)
                 for name, size in fresh.items()
-                if isinstance(name, Var)
+                # A constant would leave sums of constants behind, which TVM never computes.
+                if isinstance(name, Var) and not isinstance(size, tirx.IntImm)
             }
         met.update(names)
     return _replaced(function, known) if known else function

@@ -38,6 +38,7 @@ from tvm_scatter.ops.ordering import ORDER
 from tvm_scatter.ops.ranges import check_ranges
 from tvm_scatter.ops.read_ops import GATHER_ELEMENTS, GATHER_ND, INDEX
 from tvm_scatter.ops.scatter_call import REQUESTS
+from tvm_scatter.ops.suppression import KEPT_BOXES
 from tvm_scatter.problem.reductions import canonical_reduction
 
 from .on_import import forget, when_imported
@@ -92,6 +93,7 @@ _SIGNATURES = {
     ORDER: _signature("index extent", "wrap_negative operator", **_PROVED, ascending=False),
     TRUE_POSITIONS: _signature("mask", ""),
     GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
+    KEPT_BOXES: _signature("boxes order candidates", "overlap most"),
     EXPECT_SIZES: _signature("tensor found wanted shape", "what operator"),
     EXPECT_COUNT: _signature("total entries", "rule what operator"),
     EXPECT_INDICES: _signature("data indices", "read attrs"),

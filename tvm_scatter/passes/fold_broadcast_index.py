@@ -24,7 +24,7 @@ from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.read_forms import ByAxes, ByElements
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import is_empty, same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.broadcast_source import BroadcastSource, broadcast_source
 from tvm_scatter.passes.analysis.definitions import Definitions
@@ -141,7 +141,8 @@ def _row_index(
         return None
     # A row form takes whole rows of the data. A smaller index takes only a part of each.
     others = [at for at in range(len(data)) if at != axis]
-    if not all(same_size(data[at], box[at]) for at in others):
+    # TVM takes a size of 0 in a reshape for that of the operand.
+    if is_empty(index) or not all(same_size(data[at], box[at]) for at in others):
         return None
     return broadcast_source(index, axis, definitions.values)
 
