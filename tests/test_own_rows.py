@@ -58,5 +58,5 @@ def test_own_rows_are_read_once(device: str, chosen: str) -> None:
 
 def test_the_kernel_has_them() -> None:
     source = cuda(differences(8), implementation="bucketed", fuse=True)
-    assert "own<count>" in source.replace("Own<count>", "own<count>")
+    assert "Own<count> own(long long place" in source
     assert source.count("struct OwnedUpdates_") == 1

@@ -20,6 +20,8 @@ _REACHED = 0.89
 #: Microseconds between small launches whose operands are in no cache, on an H200.
 _LAUNCH = 4.0
 _MEASURED = ("H200",)
+#: Threads that a multiprocessor has at a time.
+THREADS_AT_A_TIME = 2048
 #: By part of a device's name: the architecture, multiprocessors, MHz, GB/s, and MB of second-level
 #: cache (NVIDIA's data sheets and architecture white papers).
 _GPUS = {

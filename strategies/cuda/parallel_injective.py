@@ -14,12 +14,10 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
-from .machines import multiprocessors
+from .machines import THREADS_AT_A_TIME, multiprocessors
 from .steps import contention, stages
 
 _MAX_LANES = 256
-#: Threads that a multiprocessor has at a time.
-_THREADS_AT_A_TIME = 2048
 _ACCESS_BYTES = 16
 
 
@@ -96,10 +94,15 @@ def _unrolls(problem: ScatterProblem, vector: int, target: Any) -> tuple[int, ..
     if not problem.items.is_static:
         return (4, 1, 2, 8)
     needed = problem.items.constant * lanes_for(problem, vector)
-    available = multiprocessors(target) * _THREADS_AT_A_TIME // (1 if problem.fused else 2)
+    available = _at_a_time(target) // (1 if problem.fused else 2)
     if needed <= available:
         return (1, 2, 4, 8)
     return (2, 1, 4, 8) if needed <= 2 * available else (4, 1, 2, 8)
+
+
+def _at_a_time(target: Any) -> int:
+    """Threads that the machine has at a time."""
+    return multiprocessors(target) * THREADS_AT_A_TIME
 
 
 def _accesses(work: Work) -> Any:
@@ -156,12 +159,11 @@ def _reduce(operands: Operands, config: Config) -> None:
     # In long rows each lane has many columns already. More items would only cost registers.
     unroll = config["unroll"] if lanes < _MAX_LANES else 1
     needed = sizes.items * lanes // unroll
-    at_a_time = multiprocessors(operands.target) * _THREADS_AT_A_TIME
     launch(
         operands,
         ("parallel",),
         f"  parallel<P, {lanes}, {vector}, {unroll}>(out, updates, indices, sizes);",
         blocks=ceil_div(sizes.items * lanes, threads * unroll),
         threads=threads,
-        short=isinstance(needed, int) and needed <= at_a_time,
+        short=isinstance(needed, int) and needed <= _at_a_time(operands.target),
     )

@@ -14,6 +14,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
+from .machines import THREADS_AT_A_TIME
 from .steps import shared_contention
 
 #: The most tiles of a batch: the block of each tile reads all indices, which must cost less than is
@@ -23,8 +24,8 @@ _MOST_TILES = 8
 _MANY_BLOCKS = 64
 _LIGHT_BYTES = 32 << 10
 _LIGHT_COUNT = 4096
-#: Threads that a multiprocessor has at a time, and cycles of an access and what waits for it.
-_THREADS, _ACCESS_CYCLES = 2048.0, 970.0
+#: Cycles of an access and what waits for it.
+_ACCESS_CYCLES = 970.0
 _ACCESS_BYTES = 16
 
 
@@ -72,7 +73,7 @@ class RowResident(Implementation):
         slab = work.problem.extent * work.problem.slice
         vector = vector if slab.constant % vector == 0 else 1
         held = work.extent * work.slice / tiles
-        fitting = _THREADS / config["threads"]
+        fitting = THREADS_AT_A_TIME / config["threads"]
         space = work.machine.shared_bytes / larger(held * _element_bytes(work.problem), 1.0)
         at_a_time = larger(smaller(smaller(fitting, space), turns), 1.0)
         accesses = larger(held / vector / config["threads"], 1.0)

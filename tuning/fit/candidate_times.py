@@ -55,8 +55,11 @@ class CandidateTimes:
         found: dict[str, Candidate] = {}
         for name, implementation in strategy.applicable(problem, self.target).items():
             default = Candidate.of(name, implementation.config(problem, self.target))
-            others = [each for each in measured if each.implementation == name]
-            others = [each for each in others if strategy.branch(each.way, problem, self.target)]
+            others = [
+                each
+                for each in measured
+                if each.implementation == name and strategy.branch(each.way, problem, self.target)
+            ]
             if default in measured:
                 found[name] = default
             elif others:

@@ -65,7 +65,8 @@ def _rows(known: CandidateTimes, kept: Sequence[str]) -> Iterator[tuple[str, Row
     strategy = need_strategy(known.target)
     machine = machine_for(strategy.backend, known.target)
     for problem, by_candidate in known.each.items():
-        fastest = min((best := known.best[problem]).values())
+        best = known.best[problem]
+        fastest = min(best.values())
         for candidate in known.to_fit(problem):
             name = candidate.implementation
             if name in kept:

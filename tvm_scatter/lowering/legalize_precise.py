@@ -9,12 +9,13 @@ nothing close to zero.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tvm import relax, te, tirx
 from tvm.relax.backend.utils import BackendDispatcher
 
+from tvm_scatter.emit.numbers import number_like, polynomial, ratio
 from tvm_scatter.problem.reductions import HALVES
 
 from .legalizations import put_in_front, stock
@@ -22,8 +23,6 @@ from .target import target_of
 
 _TANH, _GELU = "relax.tanh", "relax.nn.gelu_tanh"
 _SIN, _COS = "relax.sin", "relax.cos"
-#: The functions that are emitted here.
-NAMES = (_TANH, _GELU, _SIN, _COS)
 #: tanh(x) / x - 1, divided by the square of x, which is at most the square of the limit: of float32
 #: a polynomial of the square, of float64 a quotient. From Cephes.
 _LIMIT = 0.625
@@ -73,29 +72,27 @@ def _emit(bb: relax.BlockBuilder, call: relax.Call, function: Function) -> relax
 
 def tanh(value: Any) -> Any:
     """The hyperbolic tangent of a number of type float32 or float64."""
-    one, two = _like(1, value), _like(2, value)
+    one, two = number_like(1, value), number_like(2, value)
     square, size = value * value, tirx.abs(value)
-    if str(value.ty) == "float64":
-        above, below = (_polynomial(each, square) for each in _TANH_64)
-        more = above / below
-    else:
-        more = _polynomial(_TANH_32, square)
+    is_double = str(value.ty) == "float64"
+    more = ratio(_TANH_64, square) if is_double else polynomial(_TANH_32, square)
     large = one - two / (tirx.exp(size + size) + one)
-    large = tirx.Select(value < _like(0, value), -large, large)
-    return tirx.Select(size < _like(_LIMIT, value), value * (one + square * more), large)
+    large = tirx.Select(value < number_like(0, value), -large, large)
+    return tirx.Select(size < number_like(_LIMIT, value), value * (one + square * more), large)
 
 
 def _gelu(value: Any) -> Any:
     """The activation of that name, in its form with a hyperbolic tangent."""
-    one = _like(1, value)
-    inner = value * (one + _like(0.044715, value) * value * value)
-    return _like(0.5, value) * value * (one + tanh(_like(math.sqrt(2 / math.pi), value) * inner))
+    one = number_like(1, value)
+    inner = value * (one + number_like(0.044715, value) * value * value)
+    factor = number_like(math.sqrt(2 / math.pi), value)
+    return number_like(0.5, value) * value * (one + tanh(factor * inner))
 
 
 def _sine(value: Any) -> Any:
     square = value * value
-    small = value * (_like(1, value) + square * _polynomial(_SIN_32, square))
-    is_small = tirx.abs(value) < _like(math.pi / 4, value)
+    small = value * (number_like(1, value) + square * polynomial(_SIN_32, square))
+    is_small = tirx.abs(value) < number_like(math.pi / 4, value)
     return tirx.Select(is_small, small, tirx.sin(_within_a_turn(value)))
 
 
@@ -108,15 +105,3 @@ def _within_a_turn(angle: Any) -> Any:
     wide = angle.astype("float64")
     turns = tirx.nearbyint(wide * tirx.const(1 / (2 * math.pi), "float64"))
     return (wide - turns * tirx.const(2 * math.pi, "float64")).astype(str(angle.ty))
-
-
-def _polynomial(coefficients: Sequence[float], value: Any) -> Any:
-    """A polynomial, its highest power first."""
-    result = _like(coefficients[0], value)
-    for each in coefficients[1:]:
-        result = result * value + _like(each, value)
-    return result
-
-
-def _like(number: float, value: Any) -> Any:
-    return tirx.const(number, value.ty)

@@ -6,7 +6,8 @@ together. On a GPU a block of threads does so for each class of an image.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -120,31 +121,14 @@ def _suppress(buffers: Any, overlap: float, most: int, line: _Line) -> None:
         T.buffer_store(kept, tirx.IntImm("bool", 0), [line.first + j])
 
 
-def _each(line: _Line, begin: Any) -> Any:
+@contextmanager
+def _each(line: _Line, begin: Any) -> Iterator[Any]:
     """A loop over the places from ``begin`` on, which the threads share."""
     steps = tirx.floordiv(tirx.max(line.count - begin, 0) + (line.threads - 1), line.threads)
-    return _Places(line, begin, steps)
-
-
-class _Places:
-    """The loop, and the branch that leaves out what is behind the last place."""
-
-    def __init__(self, line: _Line, begin: Any, steps: Any) -> None:
-        self.line, self.begin, self.loop = line, begin, T.serial(steps)
-        self.entered: list[Any] = []
-
-    def __enter__(self) -> Any:
-        step = self.loop.__enter__()
-        j = T.bind(self.begin + step * self.line.threads + self.line.thread)
-        self.entered = [T.If(j < self.line.count), T.Then()]
-        for each in self.entered:
-            each.__enter__()
-        return j
-
-    def __exit__(self, *raised: Any) -> None:
-        for each in reversed(self.entered):
-            each.__exit__(*raised)
-        self.loop.__exit__(*raised)
+    with T.serial(steps) as step:
+        j = T.bind(begin + step * line.threads + line.thread)
+        with T.If(j < line.count), T.Then():
+            yield j
 
 
 def _corners(boxes: Any, box: Any) -> list[Any]:

@@ -29,12 +29,13 @@ from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.same_value import SameValue
 from tvm_scatter.passes.analysis.softmax import Softmax, SoftmaxSearch
+from tvm_scatter.problem.reductions import HALVES
 
 from .functions import Emit, with_changes, with_values
 from .report import note
 
-#: What no sum is kept in where it is in memory, because each would be rounded, and what instead.
-_NARROW, _WIDER = ("float16", "bfloat16"), "float32"
+#: What a softmax is computed in where sums in memory would each be rounded to 16 bits.
+_WIDER = "float32"
 
 
 def FuseSoftmax() -> tvm.transform.Pass:
@@ -94,7 +95,7 @@ def _is_wanted(softmax: Softmax) -> bool:
 def _dtypes(softmax: Softmax) -> list[str]:
     """The types to compute a softmax in, the best first."""
     own = str(softmax.call.data.ty.dtype)
-    return [own, _WIDER] if own in _NARROW else [own]
+    return [own, _WIDER] if own in HALVES else [own]
 
 
 def _refusal(softmax: Softmax, dtype: str) -> str | None:

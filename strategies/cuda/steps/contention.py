@@ -9,9 +9,8 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.vectors import needs_swaps
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, logarithm, smaller
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Work
+from tvm_scatter.strategies.cuda.machines import THREADS_AT_A_TIME
 
-#: Threads that a multiprocessor has at a time.
-_THREADS = 2048
 _WARP = 32
 #: Outputs of at most so many bytes, about, are written in the caches of multiprocessors.
 _SMALL_BYTES = 65536.0
@@ -123,7 +122,7 @@ def _retries(work: Work, lines: Any) -> Any:
 
 def _under_way(work: Work) -> Any:
     """Items that all threads of the machine work on at a time."""
-    return work.machine.multiprocessors * _THREADS * work.vector / larger(work.width, 1.0)
+    return work.machine.multiprocessors * THREADS_AT_A_TIME * work.vector / larger(work.width, 1.0)
 
 
 def rounds(work: Work) -> Any:

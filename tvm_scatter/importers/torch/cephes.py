@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from tvm import tirx
 
-from .functions import library, number_like, polynomial, ratio
+from tvm_scatter.emit.numbers import number_like, polynomial, ratio
+
+from .functions import library
 
 _DOUBLE = "float64"
 #: Chebyshev series of exp(-x) I0(x) for x up to 8, the term of order zero last.

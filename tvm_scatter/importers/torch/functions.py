@@ -6,10 +6,11 @@ The mathematical libraries of C and of CUDA have most of them, under the same na
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 from tvm import tirx
+
+from tvm_scatter.emit.numbers import number_like, polynomial, ratio
 
 #: Asymptotic series of the digamma function, and where it begins.
 _DIGAMMA = (1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12)
@@ -186,24 +187,5 @@ def _is(value: Any, number: float) -> Any:
     return value == number_like(number, value)
 
 
-def number_like(number: float, like: Any) -> Any:
-    """A number of the type of an expression."""
-    return tirx.const(number, like.ty)
-
-
 def _zero(like: Any) -> Any:
     return tirx.const(0, like.ty)
-
-
-def ratio(coefficients: Sequence[Sequence[float]], value: Any) -> Any:
-    """A rational function: the polynomials above and below."""
-    above, below = (polynomial(each, value) for each in coefficients)
-    return above / below
-
-
-def polynomial(coefficients: Sequence[float], value: Any) -> Any:
-    """A polynomial, its highest power first."""
-    result = tirx.const(coefficients[0], value.ty)
-    for each in coefficients[1:]:
-        result = result * value + tirx.const(each, value.ty)
-    return result
