@@ -28,8 +28,17 @@ def cuda(mod: tvm.IRModule, arch: str = "sm_90", **options: Any) -> str:
     return "\n".join(found)
 
 
-def ptx(source: str) -> str:
-    """The PTX of CUDA C++ for sm_90."""
-    with cuda_target("sm_90"):
-        found = nvcc.compile_cuda(source, target_format="ptx", compiler="nvrtc", arch="sm_90")
-    return bytes(found).decode()
+def ptx(source: str, arch: str = "sm_90") -> str:
+    """The PTX of CUDA C++."""
+    return _compiled(source, "ptx", arch).decode()
+
+
+def cubin(source: str, arch: str = "sm_90") -> bytes:
+    """Machine code that is as soon there as it can be: what uses it looks at no instructions."""
+    return _compiled(source, "cubin", arch, "--ptxas-options=-O0")
+
+
+def _compiled(source: str, form: str, arch: str, *options: str) -> bytes:
+    how = {"compiler": "nvrtc", "arch": arch, "options": list(options)}
+    with cuda_target(arch):
+        return bytes(nvcc.compile_cuda(source, target_format=form, **how))

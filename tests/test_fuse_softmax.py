@@ -10,15 +10,14 @@ import pytest
 import tvm
 from cuda_cases import cuda_target, in_one_source
 from harness import called, compiled_with, target_of
+from machine_code import cubin, needs_nvrtc
 from softmax_programs import Attention
 from tvm import relax
-from tvm.support import nvcc
 
 import tvm_scatter
 from tvm_scatter.options import current_options
 from tvm_scatter.passes import passes
 from tvm_scatter.passes.analysis.bindings import Bindings
-from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
 OPTIONS = {"fuse": True, "bounds": "drop"}
 TOLERANCE = {"float16": 2e-3, "bfloat16": 2e-2, "float32": 2e-6, "float64": 1e-13}
@@ -234,7 +233,7 @@ def test_off_leaves_it_alone(device):
     assert not is_fused(Attention().module(), device, fuse=False)
 
 
-@pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+@needs_nvrtc
 def test_it_compiles():
     target, functions = cuda_target("sm_90"), {}
     for dtype in ("float16", "bfloat16", "float32", "float64"):
@@ -248,7 +247,4 @@ def test_it_compiles():
             if "ordered" in name.name_hint
         }
     assert len(functions) == 4
-    source = in_one_source(functions, target).source
-    with target:
-        cubin = nvcc.compile_cuda(source, target_format="cubin", compiler="nvrtc", arch="sm_90")
-    assert len(cubin) > 0
+    assert len(cubin(in_one_source(functions, target).source)) > 0

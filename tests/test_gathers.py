@@ -11,10 +11,9 @@ import tvm
 from assigned_registers import unassigned
 from cuda_cases import cuda_target
 from harness import at_its_address, compile_all, device_of, relax_function, run_compiled
-from machine_code import cuda, needs_nvrtc, ptx
+from machine_code import cubin, cuda, needs_nvrtc, ptx
 from random_reads import draw_read
 from tvm import relax
-from tvm.support import nvcc
 
 import tvm_scatter
 from tvm_scatter.schedules.gpu.gather_form import form_of, gathering
@@ -163,10 +162,7 @@ def test_the_code_of_elements() -> None:
 @pytest.mark.parametrize("arch", ["sm_75", "sm_100"])
 def test_compiles(arch: str) -> None:
     calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(12)}
-    source = cuda_of(calls)
-    with cuda_target(arch):
-        cubin = nvcc.compile_cuda(source, target_format="cubin", compiler="nvrtc", arch=arch)
-    assert bytes(cubin).startswith(b"\x7fELF")
+    assert cubin(cuda_of(calls), arch).startswith(b"\x7fELF")
 
 
 def slower_below_zero(x: Any, data: Any, i: Any) -> Any:

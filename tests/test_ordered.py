@@ -9,14 +9,13 @@ import pytest
 import tvm
 from cuda_cases import cuda_target, in_one_source
 from harness import at_its_address, device_of, orders, target_of
+from machine_code import cubin, needs_nvrtc
 from tvm import relax
-from tvm.support import nvcc
 
 import tvm_scatter
 from tvm_scatter.ops.operators import index_put, scatter_elements
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.passes import passes
-from tvm_scatter.runtime.cuda_toolkit import nvrtc_version
 
 REDUCTIONS = ("add", "mean", "max", "min", "mul")
 
@@ -223,7 +222,7 @@ def test_its_implementation_is_the_one_that_takes_an_order(device):
     assert own.alternatives["ordered"] == "no order of the updates is given"
 
 
-@pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+@needs_nvrtc
 @pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
 @pytest.mark.parametrize("symbolic", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_it_compiles(arch, symbolic):
@@ -241,10 +240,7 @@ def test_it_compiles(arch, symbolic):
         for name, function in module.functions.items()
         if isinstance(function, tvm.tirx.PrimFunc) and name.name_hint != "zeros"
     }
-    source = in_one_source(functions, target).source
-    with target:
-        cubin = nvcc.compile_cuda(source, target_format="cubin", compiler="nvrtc", arch=arch)
-    assert bytes(cubin).startswith(b"\x7fELF")
+    assert cubin(in_one_source(functions, target).source, arch).startswith(b"\x7fELF")
 
 
 def test_another_implementation_makes_its_own(device):
