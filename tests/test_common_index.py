@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import cycle
 from random import Random
 from typing import Any
 
@@ -175,6 +176,9 @@ def test_updates_are_computed_from_parts_of_their_entries(on_cuda: str, symbolic
 
     generator, entries = np.random.default_rng(0), 70
     index = generator.integers(0, entries, entries)
+    # Each of one type, by turns.
+    dtypes = cycle(("float32",) if symbolic else ("float32", "float16", "int32"))
+    kinds = zip((weighted, masked, gathered, shifted, doubled), dtypes, strict=False)
     calls = {
         f"{values.__name__}_{dtype}": (
             scatter(values),
@@ -184,8 +188,7 @@ def test_updates_are_computed_from_parts_of_their_entries(on_cuda: str, symbolic
                 index,
             ],
         )
-        for values in (weighted, masked, gathered, shifted, doubled)
-        for dtype in (("float32",) if symbolic else ("float32", "float16", "int32"))
+        for values, dtype in kinds
     }
     found = run_all(calls, on_cuda, symbolic, fuse=True, implementation="common_index")
     wanted = run_all(calls, "llvm", symbolic, fuse=False)

@@ -17,7 +17,7 @@ import tvm_scatter  # noqa: E402
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 #: The first of them are tried by default.
-SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(3, 200))]
+SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 200))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
