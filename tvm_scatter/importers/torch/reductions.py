@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm import relax
@@ -40,7 +40,7 @@ def mean(call: TorchCall) -> Any:
     """``mean``. That of nothing is not a number; TVM divides by zero when it compiles."""
     dtype, dims, keepdim = _total_type(call), call.get("dim", None), call.get("keepdim", False)
     nothing = _of_nothing(call, dims, keepdim, dtype)
-    if nothing is not None or not _is_empty(dims):
+    if nothing is not None or not _is_empty_list(dims):
         return nothing
     return _reduced(call, relax.op.mean, call.cast(call["self"], dtype), None, keepdim)
 
@@ -50,7 +50,7 @@ def variance(call: TorchCall) -> Any:
     shape, axes = shape_of(call["self"]), _axes(call, call["dim"])
     nothing = _of_nothing(call, axes, call["keepdim"], str(call["self"].ty.dtype))
     known = all(isinstance(shape[axis], int) for axis in axes)
-    if nothing is not None or (known and not _is_empty(call["dim"])):
+    if nothing is not None or (known and not _is_empty_list(call["dim"])):
         return nothing
     return _moments(call, axes)[0]
 
@@ -63,19 +63,18 @@ def vector_norm(call: TorchCall) -> Any:
     data, dtype, order = call["self"], call["dtype"], call["ord"]
     dtype = str(data.ty.dtype) if dtype is None else str(dtype).removeprefix("torch.")
     axes = _axes(call, call["dim"])
+    if order == 0:
+        zero = call.emit(relax.op.equal(data, relax.const(0, str(data.ty.dtype))))
+        counted = call.cast(call.emit(relax.op.logical_not(zero)), dtype)
+        return _reduced(call, relax.op.sum, counted, axes, call["keepdim"])
+    if not (math.isinf(order) or _is_empty_list(call["dim"])):
+        return None
+    sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
     if math.isinf(order):
-        sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
         return greatest_along(call, sizes, axes, order > 0, call["keepdim"])
-    if order != 0:
-        if not _is_empty(call["dim"]):
-            return None
-        sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
-        powers = call.emit(relax.op.power(sizes, call.scalar(order, dtype)))
-        total = _reduced(call, relax.op.sum, powers, axes, call["keepdim"])
-        return call.emit(relax.op.power(total, call.scalar(1 / order, dtype)))
-    zero = call.emit(relax.op.equal(data, relax.const(0, str(data.ty.dtype))))
-    counted = call.cast(call.emit(relax.op.logical_not(zero)), dtype)
-    return _reduced(call, relax.op.sum, counted, axes, call["keepdim"])
+    powers = call.emit(relax.op.power(sizes, call.scalar(order, dtype)))
+    total = _reduced(call, relax.op.sum, powers, axes, call["keepdim"])
+    return call.emit(relax.op.power(total, call.scalar(1 / order, dtype)))
 
 
 def variance_and_mean(call: TorchCall) -> Any:
@@ -104,9 +103,9 @@ def _moments(call: TorchCall, axes: list[int]) -> tuple[Any, Any]:
     return variance, mean
 
 
-def _is_empty(dims: Any) -> bool:
+def _is_empty_list(dims: Any) -> bool:
     """Whether an empty list names the dimensions: all of them to PyTorch, and none to TVM."""
-    return dims is not None and not isinstance(dims, int) and len(dims) == 0
+    return isinstance(dims, Sequence) and not dims
 
 
 def _axes(call: TorchCall, dims: Any) -> list[int]:
