@@ -77,27 +77,21 @@ def call(machine: Any, device: str, arrays: Any) -> Any:
     return machine["main"](*[tvm.runtime.tensor(a, device_of(device)) for a in arrays]).numpy()
 
 
-def seeds_for(device: str, first: int, count: int) -> list[int]:
-    """TVM adds up bfloat16 on CPUs in bfloat16, in some order."""
-    found = range(first, first + count)
-    return [s for s in found if device == "cuda" or DTYPES[s % len(DTYPES)] != "bfloat16"]
-
-
 @pytest.mark.parametrize("bad", [False, True])
 def test_random_row_sums(device: str, bad: bool, caplog: pytest.LogCaptureFixture) -> None:
-    check(seeds_for(device, 0, 24), device, bad, bounds="drop")
+    check(range(24), device, bad, bounds="drop")
     assert not caplog.records
 
 
 @pytest.mark.parametrize("bounds", ["raise", "trust"])
 def test_random_row_sums_of_good_indices(device: str, bounds: str) -> None:
-    check(seeds_for(device, 100, 8), device, False, bounds=bounds)
+    check(range(100, 108), device, False, bounds=bounds)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(1000, 2000, 40))
 def test_many_random_row_sums(device: str, seed: int) -> None:
-    check(seeds_for(device, seed, 40), device, bool(seed % 80), bounds="drop")
+    check(range(seed, seed + 40), device, bool(seed % 80), bounds="drop")
 
 
 @pytest.mark.parametrize("seed", [3, 5, 20])
@@ -111,7 +105,9 @@ def test_symbolic_sizes(device: str, seed: int) -> None:
 
 
 def test_random_row_sums_are_all_fused(device: str) -> None:
-    for seed in seeds_for(device, 0, 12):
+    for seed in range(12):
+        if device == "llvm" and DTYPES[seed % len(DTYPES)] == "bfloat16":
+            continue  # CPUs have no vectors of it
         [note] = notes_of(module(*draw_row_sum(seed)[:2]), device)
         assert "computes its rows itself: take" in note
 

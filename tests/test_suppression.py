@@ -127,5 +127,5 @@ def test_a_class_of_its_own_for_each_box(device: str) -> None:
         offsets = classes.to(found) * (found.max() + 1)
         return torch.ops.torchvision.nms(found + offsets[:, None], values, 0.4)
 
-    given = [torch.tensor(boxes(50)[0]).double(), torch.randn(50), torch.arange(50) % 3]
+    given = [torch.tensor(boxes(50)[0]).double(), torch.randn(50).double(), torch.arange(50) % 3]
     torch_harness.check(batched, *given, device=device)

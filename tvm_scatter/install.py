@@ -18,6 +18,7 @@ from .lowering import (
     legalize_expectations,
     legalize_grouped_product,
     legalize_host_numbers,
+    legalize_means,
     legalize_order,
     legalize_precise,
     legalize_reads,
@@ -64,6 +65,7 @@ def install() -> None:
     legalize_grouped_product.install_legalizations()
     legalize_suppression.install_legalizations()
     legalize_elementwise.install_legalizations()
+    legalize_means.install_legalizations()
     legalize_precise.install_legalizations()
     legalize_empty.install_legalizations()
     pipelines.install_pipelines()

@@ -36,6 +36,7 @@ from .schedules.cpu import scheduled_for_cpu
 from .schedules.cpu.row_reductions import scheduled_row_reductions
 from .schedules.empty_outputs import LeaveOutEmptyOutputs
 from .schedules.initialised import InitialiseReductions
+from .schedules.wide_reductions import WideReductions
 
 #: TVM's pipelines that begin with legalization: names that are also functions of TVM's module.
 #: ``tvm.compile`` uses the first on CPUs.
@@ -123,7 +124,7 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     wanted = current_options()
     mod = _rewrite(mod)
     if wanted.enabled:
-        last = [InitialiseReductions(), LeaveOutEmptyOutputs(), CheckExtents()]
+        last = [WideReductions(), InitialiseReductions(), LeaveOutEmptyOutputs(), CheckExtents()]
         stock = tvm.transform.Sequential([stock, *last])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)

@@ -19,6 +19,7 @@ from .gemv_order import mixes_up_rows
 from .gpu import Gather, RowSums
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
+from .wide_reductions import with_wide_reductions
 
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
 _STOCK = dlight.base.ApplyDefaultSchedule
@@ -55,17 +56,20 @@ class GuardedDefaultSchedule:
             return function
         function = without_reductions_of_one(function)
         target = function.attrs.get("target") or Target.current(allow_none=False)
+        wide = with_wide_reductions(function)
         failures: list[str] = []
         for rule in self.rules:
             try:
-                scheduled = _apply(rule, function, target)
+                # The rules of this package for GPUs reduce in single precision by themselves.
+                given = function if isinstance(rule, (Gather, RowSums)) else wide
+                scheduled = _apply(rule, given, target)
             except Exception as error:  # a rule may fail with whatever its code raises
                 failures.append(f"{type(rule).__name__} ({_brief(error)})")
                 continue
             if scheduled is not None:
                 _say(name, failures, type(rule).__name__)
                 return scheduled
-        scheduled = serial(function, target)
+        scheduled = serial(wide, target)
         _say(name, failures, "unscheduled" if scheduled is None else "a single thread")
         return scheduled
 

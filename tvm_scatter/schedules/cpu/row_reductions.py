@@ -7,6 +7,7 @@ from tvm import tirx
 from tvm.target import Target
 
 from tvm_scatter.lowering.row_reductions import REDUCES_ROWS
+from tvm_scatter.schedules.wide_reductions import with_wide_reductions
 from tvm_scatter.selection.backend import backend_of
 
 from .inner import InnerReduction
@@ -29,6 +30,7 @@ def scheduled_row_reductions(mod: tvm.IRModule, target: Target | None) -> tvm.IR
 
 
 def _scheduled(function: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
+    function = with_wide_reductions(function)
     for rule in (InnerReduction(), Spatial()):
         schedule = rule.apply(function, target, False)
         if schedule is not None:

@@ -1,0 +1,116 @@
+"""Reductions of 16-bit floats, whose results so far are kept in single precision.
+
+TVM keeps them in the type of the result. Then the sum of many ones stops at 2048 in float16 and at
+256 in bfloat16, and threads that reduce together exchange what they cannot exchange safely.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.s_tir import SBlock, SBlockRealize, Schedule
+
+from tvm_scatter.problem.reductions import HALVES
+
+_SCHEDULED = "tirx.is_scheduled"
+_WIDE = "float32"
+_COMBINING = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
+
+
+def WideReductions() -> tvm.transform.Pass:
+    """The pass: functions that have no schedule reduce in single precision."""
+
+    def widen(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
+        scheduled = bool((function.attrs or {}).get(_SCHEDULED, False))
+        return function if scheduled else with_wide_reductions(function)
+
+    return tirx.transform.prim_func_pass(widen, opt_level=0, name="WideReductions")
+
+
+def with_wide_reductions(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function, in which a result of 16 bits is rounded once, behind its reduction.
+
+    Parameters
+    ----------
+    function : tvm.tirx.PrimFunc
+        A function that is not scheduled yet. Products of matrices stay as they are.
+    """
+    blocks = _blocks(function)
+    narrow = [block for block in blocks if _is_narrow(block)]
+    if not narrow:
+        return function
+    own = [buffer for block in blocks for buffer in block.alloc_buffers]
+    schedule = Schedule(function)
+    for each in narrow:
+        block = schedule.get_sblock(each.name_hint)
+        if not any(each.body.buffer.same_as(buffer) for buffer in own):
+            schedule.cache_write(block, 0, "global")
+        schedule.unsafe_set_dtype(block, 0, _WIDE)
+    body = schedule.mod["main"].body
+    return function.with_body(tvm_ffi.structural_map(body, (SBlock, _not_rounded)))
+
+
+def _not_rounded(block: SBlock) -> SBlock:
+    """A block that reduces into a wide result, which it rounded at each turn."""
+    store = block.body
+    if block.init is None or not isinstance(store, tirx.BufferStore):
+        return block
+    value = store.value
+    if not _is_cast(value, _WIDE) or not isinstance(value.value, _COMBINING):
+        return block
+    combine, taken = type(value.value), value.value.a
+    if not _is_cast(taken, *HALVES) or not _is_load_of(taken.value, store.buffer):
+        return block
+    together = combine(taken.value, tirx.Cast(_WIDE, value.value.b))
+    return SBlock(
+        block.iter_vars,
+        block.reads,
+        block.writes,
+        block.name_hint,
+        tirx.BufferStore(store.buffer, together, store.indices),
+        tirx.BufferStore(store.buffer, _first(combine), block.init.indices),
+        block.alloc_buffers,
+        block.match_buffers,
+        block.annotations,
+    )
+
+
+def _first(combine: Any) -> Any:
+    """What a result is before anything is taken into it."""
+    if combine is tirx.Max:
+        return tirx.min_value(_WIDE)
+    if combine is tirx.Min:
+        return tirx.max_value(_WIDE)
+    return tirx.const(1.0 if combine is tirx.Mul else 0.0, _WIDE)
+
+
+def _is_cast(value: Any, *dtypes: str) -> bool:
+    return isinstance(value, tirx.Cast) and str(value.ty.dtype) in dtypes
+
+
+def _is_narrow(block: SBlock) -> bool:
+    """Whether a block takes numbers into a result of 16 bits."""
+    store = block.body
+    if block.init is None or not isinstance(store, tirx.BufferStore):
+        return False
+    value = store.value
+    return (
+        str(store.buffer.dtype) in HALVES
+        and isinstance(value, _COMBINING)
+        and _is_load_of(value.a, store.buffer)
+        and not isinstance(value.b, tirx.Mul)
+    )
+
+
+def _is_load_of(value: Any, buffer: tirx.Buffer) -> bool:
+    return isinstance(value, tvm.ir.TensorLoad) and value.source.same_as(buffer)
+
+
+def _blocks(function: tirx.PrimFunc) -> list[SBlock]:
+    found: list[SBlock] = []
+    if isinstance(function.body, SBlockRealize):
+        tvm_ffi.structural_walk(function.body, [(SBlock, found.append)], order="post")
+    return found
