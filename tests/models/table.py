@@ -21,8 +21,8 @@ python -m models table FOLDER gpu.json ../docs/models.md
 ```
 """
 _RUNS = """
-One run on an H200, driver 580.159.04, with the default options. Those without an entry under CUDA
-were not reached in its time; an earlier run had them, and all were right.
+On an H200, driver 580.159.04, with the default options, in two runs: the second had the 24 models
+that the first did not reach in its time.
 """
 _SECOND_LOOK = """
 ## A second look
