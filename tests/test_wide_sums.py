@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from cuda_on_cpu import real_gpu, record
 from harness import device_of, run_all, target_of
 from tvm import relax
 
@@ -96,3 +97,30 @@ def test_what_is_fused_and_how_it_is_scheduled(schedules: bool, device: str) -> 
     for count in (0, 1, 3000):
         given = tvm.runtime.tensor(np.ones((count, 5), "float16"), device_of(device))
         np.testing.assert_array_equal(machine["main"](given).numpy(), [2 * count - 4] * 5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_whole_tensors(dtype: str, device: str) -> None:
+    """What computes on the sum of a tensor takes few launches, however many elements there are."""
+    n = tvm.tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 7), dtype))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            added = builder.emit(relax.op.sum(x, [0, 1]))
+            result = builder.emit_output(relax.op.add(added, relax.const(1.0, dtype)))
+        builder.emit_func_output(result)
+    target = target_of(device)
+    machine = relax.VirtualMachine(
+        tvm.compile(builder.get(), target, relax_pipeline=tvm_scatter.pipeline(target)),
+        device_of(device),
+    )
+    for count in (0, 1, 512):
+        ones = np.ones((count, 7), numpy_dtype(dtype))
+        given = tvm.runtime.tensor(ones, device_of(device))
+        found = machine["main"](given).numpy()
+        assert float(found) == float(np.asarray(7.0 * count + 1).astype(numpy_dtype(dtype)))
+        if device == "cuda" and not real_gpu():
+            with record() as log:
+                machine["main"](given)
+            assert len(log.launches) <= 3

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .gather import Gather
 from .row_sums import RowSums
+from .whole_reductions import WholeReductions
 
-__all__ = ["Gather", "RowSums"]
+__all__ = ["Gather", "RowSums", "WholeReductions"]
