@@ -11,6 +11,7 @@ import tvm
 from cuda_on_cpu import record, status
 from harness import device_of, run_all, target_of
 from tvm import relax
+from tvm.script import tirx as T
 
 import tvm_scatter
 from tvm_scatter.problem.reductions import HALVES, numpy_dtype
@@ -124,3 +125,28 @@ def test_whole_tensors(dtype: str, device: str) -> None:
             with record() as log:
                 machine["main"](given)
             assert len(log.launches) <= 3
+
+
+@T.prim_func(s_tir=True)
+def begun(x: T.Buffer((4, 8), "float16"), result: T.Buffer((4,), "float16")):
+    T.func_attr({"tirx.noalias": True})
+    for i, k in T.grid(4, 8):
+        with T.sblock("greatest"):
+            row, column = T.axis.remap("SR", [i, k])
+            with T.init():
+                result[row] = T.float16(0)
+            result[row] = T.max(result[row], x[row, column])
+
+
+def test_what_a_function_begins_with_stays(device: str) -> None:
+    """A function of the user's whose maxima are those of zero, too."""
+    x = relax.Var("x", relax.TensorType((4, 8), "float16"))
+    builder = relax.BlockBuilder()
+    function = builder.add_func(begun, "begun")
+    with builder.function("main", [x]):
+        result = relax.call_tir(function, [x], relax.TensorType((4,), "float16"))
+        builder.emit_func_output(builder.emit(result))
+    machine = relax.VirtualMachine(tvm.compile(builder.get(), target_of(device)), device_of(device))
+    given = np.repeat([[-1], [2], [-np.inf], [0.5]], 8, axis=1).astype("float16")
+    found = machine["main"](tvm.runtime.tensor(given, device_of(device))).numpy()
+    assert found.tolist() == [0, 2, 0, 0.5]

@@ -12,7 +12,10 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
+from tvm.s_tir.schedule import ScheduleError
 
+from tvm_scatter.emit.expressions import all_of
+from tvm_scatter.lowering.row_reductions import reducing_blocks
 from tvm_scatter.problem.reductions import HALVES
 
 _SCHEDULED = "tirx.is_scheduled"
@@ -38,17 +41,20 @@ def with_wide_reductions(function: tirx.PrimFunc) -> tirx.PrimFunc:
     function : tvm.tirx.PrimFunc
         A function that is not scheduled yet. Products of matrices stay as they are.
     """
-    blocks = _blocks(function)
-    narrow = [block for block in blocks if _is_narrow(block)]
-    if not narrow:
+    narrow = list(filter(_is_narrow, reducing_blocks(function)))
+    if not narrow or not isinstance(function.body, SBlockRealize):
         return function
-    own = [buffer for block in blocks for buffer in block.alloc_buffers]
+    own = [buffer for block in all_of(function.body, SBlock) for buffer in block.alloc_buffers]
     schedule = Schedule(function)
-    for each in narrow:
-        block = schedule.get_sblock(each.name_hint)
-        if not any(each.body.buffer.same_as(buffer) for buffer in own):
-            schedule.cache_write(block, 0, "global")
-        schedule.unsafe_set_dtype(block, 0, _WIDE)
+    try:
+        for each in narrow:
+            block = schedule.get_sblock(each.name_hint)
+            if not any(each.body.buffer.same_as(buffer) for buffer in own):
+                schedule.cache_write(block, 0, "global")
+            schedule.unsafe_set_dtype(block, 0, _WIDE)
+    except ScheduleError:
+        # A function of the user's, which no schedule can change: it stays as it is written.
+        return function
     body = schedule.mod["main"].body
     return function.with_body(tvm_ffi.structural_map(body, (SBlock, _not_rounded)))
 
@@ -56,7 +62,7 @@ def with_wide_reductions(function: tirx.PrimFunc) -> tirx.PrimFunc:
 def _not_rounded(block: SBlock) -> SBlock:
     """A block that reduces into a wide result, which it rounded at each turn."""
     store = block.body
-    if block.init is None or not isinstance(store, tirx.BufferStore):
+    if not all(isinstance(each, tirx.BufferStore) for each in (block.init, store)):
         return block
     value = store.value
     if not _is_cast(value, _WIDE) or not isinstance(value.value, _COMBINING):
@@ -71,20 +77,20 @@ def _not_rounded(block: SBlock) -> SBlock:
         block.writes,
         block.name_hint,
         tirx.BufferStore(store.buffer, together, store.indices),
-        tirx.BufferStore(store.buffer, _first(combine), block.init.indices),
+        tirx.BufferStore(store.buffer, _first(combine, _WIDE), block.init.indices),
         block.alloc_buffers,
         block.match_buffers,
         block.annotations,
     )
 
 
-def _first(combine: Any) -> Any:
+def _first(combine: Any, dtype: str) -> Any:
     """What a result is before anything is taken into it."""
     if combine is tirx.Max:
-        return tirx.min_value(_WIDE)
+        return tirx.min_value(dtype)
     if combine is tirx.Min:
-        return tirx.max_value(_WIDE)
-    return tirx.const(1.0 if combine is tirx.Mul else 0.0, _WIDE)
+        return tirx.max_value(dtype)
+    return tirx.const(1.0 if combine is tirx.Mul else 0.0, dtype)
 
 
 def _is_cast(value: Any, *dtypes: str) -> bool:
@@ -92,25 +98,22 @@ def _is_cast(value: Any, *dtypes: str) -> bool:
 
 
 def _is_narrow(block: SBlock) -> bool:
-    """Whether a block takes numbers into a result of 16 bits."""
+    """Whether a block takes numbers into a result of 16 bits, and begins with none.
+
+    A function of the user's may begin with another number. TVM does not spread it over threads.
+    """
     store = block.body
-    if block.init is None or not isinstance(store, tirx.BufferStore):
+    if not all(isinstance(each, tirx.BufferStore) for each in (block.init, store)):
         return False
-    value = store.value
+    value, dtype = store.value, str(store.buffer.dtype)
     return (
-        str(store.buffer.dtype) in HALVES
+        dtype in HALVES
         and isinstance(value, _COMBINING)
         and _is_load_of(value.a, store.buffer)
         and not isinstance(value.b, tirx.Mul)
+        and bool(tvm_ffi.structural_equal(block.init.value, _first(type(value), dtype)))
     )
 
 
 def _is_load_of(value: Any, buffer: tirx.Buffer) -> bool:
     return isinstance(value, tvm.ir.TensorLoad) and value.source.same_as(buffer)
-
-
-def _blocks(function: tirx.PrimFunc) -> list[SBlock]:
-    found: list[SBlock] = []
-    if isinstance(function.body, SBlockRealize):
-        tvm_ffi.structural_walk(function.body, [(SBlock, found.append)], order="post")
-    return found
