@@ -10,6 +10,7 @@ from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -46,6 +47,9 @@ _SUM_BYTES = 1 << 18
 #: Updates of a unit, into which larger buckets are cut: fewer if there is little work to share.
 _UNIT_ITEMS = (1024, 512, 256)
 _ENOUGH_UNITS = 1024
+#: Blocks of a multiprocessor that sum chunks and units at a time, where a row is computed from one
+#: vector: registers suffice for three, and NVIDIA's compiler would take those of two.
+_TOGETHER = 3
 #: Blocks of a multiprocessor that search for chunks and units, whose number only the device knows.
 _SUM_BLOCKS = 4
 #: The most updates: they are counted in 31 bits.
@@ -221,5 +225,6 @@ def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
             "sizes, tiles);",
             at_most((plan.units + parts) * rows.tiles, most),
             _UNIT_THREADS,
+            together=_TOGETHER if read_updates(operands).vectors == 1 else 0,
         )
     ListedRows(operands, "bucketed", text, arguments).write("buckets", threads)

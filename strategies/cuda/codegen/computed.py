@@ -13,12 +13,14 @@ from tvm import tirx
 
 from tvm_scatter.emit.computed_updates import ComputedUpdates, unguarded_loads
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 from .entry_parts import entry_members
 from .expression import Value, Writer, stored_type
-from .source import data_type
+from .read_first import ReadFirst, read_first
+from .source import accumulate_bytes, data_type
 
 #: The most values that are read ahead: they take registers for each row that is in flight.
 _MOST_AHEAD = 4
@@ -42,6 +44,8 @@ class Generated:
         The numbers that it gets.
     fields : tuple of str
         C++ expressions of the fields, of the pointers ``NAME_pointer`` and of the sizes.
+    vectors : int
+        How many vectors of a row are read before it is computed; 0 if there are none apart.
     """
 
     type: str
@@ -50,6 +54,7 @@ class Generated:
     tensors: dict[str, Any]
     sizes: dict[str, Any]
     fields: tuple[str, ...]
+    vectors: int = 0
 
 
 def read_updates(operands: Operands) -> Generated:
@@ -72,13 +77,13 @@ def _computed(problem: ScatterProblem, updates: ComputedUpdates) -> Generated:
     """The same for all launches of a scatter."""
     leaves = {f"leaf{at}": leaf for at, leaf in enumerate(updates.leaves)}
     sizes = {f"size{at}": size for at, size in enumerate(sizes_of(updates))}
-    name, text = _struct(problem, updates, leaves, sizes)
+    name, text, vectors = _struct(problem, updates, leaves, sizes)
     fields = [
         f"static_cast<const {stored_type(str(leaf.dtype))}*>({each}_pointer)"
         for each, leaf in leaves.items()
     ]
     headers = ("computed",) if updates.logit is None else ("computed", "softmax")
-    return Generated(name, text, headers, leaves, sizes, (*fields, *sizes))
+    return Generated(name, text, headers, leaves, sizes, (*fields, *sizes), vectors)
 
 
 def sizes_of(updates: ComputedUpdates) -> list[Any]:
@@ -101,25 +106,34 @@ def _struct(
     updates: ComputedUpdates,
     leaves: dict[str, Any],
     sizes: dict[str, Any],
-) -> tuple[str, str]:
+) -> tuple[str, str, int]:
     names = {leaf: name for name, leaf in leaves.items()}
     names |= {size: name for name, size in sizes.items()}
     long = long_axes(updates)
     names |= {axis: f"x{at}" for at, axis in enumerate(updates.axes)}
     ahead: list[Value] = []
     column = updates.axes[long[-1]] if long else None
-    finder, writer = Writer(names), Writer(names, column)
+    finder, reader, writer = Writer(names), Writer(names, column, prefix="r"), Writer(names, column)
+    at_once = Writer(names, column)
     for at, load in enumerate(read_ahead(problem, updates, long)):
         value = finder.value(load)
         ahead.append(value)
-        writer.preset(load, replace(value, name=f"found.ahead{at}"))
+        for each in (reader, at_once):
+            each.preset(load, replace(value, name=f"found.ahead{at}"))
+    first = None
+    # 16-bit floats take twice the registers where they are summed, and leave too few.
+    if accumulate_bytes(problem.data_dtype) == item_bytes(problem.data_dtype):
+        first = read_first(updates.expressions, column, reader, writer)
+    if first is None:
+        writer = at_once
     result = writer.value(updates.value)
     logit = None if updates.logit is None else writer.value(updates.logit)
     coordinates = coordinates_of(updates, long, names)
     find = [*coordinates, *finder.lines] if ahead else []
     find.append(f"return Found<Offset>{{{', '.join(['row', *(each.name for each in ahead)])}}};")
-    lines = ["const Offset row = found.row;", *coordinates, *writer.lines]
-    lines += [
+    begin = ["const Offset row = found.row;", *coordinates]
+    lines = [
+        *writer.lines,
         "Vector<Data, count> result;",
         "#pragma unroll",
         f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({result.narrow});",
@@ -136,12 +150,14 @@ def _struct(
     whole = whole_vectors(updates, long)
     fields = [f"{each.type} ahead{at};" for at, each in enumerate(ahead)]
     data = data_type(problem)
-    body = _text(data, row, leaves, sizes, writer.multiples, whole, fields, find, lines)
+    multiples = writer.multiples + reader.multiples
+    body = _text(data, row, leaves, sizes, multiples, whole, fields, find)
+    body += _line(whole, begin, first, lines)
     if problem.shares_index:
         body += entry_members(problem, updates, long, names, coordinates)
     name = "ComputedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
     text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n#endif\n"
-    return name, text
+    return name, text, 0 if first is None else first.vectors
 
 
 def long_axes(updates: ComputedUpdates) -> list[int]:
@@ -214,12 +230,11 @@ def _text(
     whole: int,
     ahead: list[str],
     find: list[str],
-    lines: list[str],
 ) -> str:
     fields = [f"const {stored_type(str(leaf.dtype))}* {name};" for name, leaf in leaves.items()]
     fields += [f"long long {name};" for name in sizes]
     conditions = alignment(leaves, multiples)
-    body, found = ("\n".join(f"    {line}" for line in each) for each in (lines, find))
+    found = _indented(find)
     declared = "\n".join(f"  {field}" for field in fields)
     kept = "\n".join(f"    {field}" for field in ["Offset row;", *ahead])
     return f"""  using Data = {data};
@@ -283,11 +298,71 @@ def _text(
       return result;
     }}
   }}
+"""
+
+
+def _line(whole: int, begin: list[str], first: ReadFirst | None, compute: list[str]) -> str:
+    """The members that compute neighbours along the last axis.
+
+    Parameters
+    ----------
+    whole : int
+        The number that the elements of a vector divide if they are such neighbours.
+    begin : list of str
+        Statements in front of those that read and of those that compute.
+    first : ReadFirst or None
+        What is read first; ``None`` if it is read where it is computed with.
+    """
+    if first is None:
+        return f"""  template <int count, class Offset>
+  __device__ __forceinline__ Row<count> fetch(const Found<Offset>& found, Offset column) const {{
+    return load<count>(found, column);
+  }}
+  template <int count, class Read, class Offset>
+  __device__ __forceinline__ const Read& computed(const Read& read, Offset) const {{
+    return read;
+  }}
   // Neighbours along the last axis.
   template <int count, class Offset>
-  __device__ __forceinline__ Row<count> line(
-      const Found<Offset>& found, Offset column) const {{
+  __device__ __forceinline__ Row<count> line(const Found<Offset>& found, Offset column) const {{
     using namespace tvm_scatter;
-{body}
+{_indented([*begin, *compute])}
   }}
 """
+    made = ", ".join(["found.row", *first.values])
+    fetch = [*begin, *first.lines, f"return Read<count, Offset>{{{made}}};"]
+    return f"""  // What is read of neighbours along the last axis.
+  template <int count, class Offset>
+  struct Read {{
+    Offset row;
+{_indented(first.fields)}
+  }};
+  template <int count, class Offset>
+  __device__ __forceinline__ auto fetch(const Found<Offset>& found, Offset column) const {{
+    using namespace tvm_scatter;
+    if constexpr ({whole} % count == 0) {{
+{_indented(fetch, 6)}
+    }} else {{
+      return load<count>(found, column);
+    }}
+  }}
+  // These neighbours, given what was read of them.
+  template <int count, class Offset>
+  __device__ __forceinline__ Row<count> computed(const Read<count, Offset>& read,
+                                                 Offset column) const {{
+    using namespace tvm_scatter;
+{_indented([begin[0].replace("found", "read"), *begin[1:], *compute])}
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ const Row<count>& computed(const Row<count>& row, Offset) const {{
+    return row;
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ Row<count> line(const Found<Offset>& found, Offset column) const {{
+    return computed<count>(fetch<count>(found, column), column);
+  }}
+"""
+
+
+def _indented(lines: list[str], spaces: int = 4) -> str:
+    return "\n".join(" " * spaces + line for line in lines)

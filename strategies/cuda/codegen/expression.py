@@ -169,16 +169,15 @@ class Writer:
         self._made = 0
         # By hash, and by whether they are for the first element alone; a dictionary for each block.
         self._known: list[dict[Any, list[tuple[Any, Value]]]] = [{}]
+        self._guarded: list[tuple[Any, Any, Value]] = []
 
     def value(self, expression: Any) -> Value:
         """Write statements that compute an expression."""
-        digest = tvm_ffi.structural_hash(expression), self._column is None
-        for scope in self._known:
-            for earlier, value in scope.get(digest, ()):
-                if tvm_ffi.structural_equal(earlier, expression):
-                    return value
+        known = self._known_value(expression)
+        if known is not None:
+            return known
         value = self._new(expression)
-        self._known[-1].setdefault(digest, []).append((expression, value))
+        self._known[-1].setdefault(self._digest(expression), []).append((expression, value))
         return value
 
     def preset(self, expression: Any, value: Value) -> None:
@@ -187,6 +186,33 @@ class Writer:
         for first_only in (False,) if value.varies else (False, True):
             digest = tvm_ffi.structural_hash(expression), first_only
             self._known[0].setdefault(digest, []).append((expression, value))
+
+    def guarded(self, condition: Any, load: Any) -> Value:
+        """A load whose value counts only where a condition holds."""
+        for other, earlier, value in self._guarded:
+            same = tvm_ffi.structural_equal(earlier, load)
+            if same and tvm_ffi.structural_equal(other, condition):
+                return value
+        return self._load(load, str(load.ty.dtype), self.value(condition))
+
+    def preset_guarded(self, condition: Any, load: Any, value: Value) -> None:
+        """Let a load whose value counts only where a condition holds be known already."""
+        self._guarded.append((condition, load, value))
+
+    def reads_neighbours(self, load: Any) -> bool:
+        """Whether a load of all elements is one access."""
+        return self._step(load.indices[0]) == 1
+
+    def _known_value(self, expression: Any) -> Value | None:
+        digest = self._digest(expression)
+        for scope in self._known:
+            for earlier, value in scope.get(digest, ()):
+                if tvm_ffi.structural_equal(earlier, expression):
+                    return value
+        return None
+
+    def _digest(self, expression: Any) -> Any:
+        return tvm_ffi.structural_hash(expression), self._column is None
 
     def _new(self, expression: Any) -> Value:
         dtype = str(expression.ty.dtype)
@@ -262,9 +288,9 @@ class Writer:
         chosen = self.value(condition)
         if not any(True for side in (yes, no) for _ in loads_of(side)):
             return self._choice(chosen, self.value(yes), self.value(no))
-        if not chosen.varies and _can_be_moved(condition, yes, no):
+        if not chosen.varies and can_be_moved(condition, yes, no):
             # No branch, so that the loads of several rows are in flight together.
-            return self._choice(chosen, self._load(yes, str(yes.ty.dtype), chosen), self.value(no))
+            return self._choice(chosen, self.guarded(condition, yes), self.value(no))
         if chosen.varies:
             return self._one_by_one(tirx.if_then_else(condition, yes, no))
         sides = []
@@ -369,7 +395,7 @@ def _form(kind: type, dtype: str) -> str:
     return f"({{}} {_INFIX[kind]} {{}})" if function is None else f"{function}({{}}, {{}})"
 
 
-def _can_be_moved(condition: Any, yes: Any, no: Any) -> bool:
+def can_be_moved(condition: Any, yes: Any, no: Any) -> bool:
     """Whether a guarded load can be one of the first elements instead, where the guard is false.
 
     There must be such elements, and what its address depends on must be read by the condition.
@@ -413,6 +439,11 @@ def in_32_bits(position: Any) -> Any:
 def declared(value: Value) -> str:
     """The C++ type of a variable that holds a value."""
     return f"Vector<{value.type}, count>" if value.varies else value.type
+
+
+def declared_in_struct(value: Value) -> str:
+    """The C++ type of a field that holds a value."""
+    return f"tvm_scatter::{declared(value)}" if value.varies else declared(value)
 
 
 def _assigned(value: Value, text: str) -> list[str]:

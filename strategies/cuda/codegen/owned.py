@@ -31,7 +31,7 @@ from .computed import (
     sizes_of,
     whole_vectors,
 )
-from .expression import Value, Writer, computed_type, declared, is_half, stored_type
+from .expression import Value, Writer, computed_type, declared_in_struct, is_half, stored_type
 from .source import data_type
 
 #: The most values of a destination that are held: they take registers all the time.
@@ -109,7 +109,7 @@ class _Type:
         parts = self._owned.parts()[:_MOST_HELD]
         held = [(part, writer.value(part)) for part in parts]
         self._multiples += writer.multiples
-        fields = [f"{_in_struct(each)} part{at};" for at, (_, each) in enumerate(held)]
+        fields = [f"{declared_in_struct(each)} part{at};" for at, (_, each) in enumerate(held)]
         made = ", ".join(["destination", *(each.name for _, each in held)])
         lines = [
             "const long long destination = place;",
@@ -320,11 +320,6 @@ def _added(writer: Writer, term: Any) -> str:
         factors = ", ".join(writer.value(each).wide for each in (term.a, term.b))
         return f"part = {'fma' if dtype == 'float64' else 'fmaf'}({factors}, part);"
     return f"part += {writer.value(term).wide};"
-
-
-def _in_struct(value: Value) -> str:
-    """The C++ type of a field that holds a value."""
-    return f"tvm_scatter::{declared(value)}" if value.varies else declared(value)
 
 
 def _indented(lines: Sequence[str], spaces: int = 4) -> str:

@@ -109,7 +109,8 @@ struct OwnedRows {
   using Data = typename P::Data;
   using R = typename P::Reduction;
   using Sum = RowSum<P, vector>;
-  using Listed = ListedUpdates<P, unsigned short, vector, true>;
+  // Most rows have so few updates that there is nothing to read first.
+  using Listed = ListedUpdates<P, unsigned short, vector, true, true>;
   using Held = decltype(static_cast<const Listed*>(nullptr)->read(
       static_cast<const Listed*>(nullptr)->item(0u)));
   static constexpr uint32 teams = threads / lanes;

@@ -39,13 +39,15 @@ struct PlaceUpdates {
   }
   // What was read, once all threads of the group have read it.
   template <class Row>
-  __device__ __forceinline__ auto complete(const Row& row) const {
+  __device__ __forceinline__ decltype(auto) complete(const Row& row) const {
     if constexpr (P::Updates::summed_columns > 0) {
       constexpr int sharing = sharing_lanes<P, vector>();
       const auto part = counts ? row.part : decltype(row.part)(0);
       return listed.updates.complete(row, sum_of_sharing<sharing, lanes>(part));
+    } else if constexpr (P::Updates::owns) {
+      return (row);
     } else {
-      return row;
+      return listed.complete(row);
     }
   }
 };
@@ -55,7 +57,7 @@ template <class Sum, class P, class Key, int lanes, int vector, bool whole, bool
 __device__ __forceinline__ void combine_updates(
     Sum& sum, uint32 count, const PlaceUpdates<P, Key, lanes, vector, whole, once>& rows) {
   for_each_row(count, rows, [&](uint32, const auto& row) {
-    add_row<typename P::Reduction>(sum, rows.complete(row));
+    add_row<typename P::Reduction>(sum, row);
   });
 }
 

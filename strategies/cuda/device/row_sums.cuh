@@ -33,7 +33,7 @@ __device__ __forceinline__ void visit_computed(uint32 count, const Rows& rows,
     for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
     find(start + in_flight);
 #pragma unroll
-    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, held[u]);
+    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, rows.complete(held[u]));
   }
   if (start >= count) return;
   const uint32 left = count - start;
@@ -41,12 +41,13 @@ __device__ __forceinline__ void visit_computed(uint32 count, const Rows& rows,
   for (uint32 u = 0; u < in_flight - 1; ++u) held[u] = rows.read(item[u]);
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (u < left) visit(start + u, held[u]);
+    if (u < left) visit(start + u, rows.complete(held[u]));
 }
 
-// Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th and
-// `rows.read(item)` reads it. Vectors are held as they are stored, so that 16-bit types take half the
-// registers; the next items are read while the vectors of these are on their way.
+// Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th,
+// `rows.read(item)` reads it, and `rows.complete` makes a vector of what was read. What is read is held
+// as it is stored, so that 16-bit types take half the registers; the next items are read while the
+// vectors of these are on their way.
 template <class Rows, class Visit>
 __device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Visit visit) {
   // More would take registers, and with them threads, away.
@@ -69,14 +70,14 @@ __device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Vis
     for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
     find(start + in_flight);
 #pragma unroll
-    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, held[u]);
+    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, rows.complete(held[u]));
   }
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
     if (start + u < count) held[u] = rows.read(item[u]);
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (start + u < count) visit(start + u, held[u]);
+    if (start + u < count) visit(start + u, rows.complete(held[u]));
 }
 
 // The sum of rows of updates, in one column of vectors, and how many numbers it has for each element.
@@ -109,10 +110,11 @@ __device__ __forceinline__ void combine_run(Sum& sum, uint32 count, const Rows& 
 }
 
 // The updates of a list of items, in one column of vectors. `once` says that they are read nowhere
-// else, so that they give way first in the caches.
-template <class P, class Key, int vector, bool once = false>
+// else, so that they give way first in the caches; `at_once`, that they are computed as they are read.
+template <class P, class Key, int vector, bool once = false, bool at_once = false>
 struct ListedUpdates {
   static constexpr bool computes = false;
+  static constexpr bool reads_first = P::update_slice && P::Updates::finds && !at_once;
   using Data = typename P::Data;
   using Offset = typename P::Offset;
   using Found = typename P::Updates::template Found<Offset>;
@@ -121,6 +123,16 @@ struct ListedUpdates {
   const Sizes<P>& sizes;
   Offset column;
 
+  // What is read is computed with only here: a computation waits for what it needs, and no other read
+  // is begun behind it before.
+  template <class Read>
+  __device__ __forceinline__ decltype(auto) complete(const Read& read) const {
+    if constexpr (reads_first) {
+      return updates.template computed<vector>(read, P::index_slice ? Offset(0) : column);
+    } else {
+      return (read);
+    }
+  }
   __device__ __forceinline__ Found item(uint32 at) const {
     if constexpr (P::Updates::finds) {
       return updates.find(Item<P>(sizes, static_cast<Offset>(items[at])).update);
@@ -133,8 +145,12 @@ struct ListedUpdates {
       const Offset at = P::index_slice ? 0 : column;
       // Shorter accesses share what the memory delivers with others.
       constexpr bool alone = P::update_batch && P::update_count && sizeof(Data) * vector == 16;
-      return once && alone ? updates.template load_once<vector>(update, at)
-                           : updates.template load<vector>(update, at);
+      if constexpr (reads_first) {
+        return updates.template fetch<vector>(update, at);
+      } else {
+        return once && alone ? updates.template load_once<vector>(update, at)
+                             : updates.template load<vector>(update, at);
+      }
     } else {
       return splat<Data, vector>(updates[update]);
     }
@@ -158,6 +174,7 @@ struct ListedSums {
   int64 first;
   typename P::Offset column;
 
+  __device__ __forceinline__ const Sum& complete(const Sum& sum) const { return sum; }
   __device__ __forceinline__ uint32 item(uint32 at) const { return at; }
   __device__ __forceinline__ Sum read(uint32 at) const {
     return *reinterpret_cast<const Sum*>(sums + place_of_sum<P>(sizes, first + at, column));

@@ -127,7 +127,9 @@ class ListedRows:
         tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
         self._prologue = f"{prologue}  if ({aligned_to(self._vector, *tensors)})\n    "
 
-    def step(self, call: str, blocks: Any, threads: int, owns: bool = False) -> None:
+    def step(
+        self, call: str, blocks: Any, threads: int, owns: bool = False, together: int = 0
+    ) -> None:
         """Launch ``call``, after filling in ``{lanes}`` and ``{vector}``.
 
         In scope are ``chunk``, and ``tiles``, the number of parts of the columns.
@@ -136,11 +138,22 @@ class ListedRows:
         ----------
         owns : bool
             Whether it knows the place of each update that it reads.
+        together : int
+            Blocks that registers must leave room for on a multiprocessor; 0 for any number.
         """
         forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
         body = self._prologue + forms[0] + "\n  else\n    " + forms[1]
         headers = (self._header,)
-        launch(self._operands, headers, body, blocks, threads, self._arguments, owns=owns)
+        launch(
+            self._operands,
+            headers,
+            body,
+            blocks,
+            threads,
+            self._arguments,
+            owns=owns,
+            together=together,
+        )
 
     def write(self, lists: str, threads: int) -> None:
         """Write every row of the output from its list, its sum or the data."""
