@@ -530,3 +530,40 @@ def test_updates_of_a_narrower_type(device, dtype, steps):
     machine = compile_all(calls, device)
     found = run_compiled(machine, calls, device)["main"]
     np.testing.assert_array_equal(found, expected)
+
+
+def _splat(lines, entries=70, together=True):
+    """Lines that share an index and a weight: of two tensors together, or one after the other."""
+    builder = relax.BlockBuilder()
+    image = relax.Var("image", relax.TensorType([lines, entries], "float32"))
+    left, right = (relax.Var(name, relax.TensorType([entries], "float32")) for name in "lr")
+    index = relax.Var("index", relax.TensorType([entries], "int64"))
+    with builder.function("main", [image, left, right, index]):
+        with builder.dataflow():
+            if together:
+                values = relax.op.multiply(image, builder.emit(relax.op.multiply(left, right)))
+            else:
+                values = relax.op.multiply(builder.emit(relax.op.multiply(image, left)), right)
+            zeros = builder.emit(relax.op.zeros_like(image))
+            summed = index_put(zeros, [index], builder.emit(values), [1], "add")
+            output = builder.emit_output(builder.emit(summed))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+@pytest.mark.parametrize(
+    ("lines", "together", "computed"),
+    [(32, True, "multiply"), (4, True, "multiply, multiply"), (32, False, "multiply, multiply")],
+)
+def test_what_many_lines_share_is_computed_once(lines, together, computed):
+    module, generator = _splat(lines, together=together), np.random.default_rng(0)
+    said = [each for each in notes(module, "cuda") if each.startswith("fuse")]
+    assert [each.rpartition(": ")[2] for each in said] == [computed]
+    image, left, right = (
+        generator.integers(-4, 5, size).astype("float32") for size in ((lines, 70), 70, 70)
+    )
+    index = generator.integers(0, 70, 70)
+    result = call(compiled(module, "cuda"), "cuda", image, left, right, index)
+    wanted = np.zeros((lines, 70), "float32")
+    np.add.at(wanted.T, index, (image * left * right).T)
+    np.testing.assert_array_equal(result, wanted)
