@@ -41,11 +41,14 @@ _DIVISION_CYCLES = 400.0
 
 
 class OwnedRows(Implementation):
-    """One launch: copies and sums, in the order of the updates; of plain ones the last wins."""
+    """One launch: copies and sums, in the order of the updates; of plain ones the last wins.
+
+    A row with many updates is summed in as many parts as its block has teams. So where bits must be
+    equal, the knobs that say how many have one value.
+    """
 
     name = "owned_rows"
-    # A row with many updates is summed in as many parts as its block has teams, which a knob says.
-    deterministic = False
+    deterministic = True
     accumulates_wide = True
     fuses = True
     fills = True
@@ -67,11 +70,14 @@ class OwnedRows(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         vectors = ceil_div(problem.width.constant, widest_vector(problem))
-        lanes = [n for n in _LANES if n < 2 * vectors] or _LANES[-1:]
+        lanes = [n for n in _LANES if n < 2 * vectors] or list(_LANES[-1:])
+        threads = _THREADS
+        if problem.deterministic:
+            lanes, threads = lanes[:1], threads[:1]
         units, limit = multiprocessors(target), shared_memory_limit(target)
 
         def fits(n: int, blocks: int) -> bool:
-            plan = _Plan(problem, n, max(_THREADS), blocks * units)
+            plan = _Plan(problem, n, max(threads), blocks * units)
             taken = (plan.list_bytes + plan.static_bytes) * blocks
             return taken <= limit and plan.rows_each < _MOST_ROWS
 
@@ -80,7 +86,7 @@ class OwnedRows(Implementation):
             "blocks_per_multiprocessor": tuple(
                 blocks for blocks in _BLOCKS if all(fits(n, blocks) for n in lanes)
             ),
-            "threads": _THREADS,
+            "threads": threads,
             "unroll": (4, 2),
         }
 
