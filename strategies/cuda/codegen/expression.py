@@ -55,6 +55,11 @@ _PREFIX = {
     tirx.FloorDiv: "floor_div",
     tirx.FloorMod: "floor_mod",
 }
+#: What instructions compute for two 16-bit floats at once.
+_OF_PAIRS = {tirx.Add: "RoundedSum", tirx.Sub: "RoundedDifference", tirx.Mul: "RoundedProduct"}
+#: Of 16-bit floats these are 16-bit floats.
+_EXACT = (tirx.Min, tirx.Max)
+_EXACT_MATHS = ("fabs", "floor", "ceil", "trunc", "nearbyint")
 #: CUDA's functions of float; those of double have no f at the end.
 _MATHS = {
     name: f"{name}f"
@@ -232,7 +237,9 @@ class Writer:
             return self._elementwise("bool", "!{}", self.value(expression.a))
         if kind in _INFIX or kind in _PREFIX:
             operands = self.value(expression.a), self.value(expression.b)
-            return self._elementwise(dtype, _form(kind, dtype), *operands)
+            if dtype in _HALVES and kind in _OF_PAIRS and any(each.varies for each in operands):
+                return self._of_pairs(dtype, _OF_PAIRS[kind], *operands)
+            return self._elementwise(dtype, _form(kind, dtype), *operands, exact=kind in _EXACT)
         if isinstance(expression, tvm.ir.Call):
             return self._call(expression, dtype)
         raise ScatterError(f"scatter: updates cannot be computed by {kind.__name__} on CUDA.")
@@ -256,11 +263,20 @@ class Writer:
             raise ScatterError(f"scatter: updates cannot be computed by {name} on CUDA.")
         function = name if dtype == "float64" else _MATHS[name]
         form = ", ".join(["{}"] * len(operands))
-        return self._elementwise(dtype, f"{function}({form})", *operands)
+        exact = name in _EXACT_MATHS
+        return self._elementwise(dtype, f"{function}({form})", *operands, exact=exact)
 
-    def _elementwise(self, dtype: str, form: str, *operands: Value) -> Value:
+    def _of_pairs(self, dtype: str, operator: str, *operands: Value) -> Value:
+        """An operator whose operands and result are vectors in their own type."""
+        kind = f"Vector<{stored_type(dtype)}, count>"
+        vectors = ", ".join(_as_vector(each) for each in operands)
+        result = Value(self._name(), dtype, True, True)
+        self.lines.append(f"const {kind} {result.name} = rounded<{operator}>({vectors});")
+        return result
+
+    def _elementwise(self, dtype: str, form: str, *operands: Value, exact: bool = False) -> Value:
         text = form.format(*(each.wide for each in operands))
-        if dtype in _HALVES:
+        if dtype in _HALVES and not exact:
             text = f"rounded<{stored_type(dtype)}>({text})"
         elif dtype.startswith(("int", "uint")):
             # C++ computes with at least 32 bits.
@@ -278,6 +294,11 @@ class Writer:
 
     def _choice(self, condition: Value, yes: Value, no: Value) -> Value:
         stored = yes.stored and no.stored
+        if stored and not condition.varies and (yes.varies or no.varies):
+            result = Value(self._name(), yes.dtype, True, True)
+            text = f"chosen({condition.wide}, {_as_vector(yes)}, {_as_vector(no)})"
+            self.lines.append(f"const auto {result.name} = {text};")
+            return result
         sides = (yes.element, no.element) if stored else (yes.wide, no.wide)
         varies = condition.varies or yes.varies or no.varies
         text = f"{condition.wide} ? {sides[0]} : {sides[1]}"
@@ -439,6 +460,15 @@ def in_32_bits(position: Any) -> Any:
 def declared(value: Value) -> str:
     """The C++ type of a variable that holds a value."""
     return f"Vector<{value.type}, count>" if value.varies else value.type
+
+
+def _as_vector(value: Value) -> str:
+    """A 16-bit float as a vector in its own type."""
+    kind = stored_type(value.dtype)
+    if value.varies:
+        return value.name if value.stored else f"narrow<{kind}>({value.name})"
+    single = value.name if value.stored else value.narrow
+    return f"splat<{kind}, count>({single})"
 
 
 def declared_in_struct(value: Value) -> str:

@@ -21,6 +21,69 @@ __device__ __forceinline__ float rounded(float value) {
   return widen(narrow<T>(value));
 }
 
+// One of two vectors: in words of 32 bits, whatever the elements are.
+template <class T, int count>
+__device__ __forceinline__ Vector<T, count> chosen(bool first, const Vector<T, count>& a,
+                                                   const Vector<T, count>& b) {
+  if constexpr (sizeof(T) < 4 && sizeof(T) * count % 4 == 0) {
+    using Words = Vector<uint32, sizeof(T) * count / 4>;
+    return bit_cast<Vector<T, count>>(chosen(first, bit_cast<Words>(a), bit_cast<Words>(b)));
+  } else {
+    Vector<T, count> result;
+#pragma unroll
+    for (int i = 0; i < count; ++i) result.at[i] = first ? a.at[i] : b.at[i];
+    return result;
+  }
+}
+
+// Sums, differences and products of 16-bit floats, rounded once: in 32 bits and then to 16 they are
+// the same (S. Figueroa, "When is double rounding innocuous?", SIGNUM Newsletter 30(3), 1995). An
+// instruction takes two elements, and the compiler must not join a product with a sum.
+template <class T>
+using Pair = typename If<same<T, __half>, __half2, __nv_bfloat162>::type;
+
+struct RoundedSum {
+  static __device__ __forceinline__ float of(float a, float b) { return a + b; }
+  template <class Pair>
+  static __device__ __forceinline__ Pair of_pair(Pair a, Pair b) {
+    return __hadd2_rn(a, b);
+  }
+};
+struct RoundedDifference {
+  static __device__ __forceinline__ float of(float a, float b) { return a - b; }
+  template <class Pair>
+  static __device__ __forceinline__ Pair of_pair(Pair a, Pair b) {
+    return __hsub2_rn(a, b);
+  }
+};
+struct RoundedProduct {
+  static __device__ __forceinline__ float of(float a, float b) { return a * b; }
+  template <class Pair>
+  static __device__ __forceinline__ Pair of_pair(Pair a, Pair b) {
+    return __hmul2_rn(a, b);
+  }
+};
+
+template <class Operator, class T, int count>
+__device__ __forceinline__ Vector<T, count> rounded(const Vector<T, count>& a,
+                                                    const Vector<T, count>& b) {
+  Vector<T, count> result;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (count % 2 == 0) {
+    using Pairs = Vector<Pair<T>, count / 2>;
+    const auto left = bit_cast<Pairs>(a), right = bit_cast<Pairs>(b);
+    Pairs pairs;
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) pairs.at[i] = Operator::of_pair(left.at[i], right.at[i]);
+    return bit_cast<Vector<T, count>>(pairs);
+  }
+#endif
+#pragma unroll
+  for (int i = 0; i < count; ++i)
+    result.at[i] = narrow<T>(Operator::of(widen(a.at[i]), widen(b.at[i])));
+  return result;
+}
+
 // Products of their own: the compiler must not join them with a sum, which would round once less.
 __device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
