@@ -14,7 +14,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
-from .machines import THREADS_AT_A_TIME, multiprocessors
+from .machines import threads_at_a_time
 from .steps import contention, stages
 
 _MAX_LANES = 256
@@ -94,15 +94,10 @@ def _unrolls(problem: ScatterProblem, vector: int, target: Any) -> tuple[int, ..
     if not problem.items.is_static:
         return (4, 1, 2, 8)
     needed = problem.items.constant * lanes_for(problem, vector)
-    available = _at_a_time(target) // (1 if problem.fused else 2)
+    available = threads_at_a_time(target) // (1 if problem.fused else 2)
     if needed <= available:
         return (1, 2, 4, 8)
     return (2, 1, 4, 8) if needed <= 2 * available else (4, 1, 2, 8)
-
-
-def _at_a_time(target: Any) -> int:
-    """Threads that the machine has at a time."""
-    return multiprocessors(target) * THREADS_AT_A_TIME
 
 
 def _accesses(work: Work) -> Any:
@@ -165,5 +160,5 @@ def _reduce(operands: Operands, config: Config) -> None:
         f"  parallel<P, {lanes}, {vector}, {unroll}>(out, updates, indices, sizes);",
         blocks=ceil_div(sizes.items * lanes, threads * unroll),
         threads=threads,
-        short=isinstance(needed, int) and needed <= _at_a_time(operands.target),
+        short=isinstance(needed, int) and needed <= threads_at_a_time(operands.target),
     )

@@ -9,7 +9,6 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.vectors import needs_swaps
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, logarithm, smaller
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Work
-from tvm_scatter.strategies.cuda.machines import THREADS_AT_A_TIME
 
 _WARP = 32
 #: Outputs of at most so many bytes, about, are written in the caches of multiprocessors.
@@ -122,7 +121,8 @@ def _retries(work: Work, lines: Any) -> Any:
 
 def _under_way(work: Work) -> Any:
     """Items that all threads of the machine work on at a time."""
-    return work.machine.multiprocessors * THREADS_AT_A_TIME * work.vector / larger(work.width, 1.0)
+    threads = work.machine.multiprocessors * work.machine.threads
+    return threads * work.vector / larger(work.width, 1.0)
 
 
 def rounds(work: Work) -> Any:
