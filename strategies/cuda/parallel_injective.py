@@ -19,6 +19,8 @@ from .steps import contention, stages
 
 _MAX_LANES = 256
 _ACCESS_BYTES = 16
+#: Of the time to read and write a sector the part that takes to read it.
+_LOOKED_AT = 0.5
 
 
 class ParallelInjective(Implementation):
@@ -65,8 +67,14 @@ class ParallelInjective(Implementation):
             # Neighbours in a row are stored together, one by a thread.
             together = larger(smaller(work.width, float(_ACCESS_BYTES)), float(together))
         swaps = 3 if needs_swaps(problem) and not contention.stores(problem) else 1
+        rows = not problem.width.is_one
+        looks = 4.0 * work.update_size / vector if contention.looks_first(problem) and rows else 0.0
         # Each thread of a long row has many columns, and a few rows do not fill the machine.
         turns = larger(work.width / (lanes * work.vector), 1.0)
+        if swaps > 1 and not (problem.width.is_one or _looks_at_vectors(problem)):
+            # It compares and swaps one after the other; neighbours in a word make it repeat.
+            in_a_word = max(4.0 / work.element, 1.0)
+            turns = turns + in_a_word * larger(work.width / (lanes * vector), 1.0)
         return {
             "launches": work.launches(2 - problem.in_place + stages.around_launches(work)),
             "streams": work.streams(work.copied_bytes) + stages.around_time(work),
@@ -74,7 +82,8 @@ class ParallelInjective(Implementation):
             "operands": work.streams(work.operand_bytes),
             "sectors": work.sectors(_accesses(work), work.data_bytes),
             "misses": _misses(work),
-            "updates": work.sectors(contention.writes(work) * work.width / together * swaps),
+            "updates": work.sectors(contention.writes(work) * work.width / together * swaps)
+            + work.cycles(looks / work.machine.multiprocessors),
             "hot updates": work.cycles(contention.in_memory(work, together)),
             "turns": work.cycles(700 + 300 * turns),
         }
@@ -120,7 +129,9 @@ def _misses(work: Work) -> Any:
     first = accesses * sectors / larger(accesses + sectors, 1.0)
     # A copy leaves behind in the cache what fits.
     gone = 1.0 if problem.in_place else work.missed(work.data_bytes)
-    return random + first * (gone - work.missed(part)) / work.machine.missed_sectors
+    first = first * (gone - work.missed(part)) / work.machine.missed_sectors
+    # What is only looked at is not written back.
+    return (random + first) * (_LOOKED_AT if contention.looks_first(problem) else 1.0)
 
 
 def _fills_sectors(problem: ScatterProblem) -> bool:
