@@ -152,7 +152,8 @@ def test_the_default_goes_by_the_users_record() -> None:
 
 
 RATES = {"multiprocessors": 7, "clock": 1000.0, "memory": 1e5, "cache_bytes": 1e6}
-RATES |= {"shared_bytes": 1, "launch": 3.0, "cached_sectors": 1.0, "missed_sectors": 1.0}
+RATES |= {"shared_bytes": 1, "launch": 3.0, "threads": 1}
+RATES |= {"cached_sectors": 1.0, "missed_sectors": 1.0}
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,51 @@ def problem(
             "owned_rows", "mean", "int32", (1, 3, 1, 110592), {"include_self": False},
             9.4, 9.4, id="a mean takes one launch",
         ),
+        pytest.param(
+            "owned_rows", "min", "bool", (1, 131, 21, 848952), {},
+            282.4, 302.0, id="elements of a byte take a thread longer than memory",
+        ),
+        pytest.param(
+            "owned_rows", "update", "int64", (1, 5, 3129, 5352), {},
+            10.1, 12.3, id="of stored updates only the last is read",
+        ),
+        pytest.param(
+            "gather_form", "update", "int64", (1, 5, 3129, 5352), {},
+            22.7, 24.0, id="few rows are in few blocks",
+        ),
+        pytest.param(
+            "lane_bins", "add", "int64", (16, 10, 491181, 1), {"index_batch": True},
+            143.8, 143.6, id="blocks that do not fit a multiprocessor take a turn more",
+        ),
+        pytest.param(
+            "common_index", "mean", "float32", (567, 1, 1815, 10), {},
+            31.2, 30.2, id="many lines run beside each other",
+        ),
+        pytest.param(
+            "parallel_injective", "add", "float16", (1, 24752, 1961647, 1), {},
+            359.6, None, id="loops of compare-and-swap hold up others of their line",
+        ),
+        pytest.param(
+            "parallel_injective", "max", "int8", (1, 9424, 1, 4096), IN_PLACE,
+            20.3, 18.7, id="a thread swaps its elements one after the other",
+        ),
+        pytest.param(
+            "parallel_injective", "max", "int32", (1, 19601956, 2794761, 1), IN_PLACE,
+            95.3, 74.9, id="what is only looked at is not written back",
+        ),
+        pytest.param(
+            "shared_bins", "max", "float32", (1, 7224, 7331527, 1),
+            {"include_self": False, "index_dtype": "int32"},
+            492.4, 401.1, id="what is reset is stored, by all updates of a place",
+        ),
+        pytest.param(
+            "sequential", "update", "float32", (1024, 32000, 50, 1), {"index_batch": True},
+            149.4, 151.5, id="an index for each line is in a sector of its own",
+        ),
+        pytest.param(
+            "tiled", "update", "float16", (1, 566, 5494, 179), {"index_slice": True},
+            None, 65.0, id="where rows are hot, a bucket has those of many columns",
+        ),
     ],
 )  # fmt: skip
 def test_predicted_within_two_thirds_of_what_was_measured(

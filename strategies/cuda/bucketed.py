@@ -124,7 +124,8 @@ class Bucketed(Implementation):
             # A run of each tile in a bucket: where it begins, and sectors shared with others.
             "items": work.streams(work.index_bytes + 20 * work.items)
             + work.sectors(0.5 * tiles * buckets),
-            "hot bucket": work.cycles(work.hottest),
+            # A bucket of one place is in order.
+            "hot bucket": work.cycles(0.1 * config["bucket_bits"] * work.hottest),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

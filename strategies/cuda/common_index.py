@@ -28,9 +28,13 @@ _ORDER_LAUNCHES, _BYTES_OF_ENTRY = 4, 96
 #: Estimates: how much faster the cache delivers sectors than memory does; cycles of a
 #: multiprocessor for each value that it adds up, and of a block for each of a hot place.
 _CACHE_GAIN, _CYCLES_EACH, _CYCLES_OF_HOT = 1.5, 0.25, 0.7
-#: Cycles of a multiprocessor for each block, however little it does; and for one that looks for
-#: places with many entries among its own.
-_BLOCK_CYCLES, _LOOK_CYCLES = 400.0, 30.0
+#: Cycles of a multiprocessor for each block, however little it does; for a division of integers.
+_BLOCK_CYCLES, _DIVIDE_CYCLES = 400.0, 7.0
+#: Cycles of a block that has places with many entries for each of its places, and for each such
+#: place; the share of them that a block takes where others run beside it.
+_LOOK_CYCLES, _LONG_CYCLES, _TOGETHER = 100.0, 600.0, 0.3
+#: Cycles for the rank of an entry of a hot place.
+_RANK_CYCLES = 10.0
 _LONG_RUN = device_constant("common_index", "kLongRun")
 
 
@@ -67,12 +71,24 @@ class CommonIndex(Implementation):
 
     def cost(self, work: Work, config: Config) -> Terms:
         lines = work.batch * work.width
-        # The cache holds the lines of a turn, but each entry may read a sector of its own.
-        read = larger(float(work.element), _SECTOR / _CACHE_GAIN)
+        # The cache holds the lines of a turn, but each entry may read a sector of its own, unless a
+        # multiprocessor holds the lines of a block.
+        held = work.count * work.element * config["lines"]
+        alone = larger(float(work.element), _SECTOR / _CACHE_GAIN)
+        # Half of what blocks can share, which is the same memory.
+        own_cache = work.machine.shared_bytes / 2.0
+        read = choose(is_at_most(held, own_cache), float(work.element), alone)
         apart = smaller(work.width, _SECTOR / work.element)
         added = work.items * work.width + work.data_size
+        divides = work.problem.reduces.needs_count and "int" in work.problem.data_dtype
+        divided = _DIVIDE_CYCLES * work.data_size if divides else 0.0
         places = smaller(work.extent, float(_THREADS))
         shares = larger(lines / config["lines"], 1.0) / work.machine.multiprocessors
+        # Places of a block whose runs are long: all where updates are many.
+        many = choose(is_at_most(work.count, _LONG_RUN * work.extent), 0.0, places)
+        long = larger(smaller(work.hottest / _LONG_RUN, places), many)
+        # Few places are ordered in one block, where ranks wait for each other.
+        few = choose(is_at_most(work.extent, _THREADS), smaller(work.extent - 1.0, 1.0), 0.0)
         listed = 4 * (work.count + 2 * work.extent) * lines / config["lines"]
         return {
             "launches": work.launches(_ORDER_LAUNCHES + 1),
@@ -80,15 +96,22 @@ class CommonIndex(Implementation):
             "order": work.streams(work.index_bytes + _BYTES_OF_ENTRY * work.count + listed),
             "values": work.streams(work.items * work.width * read),
             "writes": work.streams(work.written_bytes * apart),
-            "sums": work.cycles(_CYCLES_EACH * added / work.machine.multiprocessors),
+            "sums": work.cycles((_CYCLES_EACH * added + divided) / work.machine.multiprocessors),
             "blocks": work.cycles(_BLOCK_CYCLES * shares * larger(work.extent / _THREADS, 1.0)),
             "long runs": choose(
                 is_at_most(work.hottest, _LONG_RUN),
                 0.0,
-                work.cycles(_LOOK_CYCLES * places * shares),
+                work.cycles(
+                    (_LOOK_CYCLES * places + _LONG_CYCLES * long) * larger(_TOGETHER * shares, 1.0)
+                ),
             ),
+            # The ranks of its entries wait for each other, then its block adds them up.
             "hot place": work.cycles(
-                _CYCLES_OF_HOT * work.hottest * config["lines"] * larger(shares, 1.0)
+                work.hottest
+                * (
+                    few * _RANK_CYCLES
+                    + _CYCLES_OF_HOT * config["lines"] * larger(_TOGETHER * shares, 1.0)
+                )
             ),
         }
 

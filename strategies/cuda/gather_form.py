@@ -14,13 +14,15 @@ from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
 from .parallel_injective import lanes_for
-from .steps import stages
+from .steps import contention, stages
 
 _THREADS = 256
 #: The most indices of a batch that every block reads itself. Beyond, a map of winners is cheaper.
 _MOST_SEARCHED = 1024
 #: Cycles of a multiprocessor for a block that does next to nothing, on an H200.
 _BLOCK_CYCLES = 250.0
+#: Cycles of a multiprocessor for an access of a thread, and of a thread from one to the next.
+_STEP_CYCLES, _COLUMN_CYCLES = 0.4, 3000.0
 
 
 class GatherForm(Implementation):
@@ -69,13 +71,19 @@ class GatherForm(Implementation):
                 "rows": work.sectors(rows * spans),
             }
         winners = 8 * work.destinations
+        # Accesses of a thread to a row, one after the other.
+        lanes = float(min(lanes_for(problem, work.vector), _THREADS))
+        columns = larger(work.width / (lanes * work.vector), 1.0)
         return {
             "launches": work.launches(3),
             "streams": moved + work.streams(work.index_bytes + winners),
             "sectors": work.sectors(work.items),
             "misses": work.misses(work.items, winners),
-            "rows": work.sectors(work.destinations * work.row_sectors),
-            "hot atomics": work.cycles(work.hottest),
+            "rows": work.cycles(
+                _STEP_CYCLES * work.destinations * lanes * columns / work.machine.multiprocessors
+                + _COLUMN_CYCLES * (columns - 1.0)
+            ),
+            "hot atomics": work.cycles(contention.of_numbers(work, "int64")),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

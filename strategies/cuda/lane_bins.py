@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
@@ -52,11 +53,16 @@ class LaneBins(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
         blocks = _BLOCKS_PER_MULTIPROCESSOR * work.machine.multiprocessors
+        # Warps wait for shared memory, the more the fewer blocks fit a multiprocessor.
+        fitting = max(work.machine.shared_bytes // max(_LANES * bins, 1.0), 1.0)
+        turns = ceil(_BLOCKS_PER_MULTIPROCESSOR / fitting)
+        # Those of 64 bits take two accesses.
+        turns *= max(accumulate_bytes(work.problem.data_dtype) // 4, 1)
         return {
             "launches": work.launches(2 + stages.around_launches(work)),
             "streams": work.streams(work.operand_bytes),
             "around": stages.around_time(work),
-            "updates": work.sectors(work.update_size),
+            "updates": work.cycles(turns * work.update_size / work.machine.multiprocessors),
             "bins": work.streams(2 * blocks * bins),
             "bins of lanes": work.cycles(10 * _LANES * bins / 32),
         }

@@ -20,21 +20,20 @@ _REACHED = 0.89
 #: Microseconds between small launches whose operands are in no cache, on an H200.
 _LAUNCH = 4.0
 _MEASURED = ("H200",)
-#: Threads that a multiprocessor has at a time.
-THREADS_AT_A_TIME = 2048
-#: By part of a device's name: the architecture, multiprocessors, MHz, GB/s, and MB of second-level
-#: cache (NVIDIA's data sheets and architecture white papers).
+#: By part of a device's name: the architecture, multiprocessors, MHz, GB/s, MB of second-level
+#: cache, and threads that a multiprocessor has at a time (NVIDIA's data sheets and architecture
+#: white papers).
 _GPUS = {
-    "T4": (75, 40, 1590, 320, 4),
-    "A100": (80, 108, 1410, 1555, 40),
-    "A10": (86, 72, 1695, 600, 6),
-    "L40S": (89, 142, 2520, 864, 96),
-    "L4": (89, 58, 2040, 300, 48),
-    "RTX 4090": (89, 128, 2520, 1008, 72),
-    "H200": (90, 132, 1980, 4800, 50),
-    "H100": (90, 132, 1980, 3350, 50),
-    "B200": (100, 148, 1965, 8000, 126),
-    "RTX 5090": (120, 170, 2407, 1792, 96),
+    "T4": (75, 40, 1590, 320, 4, 1024),
+    "A100": (80, 108, 1410, 1555, 40, 2048),
+    "A10": (86, 72, 1695, 600, 6, 1536),
+    "L40S": (89, 142, 2520, 864, 96, 1536),
+    "L4": (89, 58, 2040, 300, 48, 1536),
+    "RTX 4090": (89, 128, 2520, 1008, 72, 1536),
+    "H200": (90, 132, 1980, 4800, 50, 2048),
+    "H100": (90, 132, 1980, 3350, 50, 2048),
+    "B200": (100, 148, 1965, 8000, 126, 2048),
+    "RTX 5090": (120, 170, 2407, 1792, 96, 1536),
 }
 
 
@@ -49,6 +48,12 @@ def machine_of(target: Any) -> Machine:
 def multiprocessors(target: Any) -> int:
     """The multiprocessors of a target's GPU, which a launch shall keep busy."""
     return machine_of(target).multiprocessors
+
+
+def threads_at_a_time(target: Any) -> int:
+    """Threads that the machine of a target has at a time."""
+    machine = machine_of(target)
+    return machine.multiprocessors * machine.threads
 
 
 def device_name(target: Any) -> str:
@@ -91,7 +96,7 @@ def _in_table(text: str) -> str | None:
 
 def named(name: str, shared_bytes: int) -> Machine:
     """A machine of the table."""
-    _, multiprocessors, clock, memory, cache_megabytes = _GPUS[name]
+    _, multiprocessors, clock, memory, cache_megabytes, threads = _GPUS[name]
     return Machine(
         name=f"NVIDIA {name}",
         multiprocessors=multiprocessors,
@@ -100,6 +105,7 @@ def named(name: str, shared_bytes: int) -> Machine:
         cache_bytes=cache_megabytes * 1e6,
         shared_bytes=shared_bytes,
         launch=_LAUNCH,
+        threads=threads,
         measured=name in _MEASURED,
     )
 

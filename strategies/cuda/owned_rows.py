@@ -36,6 +36,8 @@ _COPIED_CYCLES, _TOUCHED_CYCLES, _KEPT_CYCLES = 1400.0, 1000.0, 600.0
 _UPDATE_CYCLES, _ELEMENT_CYCLES = 200.0, 12.0
 #: Cycles for an update that one warp puts into the list of its row.
 _LIST_CYCLES = 10.0
+#: Cycles of a multiprocessor for a byte that is an element, read or written.
+_MOVE_CYCLES = 0.27
 #: Cycles to fetch the code of a division of integers, which is there for each element and row.
 _DIVISION_CYCLES = 400.0
 
@@ -112,9 +114,14 @@ class OwnedRows(Implementation):
         update = parts * (_UPDATE_CYCLES + _ELEMENT_CYCLES * work.vector)
         divides = problem.reduces.needs_count and "int" in problem.data_dtype
         divisions = work.vector * (1 + config["unroll"]) if divides else 0
+        # Of stored updates only the last of a row is read.
+        read = work.touched * work.row_bytes if problem.reduces.is_store else work.update_bytes
+        moved = work.written_bytes + read
+        single = _MOVE_CYCLES * moved / work.machine.multiprocessors if work.element == 1 else 0.0
         return {
             "launches": work.launches(1),
-            "streams": work.streams(work.written_bytes + work.update_bytes),
+            # Elements of a byte take a thread longer than memory.
+            "streams": max(work.streams(moved), work.cycles(single)),
             "looks": work.cycles(ceil(work.items / threads) * _LOOK_CYCLES),
             "lists": work.cycles(max(updates, lines * hottest) * _LIST_CYCLES),
             "turns": work.cycles(parts * ceil(rows / together) * waits),

@@ -14,11 +14,13 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 
-from .machines import THREADS_AT_A_TIME, multiprocessors
+from .machines import threads_at_a_time
 from .steps import contention, stages
 
 _MAX_LANES = 256
 _ACCESS_BYTES = 16
+#: Of the time to read and write a sector the part that takes to read it.
+_LOOKED_AT = 0.5
 
 
 class ParallelInjective(Implementation):
@@ -65,8 +67,14 @@ class ParallelInjective(Implementation):
             # Neighbours in a row are stored together, one by a thread.
             together = larger(smaller(work.width, float(_ACCESS_BYTES)), float(together))
         swaps = 3 if needs_swaps(problem) and not contention.stores(problem) else 1
+        rows = not problem.width.is_one
+        looks = 4.0 * work.update_size / vector if contention.looks_first(problem) and rows else 0.0
         # Each thread of a long row has many columns, and a few rows do not fill the machine.
         turns = larger(work.width / (lanes * work.vector), 1.0)
+        if swaps > 1 and not (problem.width.is_one or _looks_at_vectors(problem)):
+            # It compares and swaps one after the other; neighbours in a word make it repeat.
+            in_a_word = max(4.0 / work.element, 1.0)
+            turns = turns + in_a_word * larger(work.width / (lanes * vector), 1.0)
         return {
             "launches": work.launches(2 - problem.in_place + stages.around_launches(work)),
             "streams": work.streams(work.copied_bytes) + stages.around_time(work),
@@ -74,7 +82,8 @@ class ParallelInjective(Implementation):
             "operands": work.streams(work.operand_bytes),
             "sectors": work.sectors(_accesses(work), work.data_bytes),
             "misses": _misses(work),
-            "updates": work.sectors(contention.writes(work) * work.width / together * swaps),
+            "updates": work.sectors(contention.writes(work) * work.width / together * swaps)
+            + work.cycles(looks / work.machine.multiprocessors),
             "hot updates": work.cycles(contention.in_memory(work, together)),
             "turns": work.cycles(700 + 300 * turns),
         }
@@ -94,15 +103,10 @@ def _unrolls(problem: ScatterProblem, vector: int, target: Any) -> tuple[int, ..
     if not problem.items.is_static:
         return (4, 1, 2, 8)
     needed = problem.items.constant * lanes_for(problem, vector)
-    available = _at_a_time(target) // (1 if problem.fused else 2)
+    available = threads_at_a_time(target) // (1 if problem.fused else 2)
     if needed <= available:
         return (1, 2, 4, 8)
     return (2, 1, 4, 8) if needed <= 2 * available else (4, 1, 2, 8)
-
-
-def _at_a_time(target: Any) -> int:
-    """Threads that the machine has at a time."""
-    return multiprocessors(target) * THREADS_AT_A_TIME
 
 
 def _accesses(work: Work) -> Any:
@@ -125,7 +129,9 @@ def _misses(work: Work) -> Any:
     first = accesses * sectors / larger(accesses + sectors, 1.0)
     # A copy leaves behind in the cache what fits.
     gone = 1.0 if problem.in_place else work.missed(work.data_bytes)
-    return random + first * (gone - work.missed(part)) / work.machine.missed_sectors
+    first = first * (gone - work.missed(part)) / work.machine.missed_sectors
+    # What is only looked at is not written back.
+    return (random + first) * (_LOOKED_AT if contention.looks_first(problem) else 1.0)
 
 
 def _fills_sectors(problem: ScatterProblem) -> bool:
@@ -165,5 +171,5 @@ def _reduce(operands: Operands, config: Config) -> None:
         f"  parallel<P, {lanes}, {vector}, {unroll}>(out, updates, indices, sizes);",
         blocks=ceil_div(sizes.items * lanes, threads * unroll),
         threads=threads,
-        short=isinstance(needed, int) and needed <= _at_a_time(operands.target),
+        short=isinstance(needed, int) and needed <= threads_at_a_time(operands.target),
     )

@@ -87,7 +87,7 @@ class Partitioned(Implementation):
             "launches": work.launches(6),
             "streams": work.streams(moved),
             "updates": work.sectors(work.items),
-            "hot updates": work.cycles(hottest * shared_contention.of_lanes(work)),
+            "hot updates": work.cycles(shared_contention.of_lanes(work, hottest)),
             "buckets": work.cycles(2000 * buckets / work.machine.multiprocessors),
             "units": work.cycles(work.items / blocks * (3 if shared_contention.swaps(work) else 1)),
         }

@@ -14,7 +14,6 @@ from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
-from .machines import THREADS_AT_A_TIME
 from .steps import shared_contention
 
 #: The most tiles of a batch: the block of each tile reads all indices, which must cost less than is
@@ -73,7 +72,7 @@ class RowResident(Implementation):
         slab = work.problem.extent * work.problem.slice
         vector = vector if slab.constant % vector == 0 else 1
         held = work.extent * work.slice / tiles
-        fitting = THREADS_AT_A_TIME / config["threads"]
+        fitting = work.machine.threads / config["threads"]
         space = work.machine.shared_bytes / larger(held * _element_bytes(work.problem), 1.0)
         at_a_time = larger(smaller(smaller(fitting, space), turns), 1.0)
         accesses = larger(held / vector / config["threads"], 1.0)

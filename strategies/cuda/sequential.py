@@ -23,6 +23,8 @@ from .steps import contention, stages
 _FUSED_BYTES = 1 << 18
 #: Cycles from one update of a line to the next, and lines whose updates are under way together.
 _UPDATE_CYCLES, _IN_FLIGHT = 500.0, 4000.0
+#: Cycles of a multiprocessor for an update whose sectors no other thread of the warp has.
+_APART_CYCLES = 2.0
 
 
 class Sequential(Implementation):
@@ -54,7 +56,15 @@ class Sequential(Implementation):
             near = contention.warp_sectors(work, work.slice)
             # Short lines of many batches lie side by side.
             touched = near if problem.index_slice else smaller(touched, near)
+        # An index of each line is in a sector of its own, and so is what it leads to.
+        apart = problem.index_batch and not problem.batch.is_one and problem.width.is_one
+        in_block = smaller(lines_of_block, lines)
+        step = _APART_CYCLES if apart else cycles / _IN_FLIGHT
         threads = blocks * config["threads"]
+        # In place nothing has brought them into the cache. Neighbours come at the rate of a copy.
+        fresh = (1.0 - work.missed(work.data_bytes)) if problem.in_place else 0.0
+        first = touched * fresh / work.machine.missed_sectors
+        passing = work.streams(2 * work.data_bytes)
         return {
             "launches": work.launches(
                 1 + stages.around_launches(work) + choose(fused, 0.0, float(not problem.in_place))
@@ -66,13 +76,11 @@ class Sequential(Implementation):
                 fused, copied * work.machine.multiprocessors / copying, 0.0
             ),
             "updates of a line": work.cycles(cycles * work.count),
-            "lines": work.cycles(
-                work.turns(blocks) * lines_of_block * work.count * cycles / _IN_FLIGHT
-            ),
+            "lines": work.cycles(work.turns(blocks) * in_block * work.count * step),
             # Whatever little a thread does, it has to be started.
             "threads": work.cycles(threads / work.machine.multiprocessors),
             "sectors": work.sectors(touched, work.data_bytes),
-            "misses": work.misses(touched, work.data_bytes),
+            "misses": smaller(work.misses(touched, work.data_bytes) + first, passing),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

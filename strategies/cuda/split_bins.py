@@ -20,6 +20,8 @@ from .steps import shared_contention, stages
 _MERGE_THREADS = 256
 #: Cycles from one share to the next in the thread of a bin, which has eight on their way.
 _SHARE_CYCLES = 100.0
+#: Looks that a further component of an index takes as long as.
+_COMPONENT_LOOKS = 17.0
 #: Every part reads all updates, so more of them cost more than they can save.
 _PARTS = (2, 3, 4, 6, 8)
 
@@ -60,6 +62,8 @@ class SplitBins(Implementation):
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
         # Sums of floats take turns at a lock.
         turns = 1.0 if shared_contention.at_a_place(work) <= 1.0 else 2.0
+        # Components of an index are read apart, and each is checked.
+        components = 1.0 + _COMPONENT_LOOKS * (len(work.problem.extents) - 1)
         # Few updates are in few shares.
         busy = work.update_size / (config["threads"] * config["unroll"])
         busy = larger(smaller(busy, float(shares)), 1.0)
@@ -70,7 +74,7 @@ class SplitBins(Implementation):
             "streams": work.streams(work.operand_bytes),
             "around": stages.around_time(work),
             # The cache serves the updates to all parts but the first: that costs threads only.
-            "looks": work.cycles(parts * work.update_size / units),
+            "looks": work.cycles(parts * work.update_size * components / units),
             "swaps" if shared_contention.swaps(work) else "atomics": work.cycles(
                 work.update_size / units * shared_contention.sharing_a_word(work) * turns
             ),

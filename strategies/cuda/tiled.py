@@ -105,9 +105,13 @@ class Tiled(Implementation):
         ordered = work.items * (2 + work.element)
         each = work.items / buckets
         # Of each bucket that has a hot place, no more than a unit waits for it.
-        hottest = work.hottest * larger(work.lines / buckets, 1.0)
+        together = larger(work.lines / buckets, 1.0)
+        if work.problem.index_slice:
+            # Where rows are hot, a bucket has those of many columns.
+            together = larger(together, smaller(work.slice, places))
+        hottest = work.hottest * together
         unit = larger(_UNEVEN * each, float(_LEAST_UNIT))
-        in_a_block = smaller(hottest, unit) * shared_contention.of_lanes(work)
+        in_a_block = shared_contention.of_lanes(work, smaller(hottest, unit))
         hot_turns = work.whole_turns(smaller(work.lines, buckets))
         return {
             "launches": work.launches(3),

@@ -92,6 +92,8 @@ def _machine(name: str, plain: Any) -> Machine:
     for field, value in plain.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e15:
             raise ValueError(f"{field} of {name!r} is {value!r}, no number of a machine")
-    if not all(plain[field] for field in ("multiprocessors", "clock", "memory", "launch")):
+    if not all(
+        plain[field] for field in ("multiprocessors", "clock", "memory", "launch", "threads")
+    ):
         raise ValueError(f"{name!r} has a rate of 0")
     return Machine(name=name, measured=True, **plain)

@@ -25,6 +25,8 @@ class Machine:
         Bytes of memory of its own that a block can have.
     launch : float
         Microseconds from the begin of one small launch to the begin of the next.
+    threads : int
+        Threads that a multiprocessor has at a time; 1, the default, for a core.
     cached_sectors, missed_sectors : float
         Sectors of 32 bytes at random places that the shared cache serves, and that memory serves.
         0, the default, stands for what an H200 reaches in sums, by its other rates: of the cache a
@@ -40,6 +42,7 @@ class Machine:
     cache_bytes: float
     shared_bytes: int
     launch: float
+    threads: int = 1
     cached_sectors: float = 0.0
     missed_sectors: float = 0.0
     measured: bool = False
@@ -60,4 +63,5 @@ SOME_MACHINE = Machine(
     cache_bytes=4e6,
     shared_bytes=48 << 10,
     launch=5.0,
+    threads=1024,
 )

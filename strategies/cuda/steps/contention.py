@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tvm_scatter.problem.reductions import FLOATS, Rounding
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.problem.vectors import needs_swaps
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, logarithm, smaller
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Work
-from tvm_scatter.strategies.cuda.machines import THREADS_AT_A_TIME
 
 _WARP = 32
 #: Outputs of at most so many bytes, about, are written in the caches of multiprocessors.
@@ -26,10 +27,16 @@ _ROW_LINES = 16.0
 #: Cycles for which a loop of compare-and-swap that failed holds up the next one; of one that seldom
 #: fails, for each line of a row.
 _RETRY_CYCLES, _SELDOM_CYCLES = 400.0, 16.0
+#: The more are under way, the more often they fail: cycles more for each, up to so many.
+_CROWD_CYCLES, _MOST_RETRY_CYCLES = 0.05, 10000.0
+#: Cycles for which a loop holds up the others of its line, and one that seldom fails.
+_SWAP_LINE_CYCLES, _SELDOM_LINE_CYCLES = 120.0, 25.0
 #: The first updates have all read the same, and get in each other's way even if later ones seldom
-#: do. Cycles of each of so many: of those of a place, and of a line if they look first.
+#: do. Cycles of each of so many: of those of a place, and of a line if they look first, by an
+#: instruction or by a loop.
 _FIRST_RETRY_CYCLES, _FIRST_RETRIES = 100.0, 400.0
-_FIRST_CYCLES, _FIRST = 16.0, 1500.0
+_FIRST_CYCLES, _FIRST = 10.0, 3000.0
+_FIRST_LOOP_CYCLES, _LOOP_LINE_CYCLES = 50.0, 20.0
 #: Of the items under way the part that is so before an extreme is seen; cycles of a look that sees.
 _BEFORE_SEEN, _SEEN_CYCLES = 0.1, 0.1
 
@@ -42,10 +49,12 @@ def in_memory(work: Work, together: int = 1) -> Any:
     together : int
         Elements that one instruction combines.
     """
-    at_a_place = _at_hottest(work) * meeting(work, together)
+    at_a_place, line_cycles = _at_hottest(work) * meeting(work, together), _LINE_CYCLES
     if looks_first(work.problem):
-        # Those that are under way before the first result is seen, and looks of all others.
-        seen = smaller(_at_hottest(work), _under_way(work) * _BEFORE_SEEN / work.lines)
+        # Those that are under way before the first result is seen, and looks of all others. A batch
+        # begins as a whole.
+        early = _under_way(work) * _BEFORE_SEEN / larger(work.hottest, 1.0)
+        seen = _at_hottest(work) * smaller(early, 1.0)
         at_a_place = seen * meeting(work, together) + _SEEN_CYCLES * _at_hottest(work)
     if stores(work.problem):
         # What is stored to a small output meets in a multiprocessor's own cache.
@@ -55,11 +64,34 @@ def in_memory(work: Work, together: int = 1) -> Any:
     met = _met_by_warps(work) if work.problem.width.is_one else rows
     at_a_line = met / _lines(work)
     first = 0.0
-    if needs_swaps(work.problem) and looks_first(work.problem):
-        first = _FIRST_CYCLES * smaller(at_a_line, _FIRST)
+    if looks_first(work.problem):
+        loops = needs_swaps(work.problem)
+        line_cycles = _LOOP_LINE_CYCLES if loops else _LINE_CYCLES
+        first = (_FIRST_LOOP_CYCLES if loops else _FIRST_CYCLES) * smaller(at_a_line, _FIRST)
     elif seldom_retries(work.problem):
         first = _FIRST_RETRY_CYCLES * smaller(larger(work.hottest - 1.0, 0.0), _FIRST_RETRIES)
-    return first + larger(at_a_place, at_a_line * _LINE_CYCLES)
+        line_cycles = _SELDOM_LINE_CYCLES if work.problem.width.is_one else _LINE_CYCLES
+    elif needs_swaps(work.problem) and work.problem.width.is_one:
+        crowd = smaller(_CROWD_CYCLES * _at_hottest(work), _MOST_RETRY_CYCLES)
+        at_a_place, line_cycles = at_a_place + crowd * _at_hottest(work), _SWAP_LINE_CYCLES
+    return first + larger(at_a_place, at_a_line * line_cycles)
+
+
+def of_numbers(work: Work, dtype: str) -> Any:
+    """The same where each item adds a number of its own to one of its place, such as a count."""
+    problem = replace(work.problem, data_dtype=dtype, reduction="add", in_place=True)
+    if not problem.index_slice:
+        problem = replace(problem, slice=SymbolicSize())
+    each = {"width": 1.0, "data_size": work.destinations, "update_size": work.items}
+    columns = work.slice if problem.index_slice else 1.0
+    return in_memory(replace(work, problem=problem, slice=columns, **each))
+
+
+def of_stores(work: Work) -> Any:
+    """The same where the elements of updates are stored, one by a thread."""
+    problem = replace(work.problem, reduction="update", index_slice=True)
+    each = {"items": work.items * work.width, "width": 1.0, "destinations": work.data_size}
+    return in_memory(replace(work, problem=problem, **each))
 
 
 def meeting(work: Work, together: int = 1) -> Any:
@@ -122,7 +154,8 @@ def _retries(work: Work, lines: Any) -> Any:
 
 def _under_way(work: Work) -> Any:
     """Items that all threads of the machine work on at a time."""
-    return work.machine.multiprocessors * THREADS_AT_A_TIME * work.vector / larger(work.width, 1.0)
+    threads = work.machine.multiprocessors * work.machine.threads
+    return threads * work.vector / larger(work.width, 1.0)
 
 
 def rounds(work: Work) -> Any:
@@ -135,8 +168,10 @@ def _at_hottest(work: Work) -> Any:
     """Updates of the hottest place that go to memory one after the other."""
     found = work.hottest * rounds(work) * _batches_of_line(work)
     if work.problem.index_slice:
-        # Where rows are hot, those of other columns lie beside it.
-        found = found * smaller(work.slice, LINE_BYTES / work.element)
+        # Where rows are hot, those of other columns lie beside it: in a line, or in a word.
+        swaps = needs_swaps(work.problem) and not looks_first(work.problem)
+        near = max(4.0 / work.element, 1.0) if swaps else LINE_BYTES / work.element
+        found = found * smaller(work.slice, near)
     return found
 
 

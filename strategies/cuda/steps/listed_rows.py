@@ -23,6 +23,8 @@ LONG_LIST = device_constant("listed_rows", "kLongList")
 LEAST_CHUNK, _MOST_CHUNK = 32, 128
 #: Cycles for an entry of a list: the latency of its update, about.
 _ENTRY_CYCLES = 500.0
+#: Cycles of a multiprocessor for a byte that is an element, read or written.
+_MOVE_CYCLES = 0.2
 _BLOCK_THREADS = 256
 #: Threads that search for chunks of long lists, whose number only the device knows.
 CHUNK_THREADS = 1 << 17
@@ -53,12 +55,15 @@ def cost(work: Work, atomic: bool = False) -> Terms:
     blocks = work.hottest / (chunk * (_BLOCK_THREADS / lanes))
     # A thread compares and swaps one of its elements after the other.
     meeting = contention.meeting(work) * (work.vector if needs_swaps(work.problem) else 1)
+    single = _MOVE_CYCLES * work.written_bytes / work.machine.multiprocessors
+    single = work.cycles(single) if work.element == 1 else 0.0
     summed = _ENTRY_CYCLES * LONG_LIST + (blocks * meeting if atomic else 0.0)
     return {
         "lists": work.streams(16 * work.destinations),
         "long lists": work.cycles(choose(is_at_most(work.hottest, LONG_LIST), 0.0, summed)),
         "rows": work.streams(work.items * larger(work.row_bytes, 32.0)),
-        "writes": work.streams(work.written_bytes),
+        # Elements of a byte take a thread longer than memory.
+        "writes": larger(work.streams(work.written_bytes), single),
         "places": work.sectors(4 * work.destinations * warps),
     }
 

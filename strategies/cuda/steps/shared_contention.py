@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm_scatter.problem.reductions import HALVES
+from tvm_scatter.selection.arithmetic import smaller
 from tvm_scatter.selection.work import Work
 
 from .contention import looks_first, seldom_retries, stores
 
-#: Sums of a hot place that do not wait for each other, about, where each lane of a warp has one.
-_LANES = 25
+#: Sums of a hot place that do not wait for each other, about, where each lane of a warp has one;
+#: and of loops of compare-and-swap that seldom fail.
+_LANES, _LANES_THAT_SWAP = 25, 3
+#: Cycles of a loop that fails; more of each of so many at the beginning.
+_LOOP_CYCLES, _FIRST_CYCLES, _FIRST = 200.0, 25.0, 1000.0
 
 
 def swaps(work: Work) -> bool:
@@ -33,15 +39,18 @@ def at_a_place(work: Work) -> float:
     if looks_first(problem):
         return 1.0
     if swaps(work):
-        return 10.0 if seldom_retries(problem) else 200.0
+        return 10.0 if seldom_retries(problem) else _LOOP_CYCLES
     if problem.data_dtype in ("int32", "uint32"):
         return 1.0
     return 35.0 if work.element == 8 else 25.0
 
 
-def of_lanes(work: Work) -> float:
-    """The same where each lane of a warp has a place of its own for a hot place."""
-    return 0.5 + at_a_place(work) / _LANES
+def of_lanes(work: Work, updates: Any) -> Any:
+    """Cycles for so many updates of a hot place, where each lane has a place of its own for it."""
+    seldom = swaps(work) and seldom_retries(work.problem)
+    each = 0.5 + at_a_place(work) / (_LANES_THAT_SWAP if seldom else _LANES)
+    first = 0.0 if seldom or at_a_place(work) < _LOOP_CYCLES else _FIRST_CYCLES
+    return each * updates + first * smaller(updates, _FIRST)
 
 
 def _shares_words(work: Work) -> bool:

@@ -14,6 +14,8 @@ from tvm_scatter.selection.work import SECTOR_BYTES, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 
+from . import contention
+
 THREADS = 256
 _COPY_UNROLL = device_constant("stages", "kCopyUnroll")
 #: The most blocks of a grid-stride loop, enough to fill any GPU several times.
@@ -21,8 +23,6 @@ _STRIDE_BLOCKS = 4096
 _ACCESS_BYTES = 16
 #: What a small launch takes behind another, as a part of what a call of one launch takes.
 _FOLLOWING = 0.6
-#: Cycles for which a store to a place, and a count there, holds up the next one.
-_STORE_CYCLES, _COUNT_CYCLES = 0.3, 2.0
 #: Cycles of a multiprocessor for an element that may have to be divided by its count.
 _DIVIDE_CYCLES = 0.3
 
@@ -152,14 +152,15 @@ def around_time(work: Work) -> Any:
     """The time of these launches, beyond that of launching."""
     problem, total = work.problem, 0.0
     if problem.starts_from_identity:
-        touched = work.items * work.row_sectors
+        single = problem.width.is_one
+        touched = contention.warp_sectors(work) if single else work.items * work.row_sectors
         total = total + work.streams(work.index_bytes) + work.sectors(touched)
-        total = total + work.cycles(_STORE_CYCLES * work.hottest)
+        total = total + work.cycles(contention.of_stores(work))
     if problem.reduces.needs_count:
         divided = smaller(work.touched * work.row_sectors * SECTOR_BYTES, work.data_bytes)
         total = total + work.streams(8 * work.destinations + 2 * divided)
         total = total + work.streams(work.index_bytes) + work.sectors(work.items)
-        total = total + work.cycles(_COUNT_CYCLES * work.hottest)
+        total = total + work.cycles(contention.of_numbers(work, "uint32"))
         # Every element is looked at, for whether it has to be divided.
         total = total + work.cycles(_DIVIDE_CYCLES * work.data_size / work.machine.multiprocessors)
     return total
