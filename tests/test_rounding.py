@@ -97,3 +97,19 @@ def test_cpus_round_once_by_default(dtype: str) -> None:
 
 def index_put_by(reduction: str, data: Any, index: Any, updates: Any) -> Any:
     return index_put(data, [index], updates, reduction=reduction)
+
+
+@pytest.mark.parametrize(("dtype", "digits"), [("float16", 11), ("bfloat16", 8)])
+@pytest.mark.parametrize("operator", [np.add, np.subtract, np.multiply])
+def test_halves_may_be_computed_in_32_bits(dtype: str, digits: int, operator: Any) -> None:
+    """Rounded to 32 bits first, results are those of one rounding, which GPUs compute at once."""
+    kind, generator = numpy_dtype(dtype), np.random.default_rng(0)
+    scales = np.exp2(generator.integers(-6, 7, (2, 100_000)))
+    numbers = generator.uniform(0.5, 2, scales.shape) * scales
+    left, right = numbers.astype(kind).astype("float32")
+    # In 64 bits these are exact.
+    fraction, exponent = np.frexp(operator(left.astype("float64"), right.astype("float64")))
+    once = np.ldexp(np.rint(np.ldexp(fraction, digits)), exponent - digits)
+    normal = np.abs(once) >= 2.0**-14
+    twice = operator(left, right).astype(kind).astype("float64")
+    np.testing.assert_array_equal(twice[normal], once[normal])

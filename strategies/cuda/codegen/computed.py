@@ -13,14 +13,13 @@ from tvm import tirx
 
 from tvm_scatter.emit.computed_updates import ComputedUpdates, unguarded_loads
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 from .entry_parts import entry_members
 from .expression import Value, Writer, stored_type
 from .read_first import ReadFirst, read_first
-from .source import accumulate_bytes, data_type
+from .source import data_type
 
 #: The most values that are read ahead: they take registers for each row that is in flight.
 _MOST_AHEAD = 4
@@ -120,10 +119,7 @@ def _struct(
         ahead.append(value)
         for each in (reader, at_once):
             each.preset(load, replace(value, name=f"found.ahead{at}"))
-    first = None
-    # 16-bit floats take twice the registers where they are summed, and leave too few.
-    if accumulate_bytes(problem.data_dtype) == item_bytes(problem.data_dtype):
-        first = read_first(updates.expressions, column, reader, writer)
+    first = read_first(updates.expressions, column, reader, writer)
     if first is None:
         writer = at_once
     result = writer.value(updates.value)

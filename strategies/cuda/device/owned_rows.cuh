@@ -109,7 +109,6 @@ struct OwnedRows {
   using Data = typename P::Data;
   using R = typename P::Reduction;
   using Sum = RowSum<P, vector>;
-  // Most rows have so few updates that there is nothing to read first.
   using Listed = ListedUpdates<P, unsigned short, vector, true, true>;
   using Held = decltype(static_cast<const Listed*>(nullptr)->read(
       static_cast<const Listed*>(nullptr)->item(0u)));

@@ -23,7 +23,8 @@ template <class P, class Key, int lanes, int vector, bool whole, bool once = fal
 struct PlaceUpdates {
   static constexpr bool computes = P::Updates::owns;
   using Offset = typename P::Offset;
-  using Listed = ListedUpdates<P, Key, vector, once>;
+  // Most places have so few updates that there is nothing to read first.
+  using Listed = ListedUpdates<P, Key, vector, once, true>;
   using Own = typename P::Updates::template Own<vector>;
   const Listed listed;
   const Own& own;
@@ -44,10 +45,8 @@ struct PlaceUpdates {
       constexpr int sharing = sharing_lanes<P, vector>();
       const auto part = counts ? row.part : decltype(row.part)(0);
       return listed.updates.complete(row, sum_of_sharing<sharing, lanes>(part));
-    } else if constexpr (P::Updates::owns) {
-      return (row);
     } else {
-      return listed.complete(row);
+      return (row);
     }
   }
 };

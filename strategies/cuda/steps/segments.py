@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
+from tvm_scatter.problem.reductions import HALVES
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
@@ -19,8 +20,9 @@ from .listed_rows import lanes_and_parts
 _CHUNK = device_constant("segmented", "kSegmentChunk")
 _CHUNKS = device_constant("segmented", "kSegmentChunks")
 #: Threads of a multiprocessor that must have registers where logits are sums, 72 for each. The
-#: compiler would take 96, most of them for the sums of chunks, which few rows have.
-_SUMMING_THREADS = 896
+#: compiler would take 96, most of them for the sums of chunks, which few rows have. Twice as many
+#: 16-bit floats in a vector leave room for fewer.
+_SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 896, 640
 _SUMS = ("chunks", "chunks_of_chunks")
 
 
@@ -97,7 +99,9 @@ def _launch(
     text += f"  else\n    {call.format(lanes=lanes, vector_and_whole=single)}"
     arguments = {**arguments, "tiles": ("long long", tiles)}
     blocks = ceil_div(rows * tiles * lanes, threads)
-    together = _SUMMING_THREADS // threads if sums else 0
+    halves = operands.problem.data_dtype in HALVES
+    most = _SUMMING_THREADS_OF_HALVES if halves else _SUMMING_THREADS
+    together = most // threads if sums else 0
     launch(operands, ("segmented",), text, blocks, threads, arguments, owns=True, together=together)
 
 
