@@ -43,6 +43,8 @@ def enable() -> None:
     )
     Executable.jit = _linked(Executable.jit)
     tvm.tirx.build = _lowered_quickly(tvm.tirx.build)
+    transform = tvm.s_tir.transform
+    transform.CompactBufferAllocation = _but_ours(transform.CompactBufferAllocation)
     optimise(False)
 
 
@@ -74,6 +76,31 @@ def _lowered_quickly(build: Callable[..., Any]) -> Callable[..., Any]:
             return build(module, target, *given, **named)
 
     return lower
+
+
+def _but_ours(make: Callable[[], Any]) -> Callable[[], Any]:
+    """A pass that leaves our functions alone: on GPUs, those of TVM's schedules need it."""
+    from tvm_scatter.emit.parameters import MADE_FOR
+
+    def is_ours(function: Any) -> bool:
+        return function.attrs is not None and MADE_FOR in function.attrs
+
+    def made() -> Any:
+        original = make()
+
+        @tvm.transform.module_pass(opt_level=0, name=original.info.name)
+        def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+            others = {name: each for name, each in mod.functions.items() if not is_ours(each)}
+            if not _quick or len(others) == len(mod.functions):
+                return original(mod)
+            if others:
+                mod = mod.clone()
+                mod.update(original(tvm.IRModule(others)))
+            return mod
+
+        return run
+
+    return made
 
 
 def _linked(jit: Callable[..., Any]) -> Callable[..., Any]:
