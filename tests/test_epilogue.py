@@ -203,14 +203,18 @@ FOLLOWING = {
 
 
 @functools.cache
-def followed_by_each(chosen: str, zeros: bool, device: str) -> relax.VirtualMachine:
-    """One module of all that may follow, since compiling is what takes the time."""
-    layers = (Layer(follow, zeros=zeros) for follow in FOLLOWING.values())
+def joined(layers: tuple[Layer, ...], chosen: str, device: str) -> relax.VirtualMachine:
+    """One module of all of them, since compiling is what takes the time."""
     functions = {
-        f"follow{i}": layer.module()["main"].with_attr("global_symbol", f"follow{i}")
-        for i, layer in enumerate(layers)
+        f"layer{at}": layer.module()["main"].with_attr("global_symbol", f"layer{at}")
+        for at, layer in enumerate(layers)
     }
     return compiled(tvm.IRModule(functions), device, implementation=chosen)
+
+
+def check_one(layers: tuple[Layer, ...], at: int, chosen: str, device: str) -> None:
+    """One of some layers that share a module, by a forced implementation."""
+    check_run(joined(layers, chosen, device), layers[at], device, name=f"layer{at}")
 
 
 @pytest.mark.parametrize("which", range(len(FOLLOWING)), ids=FOLLOWING)
@@ -222,33 +226,47 @@ def followed_by_each(chosen: str, zeros: bool, device: str) -> relax.VirtualMach
     ],
 )
 def test_each_that_writes_rows_once(chosen: str, which: int, zeros: bool, cuda: str) -> None:
-    layer = Layer(list(FOLLOWING.values())[which], zeros=zeros)
-    [said] = notes(layer.module(), implementation=chosen)
+    layers = tuple(Layer(follow, zeros=zeros) for follow in FOLLOWING.values())
+    [said] = notes(layers[which].module(), implementation=chosen)
     assert "main.lv" in said and "computes what follows where it is written: " in said
-    check_run(followed_by_each(chosen, zeros, cuda), layer, cuda, name=f"follow{which}")
+    check_one(layers, which, chosen, cuda)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int32", "int64"])
-def test_data_types(dtype: str, cuda: str) -> None:
+def scaled_and_rectified(dtype: str) -> Layer:
     def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
         total = emit(op.add(emit(op.multiply(own, given["scale"])), given["bias"]))
         return emit(op.maximum(total, relax.const(0, dtype)))
 
-    layer = Layer(follow, dtype=dtype, reduction="max")
+    return Layer(follow, dtype=dtype, reduction="max")
+
+
+OF_EACH_TYPE = tuple(
+    scaled_and_rectified(dtype)
+    for dtype in ("float16", "bfloat16", "float64", "int8", "int32", "int64")
+)
+
+
+@pytest.mark.parametrize("at", range(len(OF_EACH_TYPE)), ids=[each.dtype for each in OF_EACH_TYPE])
+def test_data_types(at: int, cuda: str) -> None:
     for chosen in ("segmented", "row_resident"):
-        assert notes(layer.module(), implementation=chosen)
-        check(layer, cuda, implementation=chosen)
+        assert notes(OF_EACH_TYPE[at].module(), implementation=chosen)
+        check_one(OF_EACH_TYPE, at, chosen, cuda)
 
 
-@pytest.mark.parametrize("reduction", ["mul", "min", "mean"])
+def rectified_residual(emit: Any, own: Any, given: dict[str, Any]) -> Any:
+    # The mean of small whole numbers is rounded alike in both.
+    return emit(op.add(emit(op.maximum(own, zero())), given["residual"]))
+
+
+REDUCTIONS = ("mul", "min", "mean")
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(("chosen", "include_self"), [("grouped", True), ("segmented", False)])
 def test_reductions(chosen: str, reduction: str, include_self: bool, cuda: str) -> None:
-    def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
-        # The mean of small whole numbers is rounded alike in both.
-        return emit(op.add(emit(op.maximum(own, zero())), given["residual"]))
-
-    layer = Layer(follow, reduction=reduction, include_self=include_self, zeros=False)
-    check(layer, cuda, implementation=chosen)
+    layer = Layer(rectified_residual, zeros=False, include_self=include_self)
+    layers = tuple(replace(layer, reduction=each) for each in REDUCTIONS)
+    check_one(layers, REDUCTIONS.index(reduction), chosen, cuda)
 
 
 def test_an_order_that_is_given(cuda: str) -> None:
