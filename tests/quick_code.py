@@ -1,8 +1,8 @@
 """What LLVM does takes half of the time of a test; code that runs once need not be fast.
 
-So tests run CPU code that is not optimised. TVM's just-in-time compiler always optimises. So the
-code is linked and loaded, as an exported model is. Tests that are marked ``optimised`` or
-``exhaustive`` run what users run.
+So tests run CPU code that neither TVM nor LLVM has optimised. TVM's just-in-time compiler always
+optimises. So the code is linked and loaded, as an exported model is. Tests that are marked
+``optimised`` or ``exhaustive`` run what users run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,14 @@ from tvm.runtime import Executable
 
 _BUILD = "target.build.llvm"
 _LINKER = shutil.which("ld")
+#: Passes of TVM that make CPU code smaller or faster. They take half of the time of all.
+_OPTIONAL = [
+    "s_tir.CompactBufferAllocation",
+    "s_tir.HoistIfThenElse",
+    "s_tir.RenormalizeSplitPattern",
+    "tirx.CommonSubexprElim",
+    "tirx.RemoveNoOp",
+]
 
 _quick = False
 
@@ -34,6 +42,9 @@ def enable() -> None:
         _BUILD, lambda *given: build(*_not_optimised(*given)), override=True
     )
     Executable.jit = _linked(Executable.jit)
+    tvm.tirx.build = _lowered_quickly(tvm.tirx.build)
+    transform = tvm.s_tir.transform
+    transform.CompactBufferAllocation = _but_ours(transform.CompactBufferAllocation)
     optimise(False)
 
 
@@ -48,6 +59,48 @@ def _not_optimised(module: tvm.IRModule, target: tvm.target.Target) -> tuple[Any
     if not _quick or "opt-level" in attributes:
         return module, target
     return module, tvm.target.Target({**attributes, "opt-level": 0})
+
+
+def _lowered_quickly(build: Callable[..., Any]) -> Callable[..., Any]:
+    def lower(module: Any, target: Any = None, *given: Any, **named: Any) -> Any:
+        kind = None if target is None else tvm.target.Target(target).kind.name
+        outer = tvm.transform.PassContext.current()
+        if not _quick or kind != "llvm" or outer.instruments:
+            return build(module, target, *given, **named)
+        with tvm.transform.PassContext(
+            opt_level=outer.opt_level,
+            required_pass=list(outer.required_pass),
+            disabled_pass=[*outer.disabled_pass, *_OPTIONAL],
+            config=dict(outer.config),
+        ):
+            return build(module, target, *given, **named)
+
+    return lower
+
+
+def _but_ours(make: Callable[[], Any]) -> Callable[[], Any]:
+    """A pass that leaves our functions alone: on GPUs, those of TVM's schedules need it."""
+    from tvm_scatter.emit.parameters import MADE_FOR
+
+    def is_ours(function: Any) -> bool:
+        return function.attrs is not None and MADE_FOR in function.attrs
+
+    def made() -> Any:
+        original = make()
+
+        @tvm.transform.module_pass(opt_level=0, name=original.info.name)
+        def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+            others = {name: each for name, each in mod.functions.items() if not is_ours(each)}
+            if not _quick or len(others) == len(mod.functions):
+                return original(mod)
+            if others:
+                mod = mod.clone()
+                mod.update(original(tvm.IRModule(others)))
+            return mod
+
+        return run
+
+    return made
 
 
 def _linked(jit: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from itertools import cycle, product
 from random import Random
@@ -82,17 +83,25 @@ EDGES: dict[str, tuple[ScatterProblem, tuple[Any, ...]]] = {
 }
 
 
+@functools.cache
+def all_edges(device: str) -> ProblemRunner:
+    """One module, since compiling is what takes the time."""
+    runner = ProblemRunner(device)
+    for name, (problem, _) in EDGES.items():
+        runner.add(name.replace(" ", "_"), problem, "common_index", {"lines": 8})
+    return runner
+
+
 @pytest.mark.parametrize("name", EDGES)
 def test_edges(on_cuda: str, name: str) -> None:
     problem, indices = EDGES[name]
-    runner = ProblemRunner(on_cuda)
-    runner.add("main", problem, "common_index", {"lines": 8})
+    runner, own = all_edges(on_cuda), name.replace(" ", "_")
     data, (drawn,), updates = draw_operands(problem, seed=1)
     for order in ("forward", "mixed"):
         for index in indices or (drawn,):
             index = index.astype(problem.index_dtype)
             with in_order(order):
-                result = runner.run("main", data, [index], updates, in_place=problem.in_place)
+                result = runner.run(own, data, [index], updates, in_place=problem.in_place)
             expected = scatter_reference(problem, data, [index], updates)
             assert_same(result, expected, f"{name}, {order}")
 

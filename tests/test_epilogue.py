@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,7 +22,7 @@ op = relax.op
 ROWS, COUNT, HEADS, WIDTH = 60, 500, 2, 8
 
 
-@dataclass
+@dataclass(frozen=True)
 class Layer:
     """A scatter and what follows it.
 
@@ -144,9 +145,15 @@ def compiled(mod: tvm.IRModule, device: str, **options: Any) -> relax.VirtualMac
     return relax.VirtualMachine(executable, device_of(device))
 
 
-def run(machine: relax.VirtualMachine, device: str, arrays: list[Any]) -> Any:
+@functools.cache
+def apart(layer: Layer) -> relax.VirtualMachine:
+    """The program in which nothing is fused, on a CPU."""
+    return compiled(layer.module(), "llvm", epilogue=False, fill=False)
+
+
+def run(machine: relax.VirtualMachine, device: str, arrays: list[Any], name: str = "main") -> Any:
     on = device_of(device)
-    result = machine["main"](*[tvm.runtime.tensor(each, on) for each in arrays]).numpy()
+    result = machine[name](*[tvm.runtime.tensor(each, on) for each in arrays]).numpy()
     return result.astype("float32") if result.dtype.name == "bfloat16" else result
 
 
@@ -158,14 +165,22 @@ def notes(mod: tvm.IRModule, **options: Any) -> list[str]:
 
 def check(layer: Layer, device: str, sizes: Any = ((ROWS, COUNT),), **options: Any) -> None:
     """The result is that of the same program in which nothing is fused, on a CPU."""
-    apart = compiled(layer.module(), "llvm", epilogue=False, fill=False)
-    if options.get("implementation") is None or device == "cuda":
-        together = compiled(layer.module(), device, **options)
+    check_run(compiled(layer.module(), device, **options), layer, device, sizes)
+
+
+def check_run(
+    together: relax.VirtualMachine,
+    layer: Layer,
+    device: str,
+    sizes: Any = ((ROWS, COUNT),),
+    name: str = "main",
+) -> None:
     for rows, count in sizes:
         arrays = layer.arrays(rows, count)
         # Twice, so that memory holds other results before.
         for _ in range(2):
-            found, wanted = run(together, device, arrays), run(apart, "llvm", arrays)
+            found = run(together, device, arrays, name)
+            wanted = run(apart(layer), "llvm", arrays)
             assert (found.shape, found.dtype) == (wanted.shape, wanted.dtype)
             np.testing.assert_array_equal(found, wanted)
 
@@ -187,7 +202,22 @@ FOLLOWING = {
 }
 
 
-@pytest.mark.parametrize("follow", FOLLOWING.values(), ids=FOLLOWING)
+@functools.cache
+def joined(layers: tuple[Layer, ...], chosen: str, device: str) -> relax.VirtualMachine:
+    """One module of all of them, since compiling is what takes the time."""
+    functions = {
+        f"layer{at}": layer.module()["main"].with_attr("global_symbol", f"layer{at}")
+        for at, layer in enumerate(layers)
+    }
+    return compiled(tvm.IRModule(functions), device, implementation=chosen)
+
+
+def check_one(layers: tuple[Layer, ...], at: int, chosen: str, device: str) -> None:
+    """One of some layers that share a module, by a forced implementation."""
+    check_run(joined(layers, chosen, device), layers[at], device, name=f"layer{at}")
+
+
+@pytest.mark.parametrize("which", range(len(FOLLOWING)), ids=FOLLOWING)
 @pytest.mark.parametrize(
     ("chosen", "zeros"),
     [
@@ -195,34 +225,48 @@ FOLLOWING = {
         *(("row_resident", False), ("column_resident", True)),
     ],
 )
-def test_each_that_writes_rows_once(chosen: str, follow: Any, zeros: bool, cuda: str) -> None:
-    layer = Layer(follow, zeros=zeros)
-    [said] = notes(layer.module(), implementation=chosen)
+def test_each_that_writes_rows_once(chosen: str, which: int, zeros: bool, cuda: str) -> None:
+    layers = tuple(Layer(follow, zeros=zeros) for follow in FOLLOWING.values())
+    [said] = notes(layers[which].module(), implementation=chosen)
     assert "main.lv" in said and "computes what follows where it is written: " in said
-    check(layer, cuda, implementation=chosen)
+    check_one(layers, which, chosen, cuda)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int32", "int64"])
-def test_data_types(dtype: str, cuda: str) -> None:
+def scaled_and_rectified(dtype: str) -> Layer:
     def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
         total = emit(op.add(emit(op.multiply(own, given["scale"])), given["bias"]))
         return emit(op.maximum(total, relax.const(0, dtype)))
 
-    layer = Layer(follow, dtype=dtype, reduction="max")
+    return Layer(follow, dtype=dtype, reduction="max")
+
+
+OF_EACH_TYPE = tuple(
+    scaled_and_rectified(dtype)
+    for dtype in ("float16", "bfloat16", "float64", "int8", "int32", "int64")
+)
+
+
+@pytest.mark.parametrize("at", range(len(OF_EACH_TYPE)), ids=[each.dtype for each in OF_EACH_TYPE])
+def test_data_types(at: int, cuda: str) -> None:
     for chosen in ("segmented", "row_resident"):
-        assert notes(layer.module(), implementation=chosen)
-        check(layer, cuda, implementation=chosen)
+        assert notes(OF_EACH_TYPE[at].module(), implementation=chosen)
+        check_one(OF_EACH_TYPE, at, chosen, cuda)
 
 
-@pytest.mark.parametrize("reduction", ["mul", "min", "mean"])
+def rectified_residual(emit: Any, own: Any, given: dict[str, Any]) -> Any:
+    # The mean of small whole numbers is rounded alike in both.
+    return emit(op.add(emit(op.maximum(own, zero())), given["residual"]))
+
+
+REDUCTIONS = ("mul", "min", "mean")
+
+
+@pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(("chosen", "include_self"), [("grouped", True), ("segmented", False)])
 def test_reductions(chosen: str, reduction: str, include_self: bool, cuda: str) -> None:
-    def follow(emit: Any, own: Any, given: dict[str, Any]) -> Any:
-        # The mean of small whole numbers is rounded alike in both.
-        return emit(op.add(emit(op.maximum(own, zero())), given["residual"]))
-
-    layer = Layer(follow, reduction=reduction, include_self=include_self, zeros=False)
-    check(layer, cuda, implementation=chosen)
+    layer = Layer(rectified_residual, zeros=False, include_self=include_self)
+    layers = tuple(replace(layer, reduction=each) for each in REDUCTIONS)
+    check_one(layers, REDUCTIONS.index(reduction), chosen, cuda)
 
 
 def test_an_order_that_is_given(cuda: str) -> None:

@@ -5,6 +5,7 @@ A bug at such a border shows in no random problem, or seldom.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -218,18 +219,25 @@ def on_cuda(request: pytest.FixtureRequest) -> str:
     return "cuda"
 
 
+@functools.cache
+def all_edges(device: str) -> ProblemRunner:
+    """One module, since compiling is what takes the time."""
+    runner = ProblemRunner(device)
+    for name, edge in EDGES.items():
+        runner.add(name, edge.problem, edge.implementation, edge.knobs)
+    return runner
+
+
 @pytest.mark.parametrize("name", EDGES)
 def test_edges(on_cuda: str, name: str) -> None:
-    edge = EDGES[name]
+    edge, runner = EDGES[name], all_edges(on_cuda)
     problem = edge.problem
-    runner = ProblemRunner(on_cuda)
-    runner.add("main", problem, edge.implementation, edge.knobs)
     data, (drawn,), updates = draw_operands(problem, seed=1)
     for order in ("forward", "mixed", "eager"):
         for index in edge.indices or (drawn,):
             index = index.astype(problem.index_dtype)
             with in_order(order):
-                result = runner.run("main", data, [index], updates, in_place=problem.in_place)
+                result = runner.run(name, data, [index], updates, in_place=problem.in_place)
             expected = scatter_reference(problem, data, [index], updates)
             assert_same(result, expected, f"{name}, {order}")
 

@@ -8,17 +8,13 @@ inline void cpu_cuda_atomic() {
   if (--cpu_cuda_atomics_until_yield <= 0) cpu_cuda_yield_at_atomic();
 }
 
-template <class T, class F>
-inline T cpu_cuda_update(T* address, F f) {
-  cpu_cuda_atomic();
-  T old = *address;
-  *address = f(old);
-  return old;
-}
-
-#define CPU_CUDA_ATOMIC(name, T, expression)                        \
-  inline T name(T* address, T value) {                              \
-    return cpu_cuda_update(address, [&](T old) -> T { return expression; }); \
+// No templates: g++ would make them anew for each source, though they are in the precompiled header.
+#define CPU_CUDA_ATOMIC(name, T, expression) \
+  inline T name(T* address, T value) {       \
+    cpu_cuda_atomic();                       \
+    T old = *address;                        \
+    *address = expression;                   \
+    return old;                              \
   }
 // Signed sums wrap on a GPU; to the host compiler that is undefined.
 #define CPU_CUDA_INTEGER_ATOMICS(T, U)                                                     \
@@ -50,39 +46,23 @@ CPU_CUDA_ATOMIC(atomicAdd, __half, __hadd(old, value))
 CPU_CUDA_ATOMIC(atomicAdd, __half2, __hadd2(old, value))
 CPU_CUDA_ATOMIC(atomicAdd, __nv_bfloat16, __hadd(old, value))
 CPU_CUDA_ATOMIC(atomicAdd, __nv_bfloat162, __hadd2(old, value))
+CPU_CUDA_ATOMIC(atomicAdd, float2, (float2{old.x + value.x, old.y + value.y}))
+CPU_CUDA_ATOMIC(atomicAdd, float4,
+                (float4{old.x + value.x, old.y + value.y, old.z + value.z, old.w + value.w}))
 #undef CPU_CUDA_ATOMIC
 
-inline float2 atomicAdd(float2* address, float2 value) {
-  return cpu_cuda_update(
-      address, [&](float2 old) { return float2{old.x + value.x, old.y + value.y}; });
-}
-inline float4 atomicAdd(float4* address, float4 value) {
-  return cpu_cuda_update(address, [&](float4 old) {
-    return float4{old.x + value.x, old.y + value.y, old.z + value.z, old.w + value.w};
-  });
-}
-
-template <class T>
-inline T cpu_cuda_compare_and_swap(T* address, T expected, T value) {
-  cpu_cuda_atomic();
-  T old = *address;
-  if (old == expected) *address = value;
-  return old;
-}
-inline int atomicCAS(int* address, int expected, int value) {
-  return cpu_cuda_compare_and_swap(address, expected, value);
-}
-inline unsigned atomicCAS(unsigned* address, unsigned expected, unsigned value) {
-  return cpu_cuda_compare_and_swap(address, expected, value);
-}
-inline unsigned long long atomicCAS(unsigned long long* address, unsigned long long expected,
-                                    unsigned long long value) {
-  return cpu_cuda_compare_and_swap(address, expected, value);
-}
-inline unsigned short atomicCAS(unsigned short* address, unsigned short expected,
-                                unsigned short value) {
-  return cpu_cuda_compare_and_swap(address, expected, value);
-}
+#define CPU_CUDA_COMPARE_AND_SWAP(T)                     \
+  inline T atomicCAS(T* address, T expected, T value) {  \
+    cpu_cuda_atomic();                                   \
+    T old = *address;                                    \
+    if (old == expected) *address = value;               \
+    return old;                                          \
+  }
+CPU_CUDA_COMPARE_AND_SWAP(int)
+CPU_CUDA_COMPARE_AND_SWAP(unsigned)
+CPU_CUDA_COMPARE_AND_SWAP(unsigned long long)
+CPU_CUDA_COMPARE_AND_SWAP(unsigned short)
+#undef CPU_CUDA_COMPARE_AND_SWAP
 
 // The scopes differ only in speed.
 #define CPU_CUDA_SCOPES(name)                                          \

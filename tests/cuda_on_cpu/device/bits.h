@@ -22,24 +22,25 @@ inline unsigned long long __brevll(unsigned long long x) {
          __brev(static_cast<unsigned>(x >> 32));
 }
 
-template <class To, class From>
-inline To cpu_cuda_bit_cast(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  memcpy(&to, &from, sizeof to);
-  return to;
-}
-inline int __float_as_int(float x) { return cpu_cuda_bit_cast<int>(x); }
-inline unsigned __float_as_uint(float x) { return cpu_cuda_bit_cast<unsigned>(x); }
-inline float __int_as_float(int x) { return cpu_cuda_bit_cast<float>(x); }
-inline float __uint_as_float(unsigned x) { return cpu_cuda_bit_cast<float>(x); }
-inline long long __double_as_longlong(double x) { return cpu_cuda_bit_cast<long long>(x); }
-inline double __longlong_as_double(long long x) { return cpu_cuda_bit_cast<double>(x); }
+#define CPU_CUDA_BIT_CAST(name, To, From)                \
+  inline To name(From from) {                            \
+    static_assert(sizeof(To) == sizeof(From));           \
+    To to;                                               \
+    memcpy(&to, &from, sizeof to);                       \
+    return to;                                           \
+  }
+CPU_CUDA_BIT_CAST(__float_as_int, int, float)
+CPU_CUDA_BIT_CAST(__float_as_uint, unsigned, float)
+CPU_CUDA_BIT_CAST(__int_as_float, float, int)
+CPU_CUDA_BIT_CAST(__uint_as_float, float, unsigned)
+CPU_CUDA_BIT_CAST(__double_as_longlong, long long, double)
+CPU_CUDA_BIT_CAST(__longlong_as_double, double, long long)
+#undef CPU_CUDA_BIT_CAST
 inline int __double2hiint(double x) { return static_cast<int>(__double_as_longlong(x) >> 32); }
 inline int __double2loint(double x) { return static_cast<int>(__double_as_longlong(x)); }
 inline double __hiloint2double(int hi, int lo) {
-  return cpu_cuda_bit_cast<double>(static_cast<uint64_t>(static_cast<uint32_t>(hi)) << 32 |
-                                   static_cast<uint32_t>(lo));
+  return __longlong_as_double(static_cast<long long>(
+      static_cast<uint64_t>(static_cast<uint32_t>(hi)) << 32 | static_cast<uint32_t>(lo)));
 }
 
 inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector) {

@@ -6,6 +6,11 @@
 #pragma once
 
 #include <cassert>
+// <cmath> without Bessel functions and the like: they take longer than all else that is included.
+#ifdef _GLIBCXX_USE_STD_SPEC_FUNCS
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+#define _GLIBCXX_USE_STD_SPEC_FUNCS 0
+#endif
 #include <cmath>
 #include <cstdint>
 #include <cstdio>

@@ -1,6 +1,5 @@
 // How the driver calls a kernel whose argument types only the compiler knows.
 #pragma once
-#include <tuple>
 #include <utility>
 
 #include "abi.h"

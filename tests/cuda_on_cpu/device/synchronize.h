@@ -1,6 +1,6 @@
 // Barriers, fences, and what ends or delays a thread.
 #pragma once
-#include <chrono>
+#include <ctime>
 
 #include "abi.h"
 
@@ -37,6 +37,8 @@ inline void __brkpt() { __trap(); }
   ((condition) ? (void)0 : cpu_cuda_fail("assertion failed: " #condition, __FILE__, __LINE__))
 
 inline long long clock64() {
-  return std::chrono::steady_clock::now().time_since_epoch().count();
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 inline unsigned long long __globaltimer() { return static_cast<unsigned long long>(clock64()); }

@@ -1,22 +1,20 @@
 // Warp shuffles, votes, matches and reductions.
 #pragma once
 #include <cstring>
-#include <type_traits>
 
 #include "abi.h"
 
-template <class T>
-inline T cpu_cuda_shuffle(int kind, unsigned mask, T value, unsigned operand, int width, int line) {
-  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "as in CUDA");
-  uint64_t bits = 0;
-  memcpy(&bits, &value, sizeof value);
-  bits = cpu_cuda_warp_collective(kind, mask, bits, operand, width, line);
-  memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
 // CUDA has these overloads and no others: a char is promoted, a struct is an error.
 #define CPU_CUDA_SHUFFLES(T)                                                                     \
+  static_assert(sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8, "as in CUDA");               \
+  inline T cpu_cuda_shuffle(int kind, unsigned mask, T value, unsigned operand, int width,       \
+                            int line) {                                                          \
+    uint64_t bits = 0;                                                                           \
+    memcpy(&bits, &value, sizeof value);                                                         \
+    bits = cpu_cuda_warp_collective(kind, mask, bits, operand, width, line);                     \
+    memcpy(&value, &bits, sizeof value);                                                         \
+    return value;                                                                                \
+  }                                                                                              \
   inline T __shfl_sync(unsigned mask, T value, int lane, int width = 32,                         \
                        int line = __builtin_LINE()) {                                            \
     return cpu_cuda_shuffle(kCpuCudaShuffle, mask, value, static_cast<unsigned>(lane), width,    \
