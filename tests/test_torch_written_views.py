@@ -78,6 +78,31 @@ def test_windows_of_an_input():
     check(function, LINE)
 
 
+def fill_columns(x, i, v):
+    x.T.index_fill_(1, i, 2.0)
+    x.T[1:].index_fill_(-1, i[:1], v[0, 0])
+    return x.T.as_strided((2, 3), (1, 2))
+
+
+def change_columns(x, i, v):
+    """Also rows of the view, through one that was made before."""
+    x, columns = x + 0, x.T
+    columns.index_add_(1, i, v).index_copy_(1, i[:1], v[:, 1:])
+    x.T.index_fill_(0, i, 2.0).scatter_(1, i.expand(6, 2), v)
+    return x, columns, torch.lerp(columns, columns.T.T + v[0, 0], 0.25)
+
+
+@pytest.mark.parametrize("write", [fill_columns, change_columns])
+def test_indices_in_a_transposed_view(write, device):
+    """PyTorch gives what they return the strides of the view."""
+
+    def function(x, i, v):
+        x = x.clone()
+        return write(x, i, v), x * 1
+
+    check(function, PLANE, torch.tensor([2, 0]), torch.randn(6, 2), device=device)
+
+
 def test_strides():
     def overlap(x):
         return x.as_strided((5, 2), (1, 1))

@@ -174,6 +174,7 @@ READERS: dict[str, Converter] = {
 VIEWS: dict[str, Converter] = {
     "as_strided.default": torch_slice.as_strided,
     "copy.default": torch_slice.copy,
+    "copy_strided.default": torch_slice.copy_strided,
 }
 
 
