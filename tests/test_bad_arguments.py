@@ -117,6 +117,10 @@ ODD: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: read_ops.gather_nd(DATA, SYMBOLIC),
         "the last axis of indices",
     ),
+    "written tuples": (
+        lambda: ops.scatter_nd(DATA, SYMBOLIC, UPDATES),
+        "scatter_nd: the last axis of indices of type",
+    ),
     "tuples too long": (lambda: read_ops.gather_nd(DATA, WIDE), "tuples of 3 indices"),
     "an empty module": (lambda: tvm_scatter.buffers(None), "it takes an IRModule, not NoneType"),
     "no function": (

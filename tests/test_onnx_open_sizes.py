@@ -96,6 +96,44 @@ def test_more_than_there_are() -> None:
         run(parser.parse_model(HEAD + fixed), [x])
 
 
+#: Operators whose vector of sizes, or of a tuple's components, has a length known at run time only.
+OPEN = {
+    "ScatterND": "(float[a, b, c] x, int64[n, k] i, float[n, c] u) => (float[a, b, c] y) "
+    '{ y = ScatterND<reduction = "add">(x, i, u) }',
+    "CenterCropPad": "(float[a, b] x, int64[k] s) => (float[p, q] y) { y = CenterCropPad(x, s) }",
+    "TopK": "(float[5] x, int64[k] s) => (float[p] y) { y, at = TopK(x, s) }",
+}
+
+
+def test_components_of_tuples_and_sizes_whose_number_follows() -> None:
+    x, u = (np.arange(n, dtype="float32") for n in (12, 4))
+    tuples = np.array([[1, 0], [-1, 2]])
+    models = {name: parser.parse_model(HEAD + text) for name, text in OPEN.items()}
+    given = {"x": x.reshape(2, 3, 2), "i": tuples, "u": u.reshape(2, 2)}
+    compare(models["ScatterND"], given)
+    compare(models["CenterCropPad"], {"x": x.reshape(3, 4), "s": np.array([5, 2])})
+    compare(models["TopK"], {"x": x[:5], "s": np.array([2])})
+    given["i"] = tuples[:, :1]
+    with pytest.raises(ValueError, match=r"ScatterND: indices of size 1 in dimension 1 must have"):
+        run(models["ScatterND"], list(given.values()))
+    with pytest.raises(ValueError, match=r"TopK: a vector of sizes of size 2 .* must have size 1"):
+        run(models["TopK"], [x[:5], np.array([2, 2])])
+
+
+@pytest.mark.parametrize("text, said", [
+    ("float[a, b] x, int64[k] s) => (float[p, q] y) { y = Expand(x, s) }", "Expand: a vector"),
+    ("float[a, b] x, int64[k] s) => (float[p, q] y) { y = Reshape(x, s) }", "Reshape: a vector"),
+    ("int64[k] s) => (float[p, q] y) { y = ConstantOfShape(s) }", "ConstantOfShape: a vector"),
+    ("float[1, 5, 5] x, int64[k] s) => (float[p, q, r] y) { y = Col2Im(x, s, s) }", "Col2Im: a"),
+    ("float[a] x, int64[n, k] s) => (float[p] y) { y = GatherND(x, s) }", "GatherND: the last"),
+    ("float[a] x, int64[n, k] s, float[n, a, m] u) => (float[a] y) { y = ScatterND(x, s, u) }",
+     r"ScatterND: updates of shape \(n, a, m\) do not have the rank"),
+])  # fmt: skip
+def test_ranks_that_are_not_known(text: str, said: str) -> None:
+    with pytest.raises(tvm_scatter.ScatterError, match=said):
+        run(parser.parse_model(f"{HEAD} ({text}"), [])
+
+
 @pytest.mark.parametrize("operator, inputs, what", [
     ("Pad", "int64[4] k", "pads"),
     ("CumSum", "int64 k", "axis"),

@@ -53,6 +53,14 @@ def test_counts_of_a_dynamic_number() -> None:
         assert_same(found, torch.bincount(numbers, minlength=4))
 
 
+@pytest.mark.parametrize("number", [2**62, 2**63 - 1])
+def test_more_counts_than_memory(number: int, device: str) -> None:
+    """As many bytes as TVM would take for a few, or a negative number."""
+    machine = compile_for(from_exported_program(export(counts(4), [NUMBERS])), device)
+    with pytest.raises(ValueError, match=r"bincount: the number of counts.* must be at most"):
+        run(machine, [NUMBERS.clone().fill_(number)], device)
+
+
 def test_counts_used_by_a_model() -> None:
     def degrees(x: Any) -> Any:
         return torch.bincount(x, minlength=8)[x].float().rsqrt()

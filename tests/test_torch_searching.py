@@ -74,6 +74,15 @@ def test_repeated(device: str) -> None:
         check(lambda x, repeats: repeated(x, repeats) + 1, x, REPEATS, device=device)
 
 
+@pytest.mark.parametrize("count", [2**62, 2**63 - 1])
+def test_more_repeats_than_memory(count: int, device: str) -> None:
+    """As many bytes as TVM would take for a few; the sum of two such repeats overflows."""
+    given = [torch.randn(3), torch.tensor([1, 2, 0])]
+    machine = compile_for(from_exported_program(export(repeated, given)), device)
+    with pytest.raises(ValueError, match=r"repeat_interleave: the sum of repeats.* be at most"):
+        run(machine, [given[0], torch.tensor([count, count, 0])], device)
+
+
 def test_repeats_of_a_dynamic_number() -> None:
     number = torch.export.Dim("number", max=1000)
     program = export(repeated, [torch.randn(4, 3), REPEATS], dynamic=({0: number}, {0: number}))

@@ -54,6 +54,15 @@ def test_slices_without_elements(device):
     torch_harness.check(function, torch.randn(3, 4), device=device)
 
 
+def test_diagonals_without_elements(device):
+    def function(x):
+        y, z = x[:, 1:], x[:0]
+        diagonals = [y.diagonal(0, 0, 2), y.diagonal(1, 2, 1), z.diagonal(0, 1, 2), z.diagonal()]
+        return (*diagonals, x.diagonal(3), x[..., 0].diagonal(-2), y.diagonal(0, 0, 2) + 1)
+
+    torch_harness.check(function, torch.randn(2, 1, 2), device=device)
+
+
 def test_strides_of_a_tensor_that_nothing_is_written_to(device):
     def function(x):
         reads = [

@@ -87,6 +87,33 @@ def test_sums_and_factors() -> None:
     check(model, PLACES, torch.randn(5), torch.randn(SIZE), torch.randn(4))
 
 
+def test_factors_of_other_types() -> None:
+    """A number, or floats, times integers."""
+
+    def model(i: Any, v: Any, n: Any, row: Any) -> Sequence[Any]:
+        a, b = sparse(i, v), sparse(i, n)
+        factors = (2, 2.5, torch.tensor(1.5), row)
+        return [(each * factor).to_dense() for each in (a, b) for factor in factors]
+
+    check(model, PLACES, torch.randn(5), torch.arange(1, 6), torch.randn(4).double())
+
+
+def compressed(i: Any, v: Any, x: Any, y: Any) -> Sequence[Any]:
+    """Products with dense matrices, of shapes (4, 2) and (3, 2), and tensors of other layouts."""
+    a = sparse(i, v)
+    rows, columns = a.to_sparse_csr(), a.to_sparse(layout=torch.sparse_csc)
+    return (
+        *(rows @ x, torch.sparse.mm(rows, x), rows @ x[:, 0], (rows * 2) @ x, rows.t() @ y),
+        *(columns @ x, torch.sparse.addmm(y, rows, x), torch.addmm(y, rows, x, alpha=2)),
+        *(rows.to_dense(), rows.to_sparse() @ x, a.coalesce().to_sparse().to_dense()),
+    )
+
+
+def test_compressed_rows_and_columns(device: str) -> None:
+    given = PLACES, torch.randn(5), torch.randn(4, 2), torch.randn(3, 2)
+    check(compressed, *given, device=device)
+
+
 def test_a_dynamic_number_of_entries() -> None:
     def model(i: Any, v: Any, x: Any) -> Any:
         return sparse(i, v) @ x, sparse(i, v).to_dense()
@@ -112,7 +139,12 @@ def test_a_product_on_a_gpu() -> None:
     (lambda i, v, x: torch.sparse.softmax(sparse(i, v), 1).to_dense(), "_sparse_softmax: sparse"),
     (lambda i, v, x: (sparse(i, v) @ sparse(i, v).t()).to_dense(), "two sparse matrices"),
     (lambda i, v, x: sparse(i, v), "a result of the model is a sparse tensor"),
-    (lambda i, v, x: x.t().to_sparse().to_dense(), "_to_sparse: sparse tensors"),
+    (lambda i, v, x: x.t().to_sparse().to_dense(), "to_sparse: a dense tensor cannot be"),
+    (lambda i, v, x: torch.sparse.mm(x.t().to_sparse_csr(), x), "to_sparse_csr: a dense tensor"),
+    (lambda i, v, x: sparse(i, v).to_sparse_csr().values(), "values: compressed rows and columns"),
+    (lambda i, v, x: torch.sparse.mm(sparse(i, v).to_sparse_csr(), x, "amax"), "sparse_mm: compr"),
+    (lambda i, v, x: sparse(i, v).to_sparse_csr(), "a result of the model is a sparse tensor"),
+    (lambda i, v, x: sparse(i, v).detach() @ x, "detach: PyTorch cannot decompose"),
 ])  # fmt: skip
 def test_what_is_refused(model: Any, message: str) -> None:
     program = export(model, [PLACES, torch.randn(5), torch.randn(4, 2)])

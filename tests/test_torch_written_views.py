@@ -78,6 +78,96 @@ def test_windows_of_an_input():
     check(function, LINE)
 
 
+def fill_columns(x, i, v):
+    x.T.index_fill_(1, i, 2.0)
+    x.T[1:].index_fill_(-1, i[:1], v[0, 0])
+    return x.T.as_strided((2, 3), (1, 2))
+
+
+def change_columns(x, i, v):
+    """Also rows of the view, through one that was made before."""
+    x, columns = x + 0, x.T
+    columns.index_add_(1, i, v).index_copy_(1, i[:1], v[:, 1:])
+    x.T.index_fill_(0, i, 2.0).scatter_(1, i.expand(6, 2), v)
+    return x, columns, torch.lerp(columns, columns.T.T + v[0, 0], 0.25)
+
+
+@pytest.mark.parametrize("write", [fill_columns, change_columns])
+def test_indices_in_a_transposed_view(write, device):
+    """PyTorch gives what they return the strides of the view."""
+
+    def function(x, i, v):
+        x = x.clone()
+        return write(x, i, v), x * 1
+
+    check(function, PLANE, torch.tensor([2, 0]), torch.randn(6, 2), device=device)
+
+
+def copy_rows(y, i, v):
+    y.T.index_copy_(0, i, v)
+
+
+def add_rows(y, i, v):
+    y.T.index_add_(0, i, v, alpha=2)
+
+
+def add_elements(y, i, v):
+    y.T.scatter_add_(0, i[:, None].expand(2, 4), v)
+
+
+def reduce_rows(y, i, v):
+    y.unsqueeze(0).permute(2, 0, 1).index_reduce_(0, i, v[:, None], "amax")
+
+
+def fill_where(y, i, v):
+    y.T.masked_fill_(y.T > 0, 2)
+
+
+def change_all(y, i, v):
+    """Quotients of doubles are rounded; the lower triangle is one of the view."""
+    y.T.div_(torch.arange(1.0, 5.0).double()).tril_()
+
+
+@pytest.mark.parametrize(
+    "write", [copy_rows, add_rows, add_elements, reduce_rows, fill_where, change_all]
+)
+def test_views_of_what_a_transposed_view_has_changed(write):
+    """PyTorch's own program has the elements in another order, or fails."""
+
+    def function(x, i, v):
+        y = x.clone()
+        line, corner = y.view(-1), y.as_strided((2, 2), (6, 1))
+        write(y, i, v)
+        line += 1
+        corner.mul_(3)
+        y.unfold(1, 2, 3)[:, 0] = 7
+        return y, line * 1, y.as_strided((5,), (1,), 3) * 1
+
+    check(function, PLANE, torch.tensor([2, 0]), torch.randn(2, 4))
+
+
+def test_an_input_that_a_transposed_view_changes():
+    def function(x, i, v):
+        x.T.index_add_(0, i, v)
+        x.T.index_copy_(0, i[:1], v[1:])
+        return x, x.view(-1) * 1, x.as_strided((2, 3), (1, 2)) * 1
+
+    check(function, PLANE, torch.tensor([2, 0]), torch.randn(2, 4))
+
+
+def test_a_transposed_view_of_a_dynamic_size():
+    def function(x, i, v):
+        y = x.clone()
+        line = y.view(-1)
+        y.T.index_copy_(1, i, v)
+        line += 1
+        return y
+
+    given = PLANE, torch.tensor([2, 0]), torch.randn(6, 2)
+    check(function, *given, dynamic=[{0: ROWS}, {}, {}])
+    check(function, *given, dynamic=[{1: ROWS}, {}, {0: ROWS}])
+
+
 def test_strides():
     def overlap(x):
         return x.as_strided((5, 2), (1, 1))

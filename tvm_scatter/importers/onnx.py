@@ -150,6 +150,7 @@ _SHARED: dict[str, tuple[Convert, IsLeft, tuple[int, ...]]] = {
 _ON_STOCK: dict[str, Callable[[Node], Any]] = {
     **{name: partial(onnx_broadcast.broadcast, name) for name in onnx_broadcast.NAMES},
     "Concat": onnx_broadcast.concat,
+    "ConstantOfShape": onnx_reshape.constant_of_shape,
     "NonMaxSuppression": onnx_boxes.non_max_suppression,
     "Reshape": onnx_reshape.reshape,
     "Resize": onnx_resize.resize,

@@ -17,7 +17,7 @@ def center_crop_pad(
     bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
     """``CenterCropPad``: along some axes, to sizes that may be known at run time only."""
-    data, sizes = inputs[0], sizes_in(bb, inputs[1])
+    data = inputs[0]
     rank = len(shape_of(data))
     axes = [int(axis) for axis in attributes.get("axes", range(rank))]
     if not all(-rank <= axis < rank for axis in axes):
@@ -25,10 +25,7 @@ def center_crop_pad(
             f"{operator}: axes {axes} are out of range for data of rank {rank}; they must be in "
             f"[{-rank}, {rank - 1}]."
         )
-    if len(axes) != len(sizes):
-        raise ScatterError(
-            f"{operator}: shape of {len(sizes)} sizes must have one for each of {len(axes)} axes."
-        )
+    sizes = sizes_in(bb, operator, inputs[1], len(axes))
     shape = list(shape_of(data))
     for axis, size in zip(axes, sizes, strict=True):
         shape[axis] = size

@@ -43,7 +43,7 @@ def expand(
 ) -> Any:
     """``Expand``: a size of one takes the other's place, on either side."""
     data, shape = inputs
-    own, wanted = list(shape_of(data)), sizes_in(bb, shape)
+    own, wanted = list(shape_of(data)), sizes_in(bb, operator, shape)
     rank = max(len(own), len(wanted))
     sizes = [1] * (rank - len(own)) + own
     wanted = [1] * (rank - len(wanted)) + wanted

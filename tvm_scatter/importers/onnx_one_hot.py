@@ -38,5 +38,5 @@ def one_hot(
         shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
         return te.compute(shape, value, name="one_hot")
 
-    (size,) = sizes_in(bb, depth)
+    (size,) = sizes_in(bb, operator, depth, 1)
     return bb.emit_te(spread, indices, values, size, primfunc_name_hint="one_hot")

@@ -13,11 +13,13 @@ from tvm_scatter.importers.shapes import number_of, same_shape
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import static_shape
 
+from .onnx_sizes import expect_known_length
 from .onnx_stock import Node
 
 
 def reshape(node: Node) -> Any:
     """TVM's own converter, and a check of the number of elements."""
+    expect_known_length("Reshape", node.inputs[1])
     data, result = node.inputs[0], node.bb.normalize(node.by_stock())
     if not all(isinstance(each.ty, relax.TensorType) for each in (data, result)):
         return result
@@ -29,3 +31,9 @@ def reshape(node: Node) -> Any:
         return result
     whole = expect_sizes(data, *counts, what="flattened input", operator="Reshape")
     return relax.op.reshape(node.bb.emit(whole), new)
+
+
+def constant_of_shape(node: Node) -> Any:
+    """TVM's own converter of ``ConstantOfShape``, which cannot compile a result of any rank."""
+    expect_known_length("ConstantOfShape", node.inputs[0])
+    return node.by_stock()

@@ -50,7 +50,23 @@ def scatter_nd(
     data, indices, updates = inputs[:3]
     reduction = _reduction(operator, opset, attributes)
     updates = within_bounds(bb, updates)
+    indices = _with_known_tuples(bb, operator, data, indices, updates)
     return ops.scatter_nd(data, indices, updates, reduction, operator=operator)
+
+
+def _with_known_tuples(bb: Any, operator: str, data: Any, indices: Any, updates: Any) -> Any:
+    """The indices with a known number of components, which follows from the ranks of all three."""
+    shape = shape_of(indices)
+    if not shape or isinstance(shape[-1], int):
+        return indices
+    rank = len(shape_of(data))
+    components = len(shape) - 1 + rank - len(shape_of(updates))
+    if not 0 <= components <= rank:
+        raise ScatterError(
+            f"{operator}: updates of shape {text(shape_of(updates))} do not have the rank that "
+            f"indices of shape {text(shape)} and data of rank {rank} need."
+        )
+    return with_shape(bb, operator, "indices", indices, (*shape[:-1], components))
 
 
 def tensor_scatter(

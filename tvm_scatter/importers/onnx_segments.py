@@ -39,7 +39,7 @@ def segment_reduce(
         weights = bb.emit(relax.op.reshape(weights, (entries, *(1 for _ in row))))
         rows = bb.emit(relax.op.multiply(rows, weights))
     if count is not None:
-        offsets = _as_many(bb, name, offsets, bags, sizes_in(bb, count)[0])
+        offsets = _as_many(bb, name, offsets, bags, sizes_in(bb, name, count)[0])
     bag_of = bb.emit(
         relax.op.reshape(
             segment_of_each(

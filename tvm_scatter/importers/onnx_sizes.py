@@ -15,20 +15,61 @@ from tvm_scatter.ops.expectations import expect_sizes
 _SLICE = tvm.ir.Op.get("relax.strided_slice")
 
 
-def sizes_in(bb: Any, tensor: Any) -> list[Any]:
+def sizes_in(bb: Any, operator: str, tensor: Any, count: int | None = None) -> list[Any]:
     """The sizes that a tensor holds: numbers if it is constant, else new symbolic sizes.
 
     Parameters
     ----------
+    operator : str
+        The name of the operator in errors.
     tensor : relax.Expr
-        A shape, a single size, a scalar, or a vector of a length that is known.
+        A shape, a single size, a scalar, or a vector.
+    count : int, optional
+        How many sizes there must be. Then the length of a vector may be known at run time only.
+
+    Raises
+    ------
+    ScatterError
+        If there are others, or their number is not known.
     """
+    sizes = _known_sizes(tensor)
+    if sizes is None:
+        if count is not None and tensor.ty.ndim == 1:
+            tensor = with_shape(bb, operator, "a vector of sizes", tensor, (count,))
+        sizes = _read_sizes(bb, operator, tensor)
+    if count is not None and len(sizes) != count:
+        raise ScatterError(f"{operator}: {len(sizes)} sizes are given, but there must be {count}.")
+    return sizes
+
+
+def expect_known_length(operator: str, tensor: Any) -> None:
+    """Raise if a vector holds any number of sizes, since then the rank of a result is unknown.
+
+    Raises
+    ------
+    ScatterError
+        If that is so.
+    """
+    is_tensor = isinstance(tensor, relax.Expr) and isinstance(tensor.ty, relax.TensorType)
+    if is_tensor and tensor.ty.ndim == 1 and not isinstance(shape_of(tensor)[0], int):
+        raise ScatterError(
+            f"{operator}: a vector of type {tensor.ty} holds the sizes, and its length must be a "
+            "known number."
+        )
+
+
+def _known_sizes(tensor: Any) -> list[Any] | None:
     if isinstance(tensor, relax.ShapeExpr):
         return [int(size) if isinstance(size, tirx.IntImm) else size for size in tensor]
     if tvm.ir.is_prim_expr(tensor):
         return [int(tensor) if isinstance(tensor, tirx.IntImm) else tensor]
     if isinstance(tensor, tvm.ir.GenericConst):
         return [int(size) for size in tensor.value.numpy().reshape(-1)]
+    return None
+
+
+def _read_sizes(bb: Any, operator: str, tensor: Any) -> list[Any]:
+    expect_known_length(operator, tensor)
     count = shape_of(tensor)[0] if tensor.ty.ndim else 1
     vector = bb.emit(relax.op.reshape(bb.emit(relax.op.astype(tensor, "int64")), (count,)))
     sizes = [tirx.Var(f"size{i}", "int64") for i in range(count)]

@@ -32,7 +32,7 @@ def top_k(
 def _top_k(bb: Any, operator: str, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
     """``TopK``; where the number may be any, all are sorted, and then the first ones taken."""
     data = inputs[0]
-    shape, (count,) = list(shape_of(data)), sizes_in(bb, inputs[1])
+    shape, (count,) = list(shape_of(data)), sizes_in(bb, operator, inputs[1], 1)
     rank, axis = len(shape), int(attributes.get("axis", -1))
     if not -rank <= axis < rank:
         raise ScatterError(

@@ -19,7 +19,8 @@ def col2im(
     bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
     """``Col2Im``: each element of a window is added to the element of the image that it covers."""
-    blocks, image, window = inputs[0], sizes_in(bb, inputs[1]), sizes_in(bb, inputs[2])
+    blocks = inputs[0]
+    image, window = (sizes_in(bb, operator, each) for each in inputs[1:3])
     axes, shape = len(image), shape_of(blocks)
     if len(shape) != 3 or len(window) != axes:
         raise ScatterError(
@@ -86,7 +87,7 @@ def max_unpool(
     indices = bb.emit(relax.op.reshape(indices, (number_of(own),)))
     wanted = pooled
     if len(inputs) > 2 and inputs[2] is not None:
-        wanted = sizes_in(bb, inputs[2])
+        wanted = sizes_in(bb, operator, inputs[2], len(own))
         if len(wanted) != len(pooled) or any(
             isinstance(most, int) and isinstance(size, int) and most < size
             for most, size in zip(wanted, pooled, strict=True)

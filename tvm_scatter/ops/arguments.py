@@ -77,6 +77,25 @@ def need_indices(operator: str, indices: Any) -> list[Any]:
     return need_tensors(operator, "indices", listed)
 
 
+def components_of(operator: str, indices: Any) -> int | None:
+    """The size of the last axis of indices, along which tuples lie; ``None`` if they have no type.
+
+    Raises
+    ------
+    ScatterError
+        If the size is symbolic, or there is no such axis.
+    """
+    if not isinstance(indices.ty, relax.TensorType):
+        return None
+    shape = getattr(indices.ty.shape, "values", None)
+    if not shape or not isinstance(shape[-1], tirx.IntImm):
+        raise ScatterError(
+            f"{operator}: the last axis of indices of type {indices.ty} holds a tuple, and its "
+            "size must be a known number."
+        )
+    return int(shape[-1])
+
+
 def rank_of(operator: str, data: Any) -> int:
     """The rank of the data.
 

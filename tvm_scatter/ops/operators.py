@@ -14,6 +14,7 @@ from .arguments import (
     checked_axis,
     checked_ordering,
     checked_ranges,
+    components_of,
     need_indices,
     need_tensor,
     need_tensors,
@@ -204,11 +205,12 @@ def scatter_nd(
     Raises
     ------
     ScatterError
-        If the reduction is unknown, or an operand is no tensor. Shapes and types are checked when
-        the module is compiled.
+        If the reduction is unknown, an operand is no tensor, or M is symbolic. Other shapes, and
+        types, are checked when the module is compiled.
     """
     for name, operand in (("data", data), ("indices", indices), ("updates", updates)):
         need_tensor(operator, name, operand)
+    components_of(operator, indices)
     return ScatterCall(
         form=SCATTER_ND,
         data=data,

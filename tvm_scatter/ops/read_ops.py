@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax, tirx
+from tvm import relax
 
 from tvm_scatter.errors import ScatterError
 
 from .arguments import (
     checked_axes,
     checked_axis,
+    components_of,
     integer,
     need_indices,
     need_tensor,
@@ -173,19 +174,13 @@ def gather_nd(
 
 def _check_tuples(operator: str, indices: relax.Expr, batch_dims: int, rank: int) -> None:
     """Raise if tuples are longer than the data has axes, as far as shapes are known."""
-    if not isinstance(indices.ty, relax.TensorType):
+    components = components_of(operator, indices)
+    if components is None:
         return
-    shape = getattr(indices.ty.shape, "values", None)
-    if not shape or not isinstance(shape[-1], tirx.IntImm):
+    if batch_dims >= indices.ty.ndim or batch_dims + components > rank:
         raise ScatterError(
-            f"{operator}: the last axis of indices of type {indices.ty} holds a tuple, and its "
-            "size must be a known number."
-        )
-    components = int(shape[-1])
-    if batch_dims >= len(shape) or batch_dims + components > rank:
-        raise ScatterError(
-            f"{operator}: tuples of {components} indices in a tensor of rank {len(shape)}, after "
-            f"{batch_dims} batch axes, are too long for data of rank {rank}."
+            f"{operator}: tuples of {components} indices in a tensor of rank {indices.ty.ndim}, "
+            f"after {batch_dims} batch axes, are too long for data of rank {rank}."
         )
 
 

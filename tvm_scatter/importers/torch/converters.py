@@ -68,11 +68,14 @@ from .equal_sizes import knowing_equal_sizes
 from .graphs import graphs_of, name_of, writes_in_place
 from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
+from .permuted_views import with_kept_strides
 from .random_numbers import refuse_random_numbers
 from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_operators
+from .sparse_calls import with_plain_sparse_calls
 from .state import explicit_buffers, remember_buffers
 from .strided_views import with_strided_views
 from .symbols import SYMBOLS, Symbolic
+from .undecomposed import decompositions_explained
 from .unsupported import refuse_loops, refuse_unsupported
 
 Converter = Callable[[TorchCall], Any]
@@ -174,6 +177,7 @@ READERS: dict[str, Converter] = {
 VIEWS: dict[str, Converter] = {
     "as_strided.default": torch_slice.as_strided,
     "copy.default": torch_slice.copy,
+    "copy_strided.default": torch_slice.copy_strided,
 }
 
 
@@ -289,15 +293,19 @@ def _extend(module: ModuleType) -> None:
 
 def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> Any:
     """Import a program whose form PyTorch can decompose, which TVM asks it for at first."""
-    if current_options().enabled:
-        refuse_loops(exported_program, _of_the_caller(*rest, **named))
-        refuse_sparse_ends(exported_program)
-        refuse_integer_arguments(exported_program)
+    if not current_options().enabled:
+        return stock(exported_program, *rest, **named)
+    refuse_loops(exported_program, _of_the_caller(*rest, **named))
+    refuse_sparse_ends(exported_program)
+    refuse_integer_arguments(exported_program)
+    with decompositions_explained():
+        exported_program = with_plain_sparse_calls(exported_program)
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)
         exported_program = with_strided_views(exported_program)
+        exported_program = with_kept_strides(exported_program)
         exported_program = with_corrected_decompositions(exported_program)
-    return stock(exported_program, *rest, **named)
+        return stock(exported_program, *rest, **named)
 
 
 def _of_the_caller(*rest: Any, **named: Any) -> Collection[str]:

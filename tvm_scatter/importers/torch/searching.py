@@ -15,7 +15,7 @@ from tvm_scatter.ops.shapes import is_empty
 from .arithmetic import common_type
 from .call import TorchCall
 from .ordering import keys
-from .sizes import read_size
+from .sizes import expect_memory, read_size
 
 
 def search_sorted(call: TorchCall) -> Any:
@@ -55,6 +55,8 @@ def repeat_interleave(call: TorchCall) -> Any:
     total = call.reshape(total, (1,))
     if size is None:
         size = read_size(call, total)
+        # A sum that overflows was greater than any memory before.
+        ends = expect_memory(call, "the sum of repeats", ends, size)
     else:
         ends = call.expect_numbers("the sum of repeats (output_size)", ends, total, EQUAL, size)
     count = shape_of(repeats)[0]

@@ -92,17 +92,10 @@ def slice_scatter(call: TorchCall) -> Any:
 
 def diagonal_scatter(call: TorchCall) -> Any:
     """``diagonal_scatter``: write a diagonal of two axes. The source's last axis runs along it."""
-    data, source, offset = call["self"], call["src"], call["offset"]
+    data, source = call["self"], call["src"]
     shape = shape_of(data)
     rank = len(shape)
-    if rank < 2:
-        raise call.error(f"data of shape {tuple(shape)} must have at least two dimensions.")
-    rows, columns = call.axis(call["dim1"], rank), call.axis(call["dim2"], rank)
-    if rows == columns:
-        raise call.error(f"dim1 and dim2 must differ, but both are {rows}.")
-    starts = {rows: max(-offset, 0), columns: max(offset, 0)}
-    ends = [length_of(start, shape[axis], 1) for axis, start in starts.items()]
-    wanted = min(ends) if all(isinstance(end, int) for end in ends) else tirx.min(*ends)
+    starts, wanted = diagonal_of(call)
     rest = [dim for axis, dim in enumerate(shape) if axis not in starts]
     if is_empty(source):
         return call.expect_sizes("src", shape_of(source), (*rest, wanted), data)
@@ -153,6 +146,14 @@ def copy(call: TorchCall) -> Any:
     data = call["self"]
     source = call.cast(call["src"], str(data.ty.dtype))
     return call.broadcast_to("src", source, shape_of(data))
+
+
+def copy_strided(call: TorchCall) -> Any:
+    """``copy_strided``: the same values. Relax knows no strides.
+
+    PyTorch makes it of in-place operators of a transposed view, whose strides the result keeps.
+    """
+    return call["a"]
 
 
 def as_strided_scatter(call: TorchCall) -> Any:
@@ -266,6 +267,23 @@ def _counting(call: TorchCall, count: Any, start: Any, step: Any) -> Any:
         return te.compute((count,), lambda i: i.astype("int64") * step + start, name="counting")
 
     return call.compute(counting, count, start, step, name="counting")
+
+
+def diagonal_of(call: TorchCall) -> tuple[dict[int, int], Any]:
+    """The two axes of a diagonal with its first position along each, and its length."""
+    offset, shape = call["offset"], shape_of(call["self"])
+    rank = len(shape)
+    if rank < 2:
+        raise call.error(f"data of shape {text(shape)} must have at least two dimensions.")
+    rows, columns = call.axis(call["dim1"], rank), call.axis(call["dim2"], rank)
+    if rows == columns:
+        raise call.error(f"dim1 and dim2 must differ, but both are {rows}.")
+    starts = {rows: max(-offset, 0), columns: max(offset, 0)}
+    ends = [length_of(start, shape[axis], 1) for axis, start in starts.items()]
+    numbers = [end for end in ends if isinstance(end, int)]
+    if len(numbers) == len(ends) or 0 in numbers:
+        return starts, min(numbers)
+    return starts, tirx.min(*ends)
 
 
 def length_of(start: Any, end: Any, step: Any) -> Any:

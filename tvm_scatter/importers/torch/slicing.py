@@ -14,7 +14,7 @@ from tvm_scatter.ops.shapes import is_empty, no_elements
 
 from .call import TorchCall
 from .sizes import known_size
-from .slice import bound, length_of
+from .slice import bound, diagonal_of, length_of
 
 
 def slice_tensor(call: TorchCall) -> Any:
@@ -91,6 +91,17 @@ def unsqueeze(call: TorchCall) -> Any:
         return None
     shape = list(shape_of(data))
     shape.insert(call.axis(call["dim"], len(shape) + 1), 1)
+    return call.emit(no_elements(relax.TensorType(shape, data.ty.dtype)))
+
+
+def diagonal(call: TorchCall) -> Any:
+    """``diagonal`` without elements, whose shape TVM takes for another one."""
+    data = call["self"]
+    starts, length = diagonal_of(call)
+    shape = [size for axis, size in enumerate(shape_of(data)) if axis not in starts]
+    shape.append(length)
+    if not any(isinstance(size, int) and size == 0 for size in shape):
+        return None
     return call.emit(no_elements(relax.TensorType(shape, data.ty.dtype)))
 
 

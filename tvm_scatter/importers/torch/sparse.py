@@ -22,6 +22,7 @@ from tvm_scatter.ops.shapes import is_empty, no_elements
 from .arithmetic import is_tensor
 from .call import TorchCall
 from .graphs import name_of
+from .sparse_calls import has_sparse_layout
 
 StockConverter = Callable[[Any], Any]
 
@@ -106,7 +107,8 @@ def _multiply(call: TorchCall) -> Sparse:
         sparse, other = other, sparse
     if isinstance(other, Sparse):
         raise call.error("the product of two sparse tensors is not supported; make one dense.")
-    dtype = str(sparse.values.ty.dtype)
+    # Integers times floats are floats.
+    dtype = str(call.node.meta["val"].dtype).removeprefix("torch.")
     if is_tensor(other) and other.ty.ndim > 0:
         own = shape_of(other)
         if len(sparse.indices) != len(sparse.shape) or len(own) > len(sparse.shape):
@@ -124,7 +126,8 @@ def _multiply(call: TorchCall) -> Sparse:
     else:
         factor = call.scalar(other, dtype)
     factor = call.cast(factor, dtype)
-    return replace(sparse, values=call.emit(relax.op.multiply(sparse.values, factor)))
+    values = call.cast(sparse.values, dtype)
+    return replace(sparse, values=call.emit(relax.op.multiply(values, factor)))
 
 
 def _sum(call: TorchCall) -> Any:
@@ -318,7 +321,7 @@ def refuse_sparse_ends(program: Any) -> None:
 def _has_sparse_layout(node: Any) -> bool:
     if _is_product(node):
         return False
-    return "sparse" in str(getattr(node.meta.get("val"), "layout", ""))
+    return has_sparse_layout(node)
 
 
 def _is_product(node: Any) -> bool:
