@@ -90,13 +90,13 @@ class ColumnResident(Implementation):
         share = work.machine.memory / work.machine.multiprocessors
         turns = work.turns(blocks)
         fused, threads = work.problem.fused, float(config["threads"])
-        # A thread waits for each of its accesses, to read and to write what the block holds.
+        # A thread waits for each of its accesses, to read, reset and write what the block holds.
         held, updates = work.extent * columns, work.update_size / larger(blocks, 1.0)
         space = work.machine.shared_bytes / larger(
             held * accumulate_bytes(work.problem.data_dtype), 1.0
         )
         at_a_time = larger(smaller(smaller(work.machine.threads / threads, space), turns), 1.0)
-        accesses = larger(held / threads, 1.0) + larger(updates / threads / config["unroll"], 1.0)
+        accesses = larger(held / threads, 1.0)
         if work.problem.starts_from_identity:
             accesses = accesses + updates / threads
         # What an update takes, and takes again where others change its place.
