@@ -133,6 +133,43 @@ def problem(
             "tiled", "update", "float16", (1, 566, 5494, 179), {"index_slice": True},
             None, 65.0, id="where rows are hot, a bucket has those of many columns",
         ),
+        pytest.param(
+            "row_resident", "mul", "float64", (1805, 1, 87, 69), {"index_dtype": "int32"},
+            190.0, 190.0, id="all rows of a batch go to one place of shared memory",
+        ),
+        pytest.param(
+            "row_resident", "mul", "int32", (36, 23, 813, 18), IN_PLACE,
+            44.4, 70.5, id="a loop runs again where others of its block change its place",
+        ),
+        pytest.param(
+            "column_resident", "add", "bfloat16", (1, 4979, 81, 856), {"include_self": False},
+            33.8, 34.1, id="threads wait for each element of the columns that they hold",
+        ),
+        pytest.param(
+            "split_bins", "max", "float64", (1, 15424, 2312769, 1), {},
+            46.7, 44.5, id="extremes of 64 bits take longer than sums",
+        ),
+        pytest.param(
+            "tiled", "mul", "float32", (1, 2820, 4171908, 1), {},
+            1027.7, 3551.7, id="few places in a bucket make its loops run again",
+        ),
+        pytest.param(
+            "gather_form", "update", "uint64", (2264, 1, 508, 1), {"deterministic": True},
+            130.1, 126.6, id="integers of 64 bits hold a line up for twice as long",
+        ),
+        pytest.param(
+            "bucketed", "mean", "int32", (1, 45, 195023, 1), IN_PLACE,
+            51.8, 56.0, id="buckets with too many updates are cut",
+        ),
+        pytest.param(
+            "owned_rows", "mean", "float32", (2345, 4, 1, 4096),
+            {**IN_PLACE, "deterministic": True, "index_dtype": "int32"},
+            177.8, 176.6, id="batches that share an index leave most blocks without updates",
+        ),
+        pytest.param(
+            "owned_rows", "min", "bfloat16", (1, 30, 1009, 15390), IN_PLACE,
+            54.6, 38.9, id="extremes of 16 bits take a thread longer than memory",
+        ),
     ],
 )  # fmt: skip
 def test_predicted_within_two_thirds_of_what_was_measured(
@@ -147,6 +184,27 @@ def test_predicted_within_two_thirds_of_what_was_measured(
         predicted = sum(factors[term] * each for term, each in terms.items())
         if measured:
             assert 1 / 1.67 < predicted / measured < 1.67, (spread, predicted, measured)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "more",
+    [{**IN_PLACE, "fill": "0.0"}, IN_PLACE, {}, {"epilogue": "float32"}],
+    ids=["first", "in place", "copied", "last"],
+)
+def test_many_lines_with_one_index_order_it_once(dtype, more):
+    """The scatters of the row "image splat" in the benchmark of models."""
+    more = {"epilogue": dtype} if "epilogue" in more else more
+    posed = problem("add", dtype, (64, 446464, 446464, 1), {"fused": True, **more})
+    assert STRATEGY.default(posed, TARGET).implementation.name == "common_index"
+
+
+@pytest.mark.parametrize("extent", [1, 2, 14, 1000])
+def test_the_most_frequent_place_has_its_share_of_zipf(extent):
+    posed = problem("add", "float32", (1, extent, 100_000, 1), {})
+    share = 1 / sum(rank**-1.2 for rank in range(1, extent + 1))
+    hottest = Work.of(posed, MACHINE, SPREADS[1]).hottest
+    assert hottest == pytest.approx(100_000 * share, rel=0.04)
 
 
 def test_fewer_updates_than_places_cost_no_less_than_nothing():

@@ -103,6 +103,8 @@ class Tiled(Implementation):
         buckets = larger(work.destinations / places, 1.0)
         tiles = larger(work.items / (config["tile_threads"] * config["per_thread"]), 1.0)
         ordered = work.items * (2 + work.element)
+        # Computed updates are made of two operands at least.
+        parts = work.update_bytes if work.problem.fused else 0.0
         each = work.items / buckets
         # Of each bucket that has a hot place, no more than a unit waits for it.
         together = larger(work.lines / buckets, 1.0)
@@ -118,7 +120,7 @@ class Tiled(Implementation):
         hot_turns = work.whole_turns(smaller(work.lines, buckets))
         return {
             "launches": work.launches(3),
-            "tiles": work.streams(work.operand_bytes + ordered),
+            "tiles": work.streams(work.operand_bytes + parts + ordered),
             "buckets": work.streams(ordered + 2 * work.data_bytes),
             # An entry of the table, and sectors of places and values that runs share.
             "runs": work.sectors(3 * tiles * buckets),

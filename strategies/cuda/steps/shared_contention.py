@@ -18,7 +18,7 @@ _LOOP_CYCLES, _FIRST_CYCLES, _FIRST = 200.0, 25.0, 1000.0
 #: How many times an instruction's time a loop of compare-and-swap takes that does not fail; a look
 #: whether an extreme changes anything, of 32 bits, of 16 that are converted or swap, and of 64. How
 #: often more a loop runs if its place is never free.
-_SWAP, _LOOK, _NARROW_LOOK, _WIDE_LOOK, _REPEATED = 4.0, 1.5, 2.0, 2.5, 2.0
+_SWAP, _LOOK, _NARROW_LOOK, _WIDE_LOOK, _REPEATED = 5.0, 1.5, 2.0, 4.0, 3.0
 
 
 def swaps(work: Work) -> bool:
