@@ -7,7 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
-from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.arithmetic import choose, is_at_most, larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.computed import read_updates
@@ -42,6 +42,8 @@ _BUCKET_FILL = 3072
 _ENOUGH_BUCKETS = 256
 _ENOUGH_TILES = 256
 _PER_THREAD = (16, 8, 4, 2, 1)
+#: Cycles to cut buckets into units, and of a multiprocessor for each of their updates.
+_CUT_CYCLES, _UNIT_ITEM_CYCLES = 10000.0, 2.0
 #: Bytes of the sums of one bucket, which one block initialises.
 _SUM_BYTES = 1 << 18
 #: Updates of a unit, into which larger buckets are cut: fewer if there is little work to share.
@@ -118,9 +120,14 @@ class Bucketed(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         tiles = larger(work.items / (config["per_thread"] * _TILE_THREADS), 1.0)
         buckets = larger(work.destinations / (1 << config["bucket_bits"]), 1.0)
+        terms = listed_rows.cost(work, atomic=True)
+        # Larger ones are cut into units, which blocks look for, order and add up.
+        large = is_at_most(_BUCKET_MOST * buckets, work.items)
+        cut = _CUT_CYCLES + _UNIT_ITEM_CYCLES * work.items / work.machine.multiprocessors
+        terms["long lists"] = terms["long lists"] + choose(large, work.cycles(cut), 0.0)
         return {
             "launches": work.launches(4),
-            **listed_rows.cost(work, atomic=True),
+            **terms,
             # A run of each tile in a bucket: where it begins, and sectors shared with others.
             "items": work.streams(work.index_bytes + 20 * work.items)
             + work.sectors(0.5 * tiles * buckets),

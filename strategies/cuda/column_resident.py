@@ -7,7 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div
-from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -26,6 +26,8 @@ _SECTOR_BYTES = 32
 _SOME_BATCHES = 128
 #: Cycles for reading data, for reading indices, and for combining, which wait for each other.
 _PHASES = 2000.0
+#: Cycles of an access and what waits for it.
+_ACCESS_CYCLES = 500.0
 #: Cycles of a multiprocessor for a block that has next to nothing to do: measured with 26 000 and
 #: 38 000 of them on an H200.
 _BLOCK_CYCLES = 1500.0
@@ -87,20 +89,28 @@ class ColumnResident(Implementation):
         moved = (work.held_bytes + work.operand_bytes) * sectors + again
         share = work.machine.memory / work.machine.multiprocessors
         turns = work.turns(blocks)
-        fused = work.problem.fused
+        fused, threads = work.problem.fused, float(config["threads"])
+        # A thread waits for each of its accesses, to read, reset and write what the block holds.
+        held, updates = work.extent * columns, work.update_size / larger(blocks, 1.0)
+        space = work.machine.shared_bytes / larger(
+            held * accumulate_bytes(work.problem.data_dtype), 1.0
+        )
+        at_a_time = larger(smaller(smaller(work.machine.threads / threads, space), turns), 1.0)
+        accesses = larger(held / threads, 1.0)
+        if work.problem.starts_from_identity:
+            accesses = accesses + updates / threads
+        # What an update takes, and takes again where others change its place.
+        each = shared_contention.instructions(work) * shared_contention.sharing_a_word(work)
+        each = each * shared_contention.repeats(work, threads, held)
         at_once = work.update_size / larger(blocks, 1.0) / (config["threads"] * config["unroll"])
         return {
             "launches": work.launches(1) + work.cycles(_PHASES),
             "streams": work.streams(moved),
             "turns": turns * moved / larger(blocks, 1.0) / share,
+            "accesses": work.cycles(_ACCESS_CYCLES * turns * accesses / at_a_time),
             # A block has a thousand threads, whatever little they do.
             "blocks": work.cycles(_BLOCK_CYCLES * blocks / work.machine.multiprocessors),
-            "updates": work.cycles(
-                turns
-                * work.update_size
-                / larger(blocks, 1.0)
-                * shared_contention.sharing_a_word(work)
-            ),
+            "updates": work.cycles(turns * updates * each),
             "hot updates": work.cycles(turns * work.hottest * shared_contention.at_a_place(work)),
             **({"computed": work.cycles(_COMPUTED_CYCLES * turns * at_once)} if fused else {}),
         }

@@ -78,6 +78,10 @@ class CommonIndex(Implementation):
         # Half of what blocks can share, which is the same memory.
         own_cache = work.machine.shared_bytes / 2.0
         read = choose(is_at_most(held, own_cache), float(work.element), alone)
+        # Blocks that run at a time have so many lines; what these have must fit the cache.
+        blocks = work.machine.multiprocessors * work.machine.threads / _THREADS
+        together = larger(blocks / larger(work.extent / _THREADS, 1.0), 1.0) * config["lines"]
+        held_at_a_time = work.count * work.element * smaller(together, lines)
         apart = smaller(work.width, _SECTOR / work.element)
         added = work.items * work.width + work.data_size
         divides = work.problem.reduces.needs_count and "int" in work.problem.data_dtype
@@ -94,7 +98,8 @@ class CommonIndex(Implementation):
             "launches": work.launches(_ORDER_LAUNCHES + 1),
             # Made once, and read by the blocks of all lines.
             "order": work.streams(work.index_bytes + _BYTES_OF_ENTRY * work.count + listed),
-            "values": work.streams(work.items * work.width * read),
+            "values": work.streams(work.items * work.width * read)
+            + work.misses(work.items * work.width, held_at_a_time),
             "writes": work.streams(work.written_bytes * apart),
             "sums": work.cycles((_CYCLES_EACH * added + divided) / work.machine.multiprocessors),
             "blocks": work.cycles(_BLOCK_CYCLES * shares * larger(work.extent / _THREADS, 1.0)),

@@ -15,13 +15,15 @@ from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
 from .shared_bins import output_bytes, reduce_by_blocks
-from .steps import stages
+from .steps import contention, stages
 
 _LANES = 32
 #: Blocks of one warp with 32 KB of bins: six fit a multiprocessor of an H200. This is not a knob,
 #: because the number of partial sums affects how the result is rounded: GPUs of as many
 #: multiprocessors give equal bits.
 _BLOCKS_PER_MULTIPROCESSOR = 6
+#: How many times the time of a sum an extreme takes.
+_COMPARED = 1.5
 
 
 class LaneBins(Implementation):
@@ -56,7 +58,9 @@ class LaneBins(Implementation):
         # Warps wait for shared memory, the more the fewer blocks fit a multiprocessor.
         fitting = max(work.machine.shared_bytes // max(_LANES * bins, 1.0), 1.0)
         turns = ceil(_BLOCKS_PER_MULTIPROCESSOR / fitting)
-        # Those of 64 bits take two accesses.
+        # Extremes are compared with regard to NaN, and those of 64 bits take two accesses.
+        if contention.looks_first(work.problem):
+            turns *= _COMPARED
         turns *= max(accumulate_bytes(work.problem.data_dtype) // 4, 1)
         return {
             "launches": work.launches(2 + stages.around_launches(work)),

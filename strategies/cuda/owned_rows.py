@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, gcd
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
@@ -17,6 +17,7 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
 from .machines import multiprocessors
+from .steps import contention
 
 #: The most updates, which every block looks at and may have to list. An item takes 16 bits.
 _MOST = 1 << 14
@@ -98,8 +99,9 @@ class OwnedRows(Implementation):
         plan, teams = _Plan(problem, lanes, threads, most), threads / lanes
         # What the block with the hottest row has to do: parts of rows, and updates of its rows.
         parts = ceil(work.width / (plan.spans * lanes * work.vector))
-        rows, updates = work.destinations / plan.groups, work.items / plan.groups
-        lines, hottest = max(work.lines / plan.groups, 1.0), work.hottest
+        rows, busy = work.destinations / plan.groups, _busy_groups(work, plan.groups)
+        updates = work.items / busy
+        lines, hottest = max(work.lines / busy, 1.0), work.hottest
         together = teams * config["unroll"]
         waits = _TOUCHED_CYCLES if problem.in_place else _COPIED_CYCLES
         if work.keeps_rows:
@@ -121,7 +123,11 @@ class OwnedRows(Implementation):
         return {
             "launches": work.launches(1),
             # Elements of a byte take a thread longer than memory.
-            "streams": max(work.streams(moved), work.cycles(single)),
+            "streams": max(
+                work.streams(moved) * plan.groups / busy,
+                work.cycles(single),
+                contention.combining(work),
+            ),
             "looks": work.cycles(ceil(work.items / threads) * _LOOK_CYCLES),
             "lists": work.cycles(max(updates, lines * hottest) * _LIST_CYCLES),
             "turns": work.cycles(parts * ceil(rows / together) * waits),
@@ -155,6 +161,19 @@ class OwnedRows(Implementation):
             shared_bytes=dynamic_bytes(plan.list_bytes, plan.static_bytes),
             resolves_every_index=True,
         )
+
+
+def _busy_groups(work: Work, groups: int) -> int:
+    """Groups that have updates: where batches share few indices, some residues have none.
+
+    A group has every so many-th row. Rows of one index are an extent apart, so they are in groups
+    that differ by multiples of what the extent and the number of groups have in common.
+    """
+    problem = work.problem
+    if problem.index_batch or problem.batch.is_one:
+        return groups
+    apart = groups // gcd(int(work.extent), groups)
+    return int(max(min(groups, work.batch * work.count, work.count * apart), 1))
 
 
 class _Plan:

@@ -83,13 +83,16 @@ class Partitioned(Implementation):
         # A unit is the work of one block, so no more than that waits for each other.
         unit = larger(_UNEVEN * work.items / larger(buckets, 1.0), float(_LEAST_UNIT))
         hottest = smaller(work.hottest, unit)
+        tried = shared_contention.instructions(work) * shared_contention.repeats(
+            work, float(_THREADS), smaller(1 << config["bucket_bits"], work.destinations)
+        )
         return {
             "launches": work.launches(6),
             "streams": work.streams(moved),
             "updates": work.sectors(work.items),
             "hot updates": work.cycles(shared_contention.of_lanes(work, hottest)),
             "buckets": work.cycles(2000 * buckets / work.machine.multiprocessors),
-            "units": work.cycles(work.items / blocks * (3 if shared_contention.swaps(work) else 1)),
+            "units": work.cycles(work.items / blocks * tried),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -79,6 +79,9 @@ class RowResident(Implementation):
         accesses = accesses + larger(updates / config["threads"] / config["unroll"], 1.0)
         if work.problem.starts_from_identity:
             accesses = accesses + updates / config["threads"]
+        # What an update takes, and takes again where others change its place.
+        each = shared_contention.instructions(work) * shared_contention.sharing_a_word(work)
+        each = each * shared_contention.repeats(work, float(config["threads"]), held)
         share = work.machine.memory / work.machine.multiprocessors
         return {
             "launches": work.launches(1),
@@ -86,9 +89,7 @@ class RowResident(Implementation):
             "turns": turns * moved / larger(blocks, 1.0) / share,
             "accesses": work.cycles(_ACCESS_CYCLES * turns * accesses / at_a_time),
             "blocks": work.cycles(1000 * blocks / work.machine.multiprocessors),
-            "updates": work.cycles(
-                turns * updates / tiles * shared_contention.sharing_a_word(work)
-            ),
+            "updates": work.cycles(turns * updates / tiles * each),
             "hot updates": work.cycles(turns * work.hottest * shared_contention.at_a_place(work)),
             "tiles": turns * entries * work.item_index_bytes * (1 - 1 / tiles) / share,
         }

@@ -70,12 +70,17 @@ class SharedBins(Implementation):
         # Few updates are in few blocks.
         busy = work.update_size / (config["threads"] * config["unroll"])
         busy = larger(smaller(busy, float(blocks)), 1.0)
+        # What an update takes, and takes again where others change its place.
+        each = shared_contention.instructions(work) * shared_contention.sharing_a_word(work)
+        each = each * shared_contention.repeats(
+            work, float(config["threads"]), work.data_size * copies
+        )
         meets = "swaps" if shared_contention.swaps(work) else "atomics"
         return {
             "launches": work.launches(2 + stages.around_launches(work)),
             "streams": work.streams(work.operand_bytes),
             "around": stages.around_time(work),
-            meets: work.cycles(work.update_size / units * shared_contention.sharing_a_word(work)),
+            meets: work.cycles(work.update_size / smaller(busy, float(units)) * each),
             "bins": work.streams(2 * blocks * bins),
             "copies of bins": work.cycles(10 * copies * bins / 32),
             "hot updates": work.cycles(

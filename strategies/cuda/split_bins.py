@@ -67,6 +67,11 @@ class SplitBins(Implementation):
         # Few updates are in few shares.
         busy = work.update_size / (config["threads"] * config["unroll"])
         busy = larger(smaller(busy, float(shares)), 1.0)
+        # What an update takes, and takes again where others change its place.
+        each = shared_contention.instructions(work) * shared_contention.sharing_a_word(work)
+        each = each * shared_contention.repeats(
+            work, float(config["threads"]), work.data_size / parts
+        )
         # What updates of one place wait beyond their turn, which each update has.
         waits = larger(shared_contention.at_a_place(work) - 1.0, 0.0)
         return {
@@ -76,7 +81,7 @@ class SplitBins(Implementation):
             # The cache serves the updates to all parts but the first: that costs threads only.
             "looks": work.cycles(parts * work.update_size * components / units),
             "swaps" if shared_contention.swaps(work) else "atomics": work.cycles(
-                work.update_size / units * shared_contention.sharing_a_word(work) * turns
+                work.update_size / smaller(busy * parts, float(units)) * each * turns
             ),
             "bins": work.streams(2 * shares * bins) + work.cycles(_SHARE_CYCLES * shares),
             "hot updates": work.cycles(work.hottest * work.batch / busy * waits),

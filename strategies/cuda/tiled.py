@@ -112,6 +112,9 @@ class Tiled(Implementation):
         hottest = work.hottest * together
         unit = larger(_UNEVEN * each, float(_LEAST_UNIT))
         in_a_block = shared_contention.of_lanes(work, smaller(hottest, unit))
+        tried = shared_contention.instructions(work) * shared_contention.repeats(
+            work, float(config["threads"]), smaller(places, work.destinations)
+        )
         hot_turns = work.whole_turns(smaller(work.lines, buckets))
         return {
             "launches": work.launches(3),
@@ -119,7 +122,7 @@ class Tiled(Implementation):
             "buckets": work.streams(ordered + 2 * work.data_bytes),
             # An entry of the table, and sectors of places and values that runs share.
             "runs": work.sectors(3 * tiles * buckets),
-            "updates": work.cycles(work.whole_turns(buckets) * each),
+            "updates": work.cycles(work.whole_turns(buckets) * each * tried),
             "hot updates": work.cycles(
                 hot_turns * in_a_block + _UNIT_CYCLES * larger(hottest / unit - 1.0, 0.0)
             ),

@@ -52,6 +52,13 @@ def logarithm(value: Any) -> Any:
     return math.log(value) if isinstance(value, _NUMBERS) else tirx.log(value)
 
 
+def power(value: Any, exponent: float) -> Any:
+    """A positive value to a power that is known."""
+    if isinstance(value, _NUMBERS):
+        return value**exponent
+    return tirx.exp(tirx.log(value) * _expression(exponent))
+
+
 def root(value: Any) -> Any:
     """The square root."""
     return math.sqrt(value) if isinstance(value, _NUMBERS) else tirx.sqrt(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tvm_scatter.problem.reductions import FLOATS, Rounding
+from tvm_scatter.problem.reductions import FLOATS, HALVES, Rounding
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.problem.vectors import needs_swaps
@@ -22,11 +22,15 @@ _GATHERED_LINES, _GATHERED_CYCLES, _TURN_CYCLES = 10.0, 0.055, 4.2
 _FEW_LINES, _APART_CYCLES = 32.0, 24.0
 #: Cycles for which a line is combined with, a sector at a time, or looked at by a warp.
 _LINE_CYCLES = 4.0
+#: How many times that is for integers of 64 bits.
+_WIDE_LINE = 2.0
 #: Parts of the cache that serve the lines of one row, at most.
 _ROW_LINES = 16.0
 #: Cycles for which a loop of compare-and-swap that failed holds up the next one; of one that seldom
 #: fails, for each line of a row.
 _RETRY_CYCLES, _SELDOM_CYCLES = 400.0, 16.0
+#: Cycles more where neighbours of a row are in one word, which one of them always changes.
+_NEIGHBOUR_CYCLES = 150.0
 #: The more are under way, the more often they fail: cycles more for each, up to so many.
 _CROWD_CYCLES, _MOST_RETRY_CYCLES = 0.05, 10000.0
 #: Cycles for which a loop holds up the others of its line, and one that seldom fails.
@@ -37,6 +41,8 @@ _SWAP_LINE_CYCLES, _SELDOM_LINE_CYCLES = 120.0, 25.0
 _FIRST_RETRY_CYCLES, _FIRST_RETRIES = 100.0, 400.0
 _FIRST_CYCLES, _FIRST = 10.0, 3000.0
 _FIRST_LOOP_CYCLES, _LOOP_LINE_CYCLES = 50.0, 20.0
+#: Cycles of a multiprocessor for an extreme or a product of two 16-bit floats.
+_HALF_CYCLES = 0.4
 #: Of the items under way the part that is so before an extreme is seen; cycles of a look that sees.
 _BEFORE_SEEN, _SEEN_CYCLES = 0.1, 0.1
 
@@ -64,6 +70,8 @@ def in_memory(work: Work, together: int = 1) -> Any:
     met = _met_by_warps(work) if work.problem.width.is_one else rows
     at_a_line = met / _lines(work)
     first = 0.0
+    if work.problem.width.is_one and work.problem.data_dtype in ("int64", "uint64"):
+        line_cycles = _WIDE_LINE * _LINE_CYCLES
     if looks_first(work.problem):
         loops = needs_swaps(work.problem)
         line_cycles = _LOOP_LINE_CYCLES if loops else _LINE_CYCLES
@@ -75,6 +83,18 @@ def in_memory(work: Work, together: int = 1) -> Any:
         crowd = smaller(_CROWD_CYCLES * _at_hottest(work), _MOST_RETRY_CYCLES)
         at_a_place, line_cycles = at_a_place + crowd * _at_hottest(work), _SWAP_LINE_CYCLES
     return first + larger(at_a_place, at_a_line * line_cycles)
+
+
+def combining(work: Work) -> Any:
+    """The time for which threads combine what they have read, where that is longer than reading.
+
+    Extremes and products of 16-bit floats are converted, and compared with regard to NaN.
+    """
+    problem = work.problem
+    sums = problem.reduces.rounding is not Rounding.PRODUCT and not problem.reduces.is_extreme
+    if stores(problem) or sums or problem.data_dtype not in HALVES:
+        return 0.0
+    return work.cycles(_HALF_CYCLES * work.update_size / work.machine.multiprocessors)
 
 
 def of_numbers(work: Work, dtype: str) -> Any:
@@ -145,10 +165,12 @@ def _retries(work: Work, lines: Any) -> Any:
     problem = work.problem
     if not needs_swaps(problem):
         return 0.0
-    if seldom_retries(problem):
-        return 0.0 if problem.width.is_one else _SELDOM_CYCLES * lines
-    # So do neighbours in a word.
     in_a_word = max(4.0 / work.element, 1.0)
+    if seldom_retries(problem):
+        if problem.width.is_one:
+            return 0.0
+        return _SELDOM_CYCLES * lines + (_NEIGHBOUR_CYCLES if in_a_word > 1 else 0.0)
+    # So do neighbours in a word.
     return _RETRY_CYCLES * (1.0 if problem.width.is_one else in_a_word)
 
 

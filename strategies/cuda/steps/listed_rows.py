@@ -61,7 +61,9 @@ def cost(work: Work, atomic: bool = False) -> Terms:
     return {
         "lists": work.streams(16 * work.destinations),
         "long lists": work.cycles(choose(is_at_most(work.hottest, LONG_LIST), 0.0, summed)),
-        "rows": work.streams(work.items * larger(work.row_bytes, 32.0)),
+        "rows": larger(
+            work.streams(work.items * larger(work.row_bytes, 32.0)), contention.combining(work)
+        ),
         # Elements of a byte take a thread longer than memory.
         "writes": larger(work.streams(work.written_bytes), single),
         "places": work.sectors(4 * work.destinations * warps),

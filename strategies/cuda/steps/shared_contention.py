@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.problem.reductions import HALVES
-from tvm_scatter.selection.arithmetic import smaller
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.work import Work
 
 from .contention import looks_first, seldom_retries, stores
@@ -15,12 +15,39 @@ from .contention import looks_first, seldom_retries, stores
 _LANES, _LANES_THAT_SWAP = 25, 3
 #: Cycles of a loop that fails; more of each of so many at the beginning.
 _LOOP_CYCLES, _FIRST_CYCLES, _FIRST = 200.0, 25.0, 1000.0
+#: How many times an instruction's time a loop of compare-and-swap takes that does not fail; a look
+#: whether an extreme changes anything, of 32 bits, of 16 that are converted or swap, and of 64. How
+#: often more a loop runs if its place is never free.
+_SWAP, _LOOK, _NARROW_LOOK, _WIDE_LOOK, _REPEATED = 4.0, 1.5, 2.0, 2.5, 2.0
 
 
 def swaps(work: Work) -> bool:
     """Whether combining compares and swaps."""
     problem = work.problem
     return not stores(problem) and (_shares_words(work) or not problem.reduces.has_atomic)
+
+
+def instructions(work: Work) -> float:
+    """How many times that of an instruction is the time for an update that nothing holds up."""
+    if looks_first(work.problem):
+        return {4: _LOOK, 8: _WIDE_LOOK}.get(work.element, _NARROW_LOOK)
+    return _SWAP if swaps(work) else 1.0
+
+
+def repeats(work: Work, threads: Any, places: Any) -> Any:
+    """How often an update is tried, where threads of a block meet at so many places.
+
+    Only 32-bit integers and what is stored have an instruction. All else is tried until no other
+    thread has changed the place, or the word around it, in the meantime.
+    """
+    problem = work.problem
+    if stores(problem) or (looks_first(problem) and not swaps(work)):
+        return 1.0
+    if not swaps(work) and problem.data_dtype in ("int32", "uint32"):
+        return 1.0
+    in_a_word = 4.0 / work.element if _shares_words(work) else 1.0
+    meeting = threads * in_a_word
+    return 1.0 + _REPEATED * meeting / larger(meeting + places, 1.0)
 
 
 def sharing_a_word(work: Work) -> float:
