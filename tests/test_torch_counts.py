@@ -57,7 +57,7 @@ def test_counts_of_a_dynamic_number() -> None:
 def test_more_counts_than_memory(number: int, device: str) -> None:
     """As many bytes as TVM would take for a few, or a negative number."""
     machine = compile_for(from_exported_program(export(counts(4), [NUMBERS])), device)
-    with pytest.raises(ValueError, match=r"bincount: the number of counts.* must be at most"):
+    with pytest.raises(ValueError, match=r"the size bincount\w+ of a tensor must be"):
         run(machine, [NUMBERS.clone().fill_(number)], device)
 
 

@@ -79,7 +79,7 @@ def test_more_repeats_than_memory(count: int, device: str) -> None:
     """As many bytes as TVM would take for a few; the sum of two such repeats overflows."""
     given = [torch.randn(3), torch.tensor([1, 2, 0])]
     machine = compile_for(from_exported_program(export(repeated, given)), device)
-    with pytest.raises(ValueError, match=r"repeat_interleave: the sum of repeats.* be at most"):
+    with pytest.raises(ValueError, match=r"the size repeat_interleave\w+ of a tensor must be"):
         run(machine, [given[0], torch.tensor([count, count, 0])], device)
 
 

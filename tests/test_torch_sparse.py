@@ -98,6 +98,33 @@ def test_factors_of_other_types() -> None:
     check(model, PLACES, torch.randn(5), torch.arange(1, 6), torch.randn(4).double())
 
 
+def elementwise(i: Any, v: Any, w: Any) -> Sequence[Any]:
+    a, b = sparse(i, v), sparse(i.flip(1), w)
+    results = -a, a / 2, a / w.sum(), a.clone(), a.double(), a.half(), a.long()
+    results = *results, a + b, torch.add(a, b, alpha=3), a - b, b.coalesce() - a * 2
+    return *(each.to_dense() for each in results), (a + b).t() @ v.new_ones(3)
+
+
+def test_elementwise_and_sums() -> None:
+    numbers = torch.arange(1, 6)
+    check_all(
+        [
+            ("floats", elementwise, (PLACES, torch.randn(5), torch.randn(5))),
+            ("integers", elementwise, (PLACES, numbers, numbers * 2)),
+            ("floats and halves", elementwise, (PLACES, numbers.float(), numbers.float() * 0.5)),
+            ("no entries", elementwise, (PLACES[:, :0], torch.randn(0), torch.randn(0))),
+        ]
+    )
+
+
+def test_sums_with_dense_axes() -> None:
+    def model(i: Any, v: Any) -> Any:
+        a = torch.sparse_coo_tensor(i, v, (4, 2))
+        return (a - torch.sparse_coo_tensor(i, v * 2, (4, 2)) / 3).to_dense()
+
+    check(model, torch.tensor([[0, 3, 0]]), torch.randn(3, 2))
+
+
 def compressed(i: Any, v: Any, x: Any, y: Any) -> Sequence[Any]:
     """Products with dense matrices, of shapes (4, 2) and (3, 2), and tensors of other layouts."""
     a = sparse(i, v)
@@ -138,6 +165,7 @@ def test_a_product_on_a_gpu() -> None:
     (lambda i, v, x: sparse(i, v).coalesce().values(), "values: sparse tensors are not supported"),
     (lambda i, v, x: torch.sparse.softmax(sparse(i, v), 1).to_dense(), "_sparse_softmax: sparse"),
     (lambda i, v, x: (sparse(i, v) @ sparse(i, v).t()).to_dense(), "two sparse matrices"),
+    (lambda i, v, x: v.new_ones(3, 4) + sparse(i, v), "sparse and a dense tensor cannot be"),
     (lambda i, v, x: sparse(i, v), "a result of the model is a sparse tensor"),
     (lambda i, v, x: x.t().to_sparse().to_dense(), "to_sparse: a dense tensor cannot be"),
     (lambda i, v, x: torch.sparse.mm(x.t().to_sparse_csr(), x), "to_sparse_csr: a dense tensor"),

@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import check, check_all, export  # noqa: E402
+from torch_harness import assert_same, check, check_all, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 from tvm_scatter.errors import ScatterError  # noqa: E402
@@ -218,3 +218,26 @@ def test_windows_of_a_dynamic_size():
     with pytest.raises(ScatterError, match=r"unfold.* known at compile time"):
         from_exported_program(program)
     check(written(lambda x: x.unfold(1, 3, 3), fill_first), PLANE, dynamic=[{0: ROWS}])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_transposed_views_in_branches(depth):
+    def write(x, i, v):
+        y = x.clone()
+        y.t().index_copy_(0, i, v)
+        return y.as_strided((2, 3), (2, 7)) * 1
+
+    def read(x, i, v):
+        return x.as_strided((2, 3), (2, 7)) * 2
+
+    def choose(x, i, v):
+        return torch.cond(x.sum() > 5, write, read, (x, i, v))
+
+    def model(x, i, v):
+        return torch.cond(x.sum() > 0, choose if depth == 2 else write, read, (x, i, v))
+
+    x, i, v = torch.arange(24.0).view(4, 6), torch.tensor([2, 0]), torch.randn(2, 4)
+    machine = compile_for(from_exported_program(export(model, [x, i, v])))
+    for given in (x, -x, x / 100):
+        (result,) = run(machine, [given, i, v])
+        assert_same(result, model(given, i, v))

@@ -30,6 +30,7 @@ from .passes import (
     passes,
 )
 from .passes.check_extents import CheckExtents
+from .passes.check_read_sizes import CheckReadSizes
 from .passes.functions import called_functions
 from .passes.made_for import check_made_for
 from .schedules.cpu import scheduled_for_cpu
@@ -124,7 +125,9 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     wanted = current_options()
     mod = _rewrite(mod)
     if wanted.enabled:
-        last = [WideReductions(), InitialiseReductions(), LeaveOutEmptyOutputs(), CheckExtents()]
+        last = [WideReductions(), InitialiseReductions(), LeaveOutEmptyOutputs()]
+        # The second adds functions in front of which the first would put its own checks.
+        last += [CheckExtents(), CheckReadSizes()]
         stock = tvm.transform.Sequential([stock, *last])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -72,7 +73,9 @@ def _read_sizes(bb: Any, operator: str, tensor: Any) -> list[Any]:
     expect_known_length(operator, tensor)
     count = shape_of(tensor)[0] if tensor.ty.ndim else 1
     vector = bb.emit(relax.op.reshape(bb.emit(relax.op.astype(tensor, "int64")), (count,)))
-    sizes = [tirx.Var(f"size{i}", "int64") for i in range(count)]
+    # An error that a size is out of range names the variable.
+    name = re.sub(r"\W+", "_", operator)
+    sizes = [tirx.Var(f"{name}_size{i}", "int64") for i in range(count)]
     bb.match_cast(bb.emit(relax.op.tensor_to_shape(vector)), relax.ShapeType(sizes))
     return list(sizes)
 

@@ -1,11 +1,14 @@
 """Checks of sizes that the host computes at run time: none is negative, no divisor is zero.
 
 A program holds for a range of sizes only: ``x[1:] - x[:-1]`` of no rows would have -1 rows. TVM
-allocates such a tensor, or divides by zero, and the process ends.
+allocates such a tensor, or divides by zero, and the process ends. So it does where the number of
+bytes overflows. That takes a size that was read from a tensor: others are those of tensors in
+memory.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,17 +24,38 @@ from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.parameters import opaque_block
 
 from .analysis.shape_heap import ShapeHeap
+from .check_read_sizes import MOST
 
 _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
-_MOST = 2**40
+_MOST_IN_MEMORY = 2**40
+#: TVM also counts in bits, as 64-bit integers.
+_MOST_BYTES = 2**56
+_ROUNDED = {
+    tirx.Add: operator.add,
+    tirx.Sub: operator.sub,
+    tirx.Mul: operator.mul,
+    tirx.Min: tirx.min,
+    tirx.Max: tirx.max,
+}
 
 
 class _Rule(NamedTuple):
-    """What must be true of a size, and how an error says that it is not."""
+    """What must be true of a size, and how an error says that it is not.
+
+    Attributes
+    ----------
+    size, holds : expression
+        The size, and the condition.
+    text : tuple of str or expression
+        The begin of the error.
+    checked : expression, optional
+        What the host computes in place of the condition.
+    """
 
     size: Any
     holds: Any
     text: tuple[Any, ...]
+    checked: Any = None
 
 
 def CheckExtents() -> tvm.transform.Pass:
@@ -62,7 +86,8 @@ def _checked(function: tirx.PrimFunc, heap: ShapeHeap, name: str) -> tirx.PrimFu
     with IRBuilder() as builder:
         with T.prim_func(s_tir=True), opaque_block():
             for rule in rules:
-                with T.If(tirx.Not(rule.holds)), T.Then():
+                holds = rule.holds if rule.checked is None else rule.checked
+                with T.If(tirx.Not(holds)), T.Then():
                     raise_error("ValueError", [f"{name}: ", *rule.text, *_because(rule, heap)])
             for store in stores:
                 T.buffer_store(store.buffer, store.value, store.indices)
@@ -84,6 +109,20 @@ def _rules(stores: list[tirx.BufferStore], heap: ShapeHeap) -> Iterator[_Rule]:
         if int(store.indices[0]) in heap.extents:
             size = store.value
             yield _Rule(size, size >= 0, ("a tensor would have the negative size ", size))
+    for store in stores:
+        read = any(int(load.indices[0]) in heap.read for load in loads_of(store.value))
+        if read and int(store.indices[0]) in heap.bytes:
+            fits = _rounded(store.value) <= tirx.FloatImm("float64", _MOST_BYTES)
+            text = ("a tensor would be larger than any memory",)
+            yield _Rule(store.value, store.value <= _MOST_BYTES, text, checked=fits)
+
+
+def _rounded(size: Any) -> Any:
+    """A size in double precision, where products of sizes do not overflow."""
+    function = _ROUNDED.get(type(size))
+    if function is None:
+        return tirx.Cast("float64", size)
+    return function(_rounded(size.a), _rounded(size.b))
 
 
 def _divisors(size: Any) -> list[Any]:
@@ -112,26 +151,35 @@ def _unproved(rules: list[_Rule], heap: ShapeHeap) -> Iterator[_Rule]:
 def _without_loads(
     condition: Any, heap: ShapeHeap, values: dict[int, Any], analyzer: Analyzer
 ) -> Any:
-    """A condition on variables in place of what the heap holds. No size of an input is negative."""
+    """A condition on variables in place of what the heap holds.
+
+    No size of an input is negative. Sizes of tensors that are read are checked when they are.
+    """
 
     def variable(load: Any) -> Any:
         place = int(load.indices[0])
         if place not in values:
             values[place] = tirx.Var(f"size{place}", "int64")
             if place in heap.inputs:
-                analyzer.bind(values[place], tvm.ir.Range(0, _MOST))
+                analyzer.bind(values[place], tvm.ir.Range(0, _MOST_IN_MEMORY))
+            elif place in heap.read and place in heap.extents:
+                analyzer.bind(values[place], tvm.ir.Range(0, MOST + 1))
         return values[place]
 
     return tvm_ffi.structural_map(condition, (tvm.ir.TensorLoad, variable))
 
 
 def _because(rule: _Rule, heap: ShapeHeap) -> Iterator[Any]:
-    """The inputs that a size depends on, in words."""
+    """The inputs that a size depends on, and sizes that were read, in words."""
     joint = ", because "
     for place, load in {int(load.indices[0]): load for load in loads_of(rule.size)}.items():
         if place in heap.inputs:
             tensor, dimension = heap.inputs[place]
             yield f"{joint}dimension {dimension} of {tensor} has size "
-            yield load
-            joint = " and "
+        elif place in heap.read:
+            yield f"{joint}{heap.read[place]} is "
+        else:
+            continue
+        yield load
+        joint = " and "
     yield "."

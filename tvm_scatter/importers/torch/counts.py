@@ -11,7 +11,7 @@ from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall, constant
-from .sizes import MOST, expect_memory, read_size
+from .sizes import read_size
 
 
 def bincount(call: TorchCall) -> Any:
@@ -27,8 +27,6 @@ def bincount(call: TorchCall) -> Any:
         dtype = "float32" if str(weights.ty.dtype) == "float32" else "float64"
         values = call.cast(call.expect_shape("weights", weights, shape), dtype)
     length = _length(call, numbers, least)
-    if not is_empty(numbers):
-        numbers = expect_memory(call, "the number of counts", numbers, length)
     counts = call.emit(relax.op.zeros((length,), dtype))
     if is_empty(numbers):
         return counts
@@ -47,7 +45,7 @@ def _length(call: TorchCall, numbers: Any, least: Any) -> Any:
     def length(greatest: te.Tensor, least: Any) -> te.Tensor:
         wanted = tirx.Cast("int64", least)
         # One more than the greatest of all integers is negative.
-        counted = tirx.min(greatest(), tirx.IntImm("int64", MOST)) + 1
+        counted = tirx.min(greatest(), tirx.IntImm("int64", 2**63 - 2)) + 1
         return te.compute((1,), lambda _: tirx.max(counted, wanted), name="length")
 
     return read_size(call, call.compute(length, greatest, least, name="length"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 #: Where the nodes that a decomposition of this package makes tell the operator of the model.
@@ -41,7 +41,7 @@ def original_name(node: Any) -> str:
 
 
 def copied_graph(program: Any) -> Any:
-    """A copy of the graph of a program, to be changed and given to :func:`with_graph`."""
+    """A copy of the graph of a program or module, to be changed and given to :func:`with_graph`."""
     import torch
 
     graph = torch.fx.Graph()
@@ -55,4 +55,23 @@ def with_graph(program: Any, graph: Any) -> Any:
 
     changed = copy.copy(program)
     changed._graph_module = torch.fx.GraphModule(program.graph_module, graph)
+    return changed
+
+
+def with_graphs(program: Any, change: Callable[[Any], None]) -> Any:
+    """A copy of a program whose graph, and those of its branches, a function has changed."""
+    changed = copy.copy(program)
+    changed._graph_module = _changed_module(program.graph_module, change)
+    return changed
+
+
+def _changed_module(module: Any, change: Callable[[Any], None]) -> Any:
+    import torch
+
+    graph = copied_graph(module)
+    change(graph)
+    changed = torch.fx.GraphModule(module, graph)
+    for name, branch in list(changed.named_children()):
+        if isinstance(branch, torch.fx.GraphModule):
+            setattr(changed, name, _changed_module(branch, change))
     return changed

@@ -3,7 +3,8 @@
 PyTorch rewrites ``y.T.index_copy_(...)`` without in-place operators: the new ``y`` is the result of
 ``index_copy``, transposed, which has its elements in another order in memory than ``y`` had. Other
 views of ``y`` are then made of that: ``view`` fails, and ``as_strided`` and windows have the wrong
-elements. What is copied into the view keeps the strides of the view.
+elements. What is copied into the view keeps the strides of the view. Branches of ``torch.cond`` may
+write to tensors that they make themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import copy
 from itertools import pairwise
 from typing import Any
 
-from .graphs import copied_graph, name_of, schema_of, with_graph, writes_in_place
+from .graphs import graphs_of, name_of, schema_of, with_graphs, writes_in_place
 
 
 def with_kept_strides(program: Any) -> Any:
@@ -28,12 +29,14 @@ def with_kept_strides(program: Any) -> Any:
     program : torch.export.ExportedProgram
         The new program, or the same one if it has no such writes.
     """
-    if not any(map(_writes_permuted, program.graph.nodes)):
+    if not any(_writes_permuted(node) for graph in graphs_of(program) for node in graph.nodes):
         return program
-    graph = copied_graph(program)
+    return with_graphs(program, _split_writes)
+
+
+def _split_writes(graph: Any) -> None:
     for node in filter(_writes_permuted, list(graph.nodes)):
         _split(graph, node)
-    return with_graph(program, graph)
 
 
 def _writes_permuted(node: Any) -> bool:

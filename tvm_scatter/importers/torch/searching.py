@@ -15,7 +15,7 @@ from tvm_scatter.ops.shapes import is_empty
 from .arithmetic import common_type
 from .call import TorchCall
 from .ordering import keys
-from .sizes import expect_memory, read_size
+from .sizes import read_size
 
 
 def search_sorted(call: TorchCall) -> Any:
@@ -50,13 +50,12 @@ def repeat_interleave(call: TorchCall) -> Any:
     counts = call.cast(repeats, "int64")
     counts = call.expect_numbers("a number of repeats", counts, counts, NOT_NEGATIVE)
     ends = call.emit(relax.op.cumsum(counts, axis=0))
-    # The greatest one of no ends is the least integer.
+    # The greatest one of no ends is the least integer. A sum that overflows was greater than any
+    # memory before.
     total = call.emit(relax.op.maximum(relax.op.max(ends), relax.const(0, "int64")))
     total = call.reshape(total, (1,))
     if size is None:
         size = read_size(call, total)
-        # A sum that overflows was greater than any memory before.
-        ends = expect_memory(call, "the sum of repeats", ends, size)
     else:
         ends = call.expect_numbers("the sum of repeats (output_size)", ends, total, EQUAL, size)
     count = shape_of(repeats)[0]

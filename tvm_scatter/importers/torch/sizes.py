@@ -14,14 +14,10 @@ from typing import Any
 
 from tvm import relax, tirx
 
-from tvm_scatter.ops.expectations import AT_MOST
 from tvm_scatter.ops.host_numbers import on_host
 
 from .call import TorchCall
 from .graphs import name_of
-
-#: No memory has more elements. TVM allocates too little where the number of bytes overflows.
-MOST = 2**48
 
 
 def read_size(call: TorchCall, tensor: Any, axis: int = 0) -> Any:
@@ -39,30 +35,25 @@ def read_size(call: TorchCall, tensor: Any, axis: int = 0) -> Any:
     Returns
     -------
     size : int or expression
-        The size, at most one more than :data:`MOST`; the run time checks it if PyTorch knows it by
-        another name already.
+        The size; the run time checks it if PyTorch knows it by another name already.
     """
     size = expected_size(call, axis)
-    tensor = call.emit(relax.op.minimum(tensor, relax.const(MOST + 1, "int64")))
     found = call.emit(relax.op.tensor_to_shape(call.emit(on_host(tensor))))
     call.bb.match_cast(found, relax.ShapeType([size]))
     return size
 
 
-def expect_memory(call: TorchCall, what: str, tensor: Any, size: Any) -> Any:
-    """``tensor``, after a check that a size that was read is not greater than any memory."""
-    what = f"{what}, counted up to 2**48 + 1,"
-    return call.expect_numbers(what, tensor, size, AT_MOST, MOST)
-
-
 def expected_size(call: TorchCall, axis: int) -> Any:
-    """The size of an axis of the result, in known variables if possible, or a new variable."""
+    """The size of an axis of the result, in known variables if possible, or a new variable.
+
+    An error that the size is out of range names the variable, which begins with the operator.
+    """
     found = known_size(call, axis)
     if found is not None:
         return found
     expected = _expected(call, axis)
-    name = f"{call.node.name}_size" if expected is None else str(expected)
-    return tirx.Var(name if name.isidentifier() else "size", "int64")
+    symbol = str(expected) if str(expected).isidentifier() and expected is not None else "size"
+    return tirx.Var(f"{call.node.name}_{symbol}", "int64")
 
 
 def known_size(call: TorchCall, axis: int) -> Any:

@@ -7,7 +7,7 @@ and those that make a dense tensor of it: ``to_dense``, and products with dense 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -23,27 +23,10 @@ from .arithmetic import is_tensor
 from .call import TorchCall
 from .graphs import name_of
 from .sparse_calls import has_sparse_layout
+from .sparse_elementwise import cast, difference, negative, quotient, same, total
+from .sparse_tensors import Sparse
 
 StockConverter = Callable[[Any], Any]
-
-
-@dataclass(frozen=True)
-class Sparse:
-    """A sparse tensor. What several entries of one place hold is added up.
-
-    Attributes
-    ----------
-    indices : tuple of relax.Expr
-        The coordinates of the entries: a vector of integers for each sparse axis.
-    values : relax.Expr
-        Shape (entries, \\*dense axes).
-    shape : tuple
-        The sizes of all axes, the sparse ones first.
-    """
-
-    indices: tuple[Any, ...]
-    values: Any
-    shape: tuple[Any, ...]
 
 
 def sparse_tensor(call: TorchCall) -> Sparse:
@@ -76,12 +59,6 @@ def _to_dense(call: TorchCall) -> Any:
     sparse, dtype = call["self"], call["dtype"]
     dense = _added(call, sparse.shape, sparse.indices, sparse.values)
     return dense if dtype is None else call.cast(dense, str(dtype).removeprefix("torch."))
-
-
-def _coalesce(call: TorchCall) -> Sparse:
-    """``coalesce``: nothing here reads the entries, but adds them up."""
-    sparse: Sparse = call["self"]
-    return sparse
 
 
 def _permute(call: TorchCall) -> Sparse:
@@ -231,7 +208,13 @@ _MAKER = "_sparse_coo_tensor_with_dims_and_tensors.default"
 #: Operators of sparse tensors.
 _OPERATORS: dict[str, Callable[[TorchCall], Any]] = {
     "_to_dense.default": _to_dense,
-    "_coalesce.default": _coalesce,
+    "_coalesce.default": same,
+    "clone.default": same,
+    "_to_copy.default": cast,
+    "neg.default": negative,
+    "div.Tensor": quotient,
+    "add.Tensor": total,
+    "sub.Tensor": difference,
     "permute.default": _permute,
     "t.default": _permute,
     "mul.Tensor": _multiply,

@@ -19,6 +19,8 @@ _OF_COMPRESSED = (
     *("_sparse_mm_reduce_impl", "sparse_sampled_addmm"),
 )
 _CONVERSIONS = ("to_sparse", "to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc")
+#: PyTorch decomposes these with tensors alone.
+_WITH_NUMBERS = ("mul.Tensor", "div.Tensor")
 
 
 def with_plain_sparse_calls(program: Any) -> Any:
@@ -48,7 +50,7 @@ def with_plain_sparse_calls(program: Any) -> Any:
         if _is_conversion(node):
             node.replace_all_uses_with(_converted(node))
             graph.erase_node(node)
-        elif name_of(node) == "mul.Tensor" and isinstance(node.args[1], int | float):
+        elif name_of(node) in _WITH_NUMBERS and isinstance(node.args[1], int | float):
             _make_tensor(graph, node)
     return with_graph(program, graph)
 
