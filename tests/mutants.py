@@ -214,8 +214,8 @@ KERNELS = (
     _kernel(
         "an odd row of a list left out",
         "row_sums",
-        "    if (start + u < count) visit(start + u, held[u]);",
-        "    if (start + u + 1 < count) visit(start + u, held[u]);",
+        "    if (start + u < count) visit(start + u, rows.complete(held[u]));",
+        "    if (start + u + 1 < count) visit(start + u, rows.complete(held[u]));",
         _edge("segments"),
         _edge("tiles_of_lists"),
     ),
@@ -250,8 +250,8 @@ KERNELS = (
     _kernel(
         "a computed row of a list left out",
         "row_sums",
-        "if (u < left) visit(start + u, held[u]);",
-        "if (u + 1 < left) visit(start + u, held[u]);",
+        "if (u < left) visit(start + u, rows.complete(held[u]));",
+        "if (u + 1 < left) visit(start + u, rows.complete(held[u]));",
         _LOGITS + "test_shapes",
     ),
     _kernel(

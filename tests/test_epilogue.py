@@ -272,7 +272,7 @@ def test_reductions(chosen: str, reduction: str, include_self: bool, cuda: str) 
 def test_an_order_that_is_given(cuda: str) -> None:
     layer = Layer(everything)
     mod = layer.module()
-    options = {"share_order": True, "deterministic": True}
+    options = {"share_order": True, "deterministic": True, "implementation": "segmented"}
     with tvm_scatter.options(**options):
         implementations = [
             each.implementation for each in tvm_scatter.explain(mod, target_of(cuda))

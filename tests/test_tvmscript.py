@@ -105,7 +105,8 @@ OTHERS: dict[str, tuple[Build, list[np.ndarray[Any, Any]]]] = {
 
 def requests() -> Iterator[tuple[str, Any]]:
     """Each attribute that scatters have, with another value than by default."""
-    attributes = ops.scatter_nd(*(relax.Var(n, relax.TensorType(ndim=2)) for n in "diu")).attrs
+    operands = (relax.Var(name, relax.TensorType([2, 2])) for name in "diu")
+    attributes = ops.scatter_nd(*operands).attrs
     for name, value in attributes.items():
         yield str(name), {"operator": TEXT, "reduction": "mean"}.get(name, not value)
 
