@@ -74,7 +74,7 @@ class OwnedRows(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         vectors = ceil_div(problem.width.constant, widest_vector(problem))
         lanes = [n for n in _LANES if n < 2 * vectors] or list(_LANES[-1:])
-        threads = _THREADS
+        threads: tuple[int, ...] = _THREADS
         if problem.deterministic:
             lanes, threads = lanes[:1], threads[:1]
         units, limit = multiprocessors(target), shared_memory_limit(target)
