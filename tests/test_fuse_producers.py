@@ -12,7 +12,7 @@ import pytest
 import tvm
 from fuzzing_messages import Trial, every_one_fused
 from harness import compile_all, device_of, run_compiled, target_of
-from machine_code import cuda
+from machine_code import cuda, needs_nvrtc, ptx
 from random_messages import POLICIES
 from tally import Tally
 from tvm import relax
@@ -567,3 +567,10 @@ def test_what_many_lines_share_is_computed_once(lines, together, computed):
     wanted = np.zeros((lines, 70), "float32")
     np.add.at(wanted.T, index, (image * left * right).T)
     np.testing.assert_array_equal(result, wanted)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize(("dtype", "pairs"), [("float16", "f16x2"), ("bfloat16", "bf16x2")])
+def test_16_bit_floats_are_multiplied_two_at_a_time(dtype, pairs):
+    code = ptx(cuda(weighted_sum(dtype=dtype), fuse=True, implementation="bucketed"))
+    assert f"mul.rn.{pairs}" in code
