@@ -435,3 +435,27 @@ def test_the_option() -> None:
     assert not notes(mod, implementation="grouped", epilogue=False)
     assert not notes(mod, implementation="grouped", cuda_graph=True)
     assert not tvm_scatter.explain(mod, "llvm")[0].problem.epilogue
+
+
+@pytest.mark.parametrize("chosen", ["sequential", "sort_based", "segmented"])
+def test_a_result_of_one_element(chosen: str, cuda: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no neighbours along any axis."""
+    monkeypatch.setattr(
+        fuse_epilogues, "_check_pays", lambda _call, finished: fuse_epilogues._planned(finished)
+    )
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([5], "int64"))
+    updates = relax.Var("updates", relax.TensorType([5], "float32"))
+    with builder.function("main", [index, updates]):
+        with builder.dataflow():
+            zeros = builder.emit(op.zeros([1], "float32"))
+            summed = builder.emit(index_put(zeros, [index], updates, [0], "add"))
+            doubled = builder.emit(op.multiply(summed, relax.const(2.0, "float32")))
+            output = builder.emit_output(doubled)
+        builder.emit_func_output(output)
+    assert "computes what follows" in notes(builder.get(), implementation=chosen)[0]
+    machine = compiled(builder.get(), cuda, implementation=chosen)
+    on = device_of(cuda)
+    arrays = np.zeros(5, "int64"), np.arange(5, dtype="float32")
+    result = machine["main"](*[tvm.runtime.tensor(each, on) for each in arrays])
+    np.testing.assert_array_equal(result.numpy(), [20.0])

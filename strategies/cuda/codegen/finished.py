@@ -59,7 +59,9 @@ def _body(
     names |= {axis: f"x{at}" for at, axis in enumerate(result.axes)}
     long = long_axes(result)
     writer = Writer(names, result.axes[long[-1]] if long else None)
-    own = Value("own", problem.data_dtype, True, is_half(problem.data_dtype))
+    # A result of one element has no neighbours along any axis.
+    name = "own" if long else "own.at[0]"
+    own = Value(name, problem.data_dtype, bool(long), is_half(problem.data_dtype))
     for load in result.own_loads:
         writer.preset(load, own)
     value = writer.value(result.value)
