@@ -423,3 +423,27 @@ def test_what_is_no_number_chooses_the_other_side(device: str) -> None:
         if name == "zero":
             first, second = np.zeros_like(first), x[i] + y[j]
         np.testing.assert_array_equal(result, np.where(chosen, first, second), err_msg=name)
+
+
+def test_what_nests_deeply_compiles():
+    """A part of an expression stands in it as often as it is used, and once more in each branch."""
+
+    def build(rows, *indices):
+        emit, result = relax.BlockBuilder.current().emit, None
+        for index in indices:
+            read = emit(relax.op.take(rows, index, axis=0))
+            result = read if result is None else emit(relax.op.add(read, result))
+            negative = emit(relax.op.less(result, relax.const(0.0, "float32")))
+            zero = emit(relax.op.zeros_like(result))
+            result = emit(relax.op.where(negative, zero, result))
+        return result
+
+    generator = np.random.default_rng(0)
+    rows = generator.integers(-4, 5, (30, 8)).astype("float32")
+    indices = generator.integers(0, 30, (4, 40))
+    calls = {"nested": (build, [rows, *indices])}
+    [found] = run_compiled(compile_all(calls, "cuda"), calls, "cuda").values()
+    wanted = np.zeros((40, 8), "float32")
+    for index in indices:
+        wanted = np.maximum(rows[index] + wanted, 0)
+    np.testing.assert_array_equal(found, wanted)

@@ -33,6 +33,8 @@ _IN_VECTORS = frozenset(
 FILLS_GPU = 1 << 18
 #: Nodes of all copies of the expression that one thread computes.
 MOST_NODES = 4096
+#: Nodes of the expression: with twice as many, TVM takes minutes for the kernel.
+_MOST_OF_ELEMENT = 768
 INT32_VALUES = 1 << 31
 #: A position counts on to the end of the last block.
 ROUNDING = 1 << 16
@@ -115,7 +117,11 @@ def gathering(function: tirx.PrimFunc) -> Gathering | None:
 
 
 def form_of(gathering: Gathering) -> GatherForm | None:
-    """How a function is spread over threads; ``None`` if its result is empty."""
+    """How a function is spread over threads; ``None`` if its result is empty, or long to compute.
+
+    TVM takes each part of an expression apart as often as it stands there, so that nested maxima
+    are twice as long with each. One element to a thread is then compiled in the time that it needs.
+    """
     sizes = gathering.sizes
     if 0 in sizes:
         return None
@@ -127,8 +133,11 @@ def form_of(gathering: Gathering) -> GatherForm | None:
         in_flight //= 2
     while accesses is not None and in_flight > 1 and accesses < in_flight * FILLS_GPU:
         in_flight //= 2
-    while in_flight > 1 and in_flight * lanes * nodes_of(gathering.store.value) > MOST_NODES:
+    nodes = lanes * nodes_of(gathering.store.value)
+    while in_flight > 1 and in_flight * nodes > MOST_NODES:
         in_flight //= 2
+    if nodes > lanes * _MOST_OF_ELEMENT:
+        return None
     narrow = accesses is not None and accesses + ROUNDING < INT32_VALUES
     return GatherForm(lanes, in_flight, narrow, reason)
 
