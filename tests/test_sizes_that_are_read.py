@@ -142,3 +142,20 @@ def test_sizes_of_onnx(operator: str, device: str) -> None:
     name = "range_len_0" if operator == "Range" else f"{operator}_size0"
     with pytest.raises(ValueError, match=rf"the size {name} of a tensor must .* {2**62}\.$"):
         of_numbers(built, "float32", [2**62], device)
+
+
+def test_a_range_that_does_not_move(device: str) -> None:
+    """A CPU would end the process where it divides by zero."""
+    parser = pytest.importorskip("onnx.parser")
+    from tvm.relax.frontend.onnx import from_onnx
+
+    model = parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+        g (int64 step) => (int64[p] y) {
+        start = Constant<value = int64 {2}>() limit = Constant<value = int64 {9}>()
+        y = Range(start, limit, step) }""")
+    built, on = machine(from_onnx(model), device), device_of(device)
+    for step, wanted in ((3, [2, 5, 8]), (-1, []), (7, [2])):
+        result = built["main"](tvm.runtime.tensor(np.array(step), on))
+        assert result.numpy().tolist() == wanted
+    with pytest.raises(ValueError, match=r"must be from 0 to 2\^48"):
+        built["main"](tvm.runtime.tensor(np.array(0), on))

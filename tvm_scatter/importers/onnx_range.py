@@ -1,6 +1,7 @@
-"""ONNX's ``Range`` up to a size that is symbolic.
+"""ONNX's ``Range`` up to a size that is symbolic, and in steps that only the data say.
 
-TVM's importer gives the result a length of its own, of which nothing more is known.
+TVM's importer gives the result a length of its own, of which nothing more is known. It divides by
+the step, and a CPU ends the process where it divides an integer by zero.
 """
 
 from __future__ import annotations
@@ -8,8 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, tirx
+
+from .onnx_stock import Node
+
+#: More elements than any memory holds, which is refused where the result is made.
+_ENDLESS = 1 << 62
 
 
 def arange(
@@ -39,3 +46,22 @@ def is_left_to_TVM(inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
     )
     symbolic = tvm.ir.is_prim_expr(limit) and not isinstance(limit, tirx.IntImm)
     return not (constant and symbolic and step.value.numpy().item() != 0)
+
+
+def without_division_by_zero(node: Node) -> Any:
+    """``Range`` whose step is an integer of a tensor: steps of zero come to no end."""
+    start, limit, step = node.inputs
+    integers = all(_is_integer(each) for each in (start, limit, step))
+    if not integers or isinstance(step, tvm.ir.GenericConst):
+        return node.by_stock()
+    emit, dtype = node.bb.emit, str(step.ty.dtype)
+    stands = emit(relax.op.equal(step, relax.const(0, dtype)))
+    last = relax.const(min(_ENDLESS, np.iinfo(dtype).max), dtype)
+    ends = emit(relax.op.where(stands, emit(relax.op.add(start, last)), limit))
+    moves = emit(relax.op.where(stands, relax.const(1, dtype), step))
+    return node.by_stock([start, ends, moves])
+
+
+def _is_integer(value: Any) -> bool:
+    is_tensor = isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
+    return is_tensor and "int" in str(value.ty.dtype)
