@@ -14,6 +14,13 @@ from .call import TorchCall
 from .sparse_calls import has_sparse_layout
 from .sparse_tensors import Sparse
 
+#: The types in which sums of each are those of it, or nearer to the exact ones.
+_WIDER = {
+    "float16": ("float32", "float64"),
+    "bfloat16": ("float32", "float64"),
+    "float32": ("float64",),
+}
+
 
 def same(call: TorchCall) -> Sparse:
     """``clone``, and ``coalesce``: nothing here reads the entries, but adds them up."""
@@ -22,9 +29,18 @@ def same(call: TorchCall) -> Sparse:
 
 
 def cast(call: TorchCall) -> Sparse:
-    """``to`` another data type, entry by entry as PyTorch does."""
+    """``to`` a wider type of floats.
+
+    PyTorch converts what is coalesced after the entries of a place are added up, and here they are
+    added up last. So other conversions, which would give other numbers, are refused.
+    """
     if not has_sparse_layout(call.node):
         raise call.error("the layout of a sparse tensor cannot be changed here; use to_dense().")
+    before, after = str(call["self"].values.ty.dtype), _dtype(call)
+    if before != after and after not in _WIDER.get(before, ()):
+        raise call.error(
+            f"a sparse tensor of {before} cannot be converted to {after} here; make it dense first."
+        )
     return _with_values(call, call["self"].values)
 
 
