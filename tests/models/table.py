@@ -21,8 +21,7 @@ python -m models table FOLDER gpu.json ../docs/models.md
 ```
 """
 _RUNS = """
-On an H200, driver 580.159.04, with the default options, in two runs: the second had the 24 models
-that the first did not reach in its time.
+On an H200, driver 580.159.04, with the default options.
 """
 _SECOND_LOOK = """
 ## A second look
