@@ -7,9 +7,9 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
-from tvm_scatter.selection.arithmetic import choose, is_at_most, larger
+from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
-from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.selection.work import LINE_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -26,7 +26,7 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
 )
 
 from .machines import multiprocessors
-from .steps import sorting
+from .steps import contention, sorting
 
 _TILE_THREADS = device_constant("bucketed", "kTileThreads")
 _BUCKET_THREADS = device_constant("bucketed", "kBucketThreads")
@@ -132,13 +132,30 @@ class Bucketed(Implementation):
             "items": work.streams(work.index_bytes + 20 * work.items)
             + work.sectors(0.5 * tiles * buckets),
             # A bucket of one place is in order.
-            "hot bucket": work.cycles(0.1 * config["bucket_bits"] * work.hottest),
+            "hot bucket": work.cycles(
+                0.05 * config["bucket_bits"] * work.hottest
+                + _units_of_columns(work, buckets, config)
+            ),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:
         plan = _Plan(operands.problem, operands.sizes, config)
         _list_updates(operands, plan)
         _reduce(operands, plan, config["threads"])
+
+
+def _units_of_columns(work: Work, buckets: Any, config: Config) -> Any:
+    """Cycles for which the units of a bucket that has many columns of a hot row add their sums.
+
+    Each unit has the places of most of these columns, and those of a line take turns.
+    """
+    if not (work.problem.index_slice and work.problem.width.is_one):
+        return 0.0
+    columns = smaller(work.slice, float(1 << config["bucket_bits"]))
+    hottest = larger(work.items / buckets, work.hottest * columns)
+    near = smaller(columns, LINE_BYTES / work.element)
+    taken = hottest / _UNIT_ITEMS[0] * near * contention.of_sums(work)
+    return choose(is_at_most(hottest, float(_BUCKET_MOST)), 0.0, taken)
 
 
 def _bucket_bits(problem: ScatterProblem) -> int:

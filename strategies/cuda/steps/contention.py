@@ -85,6 +85,13 @@ def in_memory(work: Work, together: int = 1) -> Any:
     return first + larger(at_a_place, at_a_line * line_cycles)
 
 
+def of_sums(work: Work) -> Any:
+    """Cycles for which the sum of one element holds up the others of its line."""
+    if not needs_swaps(work.problem):
+        return _LINE_CYCLES
+    return _SELDOM_LINE_CYCLES if seldom_retries(work.problem) else _SWAP_LINE_CYCLES
+
+
 def combining(work: Work) -> Any:
     """The time for which threads combine what they have read, where that is longer than reading.
 
