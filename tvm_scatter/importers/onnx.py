@@ -152,7 +152,6 @@ _ON_STOCK: dict[str, Callable[[Node], Any]] = {
     "Concat": onnx_broadcast.concat,
     "ConstantOfShape": onnx_reshape.constant_of_shape,
     "NonMaxSuppression": onnx_boxes.non_max_suppression,
-    "Range": onnx_range.without_division_by_zero,
     "Reshape": onnx_reshape.reshape,
     "Resize": onnx_resize.resize,
     "RoiAlign": onnx_boxes.roi_align,
