@@ -24,6 +24,7 @@ from . import (
     onnx_fold,
     onnx_max_pool,
     onnx_one_hot,
+    onnx_pad,
     onnx_range,
     onnx_read,
     onnx_reshape,
@@ -186,6 +187,7 @@ def _extend(module: ModuleType) -> None:
                 table[name] = OnStock(of_node, table[name])
             for name in onnx_constants.INPUTS:
                 table[name] = onnx_constants.OfConstants(name, table[name])
+            table["Pad"] = OnStock(onnx_pad.pad, table["Pad"])
             table[onnx_shapes.STAND_IN] = onnx_shapes.StandIn(table)
         return table
 
