@@ -14,6 +14,8 @@ pytest.importorskip("onnxruntime")
 import tvm  # noqa: E402
 from test_onnx_slices import check, machine_of  # noqa: E402
 
+import tvm_scatter  # noqa: E402
+
 X = np.arange(12, dtype="float32").reshape(3, 4)
 
 
@@ -81,3 +83,48 @@ def test_reshape_to_another_rank() -> None:
     fails(machine, [X, int64(0, 4)], "Reshape: flattened input of size 12 .* size 0")
     shape = "(float[n, 4] x, int64[2] s) => (int64[a, b] y) { own = Shape(x) y = Reshape(own, s) }"
     of(shape, [[X, int64(1, 2)], [X, int64(-1, 1)]])
+
+
+def test_pads(device: str) -> None:
+    text = """(float[n, 4] x, int64[4] p, float v, int64[2] q, int64[1, 5] i, float[1, 5] u) =>
+        (float[a, b] y, float[c, d] z) {
+        zeros = Pad(x, p) y = ScatterElements(zeros, i, u)
+        axes = Constant<value = int64[1] {-1}>() z = Pad(x, q, v, axes) }"""
+    rest = np.array([[1, 0, 0, 1, 1]]), np.arange(5, dtype="float32")[None] + 50
+    number = np.array(3, "float32")
+    pads = [(1, 0, 2, 1), (-1, 0, 1, 2), (-2, 2, 1, -1), (0, 1, 0, 0)]
+    cases = [[X, int64(*each), number, int64(2, -1), *rest] for each in pads]
+    machine = of(text, [*cases, [X[:0], int64(2, 1, 0, 0), number, int64(0, 0), *rest]], device)
+    if device == "llvm":
+        for wrong, said in (
+            ((-2, 0, -2, 1), "negative size -1, because dimension 0 of x has size 3 and Pad_size0"),
+            ((2**63 - 1, 0, 2**63 - 1, 1), "larger than any memory"),
+            ((-(2**63), 0, -(2**63), 1), "negative size"),
+        ):
+            fails(machine, [X, int64(*wrong), number, int64(0, 0), *rest], said)
+
+
+@pytest.mark.parametrize("inputs, call, said", [
+    ("int64[4] p", 'Pad<mode = "edge">(x, p)', "Pad: in mode 'edge' pads that are known at run ti"),
+    ("int64[2] p, int64[1] a", "Pad(x, p, , a)", "Pad: axes that are known at run time only are"),
+    ("int64[2] p", "Pad(x, p)", r"Pad: a vector of sizes of shape \(2,\) does not match .* \(4,\)"),
+    ("int64[2] p) <int64[1] a = {2}", "Pad(x, p, , a)", "Pad: axis 2 must be at least -2 and less"),
+])  # fmt: skip
+def test_pads_that_are_refused(inputs: str, call: str, said: str) -> None:
+    inputs, _, constants = inputs.partition(")")
+    constants = constants and f"{constants}>"
+    result = f"(float[a, b] y) {constants} {{ y = {call} }}"
+    with pytest.raises(tvm_scatter.ScatterError, match=said):
+        machine_of(f"(float[3, 4] x, {inputs}) => {result}", "llvm")
+
+
+def test_repeats(device: str) -> None:
+    text = "(float[n, 4] x, int64[2] s) => (float[a, b] y) { y = Tile(x, s) }"
+    machine = of(text, [[X, int64(*each)] for each in ((2, 3), (1, 1), (0, 1))], device)
+    if device == "llvm":
+        fails(machine, [X, int64(-1, 1)], "negative size -3, because .* Tile_size0 is -1")
+        # These products are 4 and 0 in 64 bits.
+        for number in (2**62 + 1, 2**62):
+            fails(machine, [X, int64(1, number)], f"larger than any memory, .* is {number}")
+        plain = "(float[2] x, int64[1] s) => (float[a] y) { y = Tile(x, s) }"
+        fails(of(plain, [[X[0, :2], int64(3)]]), [X[0, :2], int64(2**63 - 1)], "than any memory")

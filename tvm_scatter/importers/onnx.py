@@ -34,6 +34,7 @@ from . import (
     onnx_segments,
     onnx_shapes,
     onnx_slice,
+    onnx_tile,
     onnx_top_k,
     onnx_windows,
 )
@@ -157,6 +158,7 @@ _ON_STOCK: dict[str, Callable[[Node], Any]] = {
     "Resize": onnx_resize.resize,
     "RoiAlign": onnx_boxes.roi_align,
     "Slice": onnx_slice.slice_,
+    "Tile": onnx_tile.tile,
     "Unique": onnx_boxes.unique,
 }
 
