@@ -96,6 +96,16 @@ def test_a_resize_of_any_batch() -> None:
     )
 
 
+def test_a_resize_of_doubles() -> None:
+    """Weights of single precision do not add up to one."""
+    text = """(double[1, 1, 7, 5] x) => (double[a, b, c, d] y) {
+        k = Constant<value = float[4] {1.0, 1.0, 0.7, 1.75}>()
+        y = Resize<mode = "cubic">(x, , k) }"""
+    x = np.full((1, 1, 7, 5), 1 / 3)
+    [result] = run(parser.parse_model(HEAD + text), [x])
+    np.testing.assert_allclose(result, np.full((1, 1, 4, 8), 1 / 3), rtol=1e-14)
+
+
 def test_a_resize_that_is_refused() -> None:
     text = "(uint8[1, 1, 5, 6] x) => (uint8[a, b, c, d] y) <float[4] k = {1, 1, 1.5, 1.5}> "
     body = '{ y = Resize<mode = "linear">(x, , k) }'

@@ -135,7 +135,6 @@ def test_ranks_that_are_not_known(text: str, said: str) -> None:
 
 
 @pytest.mark.parametrize("operator, inputs, what", [
-    ("Pad", "int64[4] k", "pads"),
     ("CumSum", "int64 k", "axis"),
     ("ReduceSum", "int64[1] k", "axes"),
 ])  # fmt: skip

@@ -17,6 +17,8 @@ from test_onnx_idioms import HEAD, expected  # noqa: E402
 from tvm import relax  # noqa: E402
 from tvm.relax.frontend.onnx import from_onnx  # noqa: E402
 
+import tvm_scatter  # noqa: E402
+
 Array = np.ndarray[Any, Any]
 
 #: What is computed of the slices part and other, of 1 to 4 rows.
@@ -84,3 +86,95 @@ def test_an_axis_that_is_an_input(device: str) -> None:
     for axis in (0, 1, -1):
         places = {"from": np.array([1]), "to": np.array([2]), "axis": np.array([axis])}
         check(model, machine, device, {"x": x, **places})
+
+
+LEAST, MOST = -(2**63), 2**63 - 1
+#: Starts, ends and steps along six rows.
+PLACES = [
+    (1, 3, 1), (-4, -1, 1), (0, MOST, 1), (4, 2, 1), (-1, -3, 1), (LEAST, 2**62, 1), (100, 200, 1),
+    (LEAST, MOST, 3), (0, 6, 2**62), (0, 6, MOST), (-1, -100, -1), (5, LEAST, -2), (2, 4, -1),
+    (MOST, LEAST, -1), (-100, -200, -1), (-7, LEAST, LEAST), (-1, LEAST, -3), (4, -4, -2),
+    (100, 1, -2), (-3, -2, -1), (MOST, LEAST, -2), (MOST - 1, MOST, 1), (0, MOST, 2), (1, MOST, 1),
+    (LEAST, LEAST + 1, 1), (0, 2**62, 1), (2**60, 2**61, 1), (2**60, 1, -3), (3, 2**60, -1),
+]  # fmt: skip
+ROWS = np.arange(24, dtype="float32").reshape(6, 4)
+
+
+@pytest.mark.parametrize("size", ["6", "n"])
+def test_constant_places(size: str) -> None:
+    """All in one model, since each is quick."""
+    zero = "zero = Constant<value = int64[1] {0}>() "
+    lines = [
+        f"a{at} = Constant<value = int64[1] {{{start}}}>() "
+        f"b{at} = Constant<value = int64[1] {{{end}}}>() "
+        f"c{at} = Constant<value = int64[1] {{{step}}}>() "
+        f"y{at} = Slice(x, a{at}, b{at}, zero, c{at})"
+        for at, (start, end, step) in enumerate(PLACES)
+    ]
+    results = ", ".join(f"float[p{at}, q{at}] y{at}" for at in range(len(PLACES)))
+    text = f"(float[{size}, 4] x) => ({results}) {{ {zero} {' '.join(lines)} }}"
+    model, machine = machine_of(text, "llvm")
+    for rows in (6,) if size == "6" else (6, 1, 0):
+        given = {"x": ROWS[:rows]}
+        for result, right, place in zip(
+            machine["main"](tvm.runtime.tensor(given["x"])),
+            expected(model, given),
+            PLACES,
+            strict=True,
+        ):
+            np.testing.assert_array_equal(result.numpy(), right, f"{place} of {rows} rows")
+
+
+def test_places_that_are_inputs_on_a_device(device: str) -> None:
+    text = """(float[n, 4] x, int64[1] from, int64[1] to, int64[1] steps) => (float[a, b] y) {
+        axes = Constant<value = int64[1] {0}>() y = Slice(x, from, to, axes, steps) }"""
+    model, machine = machine_of(text, device)
+    for place in PLACES[3::9]:
+        pairs = zip(("from", "to", "steps"), place, strict=True)
+        given = {name: np.array([number]) for name, number in pairs}
+        check(model, machine, device, {"x": ROWS, **given})
+
+
+def test_places_and_axes_that_are_inputs() -> None:
+    text = """(float[n, 4] x, int64[2] from, int64[2] to, int64[2] axes, int64[2] steps) =>
+        (float[a, b] y) { y = Slice(x, from, to, axes, steps) }"""
+    device = "llvm"
+    model, machine = machine_of(text, device)
+
+    def given(first: Any, second: Any = (0, 4, 3), axes: Any = (0, -1), rows: int = 6) -> Any:
+        starts, ends, steps = map(np.array, zip(first, second, strict=True))
+        return {
+            "x": ROWS[:rows],
+            "from": starts,
+            "to": ends,
+            "axes": np.array(axes),
+            "steps": steps,
+        }
+
+    for place in PLACES:
+        check(model, machine, device, given(place))
+    check(model, machine, device, given((-1, LEAST, -1), (4, 1, 1), (-1, 0)))
+    check(model, machine, device, given((1, 3, 1), rows=0))
+    check(model, machine, device, given((-1, LEAST, -2), rows=0))
+    for wrong, said in (
+        (given((0, 6, 0)), r"Slice: a step is 0; it must not be 0\.$"),
+        (given((0, 6, 1), axes=(0, 2)), "Slice: an axis, counted from the front, is 2; it must be"),
+        (given((0, 6, 1), axes=(0, -3)), "is -1; it must not be negative"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            check(model, machine, device, wrong)
+
+
+@pytest.mark.parametrize("rest, said", [
+    ("int64[k] from, int64[k] to", "Slice: a vector of type .* its length must be a known number"),
+    ("int64[1] from, int64[2] to", r"starts, ends, axes and steps must .* have lengths \[1, 2\]"),
+    ("int64[1] from, int64[1] to) <int64[1] axes = {3}", r"Slice: axis 3 must be at least -2 and"),
+    ("int64[1] from, int64[1] to) <int64[1] axes = {1}, int64[1] steps = {0}", "a step is 0; it"),
+])  # fmt: skip
+def test_places_that_are_refused(rest: str, said: str) -> None:
+    more = ", axes, steps" if "steps" in rest else ", axes" if "axes" in rest else ""
+    inputs, _, constants = rest.partition(")")
+    constants = constants and f"{constants}>"
+    result = f"(float[a, b] y) {constants} {{ y = Slice(x, from, to{more}) }}"
+    with pytest.raises(tvm_scatter.ScatterError, match=said):
+        machine_of(f"(float[6, 4] x, {inputs}) => {result}", "llvm")

@@ -112,6 +112,7 @@ def test_elementwise_and_sums() -> None:
         [
             ("floats", elementwise, (PLACES, torch.randn(5), torch.randn(5))),
             ("integers", elementwise, (PLACES, numbers, numbers * 2)),
+            ("bytes", elementwise, (PLACES, numbers.byte(), numbers.byte() * 2)),
             ("floats and halves", elementwise, (PLACES, numbers.float(), numbers.float() * 0.5)),
             ("no entries", elementwise, (PLACES[:, :0], torch.randn(0), torch.randn(0))),
         ]

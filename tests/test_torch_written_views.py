@@ -95,6 +95,8 @@ def change_columns(x, i, v):
 @pytest.mark.parametrize("write", [fill_columns, change_columns])
 def test_indices_in_a_transposed_view(write, device):
     """PyTorch gives what they return the strides of the view."""
+    if torch.torch_version.TorchVersion(torch.__version__) < (2, 13):
+        pytest.skip("PyTorch's run_decompositions() fails: it leaves a copy_ in the program")
 
     def function(x, i, v):
         x = x.clone()

@@ -13,7 +13,14 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
-from tvm_scatter.ops.expectations import ASCENDING, ASSERTED, AT_MOST, EQUAL, NOT_NEGATIVE
+from tvm_scatter.ops.expectations import (
+    ASCENDING,
+    ASSERTED,
+    AT_MOST,
+    EQUAL,
+    NOT_NEGATIVE,
+    NOT_ZERO,
+)
 from tvm_scatter.ops.shapes import SymbolTable
 
 #: For each rule, whether it holds for a number, the one before it, and the limit.
@@ -23,6 +30,7 @@ HOLDS: dict[str, Callable[[Any, Any, Any], Any]] = {
     AT_MOST: lambda number, before, limit: number <= limit,
     EQUAL: lambda number, before, limit: number == limit,
     NOT_NEGATIVE: lambda number, before, limit: number >= 0,
+    NOT_ZERO: lambda number, before, limit: number != 0,
 }
 
 

@@ -24,6 +24,8 @@ from . import (
     onnx_fold,
     onnx_max_pool,
     onnx_one_hot,
+    onnx_pad,
+    onnx_products,
     onnx_range,
     onnx_read,
     onnx_reshape,
@@ -33,6 +35,7 @@ from . import (
     onnx_segments,
     onnx_shapes,
     onnx_slice,
+    onnx_tile,
     onnx_top_k,
     onnx_windows,
 )
@@ -151,12 +154,14 @@ _ON_STOCK: dict[str, Callable[[Node], Any]] = {
     **{name: partial(onnx_broadcast.broadcast, name) for name in onnx_broadcast.NAMES},
     "Concat": onnx_broadcast.concat,
     "ConstantOfShape": onnx_reshape.constant_of_shape,
+    "Gemm": onnx_products.gemm,
+    "MatMul": onnx_products.matmul,
     "NonMaxSuppression": onnx_boxes.non_max_suppression,
-    "Range": onnx_range.without_division_by_zero,
     "Reshape": onnx_reshape.reshape,
     "Resize": onnx_resize.resize,
     "RoiAlign": onnx_boxes.roi_align,
     "Slice": onnx_slice.slice_,
+    "Tile": onnx_tile.tile,
     "Unique": onnx_boxes.unique,
 }
 
@@ -187,6 +192,7 @@ def _extend(module: ModuleType) -> None:
                 table[name] = OnStock(of_node, table[name])
             for name in onnx_constants.INPUTS:
                 table[name] = onnx_constants.OfConstants(name, table[name])
+            table["Pad"] = OnStock(onnx_pad.pad, table["Pad"])
             table[onnx_shapes.STAND_IN] = onnx_shapes.StandIn(table)
         return table
 

@@ -72,16 +72,16 @@ def _fitted(bb: Any, operator: str, tensors: list[Any], but: int | None = None) 
     if any(static_shape(each) is None for each in tensors):
         return tensors
     shapes = [list(shape_of(each)) for each in tensors]
-    common = _common(shapes)
+    common = common_sizes(shapes)
     return [
-        _with_sizes(bb, operator, tensor, shape, _wanted(shape, common, but))
+        with_sizes(bb, operator, tensor, shape, sizes_to_fit(shape, common, but))
         for tensor, shape in zip(tensors, shapes, strict=True)
     ]
 
 
-def _common(shapes: Sequence[Sequence[Any]]) -> list[Any]:
+def common_sizes(shapes: Sequence[Sequence[Any]]) -> list[Any]:
     """The sizes of a result: numbers where there are any."""
-    rank = max(map(len, shapes))
+    rank = max(map(len, shapes), default=0)
     common: list[Any] = [1] * rank
     for shape in shapes:
         for axis, size in enumerate(shape, rank - len(shape)):
@@ -90,7 +90,8 @@ def _common(shapes: Sequence[Sequence[Any]]) -> list[Any]:
     return common
 
 
-def _wanted(shape: Sequence[Any], common: Sequence[Any], but: int | None) -> list[Any]:
+def sizes_to_fit(shape: Sequence[Any], common: Sequence[Any], but: int | None = None) -> list[Any]:
+    """What the sizes of an operand must be."""
     aligned = common[len(common) - len(shape) :]
     return [
         own if axis == but or (but is None and is_one(own)) else size
@@ -98,9 +99,10 @@ def _wanted(shape: Sequence[Any], common: Sequence[Any], but: int | None) -> lis
     ]
 
 
-def _with_sizes(
+def with_sizes(
     bb: Any, operator: str, tensor: Any, shape: Sequence[Any], wanted: Sequence[Any]
 ) -> Any:
+    """An operand, after a check at run time that its sizes are others."""
     # Of sizes that never fit TVM's own error tells.
     if same_shape(shape, wanted) or any(map(differ, shape, wanted)):
         return tensor

@@ -1,7 +1,8 @@
-"""ONNX's ``Range`` up to a size that is symbolic, and in steps that only the data say.
+"""ONNX's ``Range`` of integers, which is right up to the ends of int64.
 
 TVM's importer gives the result a length of its own, of which nothing more is known. It divides by
-the step, and a CPU ends the process where it divides an integer by zero.
+the step, and a CPU ends the process where it divides an integer by zero. Its distance between two
+numbers overflows where these are far apart.
 """
 
 from __future__ import annotations
@@ -13,18 +14,65 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
-from .onnx_stock import Node
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.ops.expectations import NOT_ZERO, expect_numbers
 
-#: More elements than any memory holds, which is refused where the result is made.
-_ENDLESS = 1 << 62
+from .onnx_range_terms import count_and_step, elements
+from .onnx_sizes import sizes_in
+
+#: No memory has more elements.
+_MOST = 2**48
+#: As many steps of that are no farther than int64 goes.
+_SHORT = 2**14
 
 
 def arange(
     bb: Any, operator: str, opset: int, inputs: Sequence[Any], attributes: dict[str, Any]
 ) -> Any:
     """``Range`` from one number in steps of another."""
-    limit = inputs[1]
-    start, step = (int(each.value.numpy().item()) for each in inputs[::2])
+    start, limit, step = map(_known, inputs)
+    dtype = next((str(each.ty.dtype) for each in inputs if not _is_size(each)), "int64")
+    if step is not None and step == 0:
+        raise ScatterError("Range: the step is 0; it must not be 0.")
+    if start is not None and limit is not None and step is not None:
+        return _constant(range(start, limit, step), dtype)
+    near = all(number is not None and abs(number) <= _MOST for number in (start, step))
+    if near and _is_size(inputs[1]) and dtype == "int64":
+        return _up_to_size(bb, start, inputs[1], step)
+    return _of_tensors(bb, inputs, step, dtype)
+
+
+def is_left_to_TVM(inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
+    """Whether TVM's importer does it: floats, in steps that are not known to be zero."""
+    of_integers = all(_is_size(each) or "int" in str(each.ty.dtype) for each in inputs)
+    return not of_integers and _known(inputs[2]) != 0
+
+
+def _known(value: Any) -> Any:
+    """The number that a constant holds, or ``None``."""
+    if isinstance(value, tirx.IntImm):
+        return int(value)
+    return value.value.numpy().item() if isinstance(value, tvm.ir.GenericConst) else None
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, relax.ShapeExpr) or tvm.ir.is_prim_expr(value)
+
+
+def _constant(numbers: range, dtype: str) -> Any:
+    # The length of what is longer than int64 goes would be an error of Python's.
+    if numbers[_MOST:]:
+        raise ScatterError(
+            f"Range: from {numbers.start} to {numbers.stop} in steps of {numbers.step} there are "
+            "more than 2^48 numbers; there must be fewer."
+        )
+    return relax.const(np.fromiter(numbers, "int64", len(numbers)), dtype)
+
+
+def _up_to_size(bb: Any, start: int, limit: Any, step: int) -> Any:
+    """A range whose length is a formula of sizes."""
+    if isinstance(limit, relax.ShapeExpr):
+        [limit] = limit
     # As of a shape, a size that is a single variable is not negative.
     count = limit - start
     if step != 1:
@@ -33,35 +81,34 @@ def arange(
         count = tirx.max(count, tirx.const(0, "int64"))
     if start == 0 and step == 1:
         return relax.op.arange(0, count, 1, "int64")
-    places = bb.emit(relax.op.arange(0, count, 1, "int64"))
-    spread = bb.emit(relax.op.multiply(places, relax.const(step, "int64")))
-    return relax.op.add(spread, relax.const(start, "int64"))
+    return _in_steps(bb, count, step, relax.const(start, "int64"))
 
 
-def is_left_to_TVM(inputs: Sequence[Any], attributes: dict[str, Any]) -> bool:
-    """Whether TVM's importer does it: all but a symbolic limit among integers."""
-    start, limit, step = inputs
-    constant = all(
-        isinstance(each, tvm.ir.GenericConst) and each.ty.dtype == "int64" for each in (start, step)
-    )
-    symbolic = tvm.ir.is_prim_expr(limit) and not isinstance(limit, tirx.IntImm)
-    return not (constant and symbolic and step.value.numpy().item() != 0)
+def _in_steps(bb: Any, count: Any, step: int, start: Any) -> Any:
+    """A range in short steps, in operators of which later passes know that it ascends."""
+    numbers = bb.emit(relax.op.arange(0, count, 1, "int64"))
+    if step != 1:
+        numbers = bb.emit(relax.op.multiply(numbers, relax.const(step, "int64")))
+    return relax.op.add(numbers, start)
 
 
-def without_division_by_zero(node: Node) -> Any:
-    """``Range`` whose step is an integer of a tensor: steps of zero come to no end."""
-    start, limit, step = node.inputs
-    integers = all(_is_integer(each) for each in (start, limit, step))
-    if not integers or isinstance(step, tvm.ir.GenericConst):
-        return node.by_stock()
-    emit, dtype = node.bb.emit, str(step.ty.dtype)
-    stands = emit(relax.op.equal(step, relax.const(0, dtype)))
-    last = relax.const(min(_ENDLESS, np.iinfo(dtype).max), dtype)
-    ends = emit(relax.op.where(stands, emit(relax.op.add(start, last)), limit))
-    moves = emit(relax.op.where(stands, relax.const(1, dtype), step))
-    return node.by_stock([start, ends, moves])
+def _of_tensors(bb: Any, inputs: Sequence[Any], step: int | None, dtype: str) -> Any:
+    """A range of a length that the run time computes."""
+    start, limit, by = (_as_number(bb, each) for each in inputs)
+    found = bb.emit_te(count_and_step, start, limit, by, primfunc_name_hint="range_length")
+    count, moves = sizes_in(bb, "Range", found)
+    if step is not None and abs(step) <= _SHORT:
+        return relax.op.astype(bb.emit(_in_steps(bb, count, step, start)), dtype)
+    if step is None:
+        by = bb.emit(expect_numbers(by, moves, NOT_ZERO, what="the step", operator="Range"))
+    numbers = bb.emit_te(elements, start, by, count, primfunc_name_hint="range")
+    return relax.op.astype(numbers, dtype)
 
 
-def _is_integer(value: Any) -> bool:
-    is_tensor = isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
-    return is_tensor and "int" in str(value.ty.dtype)
+def _as_number(bb: Any, value: Any) -> Any:
+    """A size or a tensor of one element as int64 of rank 0."""
+    if tvm.ir.is_prim_expr(value):
+        value = relax.ShapeExpr([value])
+    if isinstance(value, relax.ShapeExpr):
+        value = bb.emit(relax.op.shape_to_tensor(value))
+    return bb.emit(relax.op.reshape(bb.emit(relax.op.astype(value, "int64")), ()))

@@ -152,7 +152,7 @@ def _resized(bb: Any, data: Any, sampling: Sampling, axes: Sequence[_Axis]) -> A
         if weights is None:
             data = bb.emit(relax.op.take(data, at, axis))
         else:
-            kept = relax.const(weights.astype(str(data.ty.dtype)))
+            kept = relax.const(weights, str(data.ty.dtype))
             data = bb.emit_te(_weighted, data, at, kept, axis, primfunc_name_hint="resize")
     return relax.op.astype(data, dtype)
 

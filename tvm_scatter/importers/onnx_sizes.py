@@ -12,6 +12,7 @@ from tvm import relax, tirx
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import differ, same_shape, shape_of, text
 from tvm_scatter.ops.expectations import expect_sizes
+from tvm_scatter.ops.host_numbers import on_host
 
 _SLICE = tvm.ir.Op.get("relax.strided_slice")
 
@@ -76,7 +77,8 @@ def _read_sizes(bb: Any, operator: str, tensor: Any) -> list[Any]:
     # An error that a size is out of range names the variable.
     name = re.sub(r"\W+", "_", operator)
     sizes = [tirx.Var(f"{name}_size{i}", "int64") for i in range(count)]
-    bb.match_cast(bb.emit(relax.op.tensor_to_shape(vector)), relax.ShapeType(sizes))
+    found = bb.emit(relax.op.tensor_to_shape(bb.emit(on_host(vector))))
+    bb.match_cast(found, relax.ShapeType(sizes))
     return list(sizes)
 
 

@@ -1,17 +1,16 @@
 """ONNX's ``Slice`` of axes of symbolic size, or by sizes.
 
 TVM computes the length of a reversed slice, as torch.onnx writes ``flip``, from its end, the least
-integer, and overflows. It takes a slice up to a symbolic size for as long as that. Of a slice whose
-places are computed it knows no more than the rank.
+integer, and overflows. It takes a slice up to a symbolic size for as long as that.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import tvm
 from tvm import relax, tirx
 from tvm.sym import Analyzer, ConstIntBound
@@ -19,26 +18,57 @@ from tvm.sym import Analyzer, ConstIntBound
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import static_shape
 
+from .onnx_read_slice import slice_of_axis, slice_of_tensors
+from .onnx_slice_numbers import plain
 from .onnx_stock import Node
 
 #: Ends beyond it are no places.
 _FAR = 2**31 - 1
+_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 _SLICE = tvm.ir.Op.get("relax.strided_slice")
 
 
 def slice_(node: Node) -> Any:
-    """TVM's own converter, but for axes that are reversed."""
-    bb, data = node.bb, node.inputs[0]
-    slices = _slices(node.inputs)
-    places = [] if slices is None else _reversed(data, slices)
-    if slices is None or not places:
+    """TVM's own converter, but for places that it reads otherwise than ONNX."""
+    bb, data, given = node.bb, node.inputs[0], _inputs(node)
+    if any(map(_is_computed, given[1:])):
+        return slice_of_tensors(bb, given)
+    slices = _slices(given)
+    if slices is None:
         return _with_sizes(bb, _within_bounds(bb.normalize(node.by_stock()), data))
-    data = bb.emit(relax.op.flip(data, int(slices[2][places[0]])))
-    rest = [np.delete(each, places[0]) for each in slices]
-    if not rest[0].size:
+    for start, end, step, axis in [each for each in slices if _falls(each, data)]:
+        if step == -1 and (start == -1 or start >= _FAR) and end <= -_FAR:
+            data = bb.emit(relax.op.flip(data, axis))
+        else:
+            data = slice_of_axis(bb, data, axis, start, end, step)
+    rest = [each for each in slices if not _falls(each, data)]
+    if not rest:
         return data
-    inputs = [data, *(relax.const(each, "int64") for each in rest)]
-    return slice_(replace(node, inputs=type(node.inputs)(inputs)))
+    shape = shape_of(data)
+    numbers = [(*plain(*each[:3], shape[each[3]]), each[3]) for each in rest]
+    starts, ends, steps, axes = (
+        relax.const(list(each), "int64") for each in zip(*numbers, strict=True)
+    )
+    inputs = type(node.inputs)([data, starts, ends, axes, steps])
+    result = bb.normalize(replace(node, inputs=inputs).by_stock())
+    return _with_sizes(bb, _within_bounds(result, data))
+
+
+def _falls(one: tuple[int, int, int, int], data: Any) -> bool:
+    """Whether an axis of symbolic size is read backwards."""
+    return one[2] < 0 and not isinstance(shape_of(data)[one[3]], int)
+
+
+def _inputs(node: Node) -> list[Any]:
+    """Data, starts, ends, axes and steps, of which weights may be kept as parameters."""
+    constant = sys.modules[_MODULE].get_constant
+    places = [node.inputs[at] for at in range(1, 5)]
+    return [node.inputs[0], *(x if x is None else constant(x, node.params) for x in places)]
+
+
+def _is_computed(value: Any) -> bool:
+    is_tensor = isinstance(getattr(value, "ty", None), relax.TensorType)
+    return is_tensor and not isinstance(value, tvm.ir.GenericConst)
 
 
 def _within_bounds(result: Any, data: Any) -> Any:
@@ -73,26 +103,21 @@ def _with_sizes(bb: Any, result: Any) -> Any:
     return bb.match_cast(bb.emit(result), relax.TensorType(sizes, result.ty.dtype))
 
 
-def _slices(inputs: Any) -> list[Any] | None:
-    """Starts, ends, axes and steps of a tensor, if they are constant."""
-    given = [x for x in inputs[1:5] if x is not None]
-    constant = len(given) >= 2 and all(isinstance(x, tvm.ir.GenericConst) for x in given)
-    if not constant or static_shape(inputs[0]) is None:
+def _slices(inputs: Any) -> list[tuple[int, int, int, int]] | None:
+    """Start, end, step and axis of each slice of a tensor, if they are constant and right."""
+    given = [x for x in inputs[1:] if x is not None]
+    constant = all(isinstance(x, tvm.ir.GenericConst) and x.ty.ndim == 1 for x in given)
+    if len(given) < 2 or not constant or static_shape(inputs[0]) is None:
         return None
-    starts, ends = (x.value.numpy() for x in given[:2])
-    axes, steps = (inputs[at].value.numpy() if inputs[at] is not None else None for at in (3, 4))
-    axes = np.arange(len(starts)) if axes is None else axes % len(shape_of(inputs[0]))
-    return [starts, ends, axes, np.ones_like(starts) if steps is None else steps]
-
-
-def _reversed(data: Any, slices: list[Any]) -> list[int]:
-    """The places of slices that reverse an axis of symbolic size."""
-    shape = shape_of(data)
-    return [
-        place
-        for place, (start, end, axis, step) in enumerate(zip(*slices, strict=True))
-        if step == -1
-        and (start == -1 or start >= _FAR)
-        and end <= -_FAR
-        and not isinstance(shape[axis], int)
-    ]
+    rank, count = len(shape_of(inputs[0])), int(shape_of(inputs[1])[0])
+    defaults: list[Any] = [[], [], range(count), [1] * count]
+    starts, ends, axes, steps = (
+        list(default if x is None else x.value.numpy().tolist())
+        for x, default in zip(inputs[1:], defaults, strict=True)
+    )
+    fit = len(ends) == len(axes) == len(steps) == count and 0 not in steps
+    if not fit or not all(-rank <= axis < rank for axis in axes):
+        return None
+    places = [axis % rank for axis in axes]
+    slices = list(zip(starts, ends, steps, places, strict=True))
+    return slices if len(set(places)) == count else None

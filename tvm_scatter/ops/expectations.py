@@ -32,6 +32,7 @@ ASCENDING = "not be less than the one before it"
 AT_MOST = "be at most "
 EQUAL = "be "
 NOT_NEGATIVE = "not be negative"
+NOT_ZERO = "not be 0"
 #: The number is not zero, where an assertion of the model holds.
 ASSERTED = "hold"
 

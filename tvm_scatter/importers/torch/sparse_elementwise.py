@@ -45,8 +45,12 @@ def cast(call: TorchCall) -> Sparse:
 
 
 def negative(call: TorchCall) -> Sparse:
-    """``neg``."""
-    return _with_values(call, call.emit(relax.op.negative(call["self"].values)))
+    """``neg``. Unsigned integers wrap, and TVM negates none of them."""
+    values = call["self"].values
+    zero = call.scalar(0, str(values.ty.dtype))
+    unsigned = str(values.ty.dtype).startswith("uint")
+    negated = relax.op.subtract(zero, values) if unsigned else relax.op.negative(values)
+    return _with_values(call, call.emit(negated))
 
 
 def quotient(call: TorchCall) -> Sparse:

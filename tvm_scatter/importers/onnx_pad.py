@@ -1,0 +1,85 @@
+"""ONNX's ``Pad`` by numbers, or with a number, that the run time knows.
+
+TVM's importer wants both to be constant.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import tvm
+from tvm import relax, te, tirx
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.importers.shapes import shape_of
+
+from .onnx_sizes import sizes_in
+from .onnx_stock import Node
+
+_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
+#: More than any memory has elements, and sums of three of them do not overflow.
+_FAR = 2**60
+
+
+def pad(node: Node) -> Any:
+    """TVM's own converter, but where a number is put around a tensor at run time."""
+    constant = sys.modules[_MODULE].get_constant
+    pads, value, axes = (
+        None if node.inputs[at] is None else constant(node.inputs[at], node.params)
+        for at in (1, 2, 3)
+    )
+    if all(_is_known(each) for each in (pads, value)):
+        return node.by_stock()
+    mode = node.attributes.get("mode", b"constant").decode()
+    if mode != "constant" or not _is_known(axes):
+        what = f"in mode {mode!r} pads" if mode != "constant" else "axes"
+        raise ScatterError(
+            f"Pad: {what} that are known at run time only are not supported; they must be constant."
+        )
+    bb, data = node.bb, node.bb.normalize(node.inputs[0])
+    shape, places = shape_of(data), _axes(axes, data.ty.ndim)
+    numbers = _numbers(bb, pads, 2 * len(places))
+    sizes = [tirx.const(size, "int64") if isinstance(size, int) else size for size in shape]
+    befores = [tirx.const(0, "int64")] * len(shape)
+    for place, before, after in zip(
+        places, numbers[: len(places)], numbers[len(places) :], strict=True
+    ):
+        sizes[place], befores[place] = sizes[place] + before + after, befores[place] + before
+    dtype = str(data.ty.dtype)
+    value = relax.const(0, dtype) if value is None else bb.emit(relax.op.reshape(value, ()))
+    return bb.emit_te(_padded, data, sizes, befores, value, primfunc_name_hint="pad")
+
+
+def _is_known(value: Any) -> bool:
+    if isinstance(value, relax.ShapeExpr):
+        return all(isinstance(size, tirx.IntImm) for size in value)
+    return value is None or isinstance(value, tvm.ir.GenericConst)
+
+
+def _axes(axes: Any, rank: int) -> list[int]:
+    numbers = list(range(rank)) if axes is None else sizes_in(None, "Pad", axes)
+    wrong = [axis for axis in numbers if not -rank <= axis < rank]
+    if wrong:
+        raise ScatterError(f"Pad: axis {wrong[0]} must be at least {-rank} and less than {rank}.")
+    return [axis % rank for axis in numbers]
+
+
+def _numbers(bb: Any, pads: Any, count: int) -> list[Any]:
+    if not isinstance(pads, relax.ShapeExpr | tvm.ir.GenericConst):
+        least, most = (relax.const(number, "int64") for number in (-_FAR, _FAR))
+        pads = bb.emit(relax.op.minimum(relax.op.maximum(pads, least), most))
+    return sizes_in(bb, "Pad", pads, count)
+
+
+def _padded(data: te.Tensor, sizes: Any, befores: Any, value: te.Tensor) -> te.Tensor:
+    def element(*at: Any) -> Any:
+        places = [place.astype("int64") - before for place, before in zip(at, befores, strict=True)]
+        inside = [
+            part
+            for place, size in zip(places, data.shape, strict=True)
+            for part in (place >= 0, place < size)
+        ]
+        return tirx.if_then_else(tirx.all(*inside), data(*places), value())
+
+    return te.compute(list(sizes), element, name="pad")
