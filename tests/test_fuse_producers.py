@@ -574,3 +574,59 @@ def test_what_many_lines_share_is_computed_once(lines, together, computed):
 def test_16_bit_floats_are_multiplied_two_at_a_time(dtype, pairs):
     code = ptx(cuda(weighted_sum(dtype=dtype), fuse=True, implementation="bucketed"))
     assert f"mul.rn.{pairs}" in code
+
+
+def _bfloat16(values):
+    return np.asarray(values, "float32").astype(numpy_dtype("bfloat16"))
+
+
+@pytest.mark.parametrize("reduce", ["add", "mean", "max"])
+def test_messages_of_bfloat16_are_rounded_once_computed(device, reduce):
+    """Products of eight bits have up to sixteen. Sums of the rounded ones are exact in float32."""
+    generator = np.random.default_rng(0)
+    x, weight = generator.integers(129, 256, (9, 32)), generator.integers(129, 256, (20, 1))
+    src, dst = (generator.integers(0, 9, 20) for _ in range(2))
+    x[3, 5] = x[4, 7] = -200
+    rows, weights = _bfloat16(x), _bfloat16(weight)
+    rows[5, 6] = np.nan
+
+    def build(x, weight, src, dst):
+        emit = relax.BlockBuilder.current().emit
+        message = emit(relax.op.multiply(emit(relax.op.take(x, src, 0)), weight))
+        zeros = emit(relax.op.zeros([9, 32], "bfloat16"))
+        return index_put(zeros, [dst], message, [0], reduce, include_self=False)
+
+    message = _bfloat16(rows[src].astype("float32") * weights.astype("float32"))
+    expected = np.zeros((9, 32), "float32")
+    for place in set(dst):
+        of = message[dst == place].astype("float32")
+        total = np.maximum.reduce(of) if reduce == "max" else of.sum(0, dtype="float32")
+        expected[place] = total / len(of) if reduce == "mean" else total
+    calls = {"main": (build, [rows, weights, src, dst])}
+    found = run_compiled(compile_all(calls, device), calls, device)["main"]
+    np.testing.assert_array_equal(found.astype("float32"), _bfloat16(expected).astype("float32"))
+
+
+def test_cpus_compute_messages_of_bfloat16():
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([9, 32], "bfloat16"))
+    src, dst = (relax.Var(name, relax.TensorType([20], "int64")) for name in ("src", "dst"))
+    with builder.function("main", [x, src, dst]):
+        with builder.dataflow():
+            # A cast that is asked for rounds in between.
+            exact = builder.emit(relax.op.astype(builder.emit(relax.op.take(x, src, 0)), "float32"))
+            narrow = builder.emit(relax.op.astype(builder.emit(exact * exact), "bfloat16"))
+            message = builder.emit(relax.op.astype(narrow, "float32"))
+            zeros = builder.emit(relax.op.zeros([9, 32], "float32"))
+            output = builder.emit_output(index_put(zeros, [dst], message, [0], "add"))
+        builder.emit_func_output(output)
+    module = builder.get()
+    assert "computes its updates itself" in notes(module, "llvm")[-1]
+    generator = np.random.default_rng(0)
+    rows = _bfloat16(generator.integers(129, 256, (9, 32)))
+    src, dst = (generator.integers(0, 9, 20) for _ in range(2))
+    expected = np.zeros((9, 32), "float32")
+    np.add.at(expected, dst, _bfloat16(rows[src].astype("float32") ** 2).astype("float32"))
+    machine = relax.VirtualMachine(tvm.compile(module, target_of("llvm")), tvm.cpu())
+    found = machine["main"](*(tvm.runtime.tensor(each) for each in (rows, src, dst)))
+    np.testing.assert_array_equal(found.numpy(), expected)

@@ -115,6 +115,8 @@ class ComputedUpdates:
     """
 
     destination: Any = None
+    #: Whether the value is of float32 and has yet to be rounded to bfloat16.
+    rounds = False
 
     def __init__(
         self, producer: Producer, leaves: Sequence[Any], symbols: Mapping[str, Any]

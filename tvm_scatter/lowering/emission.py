@@ -16,6 +16,7 @@ from tvm_scatter.emit.computed_updates import ComputedUpdates, Producer
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.emit.single_precision import compute_in_single_precision
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
 from tvm_scatter.options import current_options
@@ -136,7 +137,7 @@ class _Parts:
             target=target,
             data=None if problem.in_place else data,
             indices=[named[f"index{i}{suffix}"] for i in range(len(self.signature.indices))],
-            updates=self._updates(suffix, named),
+            updates=self._updates(suffix, named, target),
             out=data if problem.in_place else named[f"out{suffix}"],
             workspace=named.get(f"workspace{suffix}"),
             sizes=sizes,
@@ -145,11 +146,13 @@ class _Parts:
             result=self._result(suffix, named),
         )
 
-    def _updates(self, suffix: str, named: Mapping[str, Any]) -> Any:
+    def _updates(self, suffix: str, named: Mapping[str, Any], target: Any) -> Any:
         if self.producer is None:
             return named[f"updates{suffix}"]
         leaves = [named[f"leaf{i}{suffix}"] for i in range(len(self.producer.leaves))]
-        return ComputedUpdates(self.producer, leaves, self.parameters.symbols)
+        updates = ComputedUpdates(self.producer, leaves, self.parameters.symbols)
+        single = backend_of(target).widens_bfloat16
+        return compute_in_single_precision(updates) if single else updates
 
     def _result(self, suffix: str, named: Mapping[str, Any]) -> ComputedResult | None:
         if self.epilogue is None:

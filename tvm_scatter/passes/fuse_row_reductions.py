@@ -105,12 +105,13 @@ def _found(name: str, function: relax.Function) -> dict[Any, _Fused]:
 def _is_candidate(binding: Binding) -> bool:
     if not binding.fused or not is_row_reduction(binding.value):
         return False
-    strategy = strategy_of(binding.value.args[0])[1]
-    return (
-        strategy is not None
-        and strategy.backend.sums_rows_under(current_options())
-        and str(binding.var.ty.dtype) in strategy.backend.fuses
-    )
+    strategy, dtype = strategy_of(binding.value.args[0])[1], str(binding.var.ty.dtype)
+    if strategy is None or not strategy.backend.sums_rows_under(current_options()):
+        return False
+    if dtype == "bfloat16" and strategy.backend.widens_bfloat16:
+        # Scatters alone compute in float32 what they read. TVM's loop makes no vectors of it.
+        return False
+    return dtype in strategy.backend.fuses
 
 
 def _fused(reduction: Binding, taken: Sequence[Binding], checked: Sequence[Binding]) -> _Fused:

@@ -89,7 +89,7 @@ def _fused(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Func
 
 def _is_wanted(softmax: Softmax) -> bool:
     strategy = strategy_of(softmax.call.data)[1]
-    return strategy is None or strategy.backend.fuses_softmax_under(current_options())
+    return strategy is None or strategy.backend.fuses_under(current_options())
 
 
 def _dtypes(softmax: Softmax) -> list[str]:

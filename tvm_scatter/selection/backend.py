@@ -73,6 +73,8 @@ class Backend:
     rounds_once : bool
         Whether sums of 16-bit floats are left to implementations that round them once, as PyTorch
         does on such devices, where one of these can compute them.
+    widens_bfloat16 : bool
+        Whether computed updates of bfloat16 are given as expressions of float32, to be rounded.
     schedules_reads : bool
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
     architecture_attribute : str
@@ -113,6 +115,7 @@ class Backend:
     sums_rows_by_default: bool = False
     sums_logits: bool = False
     rounds_once: bool = False
+    widens_bfloat16: bool = False
     schedules_reads: bool = False
     architecture_attribute: str = ""
     of_this_machine: Callable[[], Target | None] | None = None
@@ -154,15 +157,6 @@ class Backend:
         if options.fuse is None:
             return self.fuses_by_default and not self._captures(options)
         return options.fuse
-
-    def fuses_softmax_under(self, options: Options) -> bool:
-        """Whether scatters compute the softmax that weights their updates.
-
-        It is made of functions like ``exp``, so where those stay apart only the options ask for it.
-        """
-        if options.fuse is None and self.fuses_vectors_only:
-            return False
-        return self.fuses_under(options)
 
     def fills_under(self, options: Options) -> bool:
         """Whether scatters into zeros fill them themselves, if that costs less."""

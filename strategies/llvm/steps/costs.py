@@ -18,7 +18,7 @@ _EXTREME_IN_MEMORY, _EXTREME_IN_REGISTERS = 3.0, 2.0
 #: row that do so.
 _IN_REGISTERS, _REGISTER_BYTES = 0.5, 1024
 #: The share of a miss's time that a core waits for if others wait too: it has several under way.
-_ALONE = 0.25
+ALONE = 0.25
 
 
 def cores(work: Work) -> float:
@@ -82,7 +82,7 @@ def misses(work: Work, workers: Any, footprint: Any = None) -> Any:
         footprint = work.extent * smaller(work.row_bytes, _BLOCK_BYTES)
     blocks = larger(work.row_bytes / _BLOCK_BYTES, 1.0)
     missed = work.misses(work.items * blocks, footprint)
-    return missed * _ALONE * cores(work) / workers
+    return missed * ALONE * cores(work) / workers
 
 
 def again(work: Work) -> Any:

@@ -16,11 +16,12 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import element_expression
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.single_precision import rounded
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
 
-from . import loops
+from . import loops, values
 from .accumulator import accumulator
 from .columns import Columns
 from .fills import fill_value
@@ -165,13 +166,18 @@ class Reduction:
     def add(self, total: Any, part: Part, item: Any) -> None:
         """Add the update of an item to a segment."""
         update, step = self.update_position(item, part.batch, part.first)
-        one = loops.small_buffer(part.columns.room, self.problem.data_dtype)
+        problem, updates = self.problem, self.operands.updates
+        dtype, rounds = values.read_as(updates, problem.data_dtype)
+        one = loops.small_buffer(part.columns.room, dtype)
+        # An extreme is rounded at the end: rounding keeps the order.
+        rounds = rounds and not problem.reduces.is_extreme
 
         def add(s: Any) -> None:
             # TVM loses a variable bound to what it makes no vectors of. A buffer it does not lose.
-            value = element_expression(self.operands.updates, update, s * step, self.width)
+            value = element_expression(updates, update, s * step, self.width)
             T.buffer_store(one, value, [s])
-            T.buffer_store(total, self.kept.combine(total[s], self.kept.take(one[s])), [s])
+            taken = self.kept.take(rounded(one[s]) if rounds else one[s])
+            T.buffer_store(total, self.kept.combine(total[s], taken), [s])
 
         part.columns.each(add)
 
@@ -222,4 +228,5 @@ class Reduction:
             update, step = self.update_position(item, b, loops.int64(0))
             with loops.serial(self.width) as c:
                 value = element_expression(self.operands.updates, update, c * step, self.width)
+                value = values.convert(value, self.problem.data_dtype)
                 T.buffer_store(self.operands.out, value, [out + c])

@@ -7,6 +7,7 @@ from typing import Any
 from tvm import tirx
 from tvm.target import Target
 
+from tvm_scatter.emit.computed_updates import ComputedUpdates
 from tvm_scatter.problem.reductions import (
     FLOATS,
     Reduction,
@@ -23,6 +24,13 @@ def accumulator_dtype(reduction: Reduction, dtype: str) -> str:
     # TVM stores local bfloat16 numbers as float32, and then their bits are not accessible.
     keeps = dtype == "float16" and reduction.is_extreme
     return "float32" if dtype in HALF and not keeps else dtype
+
+
+def read_as(updates: Any, dtype: str) -> tuple[str, bool]:
+    """The type that updates for data of a type are read in, and whether they are to be rounded."""
+    if not isinstance(updates, ComputedUpdates):
+        return dtype, False
+    return str(updates.value.ty.dtype), updates.rounds
 
 
 def start_value(reduction: Reduction, dtype: str) -> Any:

@@ -1,0 +1,97 @@
+"""Expressions of bfloat16 as expressions of float32, for code generators that lack bfloat16.
+
+TVM takes a variable bound to a computed bfloat16 for its bits, on targets that compute it in
+float32. What is float32 from the first load on has no such variable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from .computed_updates import ComputedUpdates, parts_of
+
+_NARROW, _WIDE = "bfloat16", "float32"
+
+
+def compute_in_single_precision(updates: ComputedUpdates) -> ComputedUpdates:
+    """The updates, whose expressions are of float32 wherever they were of bfloat16."""
+    if _is_narrow(updates.value):
+        updates.rounds = not isinstance(updates.value, tvm.ir.TensorLoad)
+    updates.value = in_single_precision(updates.value)
+    for name in ("logit", "term"):
+        expression = getattr(updates, name)
+        if expression is not None:
+            setattr(updates, name, in_single_precision(expression))
+    return updates
+
+
+def in_single_precision(expression: Any) -> Any:
+    """The expression, computed in float32 wherever it is of bfloat16, and rounded by casts alone.
+
+    So does TVM where it makes one function of several.
+
+    Parameters
+    ----------
+    expression : expression
+        Of loads, constants, operators, functions, casts and choices.
+    """
+    if isinstance(expression, tvm.ir.TensorLoad):
+        return _widened(expression) if _is_narrow(expression) else expression
+    if isinstance(expression, tirx.FloatImm):
+        return tirx.const(float(expression.value), _WIDE) if _is_narrow(expression) else expression
+    if isinstance(expression, tirx.Cast):
+        value = in_single_precision(expression.value)
+        if not _is_narrow(expression):
+            return _cast(str(expression.ty.dtype), value)
+        single = _cast(_WIDE, value)
+        return single if _is_narrow(expression.value) else rounded(single)
+    parts = parts_of(expression)
+    if not parts:
+        return expression
+    return _with_parts(expression, [in_single_precision(part) for part in parts])
+
+
+def _cast(dtype: str, value: Any) -> Any:
+    return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)
+
+
+def _widened(load: Any) -> Any:
+    """What is loaded as float32. Of a cast in a bound variable TVM makes one of the bits."""
+    bits = tirx.Cast("uint32", tirx.reinterpret("uint16", load))
+    return tirx.reinterpret(_WIDE, tirx.shift_left(bits, tirx.const(16, "uint32")))
+
+
+def _with_parts(expression: Any, parts: list[Any]) -> Any:
+    if isinstance(expression, tvm.ir.Call):
+        dtype = _WIDE if _is_narrow(expression) else str(expression.ty.dtype)
+        return tirx.call_intrin(dtype, expression.op, *parts)
+    return type(expression)(*parts)
+
+
+def _is_narrow(expression: Any) -> bool:
+    return str(expression.ty.dtype) == _NARROW
+
+
+def rounded(value: Any) -> Any:
+    """A float32 rounded to the nearest bfloat16, ties to even, still as float32.
+
+    A NaN stays one. The value stands in the result several times.
+    """
+    bits = tirx.reinterpret("int32", value)
+    odd = tirx.bitwise_and(tirx.shift_right(bits, _int(16)), _int(1))
+    nearest = tirx.bitwise_and(bits + _int(0x7FFF) + odd, _int(-0x10000))
+    quiet = tirx.bitwise_or(bits, _int(0x400000))
+    is_nan = tirx.bitwise_and(bits, _int(0x7FFFFFFF)) > _int(0x7F800000)
+    # By a mask, because TVM makes a choice between calls a branch.
+    mask = _int(0) - tirx.Cast("int32", is_nan)
+    chosen = tirx.bitwise_or(
+        tirx.bitwise_and(mask, quiet), tirx.bitwise_and(tirx.bitwise_not(mask), nearest)
+    )
+    return tirx.reinterpret(_WIDE, chosen)
+
+
+def _int(value: int) -> Any:
+    return tirx.const(value, "int32")
