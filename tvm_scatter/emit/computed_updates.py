@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import mul
@@ -100,6 +100,8 @@ class ComputedUpdates:
         The sizes of these axes.
     value : expression
         The element, over the axes and the flat leaves.
+    dtype : str
+        The data type in which it is emitted.
     logit : expression or None
         Its logit, if it has one.
     term : expression or None
@@ -115,7 +117,7 @@ class ComputedUpdates:
     """
 
     destination: Any = None
-    #: Whether the value is of float32 and has yet to be rounded to bfloat16.
+    #: Whether the value is emitted in float32 and has yet to be rounded to bfloat16.
     rounds = False
 
     def __init__(
@@ -135,6 +137,9 @@ class ComputedUpdates:
             return with_positions(_over_flat(producer, value, self.leaves, symbols), analyzer)
 
         self.value = positioned(store.value)
+        self.dtype = str(self.value.ty.dtype)
+        #: Makes of an expression for some element the one that is emitted.
+        self.emitted: Callable[[Any], Any] = lambda expression: expression
         self.logit: Any = None
         self.term: Any = None
         self.sum: Any = None
@@ -190,7 +195,7 @@ class ComputedUpdates:
             )
         }
         value = substitute(self.value, known)
-        return with_positions(value, Analyzer()) if axes > 1 else value
+        return self.emitted(with_positions(value, Analyzer()) if axes > 1 else value)
 
     @property
     def expressions(self) -> list[Any]:

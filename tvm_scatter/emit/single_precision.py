@@ -14,24 +14,23 @@ from tvm import tirx
 from .computed_updates import ComputedUpdates, parts_of
 
 _NARROW, _WIDE = "bfloat16", "float32"
+#: What is as exact as its operands, which are rounded.
+_EXACT = (tvm.ir.TensorLoad, tirx.FloatImm, tirx.Max, tirx.Min, tirx.Select)
 
 
 def compute_in_single_precision(updates: ComputedUpdates) -> ComputedUpdates:
-    """The updates, whose expressions are of float32 wherever they were of bfloat16."""
+    """The updates, which are emitted as float32 wherever they were of bfloat16."""
+    updates.emitted = in_single_precision
     if _is_narrow(updates.value):
-        updates.rounds = not isinstance(updates.value, tvm.ir.TensorLoad)
-    updates.value = in_single_precision(updates.value)
-    for name in ("logit", "term"):
-        expression = getattr(updates, name)
-        if expression is not None:
-            setattr(updates, name, in_single_precision(expression))
+        updates.dtype = _WIDE
+        updates.rounds = not isinstance(updates.value, _EXACT)
     return updates
 
 
 def in_single_precision(expression: Any) -> Any:
-    """The expression, computed in float32 wherever it is of bfloat16, and rounded by casts alone.
+    """The expression, computed in float32 wherever it is of bfloat16, and rounded after each step.
 
-    So does TVM where it makes one function of several.
+    The last step is not rounded.
 
     Parameters
     ----------
@@ -43,15 +42,21 @@ def in_single_precision(expression: Any) -> Any:
     if isinstance(expression, tirx.FloatImm):
         return tirx.const(float(expression.value), _WIDE) if _is_narrow(expression) else expression
     if isinstance(expression, tirx.Cast):
-        value = in_single_precision(expression.value)
+        value = _operand(expression.value)
         if not _is_narrow(expression):
             return _cast(str(expression.ty.dtype), value)
-        single = _cast(_WIDE, value)
-        return single if _is_narrow(expression.value) else rounded(single)
+        return _cast(_WIDE, value)
     parts = parts_of(expression)
     if not parts:
         return expression
-    return _with_parts(expression, [in_single_precision(part) for part in parts])
+    return _with_parts(expression, [_operand(part) for part in parts])
+
+
+def _operand(expression: Any) -> Any:
+    """What is computed from further: rounded, if it is not exact."""
+    single = in_single_precision(expression)
+    exact = isinstance(expression, _EXACT) or not _is_narrow(expression)
+    return single if exact else rounded(single)
 
 
 def _cast(dtype: str, value: Any) -> Any:
@@ -78,9 +83,9 @@ def _is_narrow(expression: Any) -> bool:
 def rounded(value: Any) -> Any:
     """A float32 rounded to the nearest bfloat16, ties to even, still as float32.
 
-    A NaN stays one. The value stands in the result several times.
+    A NaN stays one.
     """
-    bits = tirx.reinterpret("int32", value)
+    bits = tirx.Var("bits", "int32")
     odd = tirx.bitwise_and(tirx.shift_right(bits, _int(16)), _int(1))
     nearest = tirx.bitwise_and(bits + _int(0x7FFF) + odd, _int(-0x10000))
     quiet = tirx.bitwise_or(bits, _int(0x400000))
@@ -90,7 +95,8 @@ def rounded(value: Any) -> Any:
     chosen = tirx.bitwise_or(
         tirx.bitwise_and(mask, quiet), tirx.bitwise_and(tirx.bitwise_not(mask), nearest)
     )
-    return tirx.reinterpret(_WIDE, chosen)
+    # Without a name the value would stand there four times, and its own operands sixteen times.
+    return tirx.reinterpret(_WIDE, tirx.Let(bits, tirx.reinterpret("int32", value), chosen))
 
 
 def _int(value: int) -> Any:

@@ -86,7 +86,7 @@ class WeightedRows:
             axis: tirx.Cast(str(axis.ty.dtype), coordinate)
             for axis, coordinate in zip(self._updates.axes, coordinates, strict=True)
         }
-        return with_positions(substitute(expression, known), analyzer)
+        return self._updates.emitted(with_positions(substitute(expression, known), analyzer))
 
 
 def leading_axes(updates: ComputedUpdates, count: Any) -> int:

@@ -30,7 +30,7 @@ def read_as(updates: Any, dtype: str) -> tuple[str, bool]:
     """The type that updates for data of a type are read in, and whether they are to be rounded."""
     if not isinstance(updates, ComputedUpdates):
         return dtype, False
-    return str(updates.value.ty.dtype), updates.rounds
+    return updates.dtype, updates.rounds
 
 
 def start_value(reduction: Reduction, dtype: str) -> Any:
