@@ -20,6 +20,7 @@ from tvm_scatter import (
 from tvm_scatter.options import Options
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.selection.calibrated import machine_for
 from tvm_scatter.selection.records import IMPLEMENTATION, KNOBS, tuned_records, workload
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.selection.work import Work
@@ -356,24 +357,26 @@ def test_blocks_are_counted_by_the_multiprocessors_of_the_target(name: str) -> N
     assert knobs[0].get("blocks_per_multiprocessor") == knobs[1].get("blocks_per_multiprocessor")
 
 
+def hot_updates(name: str, posed: ScatterProblem) -> Any:
+    """What updates of hot places take with skewed indices."""
+    strategy, target = strategy_for("cuda"), parse_target("sm_90")
+    assert strategy is not None
+    implementation = strategy.implementations[name]
+    work = Work.of(posed, machine_for(strategy.backend, target), "skewed")
+    terms = implementation.cost(work, implementation.config(posed, target))
+    assert terms is not None
+    return terms["hot updates"]
+
+
 def test_lines_that_are_not_under_way_together_wait_in_turn() -> None:
     """Each has a hot place of its own, but one line is work for all the machine."""
-    strategy = strategy_for("cuda")
-    assert strategy is not None
     predicted = {}
     for lines in (1, 4):
         posed = single(200_000, 600_000, batch=SymbolicSize(lines), index_batch=True, in_place=True)
-        found = strategy.default(posed, parse_target("sm_90")).predictions["parallel_injective"]
-        predicted[lines] = found.terms["hot updates"]
+        predicted[lines] = hot_updates("parallel_injective", posed)
     assert predicted[4] == pytest.approx(4 * predicted[1])
 
 
 def test_a_hot_place_holds_up_no_more_than_a_unit_of_partitioned() -> None:
-    strategy = strategy_for("cuda")
-    assert strategy is not None
-    predicted = [
-        strategy.default(single(1 << 24, count), parse_target("sm_90")).predictions["partitioned"]
-        for count in (1 << 20, 1 << 22)
-    ]
-    terms = [each.terms["hot updates"] for each in predicted]
+    terms = [hot_updates("partitioned", single(1 << 24, count)) for count in (1 << 20, 1 << 22)]
     assert terms[0] == pytest.approx(terms[1])

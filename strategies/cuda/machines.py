@@ -42,7 +42,7 @@ def machine_of(target: Any) -> Machine:
 
     A target does not say which GPU it is, unless it has a name such as ``nvidia/nvidia-h100``.
     """
-    return _machine(architecture(target), str(target.tag), shared_memory_limit(target))
+    return _machine(architecture(target), _tag(target), shared_memory_limit(target))
 
 
 def multiprocessors(target: Any) -> int:
@@ -58,7 +58,22 @@ def threads_at_a_time(target: Any) -> int:
 
 def device_name(target: Any) -> str:
     """What this machine's GPU calls itself, if the target is for it; else nothing."""
-    return _device_name(architecture(target), str(target.tag))
+    return _device_name(architecture(target), _tag(target))
+
+
+def _tag(target: Any) -> str:
+    """The name that a target was made by. TVM forgets it, but some names say what no other does."""
+    return str(target.tag) or _tags().get(str(target), "")
+
+
+@cache
+def _tags() -> dict[str, str]:
+    """The names of targets, by what they stand for, if no other one does."""
+    tags: dict[str, list[str]] = {}
+    for tag in tvm.target.list_tags():
+        if tag.startswith("nvidia/"):
+            tags.setdefault(str(tvm.target.Target(tag)), []).append(tag)
+    return {text: names[0] for text, names in tags.items() if len(names) == 1}
 
 
 @cache

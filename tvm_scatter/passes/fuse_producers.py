@@ -139,7 +139,11 @@ def _check_rows(scatter: Binding, updates: FusedUpdates) -> None:
         raise NotInlined("it is not valid") from error
     if lowered.producer is None:
         raise NotInlined("they are put into another order first")
-    if backend_of(target).fuses_vectors_only and not reads_neighbours(lowered):
+    backend = backend_of(target)
+    single = lowered.problem.width.is_one and lowered.problem.data_dtype == "bfloat16"
+    if single and backend.widens_bfloat16:
+        raise NotInlined("single elements of bfloat16 are computed faster apart")
+    if backend.fuses_vectors_only and not reads_neighbours(lowered):
         raise NotInlined("neighbours in a row are computed from what are no neighbours")
 
 

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
+from math import inf
 from typing import Any, Protocol
 
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
@@ -33,8 +35,8 @@ class Prediction:
     ----------
     microseconds : float or expression
         The geometric mean over both spreads of the indices.
-    terms : dict of str to (float or expression)
-        Of the skewed spread: the microseconds of each term.
+    terms : dict of str to float
+        The microseconds of each term, which add up to the time; empty if sizes are symbolic.
     """
 
     microseconds: Any
@@ -72,7 +74,21 @@ _UNFITTED_ERROR = 2.0
 @cache
 def _fit(target_kind: str) -> Mapping[str, Any]:
     path = resources.files("tvm_scatter.strategies") / "defaults" / f"{target_kind}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not path.is_file():
+        return {}
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        factors = [factor for terms in found["coefficients"].values() for factor in terms.values()]
+        ratio = found.get("ratio_error", _UNFITTED_ERROR)
+        damaged = not all(0 < float(number) < inf for number in (ratio, *factors))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        damaged = True
+    if damaged:
+        raise ScatterError(
+            f"costs: {str(path)!r} must have positive numbers under 'coefficients'; install the "
+            "package again, or fit them anew."
+        )
+    return found
 
 
 def coefficients(target_kind: str) -> Coefficients:
@@ -110,7 +126,7 @@ class Costs:
         factors = self.fitted.get(implementation.name, {})
 
         def predict(works: Sequence[Work]) -> Prediction | None:
-            product, terms = 1.0, {}
+            product, each = 1.0, []
             for work in works:
                 estimates = implementation.cost(work, config)
                 if estimates is None:
@@ -118,7 +134,8 @@ class Costs:
                 terms = {name: value * factors.get(name, 1.0) for name, value in estimates.items()}
                 terms |= work.beside(self.problem)
                 product = product * sum(terms.values(), 0.0)
-            return Prediction(root(product), terms)
+                each.append(terms)
+            return Prediction(root(product), _shares(root(product), each))
 
         known = predict(_some_works(part, self.machine))
         if known is None:
@@ -126,6 +143,18 @@ class Costs:
         if self.problem.is_static:
             return lambda _sizes: known
         return lambda sizes: predict(_works(part, self.machine, sizes)) or known
+
+
+def _shares(total: Any, each: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+    """What of the time each term has, in the mean over the spreads."""
+    if not isinstance(total, float):
+        return {}
+    found: dict[str, float] = {}
+    for terms in each:
+        whole = sum(terms.values(), 0.0) * len(each)
+        for name, value in terms.items():
+            found[name] = found.get(name, 0.0) + total * value / whole
+    return found
 
 
 @lru_cache(maxsize=16)

@@ -60,7 +60,7 @@ class Work:
         """The work of a problem; its sizes are needed if it is not static."""
         sizes = sizes or Sizes.of(problem)
         names = ("batch", "extent", "slice", "count", "items", "width", "destinations")
-        named = {name: real(getattr(sizes, name)) for name in (*names, "data_size", "update_size")}
+        named = {name: _real(getattr(sizes, name)) for name in (*names, "data_size", "update_size")}
         return Work(problem, machine, spread, **named)
 
     # Bytes.
@@ -220,6 +220,11 @@ class Work:
         if whole.epilogue and not self.problem.epilogue:
             terms["finish"] = self.launches(1) + self.streams(2 * self.data_bytes)
         return terms
+
+
+def _real(size: Any) -> Any:
+    """A size. Where there is nothing to do, all costs are those of a single element."""
+    return larger(real(size), 1.0) if isinstance(size, int) else real(size)
 
 
 def _harmonic(number: Any) -> Any:
