@@ -56,9 +56,8 @@ class Options:
         only, where launches take most of the time.
     fuse : bool, optional
         Whether a scatter computes its updates itself, instead of reading them from a tensor that
-        other operators compute. ``None`` leaves it to the target: CPUs and GPUs do, but CPUs leave
-        a softmax over the updates of each destination in memory, and GPUs all where they capture
-        graphs.
+        other operators compute. ``None`` leaves it to the target: CPUs and GPUs do, but GPUs not
+        where they capture graphs.
     share_order : bool, optional
         Whether scatters by one index share one order of their updates, where it pays. ``None``
         leaves it to the target, and to sizes of which a greatest value is known.
