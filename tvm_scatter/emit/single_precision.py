@@ -42,10 +42,7 @@ def in_single_precision(expression: Any) -> Any:
     if isinstance(expression, tirx.FloatImm):
         return tirx.const(float(expression.value), _WIDE) if _is_narrow(expression) else expression
     if isinstance(expression, tirx.Cast):
-        value = _operand(expression.value)
-        if not _is_narrow(expression):
-            return _cast(str(expression.ty.dtype), value)
-        return _cast(_WIDE, value)
+        return _cast(_dtype(expression), _operand(expression.value))
     parts = parts_of(expression)
     if not parts:
         return expression
@@ -57,6 +54,11 @@ def _operand(expression: Any) -> Any:
     single = in_single_precision(expression)
     exact = isinstance(expression, _EXACT) or not _is_narrow(expression)
     return single if exact else rounded(single)
+
+
+def _dtype(expression: Any) -> str:
+    """The type that an expression is computed in."""
+    return _WIDE if _is_narrow(expression) else str(expression.ty.dtype)
 
 
 def _cast(dtype: str, value: Any) -> Any:
@@ -71,8 +73,7 @@ def _widened(load: Any) -> Any:
 
 def _with_parts(expression: Any, parts: list[Any]) -> Any:
     if isinstance(expression, tvm.ir.Call):
-        dtype = _WIDE if _is_narrow(expression) else str(expression.ty.dtype)
-        return tirx.call_intrin(dtype, expression.op, *parts)
+        return tirx.call_intrin(_dtype(expression), expression.op, *parts)
     return type(expression)(*parts)
 
 

@@ -13,7 +13,7 @@ from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import differ, shape_of, text
+from tvm_scatter.importers.shapes import as_expression, differ, shape_of, text
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import same_size
 
@@ -98,8 +98,7 @@ def _at_most(size: Any, wanted: Any) -> bool:
 
 def _unless_one(size: Any, if_one: Any, other: Any) -> Any:
     """``other``, or ``if_one`` if a size is 1 at run time."""
-    values = (tirx.const(x, "int64") if isinstance(x, int) else x for x in (if_one, other))
-    return tirx.Select(size == 1, *values)
+    return tirx.Select(size == 1, as_expression(if_one), as_expression(other))
 
 
 def _broadcast(bb: Any, data: Any, axes: Sequence[_Axis]) -> Any:

@@ -5,30 +5,24 @@ TVM's importer wants both to be constant.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import tvm
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.importers.shapes import as_expression, shape_of
 
-from .onnx_sizes import sizes_in
+from .onnx_sizes import from_the_front, sizes_in
 from .onnx_stock import Node
 
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 #: More than any memory has elements, and sums of three of them do not overflow.
 _FAR = 2**60
 
 
 def pad(node: Node) -> Any:
     """TVM's own converter, but where a number is put around a tensor at run time."""
-    constant = sys.modules[_MODULE].get_constant
-    pads, value, axes = (
-        None if node.inputs[at] is None else constant(node.inputs[at], node.params)
-        for at in (1, 2, 3)
-    )
+    pads, value, axes = (node.constant(at) for at in (1, 2, 3))
     if all(_is_known(each) for each in (pads, value)):
         return node.by_stock()
     mode = node.attributes.get("mode", b"constant").decode()
@@ -40,7 +34,7 @@ def pad(node: Node) -> Any:
     bb, data = node.bb, node.bb.normalize(node.inputs[0])
     shape, places = shape_of(data), _axes(axes, data.ty.ndim)
     numbers = _numbers(bb, pads, 2 * len(places))
-    sizes = [tirx.const(size, "int64") if isinstance(size, int) else size for size in shape]
+    sizes = list(map(as_expression, shape))
     befores = [tirx.const(0, "int64")] * len(shape)
     for place, before, after in zip(
         places, numbers[: len(places)], numbers[len(places) :], strict=True
@@ -59,10 +53,7 @@ def _is_known(value: Any) -> bool:
 
 def _axes(axes: Any, rank: int) -> list[int]:
     numbers = list(range(rank)) if axes is None else sizes_in(None, "Pad", axes)
-    wrong = [axis for axis in numbers if not -rank <= axis < rank]
-    if wrong:
-        raise ScatterError(f"Pad: axis {wrong[0]} must be at least {-rank} and less than {rank}.")
-    return [axis % rank for axis in numbers]
+    return from_the_front("Pad", numbers, rank)
 
 
 def _numbers(bb: Any, pads: Any, count: int) -> list[Any]:

@@ -18,7 +18,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.expectations import NOT_ZERO, expect_numbers
 
 from .onnx_range_terms import count_and_step, elements
-from .onnx_sizes import sizes_in
+from .onnx_sizes import as_tensor, sizes_in
 
 #: No memory has more elements.
 _MOST = 2**48
@@ -107,8 +107,5 @@ def _of_tensors(bb: Any, inputs: Sequence[Any], step: int | None, dtype: str) ->
 
 def _as_number(bb: Any, value: Any) -> Any:
     """A size or a tensor of one element as int64 of rank 0."""
-    if tvm.ir.is_prim_expr(value):
-        value = relax.ShapeExpr([value])
-    if isinstance(value, relax.ShapeExpr):
-        value = bb.emit(relax.op.shape_to_tensor(value))
-    return bb.emit(relax.op.reshape(bb.emit(relax.op.astype(value, "int64")), ()))
+    whole = bb.emit(relax.op.astype(as_tensor(bb, value), "int64"))
+    return bb.emit(relax.op.reshape(whole, ()))

@@ -14,10 +14,10 @@ from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.importers.shapes import as_expression, shape_of
 from tvm_scatter.ops.expectations import AT_MOST, NOT_NEGATIVE, NOT_ZERO, expect_numbers
 
-from .onnx_sizes import expect_known_length, sizes_in
+from .onnx_sizes import as_tensor, expect_known_length, from_the_front, sizes_in
 
 #: No axis is longer.
 _FAR = 2**48
@@ -34,7 +34,7 @@ class _Given(NamedTuple):
 
 def slice_of_tensors(bb: Any, inputs: Sequence[Any]) -> Any:
     """The slice of a tensor, some of whose places are computed."""
-    data, *given = (_as_tensor(bb, each) for each in inputs)
+    data, *given = (None if each is None else as_tensor(bb, each) for each in inputs)
     shape = shape_of(data)
     for each in given:
         if each is not None and each.ty.ndim != 1:
@@ -45,9 +45,10 @@ def slice_of_tensors(bb: Any, inputs: Sequence[Any]) -> Any:
     data = _checked(bb, data, places, len(shape))
     fixed = isinstance(places.axes, list)
     axes = sorted(places.axes) if fixed else list(range(len(shape)))
-    numbers = bb.emit_te(_places, *places, axes, _sizes(shape), primfunc_name_hint="slice_places")
+    sizes = list(map(as_expression, shape))
+    numbers = bb.emit_te(_places, *places, axes, sizes, primfunc_name_hint="slice_places")
     read = sizes_in(bb, "Slice", numbers)
-    sizes, begins, steps = _sizes(shape), [0] * len(shape), [1] * len(shape)
+    sizes, begins, steps = sizes.copy(), [0] * len(shape), [1] * len(shape)
     for at, axis in enumerate(axes):
         sizes[axis], begins[axis], steps[axis] = read[at :: len(axes)]
         if fixed and isinstance(places.steps, list):
@@ -58,25 +59,13 @@ def slice_of_tensors(bb: Any, inputs: Sequence[Any]) -> Any:
 def slice_of_axis(bb: Any, data: Any, axis: int, start: int, end: int, step: int) -> Any:
     """The slice of a tensor backwards along one axis of symbolic size, by constant numbers."""
     shape = shape_of(data)
-    sizes, begins, steps = _sizes(shape), [0] * len(shape), [1] * len(shape)
+    sizes, begins, steps = list(map(as_expression, shape)), [0] * len(shape), [1] * len(shape)
     # Up to a great number TVM would allocate as much as that.
     start = -1 if start > _FAR else start
     places = [tirx.const(max(each, -_FAR), "int64") for each in (start, end, step)]
     found = _of_axis(places[0], places[1], places[2], sizes[axis])
     sizes[axis], begins[axis], steps[axis] = map(Analyzer().simplify, found)
     return bb.emit_te(_sliced, data, sizes, begins, steps, primfunc_name_hint="slice")
-
-
-def _as_tensor(bb: Any, value: Any) -> Any:
-    if tvm.ir.is_prim_expr(value):
-        value = relax.ShapeExpr([value])
-    if isinstance(value, relax.ShapeExpr):
-        value = bb.emit(relax.op.shape_to_tensor(value))
-    return None if value is None else bb.normalize(value)
-
-
-def _sizes(shape: Sequence[Any]) -> list[Any]:
-    return [tirx.const(size, "int64") if isinstance(size, int) else size for size in shape]
 
 
 def _given(bb: Any, given: Sequence[Any], rank: int) -> _Given:
@@ -90,12 +79,7 @@ def _given(bb: Any, given: Sequence[Any], rank: int) -> _Given:
         )
     places = _numbers(bb, axes, list(range(count)))
     if isinstance(places, list):
-        wrong = [axis for axis in places if not -rank <= axis < rank]
-        if wrong:
-            raise ScatterError(
-                f"Slice: axis {wrong[0]} must be at least {-rank} and less than {rank}."
-            )
-        places = [axis % rank for axis in places]
+        places = from_the_front("Slice", places, rank)
         if len(set(places)) < len(places):
             raise ScatterError(f"Slice: axes {places} must differ.")
     moves = _numbers(bb, steps, [1] * count)

@@ -6,7 +6,6 @@ where the sizes are an input of the graph.
 
 from __future__ import annotations
 
-import sys
 from functools import reduce
 from operator import mul
 from typing import Any
@@ -14,14 +13,12 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import number_of, same_shape, shape_of
+from tvm_scatter.importers.shapes import as_expression, number_of, same_shape, shape_of
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import static_shape
 
-from .onnx_sizes import expect_known_length, sizes_in
+from .onnx_sizes import as_tensor, expect_known_length, sizes_in
 from .onnx_stock import Node
-
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 
 
 def reshape(node: Node) -> Any:
@@ -52,29 +49,22 @@ def constant_of_shape(node: Node) -> Any:
 
 def _is_read(node: Node, at: int) -> bool:
     """Whether the run time reads the sizes from a tensor."""
-    sizes = sys.modules[_MODULE].get_constant(node.inputs[at], node.params)
+    sizes = node.constant(at)
     is_tensor = isinstance(sizes, relax.Expr) and isinstance(sizes.ty, relax.TensorType)
     return is_tensor and not isinstance(sizes, tvm.ir.GenericConst)
 
 
 def _to_sizes_that_are_read(node: Node) -> Any:
-    bb, (data, given) = node.bb, node.inputs
-    if isinstance(data, relax.ShapeExpr):
-        data = bb.emit(relax.op.shape_to_tensor(data))
-    data, own = bb.normalize(data), shape_of(data)
+    bb, given = node.bb, node.inputs[1]
+    data = as_tensor(bb, node.inputs[0])
+    own = shape_of(data)
     keeps = not node.attributes.get("allowzero", 0)
-    total = _as_size(number_of(own))
-    wanted = bb.emit_te(
-        _wanted, given, total, *map(_as_size, own if keeps else ()), primfunc_name_hint="new_shape"
-    )
+    total, kept = as_expression(number_of(own)), map(as_expression, own if keeps else ())
+    wanted = bb.emit_te(_wanted, given, total, *kept, primfunc_name_hint="new_shape")
     sizes = sizes_in(bb, "Reshape", wanted)
     counts = [total], [number_of(sizes)]
     whole = expect_sizes(data, *counts, what="flattened input", operator="Reshape")
     return relax.op.reshape(bb.emit(whole), sizes)
-
-
-def _as_size(size: Any) -> Any:
-    return tirx.const(size, "int64") if isinstance(size, int) else size
 
 
 def _wanted(given: te.Tensor, total: Any, *own: Any) -> te.Tensor:

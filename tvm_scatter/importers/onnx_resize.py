@@ -6,7 +6,6 @@ axes of choice. Here each axis is resized for itself: a pixel is a weighted sum 
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -20,8 +19,6 @@ from tvm_scatter.ops.shapes import same_size, static_shape
 
 from .onnx_resize_weights import Part, Sampling, outside, taps
 from .onnx_stock import Node
-
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 
 
 class _Axis(NamedTuple):
@@ -39,8 +36,7 @@ class _Axis(NamedTuple):
 
 def resize(node: Node) -> Any:
     """TVM's own converter, where it is right."""
-    known = sys.modules[_MODULE].get_constant
-    given = [None if each is None else known(each, node.params) for each in node.inputs]
+    given = [node.constant(at) for at in range(len(node.inputs))]
     if node.opset < 11 or static_shape(given[0]) is None:
         return node.by_stock()
     sampling = Sampling.of(node.attributes)

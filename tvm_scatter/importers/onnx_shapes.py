@@ -16,6 +16,8 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from tvm_scatter.importers.shapes import as_expression
+
 #: An operator that TVM's importer gives shapes.
 STAND_IN = "Cast"
 _OPERATOR = "tvm_scatter_operator"
@@ -205,9 +207,7 @@ _RULES: dict[str, Callable[[Any, str, Any, dict[str, Any]], Any]] = {
 def _of_two(of_numbers: Any, of_expressions: Any, left: Any, right: Any) -> Any:
     if isinstance(left, int) and isinstance(right, int):
         return of_numbers(left, right)
-    # TVM takes numbers for those of 32 bits.
-    operands = (tirx.const(x, "int64") if isinstance(x, int) else x for x in (left, right))
-    return of_expressions(*operands)
+    return of_expressions(as_expression(left), as_expression(right))
 
 
 def _sizes(value: Any) -> Sizes | None:

@@ -44,6 +44,31 @@ def sizes_in(bb: Any, operator: str, tensor: Any, count: int | None = None) -> l
     return sizes
 
 
+def as_tensor(bb: Any, value: Any) -> Any:
+    """A tensor, or one of the sizes that are given in its place."""
+    if tvm.ir.is_prim_expr(value):
+        value = relax.ShapeExpr([value])
+    if isinstance(value, relax.ShapeExpr):
+        value = bb.emit(relax.op.shape_to_tensor(value))
+    return bb.normalize(value)
+
+
+def from_the_front(operator: str, axes: Sequence[int], rank: int) -> list[int]:
+    """Axes, of which some may be counted from behind.
+
+    Raises
+    ------
+    ScatterError
+        If there is no such axis.
+    """
+    wrong = [axis for axis in axes if not -rank <= axis < rank]
+    if wrong:
+        raise ScatterError(
+            f"{operator}: axis {wrong[0]} must be at least {-rank} and less than {rank}."
+        )
+    return [axis % rank for axis in axes]
+
+
 def expect_known_length(operator: str, tensor: Any) -> None:
     """Raise if a vector holds any number of sizes, since then the rank of a result is unknown.
 

@@ -6,7 +6,6 @@ integer, and overflows. It takes a slice up to a symbolic size for as long as th
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,6 @@ from .onnx_stock import Node
 
 #: Ends beyond it are no places.
 _FAR = 2**31 - 1
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 _SLICE = tvm.ir.Op.get("relax.strided_slice")
 
 
@@ -61,9 +59,7 @@ def _falls(one: tuple[int, int, int, int], data: Any) -> bool:
 
 def _inputs(node: Node) -> list[Any]:
     """Data, starts, ends, axes and steps, of which weights may be kept as parameters."""
-    constant = sys.modules[_MODULE].get_constant
-    places = [node.inputs[at] for at in range(1, 5)]
-    return [node.inputs[0], *(x if x is None else constant(x, node.params) for x in places)]
+    return [node.inputs[0], *map(node.constant, range(1, 5))]
 
 
 def _is_computed(value: Any) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class Node:
     params: Any
     opset: int
     stock: Callable[..., Any]
+
+    def constant(self, at: int) -> Any:
+        """An input. A weight that the importer keeps as a parameter is a constant."""
+        value = self.inputs[at]
+        return None if value is None else sys.modules[_MODULE].get_constant(value, self.params)
 
     def by_stock(self, inputs: Iterable[Any] | None = None) -> Any:
         """What TVM's own converter makes of the node, or of other inputs."""

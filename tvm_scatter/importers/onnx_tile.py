@@ -6,39 +6,32 @@ the result has another size without an error.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import tvm
 from tvm import te, tirx
 
-from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.importers.shapes import as_expression, shape_of
 
 from .onnx_sizes import sizes_in
 from .onnx_stock import Node
 
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
-
 
 def tile(node: Node) -> Any:
     """TVM's own converter, if the numbers of repeats are constant."""
-    repeats = sys.modules[_MODULE].get_constant(node.inputs[1], node.params)
+    repeats = node.constant(1)
     if isinstance(repeats, tvm.ir.GenericConst):
         return node.by_stock()
     data = node.bb.normalize(node.inputs[0])
     shape, counts = shape_of(data), sizes_in(node.bb, "Tile", repeats)
     rank = max(len(shape), len(counts))
     sizes = [_one(rank - len(shape)) + list(shape), _one(rank - len(counts)) + counts]
-    products = [size * count for size, count in zip(*sizes, strict=True)]
-    return node.bb.emit_te(_tiled, data, list(map(_as_size, products)), primfunc_name_hint="tile")
+    products = [as_expression(size * count) for size, count in zip(*sizes, strict=True)]
+    return node.bb.emit_te(_tiled, data, products, primfunc_name_hint="tile")
 
 
 def _one(count: int) -> list[Any]:
     return [1] * count
-
-
-def _as_size(size: Any) -> Any:
-    return tirx.const(size, "int64") if isinstance(size, int) else size
 
 
 def _tiled(data: te.Tensor, sizes: Any) -> te.Tensor:

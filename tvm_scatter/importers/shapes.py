@@ -37,6 +37,11 @@ def number_of(shape: Sequence[Any]) -> Any:
     return number
 
 
+def as_expression(size: Any) -> Any:
+    """A size as an expression of 64 bits: of plain numbers TVM takes 32."""
+    return tirx.const(size, "int64") if isinstance(size, int) else size
+
+
 def differ(left: Any, right: Any) -> bool:
     """Whether two sizes certainly differ."""
     return isinstance(left, int) and isinstance(right, int) and left != right

@@ -140,8 +140,7 @@ def _check_rows(scatter: Binding, updates: FusedUpdates) -> None:
     if lowered.producer is None:
         raise NotInlined("they are put into another order first")
     backend = backend_of(target)
-    single = lowered.problem.width.is_one and lowered.problem.data_dtype == "bfloat16"
-    if single and backend.widens_bfloat16:
+    if lowered.problem.width.is_one and backend.widens(lowered.problem.data_dtype):
         raise NotInlined("single elements of bfloat16 are computed faster apart")
     if backend.fuses_vectors_only and not reads_neighbours(lowered):
         raise NotInlined("neighbours in a row are computed from what are no neighbours")

@@ -158,6 +158,10 @@ class Backend:
             return self.fuses_by_default and not self._captures(options)
         return options.fuse
 
+    def widens(self, dtype: str) -> bool:
+        """Whether computed updates of a type are given as expressions of float32."""
+        return self.widens_bfloat16 and dtype == "bfloat16"
+
     def fills_under(self, options: Options) -> bool:
         """Whether scatters into zeros fill them themselves, if that costs less."""
         if options.fill is None:

@@ -135,7 +135,8 @@ class Costs:
                 terms |= work.beside(self.problem)
                 product = product * sum(terms.values(), 0.0)
                 each.append(terms)
-            return Prediction(root(product), _shares(root(product), each))
+            total = root(product)
+            return Prediction(total, _shares(total, each))
 
         known = predict(_some_works(part, self.machine))
         if known is None:

@@ -261,8 +261,8 @@ class OpStrategy:
         """Why ``implementation`` must not compute ``problem``, or ``None``; options count."""
         if problem.fused and not implementation.fuses:
             return "it reads updates from memory, and these are computed where they are read"
-        in_single = problem.fused and problem.data_dtype == "bfloat16"
-        if in_single and self.backend.widens_bfloat16 and not implementation.accumulates_wide:
+        widens = problem.fused and self.backend.widens(problem.data_dtype)
+        if widens and not implementation.accumulates_wide:
             return "it accumulates in bfloat16, and these updates are computed in float32"
         if problem.softmax and not implementation.takes_softmax:
             return "it weights no updates by a softmax"

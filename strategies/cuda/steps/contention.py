@@ -55,7 +55,8 @@ def in_memory(work: Work, together: int = 1) -> Any:
     together : int
         Elements that one instruction combines.
     """
-    at_a_place, line_cycles = _at_hottest(work) * meeting(work, together), _LINE_CYCLES
+    single, line_cycles = work.problem.width.is_one, _LINE_CYCLES
+    at_a_place = _at_hottest(work) * meeting(work, together)
     if looks_first(work.problem):
         # Those that are under way before the first result is seen, and looks of all others. A batch
         # begins as a whole.
@@ -67,21 +68,22 @@ def in_memory(work: Work, together: int = 1) -> Any:
         small = is_at_most(work.data_bytes, _SMALL_BYTES)
         return _stores_at_a_line(work) + choose(small, 0.0, at_a_place)
     rows = work.items * larger(work.row_bytes / LINE_BYTES, 1.0)
-    met = _met_by_warps(work) if work.problem.width.is_one else rows
+    met = _met_by_warps(work) if single else rows
     at_a_line = met / _lines(work)
     first = 0.0
-    if work.problem.width.is_one and work.problem.data_dtype in ("int64", "uint64"):
-        line_cycles = _WIDE_LINE * _LINE_CYCLES
+    if single:
+        line_cycles = of_sums(work)
+        if line_cycles == _LINE_CYCLES and work.problem.data_dtype in ("int64", "uint64"):
+            line_cycles *= _WIDE_LINE
     if looks_first(work.problem):
         loops = needs_swaps(work.problem)
         line_cycles = _LOOP_LINE_CYCLES if loops else _LINE_CYCLES
         first = (_FIRST_LOOP_CYCLES if loops else _FIRST_CYCLES) * smaller(at_a_line, _FIRST)
     elif seldom_retries(work.problem):
         first = _FIRST_RETRY_CYCLES * smaller(larger(work.hottest - 1.0, 0.0), _FIRST_RETRIES)
-        line_cycles = _SELDOM_LINE_CYCLES if work.problem.width.is_one else _LINE_CYCLES
-    elif needs_swaps(work.problem) and work.problem.width.is_one:
+    elif needs_swaps(work.problem) and single:
         crowd = smaller(_CROWD_CYCLES * _at_hottest(work), _MOST_RETRY_CYCLES)
-        at_a_place, line_cycles = at_a_place + crowd * _at_hottest(work), _SWAP_LINE_CYCLES
+        at_a_place = at_a_place + crowd * _at_hottest(work)
     return first + larger(at_a_place, at_a_line * line_cycles)
 
 
