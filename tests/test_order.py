@@ -110,6 +110,16 @@ def test_types_and_shapes(device, dtype):
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+def test_the_ends_of_a_type_have_no_place(device, dtype, symbolic):
+    """An index plus one that is compared with an extent plus one overflows."""
+    ends = np.iinfo(dtype)
+    index = np.array([2, ends.max, 0, ends.min, -1, ends.max - 1, ends.min + 1, 2], dtype)
+    for extent in (1, 3, 4):
+        check(ordered(index, extent, device, symbolic, bounds="drop"), expected(index, extent))
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
 def test_a_bad_index_is_an_error_under_raise(device, symbolic):
     index = np.array([0, 3, -5, 2])
     with pytest.raises(Exception, match=r"order: index -5 at .*2.* extent 4"):

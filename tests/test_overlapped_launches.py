@@ -62,11 +62,36 @@ def test_kernels_of_ours_are():
 
 
 @simulated
-def test_short_ones_are_by_default():
+def test_short_ones_and_orders_are_by_default():
     launches = ran(implementation="parallel_injective")
     # Its data are copied first, and that is not.
     _, added = (name for name in launches if name.startswith("scatter"))
-    assert [name for name in launches if launches[name]] == [added]
+    orders = [name for name in launches if name.startswith("order")]
+    assert orders and [name for name in launches if launches[name]] == [*orders, added]
+
+
+@pytest.mark.parametrize("form", ["bucketed", "ordered"])
+@pytest.mark.parametrize(("nodes", "rows_as_well"), [(1000, True), (300_000, False)])
+def test_lists_are_and_rows_if_they_are_few(form, nodes, rows_as_well):
+    """A kernel that begins early gets less of the L1 cache, which matters where it runs for long."""
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([2 * nodes], "int64"))
+    data = relax.Var("data", relax.TensorType([nodes, 128], "float32"))
+    rows = relax.Var("rows", relax.TensorType([2 * nodes, 128], "float32"))
+    with builder.function("main", [data, index, rows]):
+        with builder.dataflow():
+            ordering = None
+            if form == "ordered":
+                ordering = builder.emit(tvm_scatter.order(index, nodes))
+            summed = index_put(data, [index], rows, [0], "add", ordering=ordering)
+            output = builder.emit_output(summed)
+        builder.emit_func_output(output)
+    source = cuda(builder.get(), implementation=form)
+    routines = [each.split("\n}")[0] for each in re.split(r"void scatter_[0-9a-f]+\(", source)[1:]]
+    writes = [bool(re.search(r"write_(rows|segments)<P", each)) for each in routines]
+    waits = ["begin_overlapped();" in each for each in routines]
+    assert sum(writes) == 1 and len(routines) >= 3
+    assert waits == [rows_as_well or not each for each in writes]
 
 
 @simulated

@@ -120,7 +120,7 @@ class Options:
 
     @property
     def overlaps(self) -> bool | None:
-        """Whether launches overlap; ``None`` if those of short kernels do."""
+        """Whether launches overlap; ``None`` if those do that gain by it."""
         return False if self.overlap_launches is None and self.captures else self.overlap_launches
 
     @property

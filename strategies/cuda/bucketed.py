@@ -126,7 +126,8 @@ class Bucketed(Implementation):
         cut = _CUT_CYCLES + _UNIT_ITEM_CYCLES * work.items / work.machine.multiprocessors
         terms["long lists"] = terms["long lists"] + choose(large, work.cycles(cut), 0.0)
         return {
-            "launches": work.launches(4),
+            # There are four. Each begins while the one before it ends.
+            "launches": work.launches(3),
             **terms,
             # A run of each tile in a bucket: where it begins, and sectors shared with others.
             "items": work.streams(work.index_bytes + 20 * work.items)
@@ -224,6 +225,7 @@ def _list_updates(operands: Operands, plan: _Plan) -> None:
         arguments,
         _tile_bytes(plan.per_thread, plan.buckets),
         resolves_every_index=True,
+        overlaps=True,
     )
     launch(
         operands,
@@ -234,6 +236,7 @@ def _list_updates(operands: Operands, plan: _Plan) -> None:
         plan.buckets,
         _BUCKET_THREADS,
         arguments,
+        overlaps=True,
     )
 
 
@@ -251,5 +254,6 @@ def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
             at_most((plan.units + parts) * rows.tiles, most),
             _UNIT_THREADS,
             together=_TOGETHER if read_updates(operands).vectors == 1 else 0,
+            overlaps=True,
         )
     ListedRows(operands, "bucketed", text, arguments).write("buckets", threads)

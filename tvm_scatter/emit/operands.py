@@ -46,7 +46,7 @@ class Operands:
         problem is not ordered.
     overlaps : bool or None
         Whether a kernel may be launched while the one before it ends, where the target allows it;
-        ``None`` if short ones may.
+        ``None`` if those may that gain by it.
     others : tuple of Operands
         The operands of further scatters of the same problem, computed by the same launches.
     """

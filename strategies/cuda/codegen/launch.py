@@ -45,7 +45,7 @@ def launch(
     narrow: bool = False,
     owns: bool = False,
     together: int = 0,
-    short: bool = False,
+    overlaps: bool = False,
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -83,8 +83,9 @@ def launch(
     together : int
         Blocks that registers must leave room for on a multiprocessor; 0 leaves that to NVIDIA's
         compiler.
-    short : bool
-        Whether the kernel takes about as long as its launch.
+    overlaps : bool
+        Whether the kernel shall be launched while the one before it ends, unless options say
+        otherwise: it, or the one before, takes about as long as a launch.
 
     Raises
     ------
@@ -104,7 +105,7 @@ def launch(
     if counts:
         shared_bytes = shared_bytes + completion_count_bytes
     read = read_owned if owns else read_updates
-    overlaps = short if operands.overlaps is None else operands.overlaps
+    overlaps = overlaps if operands.overlaps is None else operands.overlaps
     if overlaps and architecture(operands.target) >= _OVERLAPPING:
         headers, body = (*headers, "overlap"), f"  begin_overlapped();\n{body}"
     every = operands, headers, body, blocks, (threads, together), arguments or {}, shared_bytes

@@ -22,6 +22,7 @@ __device__ __forceinline__ auto own_of(const typename P::Updates& updates, int64
 template <class P, class Key, int lanes, int vector, bool whole, bool once = false>
 struct PlaceUpdates {
   static constexpr bool computes = P::Updates::owns;
+  static constexpr uint32 in_flight = kInFlight;
   using Offset = typename P::Offset;
   // Most places have so few updates that there is nothing to read first.
   using Listed = ListedUpdates<P, Key, vector, once, true>;

@@ -44,14 +44,16 @@ __device__ __forceinline__ void visit_computed(uint32 count, const Rows& rows,
     if (u < left) visit(start + u, rows.complete(held[u]));
 }
 
+// Vectors in flight at a time: more would take registers, and with them threads, away.
+constexpr uint32 kInFlight = 4;
+
 // Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th,
 // `rows.read(item)` reads it, and `rows.complete` makes a vector of what was read. What is read is held
 // as it is stored, so that 16-bit types take half the registers; the next items are read while the
 // vectors of these are on their way.
 template <class Rows, class Visit>
 __device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Visit visit) {
-  // More would take registers, and with them threads, away.
-  constexpr uint32 in_flight = 4;
+  constexpr uint32 in_flight = Rows::in_flight;
   decltype(rows.item(0u)) item[in_flight];
   decltype(rows.read(item[0])) held[in_flight];
   auto find = [&](uint32 start) {
@@ -114,6 +116,7 @@ __device__ __forceinline__ void combine_run(Sum& sum, uint32 count, const Rows& 
 template <class P, class Key, int vector, bool once = false, bool at_once = false>
 struct ListedUpdates {
   static constexpr bool computes = false;
+  static constexpr uint32 in_flight = kInFlight;
   static constexpr bool reads_first = P::update_slice && P::Updates::finds && !at_once;
   using Data = typename P::Data;
   using Offset = typename P::Offset;
@@ -169,6 +172,8 @@ template <class P, int vector>
 struct ListedSums {
   static constexpr bool computes = false;
   using Sum = RowSum<P, vector>;
+  // They take more registers than vectors as they are stored, and few rows have such sums.
+  static constexpr uint32 in_flight = sizeof(Sum) > 16 ? 2 : kInFlight;
   const Accumulate<typename P::Data>* sums;
   const Sizes<P>& sizes;
   int64 first;

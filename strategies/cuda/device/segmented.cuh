@@ -1,10 +1,11 @@
 // Segmented reduction in gather form: given the updates in the order of their destinations, every
 // output row is written once, from its own segment or, if it has none, from the data.
 //
-// Long segments are split in a fixed order. Where an aligned chunk of the sorted list lies inside
-// one segment, its sum is computed beforehand, by whoever is free; chunks of chunks likewise. The
-// row then adds single updates, chunks and chunks of chunks in the order of the list, so the result
-// depends on the list alone and no row does more than a few hundred additions for each million.
+// Segments with more than `longest` updates are split in a fixed order. Where an aligned chunk of the
+// sorted list lies inside one, its sum is computed beforehand, by whoever is free; chunks of chunks
+// likewise. The row then adds single updates, chunks and chunks of chunks in the order of the list, so
+// the result depends on the list alone and no row does more than a few hundred additions for each
+// million.
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
 #include "place_updates.cuh"
@@ -47,12 +48,14 @@ template <class P, int lanes, int vector>
 using SegmentShare = typename If<(P::Updates::summed_columns > 0), LogitShare<P, lanes, vector>,
                                  RowShare<P, lanes, vector>>::type;
 
-// The sums of aligned chunks that lie inside one segment: of updates (`from` is null) or of chunks.
+// The sums of aligned chunks that lie inside one long segment: of updates (`from` is null), or of
+// chunks.
 template <class P, class Key, int lanes, int vector, bool whole, class Keys>
 __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
                                            const Accumulate<typename P::Data>* from,
                                            const typename P::Updates& updates, const Keys& keys,
-                                           const Key* items, const Sizes<P>& sizes, int64 tiles) {
+                                           const Key* begins, const Key* ends, const Key* items,
+                                           const Sizes<P>& sizes, uint32 longest, int64 tiles) {
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
   const SegmentShare<P, lanes, vector> share(sizes, tiles);
@@ -61,7 +64,9 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
   const int64 begin = chunk * length;
   if (begin + length > sizes.items()) return;
   const Key key = keys[begin];
-  if (key == static_cast<Key>(sizes.destinations()) || keys[begin + length - 1] != key) return;
+  if (key == static_cast<Key>(sizes.destinations())) return;
+  const int64 first = begins[key], last = ends[key];
+  if (last - first <= longest || first > begin || last < begin + length) return;
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
     auto sum = sum_of_none<P, vector>();
@@ -87,6 +92,7 @@ struct Segments {
   const Key* items;
   const Wide* chunks;
   const Wide* chunks_of_chunks;
+  uint32 longest;
 };
 
 // The sum of the entries [at, end) of the sorted list, those of one place, in one column of vectors.
@@ -116,8 +122,9 @@ __device__ __forceinline__ RowSum<P, vector> sum_segment(
   const At first_chunk = ceil_div<At>(at, kSegmentChunk) * kSegmentChunk;
   const At last_chunk = end / kSegmentChunk * kSegmentChunk;
   // Single updates in front of chunks and behind them are added by one loop: it is long.
+  bool has_chunks = first_chunk < last_chunk && end - at > segments.longest;
 #pragma unroll 1
-  for (bool has_chunks = first_chunk < last_chunk;; has_chunks = false) {
+  for (;; has_chunks = false) {
     add_updates(has_chunks ? first_chunk : end);
     if (!has_chunks) break;
     const At first_many = ceil_div<At>(first_chunk, kSegmentChunks) * kSegmentChunks;

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
 from tvm_scatter.problem.vectors import needs_swaps, widest_vector
@@ -26,16 +27,20 @@ _ENTRY_CYCLES = 500.0
 #: Cycles of a multiprocessor for a byte that is an element, read or written.
 _MOVE_CYCLES = 0.2
 _BLOCK_THREADS = 256
+#: Bytes of rows that are read and written in some forty microseconds.
+_FEW_BYTES = 1 << 28
 #: Threads that search for chunks of long lists, whose number only the device knows.
 CHUNK_THREADS = 1 << 17
 
 
 def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
     """The number of entries of a chunk of a long list."""
-    vector = widest_vector(problem)
-    threads_of_entry = ceil_div(sizes.width, vector)
-    even = sizes.items * threads_of_entry // CHUNK_THREADS
-    return at_most(at_least(even, LEAST_CHUNK), _MOST_CHUNK)
+    return at_most(at_least(even_entries(problem, sizes), LEAST_CHUNK), _MOST_CHUNK)
+
+
+def even_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
+    """The number of entries of a list if as many threads as a GPU has share them evenly."""
+    return sizes.items * ceil_div(sizes.width, widest_vector(problem)) // CHUNK_THREADS
 
 
 def cost(work: Work, atomic: bool = False) -> Terms:
@@ -84,6 +89,17 @@ def lanes_and_parts(
     lanes = sorting.lanes_in_warp(problem, vector)
     # At least 1, because the device divides by it, and a symbolic width may be 0.
     return lanes, at_least(ceil_div(sizes.width, lanes * vector), 1)
+
+
+def few_bytes(operands: Operands) -> bool:
+    """Whether rows are read in so little time that their launch counts.
+
+    A kernel that is launched while another one ends gets what that leaves of the L1 cache.
+    """
+    problem, sizes = operands.problem, operands.sizes
+    itemsize = item_bytes(problem.data_dtype)
+    moved = (sizes.items + sizes.destinations) * sizes.width * itemsize
+    return isinstance(moved, int) and moved <= _FEW_BYTES
 
 
 def declare_lists(
@@ -135,7 +151,13 @@ class ListedRows:
         self._prologue = f"{prologue}  if ({aligned_to(self._vector, *tensors)})\n    "
 
     def step(
-        self, call: str, blocks: Any, threads: int, owns: bool = False, together: int = 0
+        self,
+        call: str,
+        blocks: Any,
+        threads: int,
+        owns: bool = False,
+        together: int = 0,
+        overlaps: bool = False,
     ) -> None:
         """Launch ``call``, after filling in ``{lanes}`` and ``{vector}``.
 
@@ -147,6 +169,8 @@ class ListedRows:
             Whether it knows the place of each update that it reads.
         together : int
             Blocks that registers must leave room for on a multiprocessor; 0 for any number.
+        overlaps : bool
+            Whether it shall be launched while the launch before it ends.
         """
         forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
         body = self._prologue + forms[0] + "\n  else\n    " + forms[1]
@@ -160,6 +184,7 @@ class ListedRows:
             self._arguments,
             owns=owns,
             together=together,
+            overlaps=overlaps,
         )
 
     def write(self, lists: str, threads: int) -> None:
@@ -174,4 +199,5 @@ class ListedRows:
             ceil_div(teams * self.lanes, threads),
             threads,
             owns=True,
+            overlaps=few_bytes(operands),
         )

@@ -159,6 +159,7 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
             dynamic_bytes(shared, _STATIC_BYTES),
             resolves_every_index=resolves_every_index,
             narrow=True,
+            overlaps=True,
         )
 
     step(

@@ -62,6 +62,7 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
         dynamic_bytes(_shared_bytes(turns, digit), _STATIC_BYTES),
         resolves_every_index=True,
         narrow=True,
+        overlaps=True,
     )
 
 

@@ -8,21 +8,27 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
 from tvm_scatter.problem.reductions import HALVES
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from . import sorting
-from .listed_rows import lanes_and_parts
+from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
 _CHUNK = device_constant("segmented", "kSegmentChunk")
 _CHUNKS = device_constant("segmented", "kSegmentChunks")
+#: A segment of up to three times the mean delays nobody, if it is not longer than four chunks. Where
+#: there is little work to share, all that have a chunk are long.
+_USUAL = 3
+_LONGEST = f"""  const uint32 longest = static_cast<uint32>(
+      max(min(min(usual, even), {4 * _CHUNK}ll), {_CHUNK}ll));
+"""
 #: Threads of a multiprocessor that must have registers where logits are sums, 72 for each. The
 #: compiler would take 96, most of them for the sums of chunks, which few rows have. Twice as many
 #: 16-bit floats in a vector leave room for fewer.
-_SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 896, 640
+_SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
 _SUMS = ("chunks", "chunks_of_chunks")
 
 
@@ -56,13 +62,16 @@ def reduce_rows(
     text = lists + "  using Wide = Accumulate<Data>;\n"
     for name in _SUMS:
         text += layout.pointer(name, "Wide")
-    text += "  const Segments<P, Key> segments{updates, items, chunks, chunks_of_chunks};\n"
+    text += _LONGEST
+    text += "  const Segments<P, Key> segments{updates, items, chunks, chunks_of_chunks, longest};\n"
     text += "  (void)begins, (void)ends, (void)segments;\n"
     arguments = {**arguments, **layout.arguments(*_SUMS)}
+    arguments["usual"] = "long long", _USUAL * items // at_least(operands.sizes.destinations, 1)
+    arguments["even"] = "long long", even_entries(operands.problem, operands.sizes)
 
     call = (
-        "sum_chunks<P, Key, {{lanes}}, {{vector_and_whole}}>({to}, {come}, updates, keys, items, "
-        "sizes, tiles);"
+        "sum_chunks<P, Key, {{lanes}}, {{vector_and_whole}}>({to}, {come}, updates, keys, begins, "
+        "ends, items, sizes, longest, tiles);"
     )
     for to, come, length in (
         ("chunks", "nullptr", _CHUNK),
@@ -70,14 +79,16 @@ def reduce_rows(
     ):
         if isinstance(items, int) and items < length:
             continue
-        _launch(operands, text, arguments, call.format(to=to, come=come), items // length, threads)
+        chunks = call.format(to=to, come=come)
+        _launch(operands, text, arguments, chunks, items // length, threads, overlaps=True)
     mean = "true" if operands.problem.reduces.needs_count else "false"
     source = "out" if operands.data is None else "data"
     call = (
         f"write_segments<P, Key, {{lanes}}, {{vector_and_whole}}, {mean}>(output, {source}, "
         "begins, ends, segments, sizes, tiles);"
     )
-    _launch(operands, text, arguments, call, operands.sizes.destinations, threads)
+    overlaps = few_bytes(operands)
+    _launch(operands, text, arguments, call, operands.sizes.destinations, threads, overlaps)
 
 
 def _launch(
@@ -87,6 +98,7 @@ def _launch(
     call: str,
     rows: Any,
     threads: int,
+    overlaps: bool,
 ) -> None:
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
     vector, lanes, tiles = _shape(operands)
@@ -102,7 +114,17 @@ def _launch(
     halves = operands.problem.data_dtype in HALVES
     most = _SUMMING_THREADS_OF_HALVES if halves else _SUMMING_THREADS
     together = most // threads if sums else 0
-    launch(operands, ("segmented",), text, blocks, threads, arguments, owns=True, together=together)
+    launch(
+        operands,
+        ("segmented",),
+        text,
+        blocks,
+        threads,
+        arguments,
+        owns=True,
+        together=together,
+        overlaps=overlaps,
+    )
 
 
 def _shape(operands: Operands) -> tuple[int, int, Any]:
