@@ -72,6 +72,8 @@ class Options:
     gather : bool
         Whether reads by index are fused with what they feed, and scheduled by this package, on
         GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
+    products : bool
+        Whether products of many rows in single precision get larger tiles than TVM's, on GPUs.
     row_sums : bool, optional
         Whether sums, maxima and minima along rows compute the rows themselves, where those are
         read by index. ``None`` leaves it to the target.
@@ -111,6 +113,7 @@ class Options:
     fill: bool | None = None
     epilogue: bool | None = None
     gather: bool = True
+    products: bool = True
     row_sums: bool | None = None
     sum_logits: bool | None = None
     donate: tuple[str, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .gather import Gather
+from .products import Products
 from .row_sums import RowSums
 from .whole_reductions import WholeReductions
 
-__all__ = ["Gather", "RowSums", "WholeReductions"]
+__all__ = ["Gather", "Products", "RowSums", "WholeReductions"]
