@@ -73,7 +73,7 @@ def test_short_ones_and_orders_are_by_default():
 @pytest.mark.parametrize("form", ["bucketed", "ordered"])
 @pytest.mark.parametrize(("nodes", "rows_as_well"), [(1000, True), (300_000, False)])
 def test_lists_are_and_rows_if_they_are_few(form, nodes, rows_as_well):
-    """A kernel that begins early gets less of the L1 cache, which matters where it runs for long."""
+    """A kernel that begins early gets less of the L1 cache, which matters if it runs for long."""
     builder = relax.BlockBuilder()
     index = relax.Var("index", relax.TensorType([2 * nodes], "int64"))
     data = relax.Var("data", relax.TensorType([nodes, 128], "float32"))

@@ -28,8 +28,8 @@ def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
 
 
 def _emit(operands: Operands, offsets: Any) -> None:
-    # A symbolic extent is one less than the number of offsets, and TVM would compare an index plus one
-    # with that number: the greatest index would be in bounds.
+    # A symbolic extent is one less than the number of offsets. TVM would compare an index plus one
+    # with that number, so that the greatest index of all would be in bounds.
     extents = tuple(loops.settle(extent) for extent in operands.sizes.extents)
     operands = replace(operands, sizes=replace(operands.sizes, extents=extents))
     if CountingSort.suits(operands.problem):

@@ -19,15 +19,14 @@ from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
 _CHUNK = device_constant("segmented", "kSegmentChunk")
 _CHUNKS = device_constant("segmented", "kSegmentChunks")
-#: A segment of up to three times the mean delays nobody, if it is not longer than four chunks. Where
-#: there is little work to share, all that have a chunk are long.
+#: A segment of up to three times the mean delays nobody, if it is not longer than four chunks.
+#: Where there is little work to share, all that have a chunk are long.
 _USUAL = 3
 _LONGEST = f"""  const uint32 longest = static_cast<uint32>(
       max(min(min(usual, even), {4 * _CHUNK}ll), {_CHUNK}ll));
 """
-#: Threads of a multiprocessor that must have registers where logits are sums, 72 for each. The
-#: compiler would take 96, most of them for the sums of chunks, which few rows have. Twice as many
-#: 16-bit floats in a vector leave room for fewer.
+#: Threads of a multiprocessor that must have registers where logits are sums. The compiler would
+#: take 96 for each, and twice as many 16-bit floats in a vector leave room for fewer.
 _SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
 _SUMS = ("chunks", "chunks_of_chunks")
 
@@ -62,8 +61,9 @@ def reduce_rows(
     text = lists + "  using Wide = Accumulate<Data>;\n"
     for name in _SUMS:
         text += layout.pointer(name, "Wide")
-    text += _LONGEST
-    text += "  const Segments<P, Key> segments{updates, items, chunks, chunks_of_chunks, longest};\n"
+    text += f"""{_LONGEST}  const Segments<P, Key> segments{{
+      updates, items, chunks, chunks_of_chunks, longest}};
+"""
     text += "  (void)begins, (void)ends, (void)segments;\n"
     arguments = {**arguments, **layout.arguments(*_SUMS)}
     arguments["usual"] = "long long", _USUAL * items // at_least(operands.sizes.destinations, 1)
