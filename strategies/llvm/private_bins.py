@@ -9,7 +9,6 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import element
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.single_precision import rounded
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
@@ -76,7 +75,7 @@ class PrivateBins(Implementation):
         bins = loops.workspace_view(operands, 0, chunks * size, dtype)
         width = 1 if problem.index_slice else sizes.slice
         step = int(problem.update_slice)
-        _, rounds = values.read_as(operands.updates, problem.data_dtype)
+        _, rounded = values.read_as(operands.updates, problem.data_dtype)
 
         def fill(start: Any, length: Any) -> None:
             own = T.bind(tirx.truncdiv(start, chunk) * size)
@@ -92,7 +91,7 @@ class PrivateBins(Implementation):
                         update = T.bind(loops.update_position(operands, b, k, s))
                         with loops.serial(width) as c:
                             value = element(operands.updates, update, c * step, width)
-                            value = values.convert(rounded(value) if rounds else value, dtype)
+                            value = values.convert(rounded(value), dtype)
                             value = combiners.combine(problem.reduces, dtype, bins[at + c], value)
                             T.buffer_store(bins, value, [at + c])
 

@@ -117,8 +117,8 @@ class ComputedUpdates:
     """
 
     destination: Any = None
-    #: Whether the value is emitted in float32 and has yet to be rounded to bfloat16.
-    rounds = False
+    #: What rounds the value to bfloat16, if it is emitted in float32 and has yet to be rounded.
+    rounding: Callable[[Any], Any] | None = None
 
     def __init__(
         self, producer: Producer, leaves: Sequence[Any], symbols: Mapping[str, Any]

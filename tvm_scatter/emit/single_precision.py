@@ -6,6 +6,7 @@ float32. What is float32 from the first load on has no such variable.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm
@@ -16,6 +17,8 @@ from .computed_updates import ComputedUpdates, parts_of
 _NARROW, _WIDE = "bfloat16", "float32"
 #: What is as exact as its operands, which are rounded.
 _EXACT = (tvm.ir.TensorLoad, tirx.FloatImm, tirx.Max, tirx.Min, tirx.Select)
+#: What makes of rounded operands no NaN but theirs and the processor's own.
+_ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div)
 
 
 def compute_in_single_precision(updates: ComputedUpdates) -> ComputedUpdates:
@@ -23,7 +26,7 @@ def compute_in_single_precision(updates: ComputedUpdates) -> ComputedUpdates:
     updates.emitted = in_single_precision
     if _is_narrow(updates.value):
         updates.dtype = _WIDE
-        updates.rounds = not isinstance(updates.value, _EXACT)
+        updates.rounding = _rounding(updates.value)
     return updates
 
 
@@ -51,9 +54,15 @@ def in_single_precision(expression: Any) -> Any:
 
 def _operand(expression: Any) -> Any:
     """What is computed from further: rounded, if it is not exact."""
-    single = in_single_precision(expression)
-    exact = isinstance(expression, _EXACT) or not _is_narrow(expression)
-    return single if exact else rounded(single)
+    rounding, single = _rounding(expression), in_single_precision(expression)
+    return single if rounding is None else rounding(single)
+
+
+def _rounding(expression: Any) -> Callable[[Any], Any] | None:
+    """What rounds an expression that is computed in float32; ``None`` if it is exact."""
+    if isinstance(expression, _EXACT) or not _is_narrow(expression):
+        return None
+    return rounded_arithmetic if isinstance(expression, _ARITHMETIC) else rounded
 
 
 def _dtype(expression: Any) -> str:
@@ -87,8 +96,7 @@ def rounded(value: Any) -> Any:
     A NaN stays one.
     """
     bits = tirx.Var("bits", "int32")
-    odd = tirx.bitwise_and(tirx.shift_right(bits, _int(16)), _int(1))
-    nearest = tirx.bitwise_and(bits + _int(0x7FFF) + odd, _int(-0x10000))
+    nearest = _nearest(bits)
     quiet = tirx.bitwise_or(bits, _int(0x400000))
     is_nan = tirx.bitwise_and(bits, _int(0x7FFFFFFF)) > _int(0x7F800000)
     # By a mask, because TVM makes a choice between calls a branch.
@@ -98,6 +106,21 @@ def rounded(value: Any) -> Any:
     )
     # Without a name the value would stand there four times, and its own operands sixteen times.
     return tirx.reinterpret(_WIDE, tirx.Let(bits, tirx.reinterpret("int32", value), chosen))
+
+
+def rounded_arithmetic(value: Any) -> Any:
+    """The same for a sum, difference, product or quotient of what is rounded.
+
+    The lower half of a NaN among these is zero, so that rounding leaves it as it is.
+    """
+    bits = tirx.Var("bits", "int32")
+    return tirx.reinterpret(_WIDE, tirx.Let(bits, tirx.reinterpret("int32", value), _nearest(bits)))
+
+
+def _nearest(bits: Any) -> Any:
+    """The bits of a number, rounded to the upper half."""
+    odd = tirx.bitwise_and(tirx.shift_right(bits, _int(16)), _int(1))
+    return tirx.bitwise_and(bits + _int(0x7FFF) + odd, _int(-0x10000))
 
 
 def _int(value: int) -> Any:

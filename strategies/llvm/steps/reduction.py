@@ -16,7 +16,6 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import element_expression
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.single_precision import rounded
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
@@ -167,16 +166,16 @@ class Reduction:
         """Add the update of an item to a segment."""
         update, step = self.update_position(item, part.batch, part.first)
         problem, updates = self.problem, self.operands.updates
-        dtype, rounds = values.read_as(updates, problem.data_dtype)
+        dtype, rounded = values.read_as(updates, problem.data_dtype)
         one = loops.small_buffer(part.columns.room, dtype)
         # An extreme is rounded at the end: rounding keeps the order.
-        rounds = rounds and not problem.reduces.is_extreme
+        at_end = problem.reduces.is_extreme
 
         def add(s: Any) -> None:
             # TVM loses a variable bound to what it makes no vectors of. A buffer it does not lose.
             value = element_expression(updates, update, s * step, self.width)
             T.buffer_store(one, value, [s])
-            taken = self.kept.take(rounded(one[s]) if rounds else one[s])
+            taken = self.kept.take(one[s] if at_end else rounded(one[s]))
             T.buffer_store(total, self.kept.combine(total[s], taken), [s])
 
         part.columns.each(add)

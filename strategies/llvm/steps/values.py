@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -26,11 +27,15 @@ def accumulator_dtype(reduction: Reduction, dtype: str) -> str:
     return "float32" if dtype in HALF and not keeps else dtype
 
 
-def read_as(updates: Any, dtype: str) -> tuple[str, bool]:
-    """The type that updates for data of a type are read in, and whether they are to be rounded."""
+def read_as(updates: Any, dtype: str) -> tuple[str, Callable[[Any], Any]]:
+    """The type that updates for data of a type are read in, and what rounds them."""
     if not isinstance(updates, ComputedUpdates):
-        return dtype, False
-    return updates.dtype, updates.rounds
+        return dtype, _as_it_is
+    return updates.dtype, updates.rounding or _as_it_is
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def start_value(reduction: Reduction, dtype: str) -> Any:
