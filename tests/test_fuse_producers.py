@@ -14,6 +14,7 @@ from fuzzing_messages import Trial, every_one_fused
 from harness import compile_all, device_of, run_compiled, target_of
 from machine_code import cuda, needs_nvrtc, ptx
 from random_messages import POLICIES
+from special_values import KINDS, special_values
 from tally import Tally
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
@@ -605,6 +606,29 @@ def test_messages_of_bfloat16_are_rounded_once_computed(device, reduce):
     calls = {"main": (build, [rows, weights, src, dst])}
     found = run_compiled(compile_all(calls, device), calls, device)["main"]
     np.testing.assert_array_equal(found.astype("float32"), _bfloat16(expected).astype("float32"))
+
+
+@pytest.mark.parametrize("operator", ["add", "subtract", "multiply", "divide"])
+def test_messages_of_special_numbers(operator):
+    """Every two of them are a message, also NaNs with and without payload, and infinities."""
+    special = np.concatenate([special_values("bfloat16", kind) for kind in KINDS])
+    pairs = np.stack(np.meshgrid(special, special), -1).reshape(-1, 2)
+    left, right = (np.repeat(each[:, None], 8, 1) for each in pairs.T)
+    everywhere = np.arange(len(pairs))
+
+    def build(left, right, index):
+        emit = relax.BlockBuilder.current().emit
+        rows = [emit(relax.op.take(each, index, 0)) for each in (left, right)]
+        message = emit(getattr(relax.op, operator)(*rows))
+        zeros = emit(relax.op.zeros([len(pairs), 8], "bfloat16"))
+        return index_put(zeros, [index], message, [0], "add")
+
+    with np.errstate(all="ignore"):
+        wanted = getattr(np, operator)(left.astype("float32"), right.astype("float32"))
+    calls = {"main": (build, [left, right, everywhere])}
+    found = run_compiled(compile_all(calls, "llvm"), calls, "llvm")["main"]
+    # A sum that begins with zero has no negative one.
+    np.testing.assert_array_equal(found.astype("float32"), _bfloat16(wanted).astype("float32") + 0)
 
 
 def test_cpus_compute_messages_of_bfloat16():
