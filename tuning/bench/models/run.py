@@ -70,7 +70,8 @@ def run(
     bandwidth : float
         Bytes per microsecond of a large copy.
     turn : context manager, optional
-        What is held while a row is timed, so that nobody else is.
+        What is held while a row is timed or computes anything else on the device, so that nobody
+        else does. Only what ``torch.compile`` does first is done without: it takes long.
 
     Raises
     ------
@@ -80,14 +81,16 @@ def run(
     if device == "cpu":
         share_threads()
     alike = Alike("")
+    turn = turn or nullcontext()
     for row in rows:
         case = row.make()
         if alike.name != row.alike:
             alike = _made_alike(row, case, target, forms, compile_peer)
-        case = replace(case.on(device), module=case.module.to(device))
         with torch.no_grad():
-            ready = _ready(row, case, alike, device, target)
-            with turn or nullcontext():
+            with turn:
+                case = replace(case.on(device), module=case.module.to(device))
+            ready = _ready(row, case, alike, device, target, turn)
+            with turn:
                 _time(row, case, alike, ready, device, bandwidth)
         yield ready.figures
         del case
@@ -131,15 +134,30 @@ class _Ready:
     order: Callable[[], Any] | None
 
 
-def _ready(row: Row, case: Case, alike: Alike, device: str, target: Target) -> _Ready:
+def _ready(
+    row: Row,
+    case: Case,
+    alike: Alike,
+    device: str,
+    target: Target,
+    turn: AbstractContextManager[Any],
+) -> _Ready:
     figures = Figures(row.name, failed=dict(alike.failed))
-    ours = _checked(row, case, alike, figures)
-    peers = _peers(case, alike, figures)
+    with turn:
+        ours = _checked(row, case, alike, figures)
+        _wait(device)
+    peers = _peers(case, alike, figures, device, turn)
     order = None
     if device == "cuda" and case.index is not None and not row.is_model:
         order = _order(case.index, case.extent, device, target)
         order()
     return _Ready(figures, ours, peers, order)
+
+
+def _wait(device: str) -> None:
+    """Until the device has done all that it was told."""
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
 def _time(row: Row, case: Case, alike: Alike, ready: _Ready, device: str, bandwidth: float) -> None:
@@ -174,7 +192,13 @@ def _checked(row: Row, case: Case, alike: Alike, figures: Figures) -> dict[str, 
     return found
 
 
-def _peers(case: Case, alike: Alike, figures: Figures) -> dict[str, Callable[[], Any]]:
+def _peers(
+    case: Case,
+    alike: Alike,
+    figures: Figures,
+    device: str,
+    turn: AbstractContextManager[Any],
+) -> dict[str, Callable[[], Any]]:
     """The peers' forms that can do it, each called once."""
     makers: dict[str, Callable[..., Any]] = {
         _EAGER: lambda *inputs: partial(case.module, *inputs),
@@ -186,8 +210,10 @@ def _peers(case: Case, alike: Alike, figures: Figures) -> dict[str, Callable[[],
     found = {}
     for name, maker in makers.items():
         try:
-            call = maker(*case.inputs)
-            call()
+            with nullcontext() if name == COMPILE else turn:
+                call = maker(*case.inputs)
+                call()
+                _wait(device)
         except Exception as refusal:  # the report shows it
             figures.failed[name] = last_line(refusal)
             continue
