@@ -160,6 +160,24 @@ def test_by_default_where_sizes_are_bounded():
         assert counts(rewritten(bounded, "cuda", **options)) == found
 
 
+def test_a_mask_has_at_most_all_of_its_entries():
+    """Which PyTorch says of the size of what it selects, by a name of its own."""
+    torch = pytest.importorskip("torch")
+    from tvm.relax.frontend.torch import from_exported_program
+
+    class Layers(torch.nn.Module):
+        def forward(self, x, edges):
+            source, destination = edges[:, edges[0] != edges[1]]
+            for _ in range(2):
+                x = torch.zeros_like(x).index_add(0, destination, x[source])
+            return x
+
+    example = (torch.zeros(100_000, 128), torch.zeros(2, 1_000_000, dtype=torch.int64))
+    module = from_exported_program(torch.export.export(Layers().eval(), example))
+    notes = tvm_scatter.explain(module, target_of("cuda")).notes
+    assert [each.switch for each in notes].count("share_order") == 1
+
+
 def test_other_indices_and_extents_share_none():
     assert counts(rewritten(layers(2, rows=(0, 1)), "cuda")) == (2, 2)
     # Of these the first is not used.

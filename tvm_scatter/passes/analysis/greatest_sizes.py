@@ -5,6 +5,7 @@ The number of true entries of a mask is at most that of all its entries.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,9 @@ from tvm.sym import Analyzer
 
 #: The attribute of a function in which an importer says so, by the names of sizes.
 _BOUNDS = "tir_var_upper_bound"
+#: PyTorch's name of a size that depends on values. A variable begins with the operator that it
+#: comes from.
+_OF_VALUES = re.compile(r".*_(u\d+)")
 
 
 def greatest_sizes(function: relax.Function) -> Mapping[str, int]:
@@ -30,7 +34,9 @@ def greatest(size: Any, most: Mapping[str, int]) -> int | None:
     """
 
     def known(each: Var) -> Any:
-        return tirx.IntImm("int64", most[each.name]) if each.name in most else each
+        named = _OF_VALUES.fullmatch(each.name)
+        name = each.name if named is None else named[1]
+        return tirx.IntImm("int64", most[name]) if name in most else each
 
     found = Analyzer().simplify(tvm_ffi.structural_map(size, (Var, known)))
     return int(found) if isinstance(found, tirx.IntImm) else None
