@@ -6,7 +6,6 @@ radix sort, and a look at neighbouring keys.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
@@ -28,10 +27,6 @@ def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
 
 
 def _emit(operands: Operands, offsets: Any) -> None:
-    # A symbolic extent is one less than the number of offsets. TVM would compare an index plus one
-    # with that number, so that the greatest index of all would be in bounds.
-    extents = tuple(loops.settle(extent) for extent in operands.sizes.extents)
-    operands = replace(operands, sizes=replace(operands.sizes, extents=extents))
     if CountingSort.suits(operands.problem):
         sort = CountingSort(operands.problem, operands.sizes)
         sort.emit_into(operands, operands.out, offsets, offset=0)

@@ -19,7 +19,7 @@ from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.index_check import CheckOperands, IndexCheck
 from tvm_scatter.emit.mailbox import STATUS
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
-from tvm_scatter.emit.wrapping import as_signed, wrapping_add, wrapping_sub
+from tvm_scatter.emit.wrapping import as_signed, kept_apart, wrapping_add, wrapping_sub
 from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
 
 CHECK_NAME = "check_indices"
@@ -95,7 +95,7 @@ def _int64(value: Any) -> Any:
 def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:
     """Whether an int64 index lies outside the extent."""
     lowest = 0 - extent if wrap_negative else 0
-    return tirx.any(index < lowest, index >= extent)
+    return tirx.any(index < lowest, index >= kept_apart(extent))
 
 
 def _find_first(operands: CheckOperands, status: Any) -> None:

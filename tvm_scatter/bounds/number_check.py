@@ -13,6 +13,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
+from tvm_scatter.emit.wrapping import kept_apart
 from tvm_scatter.ops.expectations import (
     ASCENDING,
     ASSERTED,
@@ -27,8 +28,8 @@ from tvm_scatter.ops.shapes import SymbolTable
 HOLDS: dict[str, Callable[[Any, Any, Any], Any]] = {
     ASCENDING: lambda number, before, limit: number >= before,
     ASSERTED: lambda number, before, limit: number != 0,
-    AT_MOST: lambda number, before, limit: number <= limit,
-    EQUAL: lambda number, before, limit: number == limit,
+    AT_MOST: lambda number, before, limit: number <= kept_apart(limit),
+    EQUAL: lambda number, before, limit: number == kept_apart(limit),
     NOT_NEGATIVE: lambda number, before, limit: number >= 0,
     NOT_ZERO: lambda number, before, limit: number != 0,
 }

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from operator import add, mul, sub
 from typing import Any
 
+import tvm
 import tvm_ffi
 from tvm import tirx
 
@@ -36,6 +37,17 @@ def as_signed(index: Any) -> Any:
         # TVM takes a cast from an unsigned type to be never negative.
         return tirx.reinterpret("int64", index)
     return tirx.Cast("int64", index)
+
+
+def kept_apart(extent: Any) -> Any:
+    """An extent to compare an index with, of which TVM moves nothing to the index.
+
+    It would make ``index + 1 < n`` of ``index < n - 1``, and the greatest index of all plus one is
+    less than anything.
+    """
+    if isinstance(extent, int | tirx.IntImm | tvm.ir.Var):
+        return extent
+    return tirx.Cast("int64", tirx.Cast("uint64", extent))
 
 
 def _wrapping(operation: Callable[[Any, Any], Any], left: Any, right: Any, dtype: str) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from tvm import te, tirx, topi
 
+from tvm_scatter.emit.wrapping import kept_apart
 from tvm_scatter.ops.scatter_call import CopiedRange
 
 from .joined_ranges import JoinedRange, reader, shifted
@@ -164,7 +165,7 @@ def _normalise(index: Any, extent: Any, wrap: bool) -> Any:
 
 
 def _valid(index: Any, extent: Any) -> Any:
-    return tirx.all(index >= 0, index < extent)
+    return tirx.all(index >= 0, index < kept_apart(extent))
 
 
 def _flatten(parts: Sequence[Any], extents: Sequence[Any], valid: Any) -> Any:

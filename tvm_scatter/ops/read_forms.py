@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from tvm import te, tirx
 
-from tvm_scatter.emit.wrapping import as_signed
+from tvm_scatter.emit.wrapping import as_signed, kept_apart
 
 from .shapes import common_shape, is_one
 
@@ -148,7 +148,7 @@ def read(
             if isinstance(place, Entry):
                 index = as_signed(indices[place.tensor](*place.at))
                 if guard:
-                    inside += [index >= (0 - extent if wrap else 0), index < extent]
+                    inside += [index >= (0 - extent if wrap else 0), index < kept_apart(extent)]
                 place = tirx.Select(index < 0, index + extent, index) if wrap else index
             position.append(place)
         value = source(*position)

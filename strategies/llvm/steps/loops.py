@@ -10,6 +10,7 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.wrapping import kept_apart
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
@@ -222,7 +223,7 @@ def index_place(operands: Operands, item: Any) -> tuple[Any, Any]:
             index = T.bind(tirx.Select(index < 0, index + extent, index))
         # Under "raise" a check has run before, so all indices are good.
         if problem.bounds == "drop":
-            valid = tirx.all(valid, index >= 0, index < extent)
+            valid = tirx.all(valid, index >= 0, index < kept_apart(extent))
         place = index if place is None else T.bind(place * extent + index)
     return place, valid
 
