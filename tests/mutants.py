@@ -547,8 +547,8 @@ CPU = (
     Mutant(
         "an index of the extent taken for good on a CPU",
         "strategies/llvm/steps/loops.py",
-        "valid = tirx.all(valid, index >= 0, index < extent)",
-        "valid = tirx.all(valid, index >= 0, index <= extent)",
+        "valid = tirx.all(valid, index >= 0, index < kept_apart(extent))",
+        "valid = tirx.all(valid, index >= 0, index <= kept_apart(extent))",
         (_drops("sequential", "llvm"),),
     ),
     Mutant(
@@ -583,9 +583,30 @@ CHECKS = (
     Mutant(
         "the error names the index behind the bad one",
         _BOUNDS,
-        "return tirx.any(index < lowest, index >= extent)",
-        "return tirx.any(index < lowest, index > extent)",
+        "return tirx.any(index < lowest, index >= kept_apart(extent))",
+        "return tirx.any(index < lowest, index > kept_apart(extent))",
         (_ALONE + "[int64-True]",),
+    ),
+    Mutant(
+        "a number moves from an extent to the index that is compared with it",
+        "tvm_scatter/emit/wrapping.py",
+        'return tirx.Cast("int64", tirx.Cast("uint64", extent))',
+        "return extent",
+        ("tests/test_order.py::test_the_ends_of_a_type_have_no_place[llvm-int64-True]",),
+    ),
+    Mutant(
+        "the greatest value of a size is looked up under the variable's own name",
+        "tvm_scatter/passes/analysis/greatest_sizes.py",
+        "name = each.name if named is None else named[1]",
+        "name = each.name",
+        ("tests/test_share_orders.py::test_a_mask_has_at_most_all_of_its_entries",),
+    ),
+    Mutant(
+        "sums of chunks are taken where none was made",
+        "strategies/cuda/device/segmented.cuh",
+        "bool has_chunks = first_chunk < last_chunk && end - at > segments.longest;",
+        "bool has_chunks = first_chunk < last_chunk;",
+        ("tests/test_long_segments.py::test_segments_of_all_lengths[much-float32-segmented]",),
     ),
     Mutant(
         "negative indices are good where they do not wrap",
