@@ -74,9 +74,9 @@ def _is_large(schedule: s_tir.Schedule) -> bool:
     columns = _extent(traits[3], IterKind.kIter_J)
     if columns is None or columns % _COLUMNS:
         return False
-    others = [_extent(traits[3], kind) for kind in (IterKind.kIter_S, IterKind.kIter_I)]
+    batches, rows = (_extent(traits[3], kind) for kind in (IterKind.kIter_S, IterKind.kIter_I))
     # A number of rows that only the run time knows is that of nodes or edges.
-    return None in others or prod(others) * columns >= _ENOUGH
+    return batches is None or rows is None or batches * rows * columns >= _ENOUGH
 
 
 def _extent(traits: Any, kind: IterKind) -> int | None:
