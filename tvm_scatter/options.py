@@ -87,8 +87,9 @@ class Options:
         captured. ``None`` uses the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
     overlap_launches : bool, optional
         Whether a kernel of a scatter or an order may be launched while the one before it ends, on
-        GPUs of compute capability 9.0 and more. ``None`` means only kernels so short that their
-        launch counts, and none where CUDA graphs are captured.
+        GPUs of compute capability 9.0 and more. ``None`` means those that gain by it, which make
+        lists and orders or are so short that their launch counts, and none where CUDA graphs are
+        captured.
     schedule : bool, optional
         Whether products, reductions and the rest get a default schedule on CPUs, where TVM has
         none. ``None`` means only in :func:`tvm_scatter.pipeline`.

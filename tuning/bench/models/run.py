@@ -150,7 +150,9 @@ def _ready(
     order = None
     if device == "cuda" and case.index is not None and not row.is_model:
         order = _order(case.index, case.extent, device, target)
-        order()
+        with turn:
+            order()
+            _wait(device)
     return _Ready(figures, ours, peers, order)
 
 
