@@ -11,16 +11,15 @@ from tvm import relax
 import tvm_scatter
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.ordering import forms_from
-from tvm_scatter.strategies.cuda.steps import order_by_buckets
+from tvm_scatter.strategies.cuda.steps import order_by_buckets, order_by_owners
 
-BLOCK = device_constant("block_order", "kBlockOrderThreads") * device_constant(
-    "block_order", "kBlockOrderItems"
-)
+#: The most updates that all blocks look through, and destinations of one of them.
+LOOKED_AT, EACH = order_by_owners._MOST_ITEMS[0], order_by_owners._MOST_EACH
 THREADS = device_constant("bucket_order", "kBucketOrderThreads")
 #: What a block orders, where buckets are small and where they are large.
 SMALL, LARGE = 8 * THREADS, 16 * THREADS
 PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
-FORMS = ("block", "buckets", "radix")
+FORMS = ("owners", "buckets", "radix")
 
 
 def drawn(count, extent, skew=1.0, bad=True):
@@ -35,7 +34,7 @@ def drawn(count, extent, skew=1.0, bad=True):
     return index
 
 
-def check_order(index, extent, form="block", symbolic=False):
+def check_order(index, extent, form="owners", symbolic=False):
     with forms_from(form):
         machine = compiled(index.shape, str(index.dtype), extent, "cuda", symbolic, bounds="drop")
     check(run(machine, index, extent, "cuda", symbolic), expected(index, extent))
@@ -55,14 +54,20 @@ def test_small_ones(device, form, count, extent):
     check_order(drawn(count, extent), extent, form)
 
 
-@pytest.mark.parametrize("extent", [1, 255, 256, 32 * 1024, 32 * 1024 + 1])
-def test_destinations_of_one_block(device, extent):
+@pytest.mark.parametrize("extent", [1, 130, 131, 132, 133, 263, 264, 132 * EACH - 1, 132 * EACH])
+def test_destinations_of_blocks(device, extent):
+    """The last block has one place more, for updates that are dropped."""
     check_order(drawn(1500, extent), extent)
 
 
-@pytest.mark.parametrize("count", [1023, 1025, BLOCK, BLOCK + 1])
-def test_updates_of_one_block(device, count):
+@pytest.mark.parametrize("count", [1023, 1025, 16 * 1024 - 1, LOOKED_AT, LOOKED_AT + 1])
+def test_updates_that_all_blocks_look_through(device, count):
     check_order(drawn(count, 300), 300)
+
+
+def test_all_updates_of_one_block(device):
+    check_order(np.full(LOOKED_AT, 299), 300)
+    check_order(np.full(LOOKED_AT, 300), 300)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +110,8 @@ def test_many_destinations(device):
 
 
 SIZES = [
-    *((0, 0), (0, 9), (1, 1), (1025, 2708), (BLOCK, 40), (BLOCK + 1, 40), (30000, 33000)),
-    *((2000, 32 * 1024), (2000, 32 * 1024 + 1), (20000, 1), (300, 300 * PLACES)),
+    *((0, 0), (0, 9), (1, 1), (1025, 2708), (LOOKED_AT, 40), (LOOKED_AT + 1, 40), (30000, 33000)),
+    *((2000, 132 * EACH - 1), (2000, 132 * EACH), (20000, 1), (300, 300 * PLACES)),
 ]
 
 
@@ -141,9 +146,11 @@ def source_of(count, extent):
 @pytest.mark.parametrize(
     ("count", "extent", "form"),
     [
-        (2_000, 500, "order_in_block"),
-        (2_049, 500, "order_bucket"),
-        (10_556, 2_708, "order_bucket"),
+        (2_000, 500, "order_by_owners"),
+        (10_556, 2_708, "order_by_owners"),
+        (16_384, 67_583, "order_by_owners"),
+        (16_384, 67_584, "order_bucket"),
+        (16_385, 500, "order_bucket"),
         (5_000_000, 100_000, "order_bucket"),
         (1_000_000, 64, "move_to_rank"),
         (10_000_000, 100_000, "order_bucket"),
@@ -154,7 +161,7 @@ def source_of(count, extent):
 )
 def test_which_form_is_chosen(device, count, extent, form):
     source = source_of(count, extent)
-    calls = ("order_in_block", "order_bucket", "move_to_rank")
+    calls = ("order_by_owners", "order_bucket", "move_to_rank")
     assert [name for name in calls if f" {name}<" in source] == [form]
 
 

@@ -15,17 +15,17 @@ from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
-from .steps import order_by_buckets, order_by_radix, order_in_block
+from .steps import order_by_buckets, order_by_owners, order_by_radix
 from .steps.order_forms import OrderedLists, OrderForm
 
-_FORMS = (order_in_block.FORM, order_by_buckets.FORM, order_by_radix.FORM)
+_FORMS = (order_by_owners.FORM, order_by_buckets.FORM, order_by_radix.FORM)
 #: The name of the form from which on forms are considered.
 _first: ContextVar[str] = ContextVar("first order form", default=_FORMS[0].name)
 
 
 @contextmanager
 def forms_from(name: str) -> Iterator[None]:
-    """Leave out the forms before ``block``, ``buckets`` or ``radix``, to compare them."""
+    """Leave out the forms before ``owners``, ``buckets`` or ``radix``, to compare them."""
     token = _first.set(name)
     try:
         yield

@@ -17,17 +17,17 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
 from .machines import multiprocessors
-from .steps import contention
+from .steps import contention, owned_lists
 
-#: The most updates, which every block looks at and may have to list. An item takes 16 bits.
+#: The most updates, which every block looks at and may have to list.
 _MOST = 1 << 14
-#: The most rows of a block: a row takes 16 bits, and none of them all ones.
-_MOST_ROWS = (1 << 16) - 1
-#: A thread with four rows takes some 90 registers, so a multiprocessor has 512 of them at a time.
-_THREADS = (256, 512)
+#: The more, the sooner a block has looked through all updates. One has a multiprocessor for itself.
+_THREADS = (1024, 512, 256)
 #: Threads that share a row: 1 KB of it, in accesses of 16 bytes, or less.
 _LANES = (64, 32, 16)
-_BLOCKS = (2, 1, 3, 4)
+_BLOCKS = (1, 2, 3, 4)
+#: Rows of a thread at a time: four take some 90 registers, more than each of 1024 threads has.
+_UNROLL = (1, 2, 4)
 #: A row with more updates is summed by all teams of its block.
 _LONG_ROW = device_constant("owned_rows", "kLongRow")
 #: Cycles for which a thread waits: for an index; for rows, if they are copied, written in place, or
@@ -74,23 +74,27 @@ class OwnedRows(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         vectors = ceil_div(problem.width.constant, widest_vector(problem))
         lanes = [n for n in _LANES if n < 2 * vectors] or list(_LANES[-1:])
-        threads: tuple[int, ...] = _THREADS
         if problem.deterministic:
-            lanes, threads = lanes[:1], threads[:1]
+            lanes = lanes[:1]
         units, limit = multiprocessors(target), shared_memory_limit(target)
 
         def fits(n: int, blocks: int) -> bool:
-            plan = _Plan(problem, n, max(threads), blocks * units)
-            taken = (plan.list_bytes + plan.static_bytes) * blocks
-            return taken <= limit and plan.rows_each < _MOST_ROWS
+            plans = [_Plan(problem, each, n, blocks * units) for each in lanes]
+            return all(
+                (plan.list_bytes + plan.static_bytes) * blocks <= limit
+                and plan.rows_each < owned_lists.MOST_ROWS
+                for plan in plans
+            )
 
+        threads = [n for n in _THREADS if fits(n, 1)]
+        if problem.deterministic:
+            threads = threads[:1]
+        blocks = [each for each in _BLOCKS if threads and all(fits(n, each) for n in threads)]
         return {
             "lanes": tuple(lanes),
-            "blocks_per_multiprocessor": tuple(
-                blocks for blocks in _BLOCKS if all(fits(n, blocks) for n in lanes)
-            ),
-            "threads": threads,
-            "unroll": (4, 2),
+            "blocks_per_multiprocessor": tuple(blocks),
+            "threads": tuple(threads or _THREADS),
+            "unroll": _UNROLL,
         }
 
     def cost(self, work: Work, config: Config) -> Terms:
@@ -147,7 +151,7 @@ class OwnedRows(Implementation):
         def call(width: int) -> str:
             return (
                 f"owned_rows<P, {threads}, {plan.groups}, {config['lanes']}, {width}, "
-                f"{config['unroll']}, {mean}, {in_place}>"
+                f"{config['unroll']}, {plan.ahead}, {mean}, {in_place}>"
                 f"(output, {source}, updates, indices, sizes, {plan.spans}, shared);"
             )
 
@@ -185,7 +189,7 @@ class _Plan:
         self.spans = max(min(ceil_div(width, lanes * vector), most), 1)
         self.groups = max(min(most // self.spans, rows), 1)
         self.rows_each = ceil_div(rows, self.groups)
-        parts = ceil_div(problem.items.constant, threads) * threads
-        self.list_bytes = max(6 * parts + 4 * self.rows_each, 1)
+        self.ahead = owned_lists.ahead(problem.items.constant, threads)
+        self.list_bytes = owned_lists.shared_bytes(problem.items.constant, self.rows_each, threads)
         # A sum of each thread, and counts of the warps.
         self.static_bytes = threads * vector * accumulate_bytes(problem.data_dtype) + 1024

@@ -52,7 +52,7 @@ CASES: tuple[tuple[int, int, str], ...] = (
     (1_000_000, 1_000_000, "uniform"),
     (5_000_000, 100_000, "all-on-one"),
 )
-_FORMS = ("block", "buckets", "radix")
+_FORMS = ("owners", "buckets", "radix")
 
 
 @dataclass

@@ -46,6 +46,42 @@ __device__ __forceinline__ uint32 lanes_with(uint32 number) {
   return lanes;
 }
 
+// For whole blocks. `met` has for each warp how many it has met of each bin, and gets the rank of the
+// first of these. `visit(bin, first)` is called once for each bin, with the rank of its first item.
+// Returns how many there are.
+template <int threads, class Visit>
+__device__ __forceinline__ uint32 begin_bins(unsigned short* met, int bins, Visit visit) {
+  constexpr int warps = threads / kWarp, kTogether = 8;
+  static_assert(warps % kTogether == 0, "");
+  uint32 carry = 0;
+  for (int start = 0; start < bins; start += threads) {
+    const int bin = start + threadIdx.x;
+    uint32 count = 0, total;
+    if (bin < bins) {
+#pragma unroll 8
+      for (int warp = 0; warp < warps; ++warp) count += met[warp * bins + bin];
+    }
+    uint32 first = carry + exclusive_in_block<threads>(count, total);
+    if (bin < bins) {
+      visit(bin, first);
+      // Several at a time: what is written could be what is read next.
+      for (int warp = 0; warp < warps; warp += kTogether) {
+        uint32 of_warp[kTogether];
+#pragma unroll
+        for (int u = 0; u < kTogether; ++u) of_warp[u] = met[(warp + u) * bins + bin];
+#pragma unroll
+        for (int u = 0; u < kTogether; ++u) {
+          met[(warp + u) * bins + bin] = static_cast<unsigned short>(first);
+          first += of_warp[u];
+        }
+      }
+    }
+    carry += total;
+  }
+  __syncthreads();
+  return carry;
+}
+
 // Numbers of bins have `bits` bits. `met` has room for `bins` counters of each warp.
 template <int threads, int per_thread, int bits>
 struct StableRanks {
@@ -53,8 +89,7 @@ struct StableRanks {
   unsigned short* met;
   int bins;
 
-  // The ranks of `turns` items of each thread, whose bins `bin_of(i)` tells. `visit(bin, first)` is
-  // called once for each bin, with the rank of its first item.
+  // The ranks of `turns` items of each thread, whose bins `bin_of(i)` tells. `visit` as above.
   template <class BinOf, class Visit>
   __device__ __forceinline__ void find(Ranks<per_thread>& ranks, int turns, BinOf bin_of,
                                        Visit visit) const {
@@ -76,38 +111,12 @@ struct StableRanks {
       ranks.append(i, earlier + before);
     }
     __syncthreads();
-    begin_bins(visit);
+    begin_bins<threads>(met, bins, visit);
 #pragma unroll
     for (int i = 0; i < per_thread; ++i)
       if (i < turns) ranks.add(i, own[bin_of(i)]);
   }
 
- private:
-  // What a warp has met of a bin becomes the rank of the first one that it has met.
-  template <class Visit>
-  __device__ __forceinline__ void begin_bins(Visit visit) const {
-    uint32 carry = 0;
-    for (int start = 0; start < bins; start += threads) {
-      const int bin = start + threadIdx.x;
-      uint32 count = 0, total;
-      if (bin < bins) {
-#pragma unroll 8
-        for (int warp = 0; warp < kWarps; ++warp) count += met[warp * bins + bin];
-      }
-      uint32 first = carry + exclusive_in_block<threads>(count, total);
-      if (bin < bins) {
-        visit(bin, first);
-#pragma unroll 8
-        for (int warp = 0; warp < kWarps; ++warp) {
-          const uint32 of_warp = met[warp * bins + bin];
-          met[warp * bins + bin] = static_cast<unsigned short>(first);
-          first += of_warp;
-        }
-      }
-      carry += total;
-    }
-    __syncthreads();
-  }
 };
 
 }  // namespace tvm_scatter
