@@ -241,10 +241,10 @@ KERNELS = (
         _edge("runs"),
     ),
     _kernel(
-        "chunks summed that reach out of their segment",
+        "pieces of two segments in one slot",
         "segmented",
-        "const At last_chunk = end / kSegmentChunk * kSegmentChunk;",
-        "const At last_chunk = ceil_div<At>(end, kSegmentChunk) * kSegmentChunk;",
+        "first_slot(ceil_div<int64>(begin, least)),",
+        "first_slot(begin / least),",
         _edge("segments"),
     ),
     _kernel(

@@ -1,19 +1,60 @@
 // Segmented reduction in gather form: given the updates in the order of their destinations, every
 // output row is written once, from its own segment or, if it has none, from the data.
 //
-// Segments with more than `longest` updates are split in a fixed order. Where an aligned chunk of the
-// sorted list lies inside one, its sum is computed beforehand, by whoever is free; chunks of chunks
-// likewise. The row then adds single updates, chunks and chunks of chunks in the order of the list, so
-// the result depends on the list alone and no row does more than a few hundred additions for each
-// million.
+// Segments with more than `longest` updates are cut into pieces, evenly. The sum of each piece is
+// computed beforehand, by whoever is free, and where there are many, sums of these. The row then adds
+// up sums in the order of the list, so the result depends on the list alone, and no row does more than
+// a few hundred additions for each million.
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
 #include "place_updates.cuh"
 
 namespace tvm_scatter {
 
-constexpr int kSegmentChunk = 64;
-constexpr int kSegmentChunks = kSegmentChunk * kSegmentChunk;
+// Sums of pieces that are added up beforehand.
+constexpr int kPiecesTogether = 64;
+
+// How entries [begin, end) are cut into pieces of `least` entries or a few more. Each has a slot, in
+// which no other one is: `least` times the slot is the number of an entry among these.
+template <int least>
+struct Pieces {
+  int64 begin, size, first_slot, count;
+
+  __device__ __forceinline__ Pieces(int64 begin, int64 end)
+      : begin(begin), size(end - begin), first_slot(ceil_div<int64>(begin, least)),
+        count((end - begin) / least) {}
+
+  __device__ __forceinline__ bool has(int64 slot) const {
+    return slot >= first_slot && slot < first_slot + count;
+  }
+  // Where the piece of a slot begins; that of the slot behind the last is the end.
+  __device__ __forceinline__ int64 begin_of(int64 slot) const {
+    const int64 piece = slot - first_slot;
+    return begin + size / count * piece + min(piece, size % count);
+  }
+};
+
+// The pieces of a segment, and what is made of many: pieces of the slots of these.
+template <int least>
+struct CutSegment {
+  Pieces<least> pieces;
+  Pieces<kPiecesTogether> together;
+
+  __device__ __forceinline__ CutSegment(int64 begin, int64 end)
+      : pieces(begin, end), together(pieces.first_slot, pieces.first_slot + pieces.count) {}
+
+  __device__ __forceinline__ bool is_cut_again() const { return together.count > 1; }
+};
+
+// Where a segment begins and ends. An order that the caller gives may be that of anything.
+struct SegmentRange {
+  int64 begin, end;
+
+  template <class Key>
+  __device__ __forceinline__ SegmentRange(const Key* begins, const Key* ends, int64 place, int64 items)
+      : begin(max(static_cast<int64>(begins[place]), static_cast<int64>(0))),
+        end(min(static_cast<int64>(ends[place]), items)) {}
+};
 
 // Where the segment of each destination begins and ends; both arrays start as zeros.
 template <class Key>
@@ -48,10 +89,10 @@ template <class P, int lanes, int vector>
 using SegmentShare = typename If<(P::Updates::summed_columns > 0), LogitShare<P, lanes, vector>,
                                  RowShare<P, lanes, vector>>::type;
 
-// The sums of aligned chunks that lie inside one long segment: of updates (`from` is null), or of
-// chunks.
-template <class P, class Key, int lanes, int vector, bool whole, class Keys>
-__device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
+// The sums of pieces of long segments, a slot for each group of lanes: of updates (`from` is null), or
+// of sums.
+template <class P, class Key, int lanes, int vector, bool whole, int least, class Keys>
+__device__ __forceinline__ void sum_pieces(Accumulate<typename P::Data>* to,
                                            const Accumulate<typename P::Data>* from,
                                            const typename P::Updates& updates, const Keys& keys,
                                            const Key* begins, const Key* ends, const Key* items,
@@ -59,82 +100,66 @@ __device__ __forceinline__ void sum_chunks(Accumulate<typename P::Data>* to,
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
   const SegmentShare<P, lanes, vector> share(sizes, tiles);
-  const int64 chunk = share.row;
-  const int64 length = from ? kSegmentChunks : kSegmentChunk;
-  const int64 begin = chunk * length;
-  if (begin + length > sizes.items()) return;
-  const Key key = keys[begin];
+  const int64 slot = share.row;
+  const int64 entry = slot * (from ? least * kPiecesTogether : least);
+  if (entry >= sizes.items()) return;
+  const Key key = keys[entry];
   if (key == static_cast<Key>(sizes.destinations())) return;
-  const int64 first = begins[key], last = ends[key];
-  if (last - first <= longest || first > begin || last < begin + length) return;
+  const SegmentRange segment(begins, ends, key, sizes.items());
+  if (segment.end - segment.begin <= longest) return;
+  const CutSegment<least> cut(segment.begin, segment.end);
+  if (from ? !cut.is_cut_again() || !cut.together.has(slot) : !cut.pieces.has(slot)) return;
+  const int64 begin = from ? cut.together.begin_of(slot) : cut.pieces.begin_of(slot);
+  const int64 end = from ? cut.together.begin_of(slot + 1) : cut.pieces.begin_of(slot + 1);
+  const uint32 count = static_cast<uint32>(end - begin);
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
     auto sum = sum_of_none<P, vector>();
     if (from) {
-      const ListedSums<P, vector> sums{from, sizes, chunk * kSegmentChunk, column};
-      combine_run<R>(sum, kSegmentChunk, sums);
+      combine_run<R>(sum, count, ListedSums<P, vector>{from, sizes, begin, column});
     } else {
       const auto own = own_of<P, vector, whole>(updates, static_cast<int64>(key), column);
       const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
           {updates, items + begin, sizes, column}, own, share.writes};
-      combine_updates(sum, kSegmentChunk, sorted);
+      combine_updates(sum, count, sorted);
     }
     if (!share.writes) continue;
-    *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, chunk, column)) = sum;
+    *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, slot, column)) = sum;
   }
 }
 
-// The sorted list and the sums of its chunks.
+// The sorted list and the sums of pieces.
 template <class P, class Key>
 struct Segments {
   using Wide = Accumulate<typename P::Data>;
   typename P::Updates updates;
   const Key* items;
-  const Wide* chunks;
-  const Wide* chunks_of_chunks;
+  const Wide* pieces;
+  const Wide* together;
   uint32 longest;
 };
 
-// The sum of the entries [at, end) of the sorted list, those of one place, in one column of vectors.
-template <class P, class Key, int lanes, int vector, bool whole>
-__device__ __forceinline__ RowSum<P, vector> sum_segment(
-    const Segments<P, Key>& segments, const Sizes<P>& sizes, int64 place, int64 from, int64 until,
-    typename P::Offset column, bool counts) {
-  using Wide = Accumulate<typename P::Data>;
+// The sum of the entries of a place in the sorted list, in one column of vectors.
+template <class P, class Key, int lanes, int vector, bool whole, int least>
+__device__ __forceinline__ RowSum<P, vector> sum_segment(const Segments<P, Key>& segments,
+                                                         const Sizes<P>& sizes, int64 place,
+                                                         const SegmentRange& range,
+                                                         typename P::Offset column, bool counts) {
   using R = typename P::Reduction;
-  // Half the registers, where positions in the list take no more.
-  using At = typename If<sizeof(Key) == 4, uint32, uint64>::type;
-  At at = static_cast<At>(from);
-  const At end = static_cast<At>(until);
   auto sum = sum_of_none<P, vector>();
-  const auto own = own_of<P, vector, whole>(segments.updates, place, column);
-  auto add_updates = [&](At until) {
+  if (range.end - range.begin <= segments.longest) {
+    const auto own = own_of<P, vector, whole>(segments.updates, place, column);
     const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
-        {segments.updates, segments.items + at, sizes, column}, own, counts};
-    combine_updates(sum, static_cast<uint32>(until - at), sorted);
-    at = until;
-  };
-  auto add_chunks = [&](const Wide* sums, At length, At until) {
-    combine_run<R>(sum, static_cast<uint32>((until - at) / length),
-                   ListedSums<P, vector>{sums, sizes, static_cast<int64>(at / length), column});
-    at = until;
-  };
-  const At first_chunk = ceil_div<At>(at, kSegmentChunk) * kSegmentChunk;
-  const At last_chunk = end / kSegmentChunk * kSegmentChunk;
-  // Single updates in front of chunks and behind them are added by one loop: it is long.
-  bool has_chunks = first_chunk < last_chunk && end - at > segments.longest;
-#pragma unroll 1
-  for (;; has_chunks = false) {
-    add_updates(has_chunks ? first_chunk : end);
-    if (!has_chunks) break;
-    const At first_many = ceil_div<At>(first_chunk, kSegmentChunks) * kSegmentChunks;
-    const At last_many = last_chunk / kSegmentChunks * kSegmentChunks;
-    if (first_many < last_many) {
-      add_chunks(segments.chunks, kSegmentChunk, first_many);
-      add_chunks(segments.chunks_of_chunks, kSegmentChunks, last_many);
-    }
-    add_chunks(segments.chunks, kSegmentChunk, last_chunk);
+        {segments.updates, segments.items + range.begin, sizes, column}, own, counts};
+    combine_updates(sum, static_cast<uint32>(range.end - range.begin), sorted);
+    return sum;
   }
+  const CutSegment<least> cut(range.begin, range.end);
+  const bool again = cut.is_cut_again();
+  const int64 slot = again ? cut.together.first_slot : cut.pieces.first_slot;
+  const int64 count = again ? cut.together.count : cut.pieces.count;
+  const ListedSums<P, vector> sums{again ? segments.together : segments.pieces, sizes, slot, column};
+  combine_run<R>(sum, static_cast<uint32>(count), sums);
   return sum;
 }
 
@@ -161,7 +186,7 @@ __device__ __forceinline__ void store_in_segments(const typename P::Output& outp
   }
 }
 
-template <class P, class Key, int lanes, int vector, bool whole, bool mean>
+template <class P, class Key, int lanes, int vector, bool whole, int least, bool mean>
 __device__ __forceinline__ void write_segments(const typename P::Output& output,
                                                const typename P::Data* data, const Key* begins, const Key* ends,
                                                const Segments<P, Key>& segments,
@@ -170,22 +195,20 @@ __device__ __forceinline__ void write_segments(const typename P::Output& output,
   using Data = typename P::Data;
   const SegmentShare<P, lanes, vector> share(sizes, tiles);
   if (share.row >= sizes.destinations()) return;
-  // An order that the caller gives may be that of anything.
-  const int64 begin = max(static_cast<int64>(begins[share.row]), static_cast<int64>(0));
-  const int64 end = min(static_cast<int64>(ends[share.row]), static_cast<int64>(sizes.items()));
+  const SegmentRange range(begins, ends, share.row, sizes.items());
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
     const int64 at = share.row * width + column;
-    if (begin >= end) {
+    if (range.begin >= range.end) {
       if (share.writes && (P::filled || !output.holds(data)))
         store_in_segments<P, whole>(output, at, data_in_segments<P, whole, vector>(data, at));
       continue;
     }
     Vector<Data, vector> old;
     if constexpr (P::include_self) old = data_in_segments<P, whole, vector>(data, at);
-    const auto sum = sum_segment<P, Key, lanes, vector, whole>(segments, sizes, share.row, begin,
-                                                               end, column, share.writes);
-    const uint32 count = static_cast<uint32>(end - begin);
+    const auto sum = sum_segment<P, Key, lanes, vector, whole, least>(
+        segments, sizes, share.row, range, column, share.writes);
+    const uint32 count = static_cast<uint32>(range.end - range.begin);
     const auto result = result_of<P, vector, mean>(old, sum, count);
     if (share.writes) store_in_segments<P, whole>(output, at, result);
   }

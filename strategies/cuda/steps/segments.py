@@ -17,25 +17,31 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from . import sorting
 from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
-_CHUNK = device_constant("segmented", "kSegmentChunk")
-_CHUNKS = device_constant("segmented", "kSegmentChunks")
-#: A segment of up to three times the mean delays nobody, if it is not longer than four chunks.
-#: Where there is little work to share, all that have a chunk are long.
-_USUAL = 3
-_LONGEST = f"""  const uint32 longest = static_cast<uint32>(
-      max(min(min(usual, even), {4 * _CHUNK}ll), {_CHUNK}ll));
-"""
+#: The fewest entries of a piece of a long segment; more where their sums would take much memory.
+_PIECE, _LARGE_PIECE = 32, 64
+_MANY = 1 << 21
+_TOGETHER = device_constant("segmented", "kPiecesTogether")
+#: A segment of up to three times the mean delays nobody, if it has no more entries than this.
+#: Where there is little work to share, all that have two pieces are long.
+_USUAL, _MOST = 3, 256
 #: Threads of a multiprocessor that must have registers where logits are sums. The compiler would
 #: take 96 for each, and twice as many 16-bit floats in a vector leave room for fewer.
 _SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
-_SUMS = ("chunks", "chunks_of_chunks")
+_SUMS = ("pieces", "together")
 
 
 def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -> None:
-    """Append the regions of the sums of chunks."""
+    """Append the regions of the sums of pieces."""
     row = sizes.width * accumulate_bytes(problem.data_dtype) * (3 if problem.softmax else 1)
-    layout.add("chunks", sizes.items // _CHUNK * row)
-    layout.add("chunks_of_chunks", sizes.items // _CHUNKS * row)
+    piece = _piece(sizes)
+    layout.add("pieces", ceil_div(sizes.items, piece) * row)
+    layout.add("together", ceil_div(sizes.items, piece * _TOGETHER) * row)
+
+
+def _piece(sizes: Sizes) -> int:
+    """The fewest entries of a piece, which depend on sizes only where these are known."""
+    few = isinstance(sizes.items, int) and sizes.items < _MANY
+    return _PIECE if few else _LARGE_PIECE
 
 
 def reduce_rows(
@@ -45,7 +51,7 @@ def reduce_rows(
     arguments: sorting.Arguments,
     threads: int,
 ) -> None:
-    """Emit the launches: sums of chunks of long segments first, then every row once.
+    """Emit the launches: sums of pieces of long segments first, then every row once.
 
     Parameters
     ----------
@@ -57,35 +63,38 @@ def reduce_rows(
     arguments : dict
         The arguments of the declarations.
     """
-    items = operands.sizes.items
+    items, piece = operands.sizes.items, _piece(operands.sizes)
     text = lists + "  using Wide = Accumulate<Data>;\n"
     for name in _SUMS:
         text += layout.pointer(name, "Wide")
-    text += f"""{_LONGEST}  const Segments<P, Key> segments{{
-      updates, items, chunks, chunks_of_chunks, longest}};
+    text += f"""  const uint32 longest = static_cast<uint32>(
+      max(min(min(usual, even), {_MOST}ll), {2 * piece - 1}ll));
+  const Segments<P, Key> segments{{updates, items, pieces, together, longest}};
+  (void)begins, (void)ends, (void)segments;
 """
-    text += "  (void)begins, (void)ends, (void)segments;\n"
     arguments = {**arguments, **layout.arguments(*_SUMS)}
     arguments["usual"] = "long long", _USUAL * items // at_least(operands.sizes.destinations, 1)
     arguments["even"] = "long long", even_entries(operands.problem, operands.sizes)
 
     call = (
-        "sum_chunks<P, Key, {{lanes}}, {{vector_and_whole}}>({to}, {come}, updates, keys, begins, "
-        "ends, items, sizes, longest, tiles);"
+        "sum_pieces<P, Key, {{lanes}}, {{vector_and_whole}}, {piece}>({to}, {come}, updates, keys, "
+        "begins, ends, items, sizes, longest, tiles);"
     )
+    # There are none of fewer than two.
     for to, come, length in (
-        ("chunks", "nullptr", _CHUNK),
-        ("chunks_of_chunks", "chunks", _CHUNKS),
+        ("pieces", "nullptr", piece),
+        ("together", "pieces", piece * _TOGETHER),
     ):
-        if isinstance(items, int) and items < length:
+        if isinstance(items, int) and items < 2 * length:
             continue
-        chunks = call.format(to=to, come=come)
-        _launch(operands, text, arguments, chunks, items // length, threads, overlaps=True)
+        pieces = call.format(piece=piece, to=to, come=come)
+        slots = ceil_div(items, length)
+        _launch(operands, text, arguments, pieces, slots, threads, overlaps=True)
     mean = "true" if operands.problem.reduces.needs_count else "false"
     source = "out" if operands.data is None else "data"
     call = (
-        f"write_segments<P, Key, {{lanes}}, {{vector_and_whole}}, {mean}>(output, {source}, "
-        "begins, ends, segments, sizes, tiles);"
+        f"write_segments<P, Key, {{lanes}}, {{vector_and_whole}}, {piece}, {mean}>(output, "
+        f"{source}, begins, ends, segments, sizes, tiles);"
     )
     overlaps = few_bytes(operands)
     _launch(operands, text, arguments, call, operands.sizes.destinations, threads, overlaps)
