@@ -602,10 +602,10 @@ CHECKS = (
         ("tests/test_share_orders.py::test_a_mask_has_at_most_all_of_its_entries",),
     ),
     Mutant(
-        "sums of chunks are taken where none was made",
+        "sums of pieces are taken where none was made",
         "strategies/cuda/device/segmented.cuh",
-        "bool has_chunks = first_chunk < last_chunk && end - at > segments.longest;",
-        "bool has_chunks = first_chunk < last_chunk;",
+        "first + lane, sizes.items()).exceeds(longest);",
+        "first + lane, sizes.items()).exceeds(longest / 2);",
         ("tests/test_long_segments.py::test_segments_of_all_lengths[much-float32-segmented]",),
     ),
     Mutant(

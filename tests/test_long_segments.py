@@ -1,4 +1,4 @@
-"""Which segments are cut: those beyond three times the mean, where there is work for all."""
+"""Which segments are cut, and how: those beyond three times the mean, if there is work for all."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from tvm import relax
 
 import tvm_scatter
 from tvm_scatter.ops.operators import index_put
-from tvm_scatter.strategies.cuda.steps import listed_rows
+from tvm_scatter.strategies.cuda.steps import listed_rows, segments
 
-#: Updates of each place: some lie beside a chunk's 64, three times the mean, and 256.
+#: Updates of each place: some lie beside two pieces, of 32 or 64, three times the mean, and 256.
 COUNTS = (0, 1, 63, 64, 65, 127, 128, 129, *range(180, 196), 255, 256, 257, 700, *[0] * 53)
+#: Some lie beside two times 64 pieces, whose sums are added up together.
+MANY = (4095, 1, 4096, 0, 4097, 33, 6176, 8191, 8192, 8193, 2)
 WIDTH = 4
 
 
-@pytest.mark.parametrize("form", ["segmented", "ordered"])
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("threads", [1, 1 << 17], ids=["much", "little"])
-def test_segments_of_all_lengths(monkeypatch, form, dtype, threads):
-    monkeypatch.setattr(listed_rows, "CHUNK_THREADS", threads)
+def result(form, counts, dtype):
+    """The sums of updates of so many to each place, by an implementation, and what is right."""
     generator = np.random.default_rng(0)
-    index = generator.permutation(np.repeat(np.arange(len(COUNTS)), COUNTS))
-    assert 180 < 3 * len(index) // len(COUNTS) < 195
+    index = generator.permutation(np.repeat(np.arange(len(counts)), counts))
     updates = generator.integers(-2, 3, (len(index), WIDTH)).astype(dtype)
     builder = relax.BlockBuilder()
     given = [
@@ -35,8 +33,8 @@ def test_segments_of_all_lengths(monkeypatch, form, dtype, threads):
         with builder.dataflow():
             ordering = None
             if form == "ordered":
-                ordering = builder.emit(tvm_scatter.order(given[0], len(COUNTS)))
-            zeros = builder.emit(relax.op.zeros([len(COUNTS), WIDTH], dtype))
+                ordering = builder.emit(tvm_scatter.order(given[0], len(counts)))
+            zeros = builder.emit(relax.op.zeros([len(counts), WIDTH], dtype))
             summed = index_put(zeros, [given[0]], given[1], [0], "add", ordering=ordering)
             output = builder.emit_output(summed)
         builder.emit_func_output(output)
@@ -44,8 +42,26 @@ def test_segments_of_all_lengths(monkeypatch, form, dtype, threads):
         executable = tvm.compile(builder.get(), target_of("cuda"))
     on = device_of("cuda")
     machine = relax.VirtualMachine(executable, on)
-    wanted = np.zeros((len(COUNTS), WIDTH), "float64")
+    wanted = np.zeros((len(counts), WIDTH), "float64")
     np.add.at(wanted, index, updates)
     for _ in orders("cuda"):
         arrays = [tvm.runtime.tensor(each, on) for each in (index, updates)]
-        np.testing.assert_array_equal(machine["main"](*arrays).numpy(), wanted)
+        yield machine["main"](*arrays).numpy(), wanted
+
+
+@pytest.mark.parametrize("form", ["segmented", "ordered"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("threads", [1, 1 << 17], ids=["much", "little"])
+def test_segments_of_all_lengths(monkeypatch, form, dtype, threads):
+    monkeypatch.setattr(listed_rows, "CHUNK_THREADS", threads)
+    assert 180 < 3 * sum(COUNTS) // len(COUNTS) < 195
+    for found, wanted in result(form, COUNTS, dtype):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("form", ["segmented", "ordered"])
+@pytest.mark.parametrize("many", [0, 1 << 21], ids=["large pieces", "small pieces"])
+def test_pieces_that_are_added_up_together(monkeypatch, form, many):
+    monkeypatch.setattr(segments, "_MANY", many)
+    for found, wanted in result(form, MANY, "float32"):
+        np.testing.assert_array_equal(found, wanted)

@@ -88,7 +88,7 @@ def test_lists_are_and_rows_if_they_are_few(form, nodes, rows_as_well):
         builder.emit_func_output(output)
     source = cuda(builder.get(), implementation=form)
     routines = [each.split("\n}")[0] for each in re.split(r"void scatter_[0-9a-f]+\(", source)[1:]]
-    writes = [bool(re.search(r"write_(rows|segments)<P", each)) for each in routines]
+    writes = [bool(re.search(r"(write_rows|sum_updates)<P", each)) for each in routines]
     waits = ["begin_overlapped();" in each for each in routines]
     assert sum(writes) == 1 and len(routines) >= 3
     assert waits == [rows_as_well or not each for each in writes]

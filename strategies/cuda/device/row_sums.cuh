@@ -172,8 +172,7 @@ template <class P, int vector>
 struct ListedSums {
   static constexpr bool computes = false;
   using Sum = RowSum<P, vector>;
-  // They take more registers than vectors as they are stored, and few rows have such sums.
-  static constexpr uint32 in_flight = sizeof(Sum) > 16 ? 2 : kInFlight;
+  static constexpr uint32 in_flight = kInFlight;
   const Accumulate<typename P::Data>* sums;
   const Sizes<P>& sizes;
   int64 first;

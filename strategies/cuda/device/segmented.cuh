@@ -1,10 +1,10 @@
 // Segmented reduction in gather form: given the updates in the order of their destinations, every
 // output row is written once, from its own segment or, if it has none, from the data.
 //
-// Segments with more than `longest` updates are cut into pieces, evenly. The sum of each piece is
-// computed beforehand, by whoever is free, and where there are many, sums of these. The row then adds
-// up sums in the order of the list, so the result depends on the list alone, and no row does more than
-// a few hundred additions for each million.
+// Segments with more than `longest` updates are cut into pieces, evenly, which are summed by whoever is
+// free beside the short segments. Where there are many, their sums are added up together beforehand.
+// At last each long row adds up sums in the order of the list, so the result depends on the list
+// alone, and no row does more than a few hundred additions for each million.
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
 #include "place_updates.cuh"
@@ -46,14 +46,20 @@ struct CutSegment {
   __device__ __forceinline__ bool is_cut_again() const { return together.count > 1; }
 };
 
-// Where a segment begins and ends. An order that the caller gives may be that of anything.
+// Where a segment begins and ends.
 struct SegmentRange {
   int64 begin, end;
 
+  // An order that the caller gives may be that of anything.
   template <class Key>
-  __device__ __forceinline__ SegmentRange(const Key* begins, const Key* ends, int64 place, int64 items)
-      : begin(max(static_cast<int64>(begins[place]), static_cast<int64>(0))),
-        end(min(static_cast<int64>(ends[place]), items)) {}
+  static __device__ __forceinline__ SegmentRange of(const Key* begins, const Key* ends, int64 place,
+                                                    int64 items) {
+    return {max(static_cast<int64>(begins[place]), static_cast<int64>(0)),
+            min(static_cast<int64>(ends[place]), items)};
+  }
+  __device__ __forceinline__ bool exceeds(uint32 longest) const {
+    return end - begin > static_cast<int64>(longest);
+  }
 };
 
 // Where the segment of each destination begins and ends; both arrays start as zeros.
@@ -89,80 +95,6 @@ template <class P, int lanes, int vector>
 using SegmentShare = typename If<(P::Updates::summed_columns > 0), LogitShare<P, lanes, vector>,
                                  RowShare<P, lanes, vector>>::type;
 
-// The sums of pieces of long segments, a slot for each group of lanes: of updates (`from` is null), or
-// of sums.
-template <class P, class Key, int lanes, int vector, bool whole, int least, class Keys>
-__device__ __forceinline__ void sum_pieces(Accumulate<typename P::Data>* to,
-                                           const Accumulate<typename P::Data>* from,
-                                           const typename P::Updates& updates, const Keys& keys,
-                                           const Key* begins, const Key* ends, const Key* items,
-                                           const Sizes<P>& sizes, uint32 longest, int64 tiles) {
-  using Offset = typename P::Offset;
-  using R = typename P::Reduction;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles);
-  const int64 slot = share.row;
-  const int64 entry = slot * (from ? least * kPiecesTogether : least);
-  if (entry >= sizes.items()) return;
-  const Key key = keys[entry];
-  if (key == static_cast<Key>(sizes.destinations())) return;
-  const SegmentRange segment(begins, ends, key, sizes.items());
-  if (segment.end - segment.begin <= longest) return;
-  const CutSegment<least> cut(segment.begin, segment.end);
-  if (from ? !cut.is_cut_again() || !cut.together.has(slot) : !cut.pieces.has(slot)) return;
-  const int64 begin = from ? cut.together.begin_of(slot) : cut.pieces.begin_of(slot);
-  const int64 end = from ? cut.together.begin_of(slot + 1) : cut.pieces.begin_of(slot + 1);
-  const uint32 count = static_cast<uint32>(end - begin);
-  const Offset width = sizes.width();
-  for (Offset column = share.first; column < width; column += share.step) {
-    auto sum = sum_of_none<P, vector>();
-    if (from) {
-      combine_run<R>(sum, count, ListedSums<P, vector>{from, sizes, begin, column});
-    } else {
-      const auto own = own_of<P, vector, whole>(updates, static_cast<int64>(key), column);
-      const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
-          {updates, items + begin, sizes, column}, own, share.writes};
-      combine_updates(sum, count, sorted);
-    }
-    if (!share.writes) continue;
-    *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, slot, column)) = sum;
-  }
-}
-
-// The sorted list and the sums of pieces.
-template <class P, class Key>
-struct Segments {
-  using Wide = Accumulate<typename P::Data>;
-  typename P::Updates updates;
-  const Key* items;
-  const Wide* pieces;
-  const Wide* together;
-  uint32 longest;
-};
-
-// The sum of the entries of a place in the sorted list, in one column of vectors.
-template <class P, class Key, int lanes, int vector, bool whole, int least>
-__device__ __forceinline__ RowSum<P, vector> sum_segment(const Segments<P, Key>& segments,
-                                                         const Sizes<P>& sizes, int64 place,
-                                                         const SegmentRange& range,
-                                                         typename P::Offset column, bool counts) {
-  using R = typename P::Reduction;
-  auto sum = sum_of_none<P, vector>();
-  if (range.end - range.begin <= segments.longest) {
-    const auto own = own_of<P, vector, whole>(segments.updates, place, column);
-    const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
-        {segments.updates, segments.items + range.begin, sizes, column}, own, counts};
-    combine_updates(sum, static_cast<uint32>(range.end - range.begin), sorted);
-    return sum;
-  }
-  const CutSegment<least> cut(range.begin, range.end);
-  const bool again = cut.is_cut_again();
-  const int64 slot = again ? cut.together.first_slot : cut.pieces.first_slot;
-  const int64 count = again ? cut.together.count : cut.pieces.count;
-  const ListedSums<P, vector> sums{again ? segments.together : segments.pieces, sizes, slot, column};
-  combine_run<R>(sum, static_cast<uint32>(count), sums);
-  return sum;
-}
-
 // Vectors as one access each, or element by element.
 template <class P, bool whole, int vector>
 __device__ __forceinline__ Vector<typename P::Data, vector> data_in_segments(
@@ -186,31 +118,159 @@ __device__ __forceinline__ void store_in_segments(const typename P::Output& outp
   }
 }
 
-template <class P, class Key, int lanes, int vector, bool whole, int least, bool mean>
-__device__ __forceinline__ void write_segments(const typename P::Output& output,
-                                               const typename P::Data* data, const Key* begins, const Key* ends,
-                                               const Segments<P, Key>& segments,
-                                               const Sizes<P>& sizes, int64 tiles) {
+// What a row is made of, and where it is written.
+template <class P, int vector, bool whole, bool mean>
+struct SegmentRows {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  const typename P::Output& output;
+  const Data* data;
+  const Sizes<P>& sizes;
+
+  __device__ __forceinline__ int64 place(int64 row, Offset column) const {
+    return row * sizes.width() + column;
+  }
+  // What stands in a row that has no updates.
+  __device__ __forceinline__ void keep(int64 row, Offset column) const {
+    if (!P::filled && output.holds(data)) return;
+    const int64 at = place(row, column);
+    store_in_segments<P, whole>(output, at, data_in_segments<P, whole, vector>(data, at));
+  }
+  __device__ __forceinline__ Vector<Data, vector> old(int64 row, Offset column) const {
+    Vector<Data, vector> result;
+    if constexpr (P::include_self)
+      result = data_in_segments<P, whole, vector>(data, place(row, column));
+    return result;
+  }
+  __device__ __forceinline__ void write(int64 row, Offset column, const Vector<Data, vector>& old,
+                                        const RowSum<P, vector>& sum, int64 count) const {
+    store_in_segments<P, whole>(output, place(row, column),
+                                result_of<P, vector, mean>(old, sum, static_cast<uint32>(count)));
+  }
+};
+
+// The segment to which an entry of the sorted list belongs, or none if nobody has it.
+template <class P, class Key, class Keys>
+__device__ __forceinline__ SegmentRange segment_of(const Keys& keys, int64 entry, const Key* begins,
+                                                   const Key* ends, const Sizes<P>& sizes,
+                                                   int64& place) {
+  if (entry >= sizes.items()) return {0, 0};
+  const Key key = keys[entry];
+  if (key == static_cast<Key>(sizes.destinations())) return {0, 0};
+  place = key;
+  return SegmentRange::of(begins, ends, place, sizes.items());
+}
+
+// A group of lanes for each slot of a piece, of which there are `slots`, and behind them for each row.
+// Sums pieces of long segments, and writes rows that have short ones.
+template <class P, class Key, int lanes, int vector, bool whole, int least, bool mean, class Keys>
+__device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
+                                            const typename P::Output& output,
+                                            const typename P::Data* data,
+                                            const typename P::Updates& updates, const Keys& keys,
+                                            const Key* begins, const Key* ends, const Key* items,
+                                            const Sizes<P>& sizes, uint32 longest, int64 slots,
+                                            int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   const SegmentShare<P, lanes, vector> share(sizes, tiles);
-  if (share.row >= sizes.destinations()) return;
-  const SegmentRange range(begins, ends, share.row, sizes.items());
+  const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
+  const bool is_piece = share.row < slots;
+  int64 place = share.row - slots;
+  SegmentRange range;
+  if (is_piece) {
+    range = segment_of<P>(keys, share.row * least, begins, ends, sizes, place);
+    if (!range.exceeds(longest)) return;
+    const Pieces<least> pieces(range.begin, range.end);
+    if (!pieces.has(share.row)) return;
+    range = {pieces.begin_of(share.row), pieces.begin_of(share.row + 1)};
+  } else {
+    if (place >= sizes.destinations()) return;
+    range = SegmentRange::of(begins, ends, place, sizes.items());
+    if (range.exceeds(longest)) return;
+  }
+  const int64 count = range.end - range.begin;
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
-    const int64 at = share.row * width + column;
-    if (range.begin >= range.end) {
-      if (share.writes && (P::filled || !output.holds(data)))
-        store_in_segments<P, whole>(output, at, data_in_segments<P, whole, vector>(data, at));
+    if (count <= 0) {
+      if (share.writes) rows.keep(place, column);
       continue;
     }
     Vector<Data, vector> old;
-    if constexpr (P::include_self) old = data_in_segments<P, whole, vector>(data, at);
-    const auto sum = sum_segment<P, Key, lanes, vector, whole, least>(
-        segments, sizes, share.row, range, column, share.writes);
-    const uint32 count = static_cast<uint32>(range.end - range.begin);
-    const auto result = result_of<P, vector, mean>(old, sum, count);
-    if (share.writes) store_in_segments<P, whole>(output, at, result);
+    if (!is_piece) old = rows.old(place, column);
+    const auto own = own_of<P, vector, whole>(updates, place, column);
+    const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
+        {updates, items + range.begin, sizes, column}, own, share.writes};
+    auto sum = sum_of_none<P, vector>();
+    combine_updates(sum, static_cast<uint32>(count), sorted);
+    if (!share.writes) continue;
+    if (is_piece) {
+      *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, share.row, column)) = sum;
+    } else {
+      rows.write(place, column, old, sum, count);
+    }
+  }
+}
+
+// The sums of many pieces of one segment, a slot for each group of lanes.
+template <class P, class Key, int lanes, int vector, bool whole, int least, class Keys>
+__device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
+                                             const Accumulate<typename P::Data>* from,
+                                             const Keys& keys, const Key* begins, const Key* ends,
+                                             const Sizes<P>& sizes, uint32 longest, int64 tiles) {
+  using Offset = typename P::Offset;
+  const SegmentShare<P, lanes, vector> share(sizes, tiles);
+  int64 place;
+  const SegmentRange range = segment_of<P>(keys, share.row * (least * kPiecesTogether), begins, ends,
+                                           sizes, place);
+  if (!range.exceeds(longest)) return;
+  const CutSegment<least> cut(range.begin, range.end);
+  if (!cut.is_cut_again() || !cut.together.has(share.row)) return;
+  const int64 begin = cut.together.begin_of(share.row);
+  const uint32 count = static_cast<uint32>(cut.together.begin_of(share.row + 1) - begin);
+  const Offset width = sizes.width();
+  for (Offset column = share.first; column < width; column += share.step) {
+    auto sum = sum_of_none<P, vector>();
+    combine_run<typename P::Reduction>(sum, count, ListedSums<P, vector>{from, sizes, begin, column});
+    if (!share.writes) continue;
+    *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, share.row, column)) = sum;
+  }
+}
+
+// For whole warps, a group of lanes for as many rows: writes those that have long segments.
+template <class P, class Key, int lanes, int vector, bool whole, int least, bool mean>
+__device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* pieces,
+                                           const Accumulate<typename P::Data>* together,
+                                           const typename P::Output& output,
+                                           const typename P::Data* data, const Key* begins,
+                                           const Key* ends, const Sizes<P>& sizes, uint32 longest,
+                                           int64 tiles) {
+  using Offset = typename P::Offset;
+  const SegmentShare<P, lanes, vector> share(sizes, tiles);
+  const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
+  const int lane = threadIdx.x % lanes, group = threadIdx.x % kWarp / lanes * lanes;
+  const int64 first = share.row * lanes;
+  const bool is_row = first + lane < sizes.destinations();
+  const bool is_long =
+      is_row && SegmentRange::of(begins, ends, first + lane, sizes.items()).exceeds(longest);
+  uint32 left = __ballot_sync(kAllLanes, is_long) >> group;
+  if (lanes < kWarp) left &= (1u << lanes % kWarp) - 1;
+  for (; left != 0; left &= left - 1) {
+    const int64 row = first + __ffs(left) - 1;
+    const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
+    const CutSegment<least> cut(range.begin, range.end);
+    const bool again = cut.is_cut_again();
+    const int64 slot = again ? cut.together.first_slot : cut.pieces.first_slot;
+    const int64 count = again ? cut.together.count : cut.pieces.count;
+    const Offset width = sizes.width();
+    for (Offset column = share.first; column < width; column += share.step) {
+      if (!share.writes) continue;
+      const auto old = rows.old(row, column);
+      auto sum = sum_of_none<P, vector>();
+      const ListedSums<P, vector> sums{again ? together : pieces, sizes, slot, column};
+      combine_run<typename P::Reduction>(sum, static_cast<uint32>(count), sums);
+      rows.write(row, column, old, sum, range.end - range.begin);
+    }
   }
 }
 

@@ -51,7 +51,7 @@ def reduce_rows(
     arguments: sorting.Arguments,
     threads: int,
 ) -> None:
-    """Emit the launches: sums of pieces of long segments first, then every row once.
+    """Emit the launches: short rows and sums of pieces of long ones, then rows from these sums.
 
     Parameters
     ----------
@@ -69,35 +69,42 @@ def reduce_rows(
         text += layout.pointer(name, "Wide")
     text += f"""  const uint32 longest = static_cast<uint32>(
       max(min(min(usual, even), {_MOST}ll), {2 * piece - 1}ll));
-  const Segments<P, Key> segments{{updates, items, pieces, together, longest}};
-  (void)begins, (void)ends, (void)segments;
+  (void)begins, (void)ends, (void)keys, (void)longest;
 """
     arguments = {**arguments, **layout.arguments(*_SUMS)}
     arguments["usual"] = "long long", _USUAL * items // at_least(operands.sizes.destinations, 1)
     arguments["even"] = "long long", even_entries(operands.problem, operands.sizes)
-
-    call = (
-        "sum_pieces<P, Key, {{lanes}}, {{vector_and_whole}}, {piece}>({to}, {come}, updates, keys, "
-        "begins, ends, items, sizes, longest, tiles);"
+    # What is cut has at least two pieces, and so has what is cut again.
+    cuts, cuts_again = (
+        not isinstance(items, int) or items >= 2 * length for length in (piece, piece * _TOGETHER)
     )
-    # There are none of fewer than two.
-    for to, come, length in (
-        ("pieces", "nullptr", piece),
-        ("together", "pieces", piece * _TOGETHER),
-    ):
-        if isinstance(items, int) and items < 2 * length:
-            continue
-        pieces = call.format(piece=piece, to=to, come=come)
-        slots = ceil_div(items, length)
-        _launch(operands, text, arguments, pieces, slots, threads, overlaps=True)
+    slots = ceil_div(items, piece) if cuts else 0
+    rows = operands.sizes.destinations
     mean = "true" if operands.problem.reduces.needs_count else "false"
-    source = "out" if operands.data is None else "data"
-    call = (
-        f"write_segments<P, Key, {{lanes}}, {{vector_and_whole}}, {piece}, {mean}>(output, "
-        f"{source}, begins, ends, segments, sizes, tiles);"
+    common = f"P, Key, {{lanes}}, {{vector_and_whole}}, {piece}"
+    target = "output, out" if operands.data is None else "output, data"
+
+    def step(call: str, teams: Any, overlaps: bool = True) -> None:
+        more = {**arguments, "slots": ("long long", slots)}
+        _launch(operands, text, more, call, teams, threads, overlaps)
+
+    step(
+        f"sum_updates<{common}, {mean}>(pieces, {target}, updates, keys, begins, ends, items, "
+        "sizes, longest, slots, tiles);",
+        slots + rows,
+        few_bytes(operands),
     )
-    overlaps = few_bytes(operands)
-    _launch(operands, text, arguments, call, operands.sizes.destinations, threads, overlaps)
+    if cuts_again:
+        step(
+            f"sum_together<{common}>(together, pieces, keys, begins, ends, sizes, longest, tiles);",
+            ceil_div(items, piece * _TOGETHER),
+        )
+    if cuts:
+        step(
+            f"write_long<{common}, {mean}>(pieces, together, {target}, begins, ends, sizes, "
+            "longest, tiles);",
+            ceil_div(rows, _shape(operands)[1]),
+        )
 
 
 def _launch(
