@@ -216,7 +216,7 @@ class Work:
         """
         terms = {}
         if whole.fill and not self.problem.fill:
-            terms["fill"] = self.launches(1) + self.streams(self.data_bytes)
+            terms["fill"] = self.launches(0.5) + self.streams(self.data_bytes)
         if whole.epilogue and not self.problem.epilogue:
             terms["finish"] = self.launches(1) + self.streams(2 * self.data_bytes)
         return terms
