@@ -17,7 +17,7 @@ Call = Callable[[], Any]
 _ON_GPU = Budget(fewest=3, most=9, seconds=0.05, patience=0.25)
 #: Rounds on a CPU, in each of which every form is called once; and the seconds for all of them.
 _FEWEST, _MOST, _SECONDS = 5, 15, 6.0
-#: A look at whether other threads work, what they may work meanwhile, and how often to look at most.
+#: A look at whether other threads work, how much they may meanwhile, and the most looks.
 _PAUSE, _IDLE, _LOOKS = 0.005, 0.0005, 100
 _PROFILED = 3
 _MICROSECONDS = 1e6
