@@ -482,6 +482,16 @@ CPU = (
         (_SORTED_ROWS + "test_many_destinations[5000]",),
     ),
     Mutant(
+        "one place read ahead for all rows of a chunk",
+        "strategies/llvm/steps/read_ahead.py",
+        "update = T.bind(update_at(i))",
+        "update = T.bind(update_at(i * 0))",
+        (
+            "tests/test_fuse_producers.py::"
+            "test_where_rows_are_is_read_ahead_of_them[False-max-float32]",
+        ),
+    ),
+    Mutant(
         "what began in the chunk before left out",
         "strategies/llvm/steps/rows.py",
         "return tirx.max(low[0] - 1, loops.int64(0))",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +161,38 @@ def test_a_run_goes_on(quick: None, tmp_path: Path, capsys: Any) -> None:
 )
 def test_what_is_a_product(name: str, product: bool) -> None:
     assert timing.is_product(name) == product
+
+
+def test_a_form_waits_for_the_threads_of_another() -> None:
+    ended = []
+
+    def work() -> None:
+        until = time.perf_counter() + 0.1
+        while time.perf_counter() < until:
+            pass
+        ended.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    timing.wait_until_idle()
+    assert ended == [True]
+    thread.join()
+
+
+def test_nobody_waits_for_a_thread_that_goes_on() -> None:
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            pass
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begin = time.perf_counter()
+    timing.wait_until_idle()
+    stop.set()
+    thread.join()
+    assert time.perf_counter() - begin > 0.4
 
 
 @pytest.mark.gpu

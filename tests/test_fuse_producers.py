@@ -654,3 +654,31 @@ def test_cpus_compute_messages_of_bfloat16():
     machine = relax.VirtualMachine(tvm.compile(module, target_of("llvm")), tvm.cpu())
     found = machine["main"](*(tvm.runtime.tensor(each) for each in (rows, src, dst)))
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("reduce", ["add", "max"])
+@pytest.mark.parametrize("ordered", [False, True])
+def test_where_rows_are_is_read_ahead_of_them(dtype, reduce, ordered):
+    """Rows of several chunks, with weights of their own."""
+    generator, edges, nodes = np.random.default_rng(0), 5000, 40
+    x = generator.integers(-8, 9, (nodes, 48)).astype("float32")
+    weight = generator.integers(-2, 3, (edges, 1)).astype("float32")
+    src, dst = generator.integers(0, nodes, (2, edges))
+
+    def build(x, weight, src, dst):
+        emit = relax.BlockBuilder.current().emit
+        message = emit(relax.op.multiply(emit(relax.op.take(x, src, 0)), weight))
+        zeros = emit(relax.op.zeros([nodes, 48], dtype))
+        ordering = emit(tvm_scatter.order(dst, nodes)) if ordered else None
+        return index_put(zeros, [dst], message, [0], reduce, ordering=ordering)
+
+    expected = np.zeros((nodes, 48), "float32")
+    combine = np.add if reduce == "add" else np.maximum
+    combine.at(expected, dst, x[src] * weight)
+    kind = numpy_dtype(dtype)
+    calls = {"main": (build, [x.astype(kind), weight.astype(kind), src, dst])}
+    implementation = "ordered" if ordered else "sort_based"
+    machine = compile_all(calls, "llvm", fuse=True, implementation=implementation)
+    found = run_compiled(machine, calls, "llvm")["main"]
+    np.testing.assert_array_equal(found.astype("float32"), expected.astype(kind).astype("float32"))

@@ -61,7 +61,7 @@ class SortBased(Implementation):
             # order elsewhere: an index of the size of this one. And blocks of columns of one row
             # are read one after the other elsewhere.
             apart = (1 - costs.in_one_block(work)) * apart
-            leaves = costs.ALONE * work.misses(2 * rows, work.index_bytes)
+            leaves = costs.ALONE * work.misses(rows, work.index_bytes)
         in_one_pass = CountingSort.suits(work.problem)
         return {
             "launches": work.launches(5 if in_one_pass else 14),

@@ -171,10 +171,15 @@ class ComputedUpdates:
         """The element at a flat position, bound to a variable. Emits statements."""
         return T.bind(self.expression(at, 0, 1))
 
-    def expression(self, at: Any, column: Any, axes: int) -> Any:
+    def expression(self, at: Any, column: Any, axes: int, value: Any = None) -> Any:
         """The element some columns after a flat position, in the same row along the last axes.
 
         What depends on the position alone is then the same for the whole row.
+
+        Parameters
+        ----------
+        value : expression, optional
+            An expression over the coordinates in place of the element.
         """
         rows, row = self.shape[:-axes], self.shape[-axes:]
         coordinates: list[Any] = []
@@ -194,7 +199,7 @@ class ComputedUpdates:
                 self.axes, [*coordinates, *unravelled(column, row)], strict=True
             )
         }
-        value = substitute(self.value, known)
+        value = substitute(self.value if value is None else value, known)
         return self.emitted(with_positions(value, Analyzer()) if axes > 1 else value)
 
     @property

@@ -26,7 +26,8 @@ from .columns import Columns
 from .fills import fill_value
 
 _LEAST_CHUNK = 32
-_MOST_CHUNK = 2048
+#: The most items of a chunk.
+MOST_CHUNK = 2048
 _CHUNKS = 64
 #: Columns that one task reduces, so that its accumulator fits the first-level cache.
 _MOST_COLUMNS = 256
@@ -67,7 +68,7 @@ class Reduction:
         self.width = 1 if problem.index_slice else sizes.slice
         self.block = at_most(self.width, _MOST_COLUMNS)
         self.blocks = ceil_div(self.width, _MOST_COLUMNS)
-        self.chunk = at_most(at_least(ceil_div(self.items, _CHUNKS), _LEAST_CHUNK), _MOST_CHUNK)
+        self.chunk = at_most(at_least(ceil_div(self.items, _CHUNKS), _LEAST_CHUNK), MOST_CHUNK)
         self.chunks = at_least(ceil_div(self.items, self.chunk), 1)
         self.kept = accumulator(problem.reduces, problem.data_dtype)
         self.dtype = self.kept.dtype
@@ -162,8 +163,20 @@ class Reduction:
             return fill_value(self.problem)
         return self.operands.out[at]
 
-    def add(self, total: Any, part: Part, item: Any) -> None:
-        """Add the update of an item to a segment."""
+    def add(
+        self,
+        total: Any,
+        part: Part,
+        item: Any,
+        element: Callable[[Any, Any], Any] | None = None,
+    ) -> None:
+        """Add the update of an item to a segment.
+
+        Parameters
+        ----------
+        element : callable, optional
+            The element some columns after a position in the updates, if it is not read there.
+        """
         update, step = self.update_position(item, part.batch, part.first)
         problem, updates = self.problem, self.operands.updates
         dtype, rounded = values.read_as(updates, problem.data_dtype)
@@ -173,7 +186,10 @@ class Reduction:
 
         def add(s: Any) -> None:
             # TVM loses a variable bound to what it makes no vectors of. A buffer it does not lose.
-            value = element_expression(updates, update, s * step, self.width)
+            if element is None:
+                value = element_expression(updates, update, s * step, self.width)
+            else:
+                value = element(update, s * step)
             T.buffer_store(one, value, [s])
             taken = self.kept.take(one[s] if at_end else rounded(one[s]))
             T.buffer_store(total, self.kept.combine(total[s], taken), [s])

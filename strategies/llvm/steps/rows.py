@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -12,7 +13,8 @@ from tvm_scatter.emit.operands import Operands
 
 from . import loops
 from .fills import fill_value
-from .reduction import HEAD, TAIL, Part, Reduction
+from .read_ahead import ReadAhead, axes_of_rows
+from .reduction import HEAD, MOST_CHUNK, TAIL, Part, Reduction
 
 
 class Rows(Reduction):
@@ -90,6 +92,7 @@ class Rows(Reduction):
         # A cell, because TVM takes two variables bound to one for equal, whatever lies between.
         place = loops.small_buffer(1, "int64")
         total = loops.small_buffer(part.columns.room, self.dtype)
+        self._read_ahead(part, start, end)
         T.buffer_store(place, self._first(start), [0])
         is_last = T.bind(part.chunk == loops.int64(self.chunks) - 1)
 
@@ -109,6 +112,27 @@ class Rows(Reduction):
                 key = T.bind(place[0])
                 self._reduce(total, part, key, T.bind(offset()), T.bind(offset(1)))
                 T.buffer_store(place, key + 1, [0])
+
+    def _read_ahead(self, part: Part, start: Any, end: Any) -> None:
+        """Read what the updates of a chunk need to know of each row, if rows take long.
+
+        Sums of what needs no conversion take so few instructions that a processor sees the next
+        rows early enough.
+        """
+        self._ahead: tuple[ReadAhead, Any] | None = None
+        updates = self.operands.updates
+        axes = axes_of_rows(self.problem, updates, self.width)
+        if axes is None or self.dtype == self.problem.data_dtype:
+            return
+        most = self.chunk if isinstance(self.chunk, int) else MOST_CHUNK
+        ahead = ReadAhead(updates, axes, most)
+
+        def update_at(i: Any) -> Any:
+            item = T.bind(self._item_at(T.bind(start + i)))
+            return self.update_position(item, part.batch, loops.int64(0))[0]
+
+        ahead.read(end - start, update_at)
+        self._ahead = ahead, start
 
     def _first(self, start: Any) -> Any:
         """The last destination that begins before a position, or else the first one."""
@@ -168,7 +192,13 @@ class Rows(Reduction):
         destinations have so few items that each branch more is one that is not foreseen.
         """
         with loops.serial(high - low) as i:
-            self.add(total, part, T.bind(self._item_at(T.bind(low + i))))
+            at = T.bind(low + i)
+            item = T.bind(self._item_at(at))
+            element = None
+            if self._ahead is not None:
+                ahead, start = self._ahead
+                element = partial(ahead.element, at - start)
+            self.add(total, part, item, element)
 
     def _leave(self, total: Any, part: Part, key: Any, begins: Any) -> None:
         with T.If(begins):

@@ -16,8 +16,9 @@ from tvm_scatter.tuning.measure.sampling import Budget, Summary, seconds_of
 Call = Callable[[], Any]
 _ON_GPU = Budget(fewest=3, most=9, seconds=0.05, patience=0.25)
 #: Rounds on a CPU, in each of which every form is called once; and the seconds for all of them.
-_FEWEST, _MOST, _SECONDS = 3, 15, 4.0
-_PAUSE = 0.005
+_FEWEST, _MOST, _SECONDS = 5, 15, 6.0
+#: A look at whether other threads work, how much they may meanwhile, and the most looks.
+_PAUSE, _IDLE, _LOOKS = 0.005, 0.0005, 100
 _PROFILED = 3
 _MICROSECONDS = 1e6
 #: Words in the names of PyTorch's operators and of kernels that compute matrix products.
@@ -41,11 +42,24 @@ def times(forms: Mapping[str, Call], device: str) -> dict[str, float]:
         if done >= _FEWEST and time.perf_counter() - begin > _SECONDS:
             break
         for name, form in forms.items():
-            # Threads of the form before wait busily for a while. They shall not disturb this one.
-            time.sleep(_PAUSE)
+            wait_until_idle()
             form()
             samples[name].append(seconds_of(form))
     return {name: _MICROSECONDS * Summary.of(each).median for name, each in samples.items()}
+
+
+def wait_until_idle() -> None:
+    """Wait until no other thread of this process works, or for half a second.
+
+    Threads of a form wait for more work: OpenMP's for some milliseconds and without pause, TVM's
+    for a tenth of a second and giving way to others. While they do, those of the next form share a
+    core.
+    """
+    for _ in range(_LOOKS):
+        before = time.process_time()
+        time.sleep(_PAUSE)
+        if time.process_time() - before < _IDLE:
+            return
 
 
 def flush() -> None:
