@@ -74,6 +74,8 @@ class Options:
         GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
     products : bool
         Whether products of many rows in single precision get larger tiles than TVM's, on GPUs.
+    transposes : bool
+        Whether functions that transpose go through tiles in shared memory, on GPUs.
     row_sums : bool, optional
         Whether sums, maxima and minima along rows compute the rows themselves, where those are
         read by index. ``None`` leaves it to the target.
@@ -115,6 +117,7 @@ class Options:
     epilogue: bool | None = None
     gather: bool = True
     products: bool = True
+    transposes: bool = True
     row_sums: bool | None = None
     sum_logits: bool | None = None
     donate: tuple[str, ...] = ()
