@@ -49,6 +49,9 @@ class Options:
         no atomics.
     bulk : bool
         Whether to merge chains of scatters into one tensor.
+    turn_lines : bool
+        Whether lines that share an index, such as the channels of an image, are turned into rows
+        where that is predicted to take less.
     in_place : bool
         Whether a scatter overwrites its data if it is proved that nothing reads it afterwards.
     batch : bool, optional
@@ -106,6 +109,7 @@ class Options:
     measure: bool = False
     fold_broadcast_index: bool = True
     index_facts: bool = True
+    turn_lines: bool = True
     bulk: bool = True
     in_place: bool = True
     batch: bool | None = None
