@@ -19,6 +19,8 @@ from tvm.target import Target
 from .blocks import indices_read, lie_side_by_side, uses
 from .machine import is_worth_threads, registers
 
+#: Elements along the sides of a tile of a transpose: a line of memory, of most types.
+_TILE = 16
 _BRANCH = tvm.ir.Op.get("prim.if_then_else")
 
 
@@ -48,7 +50,10 @@ def _share(schedule: s_tir.Schedule, block: SBlockInfo, target: Target) -> None:
     sums = inner
     sizes = [each.dom for each in block.iters if each.kind == "S"]
     in_rows = len(outer) > 1 and _fill_threads(sizes[:-1])
-    if not inner and in_rows and not _is_one_row(schedule, block):
+    across = None if inner else _across(schedule, block)
+    if across is not None:
+        outer, inner = _tiled(schedule, outer, across)
+    elif not inner and in_rows and not _is_one_row(schedule, block):
         outer, row = outer[:-1], outer[-1]
         inner = _in_vectors(schedule, block, row, target)
     if outer and is_worth_threads(block.dom()):
@@ -59,6 +64,41 @@ def _share(schedule: s_tir.Schedule, block: SBlockInfo, target: Target) -> None:
     if sums:
         # The loop may have no turns; the result is set all the same.
         schedule.decompose_reduction(block.block_rv, sums[0])
+
+
+def _across(schedule: s_tir.Schedule, block: SBlockInfo) -> int | None:
+    """The number of the loop along which a tensor lies that is written along the innermost one.
+
+    ``None`` if there is none, or too little is written for lines of memory to be read again.
+    """
+    variables = [each.var for each in block.iters]
+    found = schedule.get(block.block_rv)
+    if not _are([each.min for each in found.writes[0].region], variables):
+        return None
+    for indices in indices_read(found):
+        along = [at for at, each in enumerate(variables) if indices and uses(indices[-1], each)]
+        if len(along) != 1 or along[0] == len(variables) - 1:
+            continue
+        sizes = [block.iters[at].dom for at in (along[0], -1)]
+        if any(uses(each, variables[-1]) for each in indices[:-1]) and all(
+            not isinstance(size, int) or size >= 2 * _TILE for size in sizes
+        ):
+            return along[0]
+    return None
+
+
+def _tiled(schedule: s_tir.Schedule, loops: list[Any], across: int) -> tuple[list[Any], list[Any]]:
+    """Tiles of two loops: all loops around them, and those within."""
+    around, tiles, within = [], [], []
+    for at, loop in enumerate(loops):
+        if at in (across, len(loops) - 1):
+            tile, inside = schedule.split(loop, [None, _TILE])
+            tiles.append(tile)
+            within.append(inside)
+        else:
+            around.append(loop)
+    schedule.reorder(*around, *tiles, *within)
+    return [*around, *tiles], within
 
 
 def _is_one_row(schedule: s_tir.Schedule, block: SBlockInfo) -> bool:

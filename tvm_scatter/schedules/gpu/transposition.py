@@ -127,8 +127,9 @@ def _transposition(
     function: tirx.PrimFunc, value: Any, written: Access, reads: list[Access], sizes: list[Any]
 ) -> Transposition | None:
     turned = [each for each in reads if _is_turned(each)]
-    across = {_side_by_side(each) for each in turned}
-    if len(across) != 1 or None in across or not _is_one(written.steps[-1]):
+    found = {_side_by_side(each) for each in turned}
+    across = [each for each in found if each is not None]
+    if len(found) != 1 or len(across) != 1 or not _is_one(written.steps[-1]):
         return None
     [axis] = across
     if any(isinstance(sizes[each], int) and sizes[each] < _FEWEST for each in (axis, -1)):
@@ -260,7 +261,7 @@ def _expression(value: Any) -> Any:
 
 
 def _is_one(value: Any) -> bool:
-    return value is None or (isinstance(value, int | tirx.IntImm) and int(value) == 1)
+    return bool(isinstance(value, int | tirx.IntImm) and int(value) == 1)
 
 
 def _is_zero(value: Any) -> bool:
