@@ -174,6 +174,20 @@ def test_what_is_left_alone() -> None:
 
 
 @pytest.mark.usefixtures("always")
+def test_the_last_of_a_chain_wins() -> None:
+    """One scatter of all updates says so, whether or not each of them did."""
+
+    def build(data: Any, image: Any, *more: Any) -> Any:
+        for weight, index in zip(more[::2], more[1::2], strict=True):
+            values = emit(relax.op.multiply(image, weight))
+            data = scattered(data, index, values, "update")
+        return data
+
+    [call] = turned(build, [DATA, *splat_arrays()])
+    assert call.ordered and call.reduction == "update"
+
+
+@pytest.mark.usefixtures("always")
 def test_a_second_reader_ends_a_chain() -> None:
     def build(image: Any, first: Any, one: Any, second: Any, other: Any) -> Any:
         zeros = emit(relax.op.zeros([2, 3], "float32"))
@@ -210,6 +224,35 @@ def test_the_cost_decides() -> None:
     assert is_turned(64, 446_464, 4 * 446_464)
     assert not is_turned(2, 100, 100), "three launches more"
     assert not is_turned(64, 10_000_000, 100), "all of the data would be turned"
+
+
+def test_two_indices_and_updates_that_are_broadcast(device: str, always: list[RowsOfLines]) -> None:
+    """Pixels of an image by row and column; one weight for all lines is left as it is."""
+
+    def of_pixels(image: Any, row: Any, column: Any, values: Any) -> Any:
+        return emit(index_put(image, [row, column], values, [1, 2], "add"))
+
+    def of_one(image: Any, row: Any, column: Any, values: Any) -> Any:
+        return emit(index_put(image, [row, column], values, [1, 2], "max"))
+
+    image = np.arange(24, dtype="float32").reshape(4, 2, 3)
+    row, column = np.array([[0], [1]]), np.array([[2, 1, 2]])
+    values = np.arange(24, dtype="float32").reshape(4, 2, 3)
+    one = np.arange(12, dtype="float32").reshape(4, 1, 3)
+    calls = {
+        "pixels": (of_pixels, [image, row, column, values]),
+        "one": (of_one, [image, row, column, one]),
+    }
+    found = run_all(calls, device)
+    added, greatest = image.copy(), image.copy()
+    for y in range(2):
+        for x in range(3):
+            added[:, y, (2, 1, 2)[x]] += values[:, y, x]
+            place = greatest[:, y, (2, 1, 2)[x]]
+            np.maximum(place, one[:, 0, x], out=place)
+    np.testing.assert_array_equal(found["pixels"], added)
+    np.testing.assert_array_equal(found["one"], greatest)
+    assert len(always) == 1
 
 
 # Any chains.

@@ -133,7 +133,9 @@ class RowsOfLines:
             if self.fill is None:
                 of_rows = replace(of_rows, in_place=current_options().in_place)
             if len(group) > 1:
-                of_rows = replace(of_rows, unique=False)
+                # The last update of several must win, which no two of one scatter need.
+                ordered = of_rows.deterministic or of_rows.reduces.is_store
+                of_rows = replace(of_rows, unique=False, deterministic=ordered)
                 after += self._joined(group)
             after += self._scatter(of_rows, group[0].value)
             for leaf in leaves_in(group[0].value):

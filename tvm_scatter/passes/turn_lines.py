@@ -11,6 +11,7 @@ same lines and of other weights, they become one, whose indices and weights stan
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import tvm
@@ -22,12 +23,14 @@ from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
 
 from .analysis.blocks import blocks_of
 from .analysis.created import fill_value, made_by
 from .analysis.definitions import Definitions
 from .analysis.effects import may_write
+from .analysis.known_values import numbers
 from .analysis.line_values import Leaf, OfBoth, leaves_in, line_value
 from .analysis.overwritable import donated_parameters, overwrites
 from .functions import with_changes
@@ -140,7 +143,8 @@ def _lines(var: Any, value: Any, definitions: Definitions) -> Lines | None:
     if scatter is None or problem is None:
         return None
     updates, lines = call.updates, problem.batch.constant
-    if not problem.update_batch or not problem.update_count:
+    sizes = numbers(static_shape(updates))
+    if sizes is None or prod(int(size) for size in sizes) != lines * int(scatter.count):
         # They are broadcast; nothing is known of what their axes are.
         return None
 
