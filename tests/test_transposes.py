@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import tvm
@@ -74,6 +75,16 @@ def summed_after() -> Case:
     return build, arrays, (turned.T + beside) * column
 
 
+def of_halves() -> Case:
+    """What is computed of two elements of an access; all sums are whole in bfloat16."""
+    arrays = [numbers(64, 66).astype(ml_dtypes.bfloat16) for _ in range(2)]
+
+    def build(left: Any, right: Any) -> Any:
+        return relax.op.permute_dims(emit(relax.op.add(left, right)))
+
+    return build, arrays, (arrays[0] + arrays[1]).T
+
+
 def of_another_type() -> Case:
     array = numbers(64, 64)
 
@@ -96,6 +107,7 @@ CASES: dict[str, Case] = {
     "split_and_joined": split_and_joined(),
     "summed_before": summed_before(),
     "summed_after": summed_after(),
+    "of_halves": of_halves(),
     "of_another_type": of_another_type(),
     **{
         f"{dtype}_{rows}_{columns}": plain(numbers(rows, columns, dtype=dtype), (1, 0))
@@ -182,7 +194,22 @@ def is_tiled(mod: tvm.IRModule, **options: Any) -> bool:
     return "tile_ptr" in cuda(mod, **options)
 
 
+def long_expression(times: int) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    given = relax.Var("given", relax.TensorType((100, 100), "float32"))
+    with builder.function("main", [given]):
+        with builder.dataflow():
+            found = given
+            for _ in range(times):
+                found = builder.emit(relax.op.add(relax.op.multiply(found, given), given))
+            output = builder.emit_output(relax.op.permute_dims(found))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
 def test_which_are() -> None:
+    assert is_tiled(long_expression(1))
+    assert not is_tiled(long_expression(200)), "a thread would compute four of these"
     assert is_tiled(module((100, 100), (1, 0)))
     assert not is_tiled(module((100, 100), (1, 0)), transposes=False)
     assert not is_tiled(module((100, 5, 100), (1, 0, 2))), "rows stay rows"

@@ -21,6 +21,10 @@ from .machine import is_worth_threads, registers
 
 #: Elements along the sides of a tile of a transpose: a line of memory, of most types.
 _TILE = 16
+#: Elements of a row that is read from as many lines of memory, for which the nearest cache has
+#: room; of a tensor that is in some cache. Lines whose distance is a multiple of so many bytes
+#: share a part of the cache.
+_SHORT_ROW, _FITS, _SHARED_BYTES = 128, 1 << 20, 256
 _BRANCH = tvm.ir.Op.get("prim.if_then_else")
 
 
@@ -75,16 +79,30 @@ def _across(schedule: s_tir.Schedule, block: SBlockInfo) -> int | None:
     found = schedule.get(block.block_rv)
     if not _are([each.min for each in found.writes[0].region], variables):
         return None
-    for indices in indices_read(found):
+    for buffer, indices in zip(
+        (each.source for each in found.reads), indices_read(found), strict=True
+    ):
         along = [at for at, each in enumerate(variables) if indices and uses(indices[-1], each)]
         if len(along) != 1 or along[0] == len(variables) - 1:
             continue
         sizes = [block.iters[at].dom for at in (along[0], -1)]
-        if any(uses(each, variables[-1]) for each in indices[:-1]) and all(
-            not isinstance(size, int) or size >= 2 * _TILE for size in sizes
+        if not all(not isinstance(size, int) or size >= 2 * _TILE for size in sizes):
+            continue
+        moved = [at for at, each in enumerate(indices) if uses(each, variables[-1])]
+        if moved and not _stays_in_caches(
+            [each.dom for each in block.iters], buffer.shape[moved[-1] + 1 :], buffer.dtype.bits
         ):
             return along[0]
     return None
+
+
+def _stays_in_caches(sizes: list[Any], step: Any, bits: Any) -> bool:
+    """Whether the lines of memory that a short row is read from are all there for the next row."""
+    if not all(isinstance(size, int | tirx.IntImm) for size in (*sizes, *step)):
+        return False
+    distance = prod(int(size) for size in step) * max(int(bits) // 8, 1)
+    short = sizes[-1] <= _SHORT_ROW and prod(sizes) <= _FITS
+    return short and distance % _SHARED_BYTES != 0
 
 
 def _tiled(schedule: s_tir.Schedule, loops: list[Any], across: int) -> tuple[list[Any], list[Any]]:

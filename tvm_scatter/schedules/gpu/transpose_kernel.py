@@ -53,6 +53,11 @@ class TransposeForm:
     rows: int
     narrow: bool
 
+    @property
+    def copies(self) -> int:
+        """Elements that a thread computes."""
+        return self.rows * self.columns // (_WARP * _WARPS)
+
     def __str__(self) -> str:
         what = f"{self.lanes} elements" if self.lanes > 1 else "1 element"
         return f"tiles of {self.rows} x {self.columns}, {what} to an access"

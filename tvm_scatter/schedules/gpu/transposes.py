@@ -15,6 +15,7 @@ from tvm_scatter.options import current_options
 from tvm_scatter.schedules.empty_launches import with_body
 from tvm_scatter.selection.backend import backend_of
 
+from .gather_form import MOST_NODES, nodes_of
 from .transpose_kernel import TransposeKernel, form_of
 from .transposition import transposition_of
 
@@ -29,5 +30,9 @@ class Transposes(ScheduleRule):
         found = transposition_of(func)
         if found is None:
             return None
-        body = with_body(found.function.body, TransposeKernel(found, form_of(found)).body())
+        form = form_of(found)
+        if form.copies * nodes_of(found.value) > MOST_NODES:
+            # TVM would compile a thread for minutes.
+            return None
+        body = with_body(found.function.body, TransposeKernel(found, form).body())
         return s_tir.Schedule(found.function.with_body(body))
