@@ -19,6 +19,7 @@ from tvm_scatter.ops.operators import index_put
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.passes import TurnLines
 from tvm_scatter.passes.rows_of_lines import RowsOfLines
+from tvm_scatter.problem.reductions import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -174,6 +175,29 @@ def test_what_is_left_alone() -> None:
 
 
 @pytest.mark.usefixtures("always")
+def test_stored_updates_stay_in_memory() -> None:
+    """They are only turned, so that implementations that compute none may take them."""
+
+    def build(data: Any, index: Any, values: Any) -> Any:
+        return scattered(data, index, values)
+
+    mod = module_of(build, [DATA, INDEX, VALUES])
+    with target_of("llvm"), tvm_scatter.options(fuse=True):
+        [found] = tvm_scatter.explain(mod, "llvm")
+    assert found.problem is not None
+    assert found.problem.slice.constant == 2 and not found.problem.fused
+
+
+def test_data_that_the_caller_gives_away(device: str, always: list[RowsOfLines]) -> None:
+    def build(data: Any, index: Any, values: Any) -> Any:
+        return scattered(data, index, values, "max")
+
+    found = run(build, [DATA, INDEX, VALUES], device, donate=["p0"], bounds="trust")
+    np.testing.assert_array_equal(found, [[5, 2, 7], [50, 20, 70]])
+    assert [each.overwritten for each in always] == [True]
+
+
+@pytest.mark.usefixtures("always")
 def test_the_last_of_a_chain_wins() -> None:
     """One scatter of all updates says so, whether or not each of them did."""
 
@@ -292,7 +316,7 @@ class Program:
 
     def add(self, *shape: int) -> int:
         generator = np.random.default_rng(self.random.getrandbits(32))
-        self.arrays.append(generator.integers(0, 4, shape).astype(self.dtype))
+        self.arrays.append(generator.integers(0, 4, shape).astype(numpy_dtype(self.dtype)))
         return len(self.arrays) - 1
 
     def index(self) -> int:
@@ -355,7 +379,7 @@ class Program:
                 values = np.where(weight > 1, values, given[self.of_lines])
             if kind == "each":
                 values = np.broadcast_to(weight, values.shape)
-            values = values.astype(self.dtype).reshape(self.lines, -1)
+            values = values.astype(numpy_dtype(self.dtype)).reshape(self.lines, -1)
             for entry, place in enumerate(given[self.indices[number]].reshape(-1)):
                 place = place + self.places if place < 0 else place
                 if not 0 <= place < self.places:
@@ -367,11 +391,11 @@ class Program:
             kept.append(data.copy())
         if self.read_twice and self.links > 1:
             data = data + kept[0]
-        return data.reshape(*self.before, self.places).astype(self.dtype)
+        return data.reshape(*self.before, self.places).astype(numpy_dtype(self.dtype))
 
 
 def check(seeds: range, device: str) -> None:
-    dtypes = ("float32", "int32", "float64", "float16", "int64")
+    dtypes = ("float32", "int32", "float64", "float16", "int64", "uint8", "bfloat16")
     programs = {f"seed{seed}": Program(Random(seed), dtypes[seed % len(dtypes)]) for seed in seeds}
     calls = {name: (each.build, each.arrays) for name, each in programs.items()}
     wanted = {name: each.answer() for name, each in programs.items()}

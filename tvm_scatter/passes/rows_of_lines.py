@@ -283,6 +283,10 @@ class _Group:
     def _updates(self) -> Any:
         """The updates as rows: of each scatter's entries in turn."""
         count = int(self.members[0].scatter.count)
+        first = self.members[0].value
+        if len(self.members) == 1 and isinstance(first, OfBoth):
+            # They are in memory: whatever computes nothing itself may scatter them.
+            return self._turned(first)
         found = self._value([each.value for each in self.members], count)
         whole = [len(self.members), count, self.lines]
         if [int(size) for size in numbers(static_shape(found)) or ()] != whole:
@@ -300,7 +304,7 @@ class _Group:
             call = first.call
             return self.emit(relax.Call(call.op, parts, call.attrs, call.ty_args))
         if isinstance(first, OfBoth):
-            rows = self._turned(first, count)
+            rows = self._turned(first)
             return _shaped(rows, [1, count, self.lines], self.emit)
         if isinstance(first, OfEntries):
             same = all(each.is_same(first) for each in values)
@@ -316,7 +320,7 @@ class _Group:
             return _shaped(scalar, [1, 1, 1], self.emit)
         return first
 
-    def _turned(self, leaf: Leaf, count: int) -> Any:
+    def _turned(self, leaf: Leaf) -> Any:
         if leaf.tensor not in self.turned:
             tensor = self._broadcast(leaf)
             self.turned[leaf.tensor] = _turned(tensor, self.lines, self.emit)
