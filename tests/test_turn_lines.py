@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from harness import Build, in_order, run, run_all, target_of
+from harness import Build, compiled_with, device_of, in_order, run, run_all, target_of
 from tvm import relax
 
 import tvm_scatter
@@ -277,6 +278,33 @@ def test_two_indices_and_updates_that_are_broadcast(device: str, always: list[Ro
     np.testing.assert_array_equal(found["pixels"], added)
     np.testing.assert_array_equal(found["one"], greatest)
     assert len(always) == 1
+
+
+@functools.cache
+def image_splat(dtype: str) -> tuple[tvm.IRModule, list[Any], Array]:
+    """The model of the benchmark, its operands, and its answer in double precision."""
+    torch = pytest.importorskip("torch")
+    from tvm_scatter.tuning.bench.models.applications import Splat, splat
+    from tvm_scatter.tuning.bench.models.ours import imported
+
+    case = splat(getattr(torch, dtype), 1600)
+    image, flow = case.inputs
+    wanted = Splat()(image.double(), flow.double()).numpy()
+    # NumPy has no bfloat16 that PyTorch knows of; the numbers are the same.
+    arrays = [image.float().numpy().astype(numpy_dtype(dtype)), flow.numpy()]
+    return imported(case.module, case.inputs), arrays, wanted
+
+
+@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-6), ("bfloat16", 2e-2)])
+def test_a_model_that_moves_pixels(
+    device: str, always: list[RowsOfLines], dtype: str, bound: float
+) -> None:
+    mod, arrays, wanted = image_splat(dtype)
+    compiled = compiled_with(mod, device, fuse=True, bounds="drop")
+    [found] = [compiled["main"](*(tvm.runtime.tensor(a, device_of(device)) for a in arrays))]
+    np.testing.assert_allclose(found[0].numpy().astype("float64"), wanted, atol=bound)
+    [rows] = always
+    assert len(rows.groups) == 1 and len(rows.scatters) == 4
 
 
 # Any chains.
