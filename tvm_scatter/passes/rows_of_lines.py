@@ -203,7 +203,7 @@ class RowsOfLines:
         count, groups = len(self.scatters), len(self.groups)
         said = f"turns {self.lines} lines into rows"
         if count > 1:
-            said += f" for {count} scatters, which are {groups}"
+            said += f" for {count} scatters, which become {groups}"
         return said + f": predicted {after:.0f} us in place of {before:.0f}"
 
     # What is emitted.
