@@ -183,7 +183,8 @@ def applicable(
         relax_function(builder, name, build, arrays)
     strategy, target = strategy_for(device), target_of(device)
     assert strategy is not None
-    with tvm_scatter.options(**options):
+    # Where an implementation is forced, lines stay lines.
+    with tvm_scatter.options(turn_lines=False, **options):
         explanations = tvm_scatter.explain(builder.get(), target)
     chosen = strategy.implementations[implementation]
     return [

@@ -1355,8 +1355,57 @@ ROW_SUMS = (
     ),
 )
 
+_TURNED = "tests/test_turn_lines.py::"
+_TRANSPOSED = "tests/test_transposes.py::"
+
+LINES = (
+    Mutant(
+        "weights of another scatter are those of the first",
+        "tvm_scatter/passes/rows_of_lines.py",
+        "used = values[:1] if same else values",
+        "used = values[:1]",
+        (_TURNED + "test_a_chain_is_one_scatter[llvm]",),
+    ),
+    Mutant(
+        "a joined store need not be in order",
+        "tvm_scatter/passes/rows_of_lines.py",
+        '"ordered": last_wins or first.ordered,',
+        '"ordered": False,',
+        (_TURNED + "test_the_last_of_a_chain_wins",),
+    ),
+    Mutant(
+        "a result that is read twice is dropped",
+        "tvm_scatter/passes/turn_lines.py",
+        "and definitions.uses[each.scatter.data] == 1",
+        "and definitions.uses[each.scatter.data] >= 1",
+        (_TURNED + "test_a_second_reader_ends_a_chain",),
+    ),
+    Mutant(
+        "updates that are broadcast are lines",
+        "tvm_scatter/passes/turn_lines.py",
+        "if sizes is None or prod(int(size) for size in sizes) != lines * int(scatter.count):",
+        "if sizes is None:",
+        (_TURNED + "test_two_indices_and_updates_that_are_broadcast[llvm]",),
+    ),
+    Mutant(
+        "squares are not turned in registers",
+        "tvm_scatter/schedules/gpu/transpose_kernel.py",
+        "value = square[which * lanes + line]",
+        "value = square[line * lanes + which]",
+        (_TRANSPOSED + "test_each_kind[cuda]",),
+    ),
+    Mutant(
+        "what is beyond the last column is written",
+        "tvm_scatter/schedules/gpu/transpose_kernel.py",
+        "inside.append(column * lanes < self._int(found.sizes[found.across]))",
+        "inside.append(column >= 0)",
+        (_TRANSPOSED + "test_each_kind[cuda]",),
+    ),
+)
+
 MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
     *ROW_SUMS,
+    *LINES,
 )

@@ -49,6 +49,9 @@ class Options:
         no atomics.
     bulk : bool
         Whether to merge chains of scatters into one tensor.
+    turn_lines : bool
+        Whether lines that share an index, such as the channels of an image, are turned into rows
+        where that is predicted to take less.
     in_place : bool
         Whether a scatter overwrites its data if it is proved that nothing reads it afterwards.
     batch : bool, optional
@@ -74,6 +77,8 @@ class Options:
         GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
     products : bool
         Whether products of many rows in single precision get larger tiles than TVM's, on GPUs.
+    transposes : bool
+        Whether functions that transpose go through tiles in shared memory, on GPUs.
     row_sums : bool, optional
         Whether sums, maxima and minima along rows compute the rows themselves, where those are
         read by index. ``None`` leaves it to the target.
@@ -104,6 +109,7 @@ class Options:
     measure: bool = False
     fold_broadcast_index: bool = True
     index_facts: bool = True
+    turn_lines: bool = True
     bulk: bool = True
     in_place: bool = True
     batch: bool | None = None
@@ -115,6 +121,7 @@ class Options:
     epilogue: bool | None = None
     gather: bool = True
     products: bool = True
+    transposes: bool = True
     row_sums: bool | None = None
     sum_logits: bool | None = None
     donate: tuple[str, ...] = ()

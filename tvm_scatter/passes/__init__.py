@@ -27,6 +27,7 @@ from .row_products import RowProducts
 from .share_checks import ShareChecks
 from .share_orders import ShareOrders
 from .share_values import ShareValues
+from .turn_lines import TurnLines
 from .unchecked_numbers import UncheckedNumbers
 from .unread_indices import UnreadIndices
 from .use_index_facts import UseIndexFacts
@@ -36,6 +37,7 @@ from .use_index_facts import UseIndexFacts
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("share_values", lambda options: ShareValues()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
+    ("turn_lines", lambda options: TurnLines(options.in_place, options.donate)),
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
     ("row_sums", lambda options: FuseRowReductions()),
@@ -88,6 +90,7 @@ __all__ = [
     "ShareChecks",
     "ShareOrders",
     "ShareValues",
+    "TurnLines",
     "UncheckedNumbers",
     "UnreadIndices",
     "UseIndexFacts",

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, PyExprVisitor, mutator, visitor
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
 from tvm_scatter.ops.operators import select_rows
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.passes.analysis.blocks import blocks_of
 from tvm_scatter.passes.analysis.created import fill_value, made_by
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
@@ -70,12 +71,10 @@ def _bulk_function(
     flat = flatten_nested_writes(mod, function)
     changed, function = flat is not function, flat
     definitions = Definitions.of(function)
-    blocks = _Blocks()
-    blocks.visit_expr(function)
     overwritten = {} if donated is None else overwrites(function, donated).found
     plans: dict[Any, tuple[Chain, Form]] = {
         chain.variables[-1]: (chain, form)
-        for bindings in blocks.found
+        for bindings in blocks_of(function)
         for chain in _chains(bindings, definitions)
         for form in [cheapest_form(chain, chain.variables[0] in overwritten, definitions.values)]
         if form is not Form.APART
@@ -93,23 +92,6 @@ def _scatters(function: relax.Function) -> int:
         function, lambda expr: found.append(expr) if is_scatter(expr) else None
     )
     return len(found) > 1
-
-
-@visitor
-class _Blocks(PyExprVisitor):
-    """Collects the bindings of each block, nested blocks included."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[list[Any]] = []
-
-    def visit_binding_block_(self, block: relax.BindingBlock) -> None:
-        self.found.append(list(block.bindings))
-        for binding in block.bindings:
-            self.visit_binding(binding)
-
-    def visit_dataflow_block_(self, block: relax.DataflowBlock) -> None:
-        self.visit_binding_block_(block)
 
 
 def _chains(bindings: Sequence[Any], definitions: Definitions) -> list[Chain]:

@@ -212,7 +212,8 @@ def normalised(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedScatte
     return None if scatter is None or "uint64" in scatter.index_dtypes else scatter
 
 
-def _rows(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedRows | None:
+def normalised_rows(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedRows | None:
+    """The normalised form of an ``index_put``; ``None`` if its axes are not adjacent."""
     data, updates = static_shape(call.data), static_shape(call.updates)
     known_shapes = [static_shape(index) for index in call.indices]
     shapes = [shape for shape in known_shapes if shape is not None]
@@ -267,7 +268,7 @@ def _elements(call: ScatterCall, _values: Any) -> NormalisedElements | None:
 
 
 _NORMALISE: dict[str, Callable[[ScatterCall, Mapping[Any, Any]], NormalisedScatter | None]] = {
-    INDEX_PUT: _rows,
+    INDEX_PUT: normalised_rows,
     SCATTER_ELEMENTS: _elements,
     SCATTER_ND: _tuples,
 }

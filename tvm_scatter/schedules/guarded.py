@@ -16,7 +16,7 @@ from tvm.target import Target
 
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
-from .gpu import Gather, Products, RowSums, WholeReductions
+from .gpu import Gather, Products, RowSums, Transposes, WholeReductions
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 from .wide_reductions import with_wide_reductions
@@ -39,7 +39,14 @@ class GuardedDefaultSchedule:
     """
 
     def __init__(self, *rules: dlight.ScheduleRule) -> None:
-        self.rules = (Gather(), RowSums(), WholeReductions(), Products(), *rules)
+        self.rules = (
+            Gather(),
+            Transposes(),
+            RowSums(),
+            WholeReductions(),
+            Products(),
+            *rules,
+        )
 
     def transform_module(self, mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         """Schedule the functions of a module."""

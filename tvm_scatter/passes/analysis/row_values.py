@@ -26,6 +26,9 @@ from .known_values import numbers
 #: Elements of a row for each element of a value.
 _LEAST_WIDTH = 16
 
+#: Elements that a transpose must move far apart to be worth memory of its own.
+_LEAST_TURNED = 8
+
 
 def is_better_kept(binding: Binding, bound: Mapping[Any, Binding], scatter: Binding) -> bool:
     """Whether a value of a row of updates is better computed once, in memory.
@@ -53,6 +56,23 @@ def is_better_kept(binding: Binding, bound: Mapping[Any, Binding], scatter: Bind
     if _is_narrow(binding.var, updates[0]) and _reads(binding, bound):
         return True
     return _is_of_lines(binding.var, updates[0], scatter) and _tensors(binding, bound) > 1
+
+
+def turns_rows(binding: Binding, scatter: Binding) -> bool:
+    """Whether a value is a transpose whose last axis is the row of the updates.
+
+    Where a scatter computed it, the elements of each row would be read from places far apart.
+    """
+    if operator_of(binding.value) != "relax.permute_dims":
+        return False
+    before, after = (numbers(static_shape(each)) for each in (binding.value.args[0], binding.var))
+    if not before or not after or len(before) < 2:
+        return False
+    axes = binding.value.attrs.axes
+    last = 0 if axes is None else int(axes[-1]) % len(before)
+    moves = last != len(before) - 1 and min(before[last], before[-1]) >= _LEAST_TURNED
+    updates = ScatterCall.from_call(scatter.value).stored_updates
+    return moves and all((numbers(static_shape(each)) or [0])[-1] == after[-1] for each in updates)
 
 
 def _is_narrow(value: Any, updates: Any) -> bool:

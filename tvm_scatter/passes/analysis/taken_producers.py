@@ -26,7 +26,7 @@ from tvm_scatter.selection.backend import backend_of
 from .bindings import Binding, Bindings
 from .effects import may_write
 from .known_values import numbers
-from .row_values import is_better_kept
+from .row_values import is_better_kept, turns_rows
 
 
 @dataclass
@@ -91,6 +91,8 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             refusal = f"{binding.var.name} would be computed anew for each read"
         if refusal is None and needed and not grows(binding.value):
             refusal = f"{binding.var.name} has other readers"
+        if refusal is None and any(turns_rows(binding, scatters[each]) for each in takers):
+            refusal = f"{binding.var.name} turns lines into rows"
         if refusal is None and any(is_better_kept(binding, bound, scatters[s]) for s in takers):
             refusal = f"{binding.var.name} is one value for each row"
         if refusal is None:

@@ -19,6 +19,12 @@ from tvm.target import Target
 from .blocks import indices_read, lie_side_by_side, uses
 from .machine import is_worth_threads, registers
 
+#: Elements along the sides of a tile of a transpose: a line of memory, of most types.
+_TILE = 16
+#: Elements of a row that is read from as many lines of memory, for which the nearest cache has
+#: room; of a tensor that is in some cache. Lines whose distance is a multiple of so many bytes
+#: share a part of the cache.
+_SHORT_ROW, _FITS, _SHARED_BYTES = 128, 1 << 20, 256
 _BRANCH = tvm.ir.Op.get("prim.if_then_else")
 
 
@@ -48,7 +54,10 @@ def _share(schedule: s_tir.Schedule, block: SBlockInfo, target: Target) -> None:
     sums = inner
     sizes = [each.dom for each in block.iters if each.kind == "S"]
     in_rows = len(outer) > 1 and _fill_threads(sizes[:-1])
-    if not inner and in_rows and not _is_one_row(schedule, block):
+    across = None if inner else _across(schedule, block)
+    if across is not None:
+        outer, inner = _tiled(schedule, outer, across)
+    elif not inner and in_rows and not _is_one_row(schedule, block):
         outer, row = outer[:-1], outer[-1]
         inner = _in_vectors(schedule, block, row, target)
     if outer and is_worth_threads(block.dom()):
@@ -59,6 +68,55 @@ def _share(schedule: s_tir.Schedule, block: SBlockInfo, target: Target) -> None:
     if sums:
         # The loop may have no turns; the result is set all the same.
         schedule.decompose_reduction(block.block_rv, sums[0])
+
+
+def _across(schedule: s_tir.Schedule, block: SBlockInfo) -> int | None:
+    """The number of the loop along which a tensor lies that is written along the innermost one.
+
+    ``None`` if there is none, or too little is written for lines of memory to be read again.
+    """
+    variables = [each.var for each in block.iters]
+    found = schedule.get(block.block_rv)
+    if not _are([each.min for each in found.writes[0].region], variables):
+        return None
+    for buffer, indices in zip(
+        (each.source for each in found.reads), indices_read(found), strict=True
+    ):
+        along = [at for at, each in enumerate(variables) if indices and uses(indices[-1], each)]
+        if len(along) != 1 or along[0] == len(variables) - 1:
+            continue
+        sizes = [block.iters[at].dom for at in (along[0], -1)]
+        if not all(not isinstance(size, int) or size >= 2 * _TILE for size in sizes):
+            continue
+        moved = [at for at, each in enumerate(indices) if uses(each, variables[-1])]
+        if moved and not _stays_in_caches(
+            [each.dom for each in block.iters], buffer.shape[moved[-1] + 1 :], buffer.dtype.bits
+        ):
+            return along[0]
+    return None
+
+
+def _stays_in_caches(sizes: list[Any], step: Any, bits: Any) -> bool:
+    """Whether the lines of memory that a short row is read from are all there for the next row."""
+    if not all(isinstance(size, int | tirx.IntImm) for size in (*sizes, *step)):
+        return False
+    distance = prod(int(size) for size in step) * max(int(bits) // 8, 1)
+    short = sizes[-1] <= _SHORT_ROW and prod(sizes) <= _FITS
+    return short and distance % _SHARED_BYTES != 0
+
+
+def _tiled(schedule: s_tir.Schedule, loops: list[Any], across: int) -> tuple[list[Any], list[Any]]:
+    """Tiles of two loops: all loops around them, and those within."""
+    around, tiles, within = [], [], []
+    for at, loop in enumerate(loops):
+        if at in (across, len(loops) - 1):
+            tile, inside = schedule.split(loop, [None, _TILE])
+            tiles.append(tile)
+            within.append(inside)
+        else:
+            around.append(loop)
+    schedule.reorder(*around, *tiles, *within)
+    return [*around, *tiles], within
 
 
 def _is_one_row(schedule: s_tir.Schedule, block: SBlockInfo) -> bool:

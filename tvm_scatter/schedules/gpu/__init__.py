@@ -5,6 +5,7 @@ from __future__ import annotations
 from .gather import Gather
 from .products import Products
 from .row_sums import RowSums
+from .transposes import Transposes
 from .whole_reductions import WholeReductions
 
-__all__ = ["Gather", "Products", "RowSums", "WholeReductions"]
+__all__ = ["Gather", "Products", "RowSums", "Transposes", "WholeReductions"]

@@ -75,18 +75,7 @@ class Accesses:
         for loaded in self.loads:
             if self.is_vector(loaded) and not any(map(loaded.load.source.same_as, tensors)):
                 tensors.append(loaded.load.source)
-        return tirx.all(*(self._is_aligned(tensor) for tensor in tensors))
-
-    def _is_aligned(self, tensor: Any) -> Any:
-        bits = tensor.dtype.bits * self.lanes
-        call = T.cuda.func_call(
-            "tvm_scatter_is_aligned",
-            tensor.data,
-            tirx.IntImm("int32", max(int(bits) // 8, 1)),
-            source_code=_ALIGNED,
-            return_type="int32",
-        )
-        return call != 0
+        return tirx.all(*(is_aligned(tensor, self.lanes) for tensor in tensors))
 
     def _found_varying(self) -> list[Any]:
         """The values that are not the same for all elements of an access."""
@@ -180,6 +169,18 @@ def loaded_together(turns: Sequence[Turn], vectors: bool) -> tuple[list[tirx.Stm
         for turn, values in zip(turns, known, strict=True):
             lines += turn.load(loaded, values, vectors)
     return lines, known
+
+
+def is_aligned(tensor: Any, lanes: int) -> Any:
+    """Whether a tensor lies where vectors of so many elements may be accessed."""
+    call = T.cuda.func_call(
+        "tvm_scatter_is_aligned",
+        tensor.data,
+        tirx.IntImm("int32", max(int(tensor.dtype.bits * lanes) // 8, 1)),
+        source_code=_ALIGNED,
+        return_type="int32",
+    )
+    return call != 0
 
 
 def split(position: Any, sizes: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:

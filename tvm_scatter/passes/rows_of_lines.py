@@ -1,0 +1,372 @@
+"""Scatters into lines as scatters of rows: what they cost either way, and what is emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.target import Target
+
+from tvm_scatter.lowering.lower import lower
+from tvm_scatter.ops.names import INDEX_PUT
+from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.options import current_options
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.selection.calibrated import machine_for
+from tvm_scatter.selection.cost import margin_below_a_record
+from tvm_scatter.selection.strategy import OpStrategy
+
+from .analysis.known_values import numbers
+from .analysis.line_values import (
+    Computed,
+    Leaf,
+    OfBoth,
+    OfEntries,
+    OfLines,
+    Value,
+    differ_in_entries,
+    leaves_in,
+)
+from .normalised_scatters import Emit, NormalisedRows
+
+
+@dataclass(frozen=True)
+class Lines:
+    """A scatter into lines that share an index.
+
+    Attributes
+    ----------
+    scatter : NormalisedRows
+        The scatter.
+    value : Value
+        Its updates.
+    problem : ScatterProblem
+        Its problem as it stands.
+    """
+
+    scatter: NormalisedRows
+    value: Value
+    problem: ScatterProblem
+
+    @property
+    def lines(self) -> int:
+        """The number of lines."""
+        return self.problem.batch.constant
+
+    def continues(self, other: Lines) -> bool:
+        """Whether both are one scatter of entries that stand end to end."""
+        into_data = self.scatter.call.reduces.reduces_into_data(self.scatter.call.include_self)
+        wraps = {each.scatter.wrap_negative for each in (self, other)} - {None}
+        return (
+            into_data
+            and len(wraps) < 2
+            and self.scatter.continues(other.scatter)
+            and int(self.scatter.count) == int(other.scatter.count)
+            and any(isinstance(each, OfBoth | OfEntries) for each in leaves_in(self.value))
+            and differ_in_entries(self.value, other.value)
+        )
+
+
+@dataclass(frozen=True)
+class RowsOfLines:
+    """Scatters one after the other, each into the result of the one before.
+
+    Attributes
+    ----------
+    scatters : list of Lines
+        The scatters.
+    variables : list of relax.Var
+        What they are bound to.
+    fill : relax.Expr or None
+        The number that the first one's data are everywhere; ``None`` if they must be read.
+    overwritten : bool
+        Whether the first overwrites its data as it stands.
+    """
+
+    scatters: Sequence[Lines]
+    variables: Sequence[Any]
+    fill: Any
+    overwritten: bool
+    target: Target
+    strategy: OpStrategy
+
+    @cached_property
+    def groups(self) -> list[list[Lines]]:
+        """The scatters, those together that become one."""
+        groups: list[list[Lines]] = []
+        for each in self.scatters:
+            if groups and each.continues(groups[-1][-1]):
+                groups[-1].append(each)
+            else:
+                groups.append([each])
+        return groups
+
+    @property
+    def lines(self) -> int:
+        """The number of lines."""
+        return self.scatters[0].lines
+
+    # What it costs.
+
+    @cached_property
+    def costs(self) -> tuple[float, float] | None:
+        """Microseconds as it stands, and as rows; ``None`` if nothing is known of them."""
+        before, after = 0.0, self._turn(self.scatters[0].scatter.data)
+        for number, each in enumerate(self.scatters):
+            before += self._scatter(self._follows(each.problem, number), each.value)
+        if self.fill is None:
+            after += self._turn(self.scatters[0].scatter.data)
+        turned: list[Leaf] = []
+        for number, group in enumerate(self.groups):
+            of_rows = replace(
+                self._follows(group[0].problem, number),
+                batch=SymbolicSize(),
+                slice=group[0].problem.batch,
+                count=SymbolicSize(len(group) * group[0].problem.count.constant),
+            )
+            if self.fill is None:
+                of_rows = replace(of_rows, in_place=current_options().in_place)
+            if len(group) > 1:
+                # The last update of several must win, which no two of one scatter need.
+                ordered = of_rows.deterministic or of_rows.reduces.is_store
+                of_rows = replace(of_rows, unique=False, deterministic=ordered)
+                after += self._joined(group)
+            after += self._scatter(of_rows, group[0].value)
+            for leaf in leaves_in(group[0].value):
+                if isinstance(leaf, OfBoth) and not any(leaf.is_same(each) for each in turned):
+                    turned.append(leaf)
+        after += sum(self._turn(leaf.tensor) for leaf in turned)
+        return (before, after) if before > 0 and after < float("inf") else None
+
+    @property
+    def gains(self) -> bool:
+        """Whether rows are predicted to take clearly less."""
+        if self.costs is None:
+            return False
+        before, after = self.costs
+        return after * margin_below_a_record(self.target.kind.name) < before
+
+    def _follows(self, problem: ScatterProblem, number: int) -> ScatterProblem:
+        """The problem of a scatter, the first or a later one, as later passes leave it."""
+        if number or self.overwritten:
+            return replace(problem, in_place=current_options().in_place or problem.in_place)
+        if self.fill is not None and self.strategy.backend.fills_under(current_options()):
+            return replace(problem, fill="0")
+        return problem
+
+    def _scatter(self, problem: ScatterProblem, value: Value) -> float:
+        """Microseconds of a scatter whose updates are computed by it, or before."""
+        stored = self._predicted(problem)
+        if isinstance(value, Leaf):
+            return stored
+        machine, backend = self._machine, self.strategy.backend
+        updates = problem.update_size.constant * _item(problem.data_dtype)
+        stored += machine.launch + 2 * updates / machine.memory
+        if not backend.fuses_under(current_options()) or problem.data_dtype not in backend.fuses:
+            return stored
+        return min(stored, self._predicted(replace(problem, fused=True)))
+
+    def _predicted(self, problem: ScatterProblem) -> float:
+        selection = self.strategy.default(problem, self.target, current_options())
+        known = selection.predictions.get(selection.implementation.name)
+        return float("inf") if known is None else float(known.microseconds)
+
+    def _turn(self, tensor: Any) -> float:
+        """Microseconds of a transpose, which reads and writes each element once."""
+        elements = prod(int(size) for size in numbers(static_shape(tensor)) or ())
+        return self._copy(elements * _item(str(tensor.ty.dtype)))
+
+    def _copy(self, size: int) -> float:
+        return self._machine.launch + 2 * size / self._machine.memory
+
+    def _joined(self, group: Sequence[Lines]) -> float:
+        """Microseconds to put indices, and what else there is of entries, end to end."""
+        count = sum(int(each.scatter.count) for each in group)
+        items = [_item(group[0].problem.index_dtype)] * len(group[0].problem.extents)
+        leaves = leaves_in(group[0].value)
+        items += [_item(str(each.tensor.ty.dtype)) for each in leaves if _is_of_entries(each)]
+        return sum(self._copy(count * item) for item in items)
+
+    @cached_property
+    def _machine(self) -> Any:
+        return machine_for(self.strategy.backend, self.target)
+
+    def __str__(self) -> str:
+        """What is done, as a clause."""
+        before, after = self.costs or (0.0, 0.0)
+        count, groups = len(self.scatters), len(self.groups)
+        said = f"turns {self.lines} lines into rows"
+        if count > 1:
+            said += f" for {count} scatters, which become {groups}"
+        return said + f": predicted {after:.0f} us in place of {before:.0f}"
+
+    # What is emitted.
+
+    def emitted(self, visit: Emit, emit: Emit) -> relax.Expr:
+        """The result, of scatters of rows that are emitted before."""
+        first = self.scatters[0].scatter
+        shape = [int(size) for size in numbers(static_shape(first.data)) or ()]
+        extents = [shape[axis] for axis in first.axes]
+        if self.fill is not None:
+            dtype = str(first.data.ty.dtype)
+            full = relax.op.full([*extents, self.lines], visit(self.fill), dtype)
+            rows = emit(full)
+        else:
+            turned = _turned(visit(first.data), self.lines, emit)
+            rows = _shaped(turned, [*extents, self.lines], emit)
+        done: dict[Any, Any] = {}
+        for group in self.groups:
+            rows = emit(_Group(group, self.lines, done, visit, emit).call(rows))
+        flat = _shaped(rows, [prod(extents), self.lines], emit)
+        turned = relax.op.permute_dims(flat, [1, 0])
+        return (
+            turned
+            if shape == [self.lines, prod(extents)]
+            else relax.op.reshape(emit(turned), shape)
+        )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Scatters that become one.
+
+    Attributes
+    ----------
+    turned : dict
+        The turned tensors, by the tensors that they were.
+    """
+
+    members: Sequence[Lines]
+    lines: int
+    turned: dict[Any, Any]
+    visit: Emit
+    emit: Emit
+
+    def call(self, rows: Any) -> relax.Call:
+        """The scatter into rows."""
+        scatters = [each.scatter for each in self.members]
+        first = scatters[0].call
+        changes: dict[str, Any] = {}
+        if len(scatters) > 1:
+            last_wins = scatters[0].replaces
+            names = list(dict.fromkeys(each.call.operator for each in scatters))
+            changes = {
+                "unique": False,
+                "in_range": all(each.call.in_range for each in scatters),
+                "known": "",
+                "checked": False,
+                "ordered": last_wins or first.ordered,
+                "wrap_negative": any(each.wrap_negative for each in scatters),
+                "operator": f"{len(scatters)} x {' and '.join(names)}",
+            }
+        return first.replace(
+            form=INDEX_PUT,
+            data=rows,
+            indices=tuple(self._indices(scatters)),
+            updates=self._updates(),
+            axes=tuple(range(len(first.axes))),
+            **changes,
+        ).to_call()
+
+    def _indices(self, scatters: Sequence[NormalisedRows]) -> list[Any]:
+        dtypes = {dtype for scatter in scatters for dtype in scatter.index_dtypes}
+        dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
+        parts = [each.indices(self.visit, self.emit, dtype) for each in scatters]
+        return [self._end_to_end(list(tensors)) for tensors in zip(*parts, strict=True)]
+
+    def _updates(self) -> Any:
+        """The updates as rows: of each scatter's entries in turn."""
+        count = int(self.members[0].scatter.count)
+        first = self.members[0].value
+        if len(self.members) == 1 and isinstance(first, OfBoth):
+            # They are in memory: whatever computes nothing itself may scatter them.
+            return self._turned(first)
+        found = self._value([each.value for each in self.members], count)
+        whole = [len(self.members), count, self.lines]
+        if [int(size) for size in numbers(static_shape(found)) or ()] != whole:
+            found = self.emit(relax.op.broadcast_to(found, whole))
+        return _shaped(found, [len(self.members) * count, self.lines], self.emit)
+
+    def _value(self, values: Sequence[Any], count: int) -> Any:
+        """The same value of all members, of axes for members, entries and lines."""
+        first = values[0]
+        if isinstance(first, Computed):
+            parts = [
+                self._value(parts, count)
+                for parts in zip(*(each.parts for each in values), strict=True)
+            ]
+            call = first.call
+            return self.emit(relax.Call(call.op, parts, call.attrs, call.ty_args))
+        if isinstance(first, OfBoth):
+            rows = self._turned(first)
+            return _shaped(rows, [1, count, self.lines], self.emit)
+        if isinstance(first, OfEntries):
+            same = all(each.is_same(first) for each in values)
+            used = values[:1] if same else values
+            vectors = [self._flat(each) for each in used]
+            return _shaped(self._end_to_end(vectors), [len(vectors), count, 1], self.emit)
+        if isinstance(first, OfLines):
+            return _shaped(self._flat(first), [1, 1, self.lines], self.emit)
+        if isinstance(first, Leaf):
+            scalar = self.visit(first.tensor)
+            if isinstance(scalar, tvm.ir.GenericConst) and scalar.ty.ndim == 0:
+                return scalar
+            return _shaped(scalar, [1, 1, 1], self.emit)
+        return first
+
+    def _turned(self, leaf: Leaf) -> Any:
+        if leaf.tensor not in self.turned:
+            tensor = self._broadcast(leaf)
+            self.turned[leaf.tensor] = _turned(tensor, self.lines, self.emit)
+        return self.turned[leaf.tensor]
+
+    def _flat(self, leaf: Leaf) -> Any:
+        tensor = self._broadcast(leaf)
+        return _shaped(tensor, [prod(leaf.shape)], self.emit)
+
+    def _broadcast(self, leaf: Leaf) -> Any:
+        tensor = self.visit(leaf.tensor)
+        own = [int(size) for size in numbers(static_shape(tensor)) or ()]
+        if prod(own) == prod(leaf.shape):
+            return tensor
+        own = own[max(len(own) - len(leaf.shape), 0) :]
+        tensor = _shaped(tensor, own, self.emit)
+        return self.emit(relax.op.broadcast_to(tensor, list(leaf.shape)))
+
+    def _end_to_end(self, vectors: Sequence[Any]) -> Any:
+        return vectors[0] if len(vectors) == 1 else self.emit(relax.op.concat(list(vectors), 0))
+
+
+def lines_of(scatter: NormalisedRows, target: Target) -> ScatterProblem | None:
+    """The problem of a scatter into several lines by one index; ``None`` if it is another."""
+    problem = lower(scatter.call, current_options(), target.kind.name).problem
+    known = problem.is_static and problem.shares_index and problem.slice.is_one
+    return problem if known and problem.data_size.constant and problem.count.constant else None
+
+
+def _turned(tensor: Any, lines: int, emit: Emit) -> Any:
+    """A tensor of lines as rows of an element from each."""
+    size = prod(int(size) for size in numbers(static_shape(tensor)) or ())
+    flat = _shaped(tensor, [lines, size // lines], emit)
+    return emit(relax.op.permute_dims(flat, [1, 0]))
+
+
+def _shaped(tensor: Any, shape: Sequence[int], emit: Emit) -> Any:
+    """A tensor in another shape."""
+    if list(numbers(static_shape(tensor)) or ()) == list(shape):
+        return tensor
+    return emit(relax.op.reshape(tensor, list(shape)))
+
+
+def _is_of_entries(leaf: Leaf) -> bool:
+    return isinstance(leaf, OfEntries)
+
+
+def _item(dtype: str) -> int:
+    return max(int(tvm.DataType(dtype).bits) // 8, 1)

@@ -1,0 +1,181 @@
+"""Turns lines that share an index into rows, where their scatters then take less.
+
+Images whose channels come first scatter along their last axis, with one index for all channels.
+Each of its entries moves an element of every channel, from and to places far apart. Turned, so
+that the channels of a pixel stand side by side, it moves one row. Two transposes are the price.
+
+Scatters that follow each other are turned together. Where their updates are computed alike, of the
+same lines and of other weights, they become one, whose indices and weights stand end to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.target import strategy_of
+from tvm_scatter.ops.fused_updates import FusedUpdates
+from tvm_scatter.ops.names import INDEX_PUT
+from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.options import current_options
+
+from .analysis.blocks import blocks_of
+from .analysis.created import fill_value, made_by
+from .analysis.definitions import Definitions
+from .analysis.effects import may_write
+from .analysis.known_values import numbers
+from .analysis.line_values import Leaf, OfBoth, leaves_in, line_value
+from .analysis.overwritable import donated_parameters, overwrites
+from .functions import with_changes
+from .normalised_scatters import normalised_rows
+from .report import note
+from .rows_of_lines import Lines, RowsOfLines, lines_of
+
+#: The most scatters that become one: more would need more memory for what stands end to end.
+_MOST_SCATTERS = 16
+
+
+def TurnLines(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.transform.Pass:
+    """The pass.
+
+    Parameters
+    ----------
+    in_place : bool
+        Whether ReuseBuffers runs afterwards. Then scatters may need no copies as they stand.
+    donate : iterable of str
+        Names of parameters that the caller gives away.
+    """
+    names = tuple(donate)
+
+    def turn(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        if current_options().implementation is not None:
+            # It is the caller's choice for the scatters as they stand.
+            return mod
+
+        def change(name: tvm.ir.GlobalVar, function: relax.Function) -> Any:
+            donated = donated_parameters(mod, name, names) if in_place else None
+            return _turned_function(mod, name.name_hint, function, donated)
+
+        return with_changes(mod, change)
+
+    return tvm.transform.module_pass(turn, opt_level=0, name="TurnLines")
+
+
+def _turned_function(
+    mod: tvm.IRModule, name: str, function: relax.Function, donated: Sequence[Any] | None
+) -> Any:
+    """The function whose lines are turned, or ``None`` if none are."""
+    definitions = Definitions.of(function)
+    found = [chain for bindings in blocks_of(function) for chain in _chains(bindings, definitions)]
+    if not found:
+        return None
+    overwritten = {} if donated is None else overwrites(function, donated).found
+    turned: dict[Any, RowsOfLines] = {}
+    for scatters, variables in found:
+        data = scatters[0].scatter.data
+        target, strategy = strategy_of(data)
+        assert strategy is not None, "what no strategy takes is no candidate"
+        fill = fill_value(made_by(data, definitions.values))
+        rows = RowsOfLines(scatters, variables, fill, variables[0] in overwritten, target, strategy)
+        if rows.gains:
+            note("turn_lines", f"{name}.{variables[-1].name}", str(rows))
+            turned[variables[-1]] = rows
+    if not turned:
+        return None
+    return relax.analysis.remove_all_unused(_Turner(mod, turned).visit_expr(function))
+
+
+def _chains(
+    bindings: Sequence[Any], definitions: Definitions
+) -> list[tuple[list[Lines], list[Any]]]:
+    """The scatters into lines of a block, those together that follow each other."""
+    tails: dict[Any, tuple[list[Lines], list[Any]]] = {}
+    found: list[tuple[list[Lines], list[Any]]] = []
+    for binding in bindings:
+        value = getattr(binding, "value", None)
+        if may_write(value):
+            # What is turned must not be read behind a write.
+            tails.clear()
+            continue
+        each = _lines(binding.var, value, definitions) if is_scatter(value) else None
+        if each is None:
+            continue
+        before = tails.pop(each.scatter.data, None)
+        if (
+            before is not None
+            and definitions.uses[each.scatter.data] == 1
+            and len(before[0]) < _MOST_SCATTERS
+            and before[0][-1].scatter.axes == each.scatter.axes
+        ):
+            before[0].append(each)
+            before[1].append(binding.var)
+            tails[binding.var] = before
+        else:
+            chain = [each], [binding.var]
+            tails[binding.var] = chain
+            found.append(chain)
+    return found
+
+
+def _lines(var: Any, value: Any, definitions: Definitions) -> Lines | None:
+    """A scatter into lines that share an index; ``None`` if it is none."""
+    call = ScatterCall.from_call(value)
+    if call.form != INDEX_PUT or call.in_place or isinstance(call.updates, FusedUpdates):
+        return None
+    if call.ordering or call.epilogue is not None or call.earlier or call.fill:
+        return None
+    target, strategy = strategy_of(call.data)
+    if strategy is None or call.data.ty.vdevice is not None:
+        return None
+    scatter = normalised_rows(call, definitions.values)
+    try:
+        problem = None if scatter is None else lines_of(scatter, target)
+    except ScatterError:
+        # Lowering reports it.
+        return None
+    if scatter is None or problem is None:
+        return None
+    updates, lines = call.updates, problem.batch.constant
+    sizes = numbers(static_shape(updates))
+    if sizes is None or prod(int(size) for size in sizes) != lines * int(scatter.count):
+        # They are broadcast; nothing is known of what their axes are.
+        return None
+
+    def computed(tensor: Any) -> bool:
+        value = definitions.values.get(tensor)
+        return value is not None and definitions.reaches_all(value.args, var)
+
+    found = line_value(updates, lines, definitions.values, computed)
+    both = {id(leaf.tensor) for leaf in leaves_in(found) if isinstance(leaf, OfBoth)}
+    if len(both) > 1:
+        # One transpose computes them all on its way.
+        found = _whole(updates)
+    return Lines(scatter, found, problem)
+
+
+def _whole(updates: Any) -> Leaf:
+    return OfBoth(updates, tuple(int(size) for size in updates.ty.shape.values))
+
+
+@mutator
+class _Turner(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, turned: Mapping[Any, RowsOfLines]) -> None:
+        super().__init__(mod)
+        self.turned = turned
+        self.dropped = {var for rows in turned.values() for var in rows.variables[:-1]}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self.dropped:
+            return
+        rows = self.turned.get(binding.var)
+        if rows is not None:
+            made = rows.emitted(self.visit_expr, self.builder_.emit)
+            binding = relax.VarBinding(binding.var, made)
+        super().visit_var_binding_(binding)
