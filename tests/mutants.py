@@ -614,8 +614,8 @@ CHECKS = (
     Mutant(
         "sums of pieces are taken where none was made",
         "strategies/cuda/device/segmented.cuh",
-        "first + lane, sizes.items()).exceeds(longest);",
-        "first + lane, sizes.items()).exceeds(longest / 2);",
+        "SegmentRange::of(begins, ends, row, sizes.items()).exceeds(longest);",
+        "SegmentRange::of(begins, ends, row, sizes.items()).exceeds(longest / 2);",
         ("tests/test_long_segments.py::test_segments_of_all_lengths[much-float32-segmented]",),
     ),
     Mutant(

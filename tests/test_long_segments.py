@@ -14,8 +14,8 @@ from tvm_scatter.strategies.cuda.steps import listed_rows, segments
 
 #: Updates of each place: some lie beside two pieces, of 32 or 64, three times the mean, and 256.
 COUNTS = (0, 1, 63, 64, 65, 127, 128, 129, *range(180, 196), 255, 256, 257, 700, *[0] * 53)
-#: Some lie beside two times 64 pieces, whose sums are added up together.
-MANY = (4095, 1, 4096, 0, 4097, 33, 6176, 8191, 8192, 8193, 2)
+#: Some lie beside two times 32 pieces, whose sums are added up together.
+MANY = (2047, 1, 2048, 0, 2049, 33, 3104, 4095, 4096, 4097, 2, 8192)
 WIDTH = 4
 
 

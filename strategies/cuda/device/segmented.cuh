@@ -12,7 +12,9 @@
 namespace tvm_scatter {
 
 // Sums of pieces that are added up beforehand.
-constexpr int kPiecesTogether = 64;
+constexpr int kPiecesTogether = 32;
+// Threads of a block that looks for long rows, and the rows that it looks at.
+constexpr int kLongRowThreads = 256, kLongRows = 64;
 
 // How entries [begin, end) are cut into pieces of `least` entries or a few more. Each has a slot, in
 // which no other one is: `least` times the slot is the number of an entry among these.
@@ -173,7 +175,7 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
                                             int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles);
+  const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
   const bool is_piece = share.row < slots;
   int64 place = share.row - slots;
@@ -219,7 +221,7 @@ __device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
                                              const Keys& keys, const Key* begins, const Key* ends,
                                              const Sizes<P>& sizes, uint32 longest, int64 tiles) {
   using Offset = typename P::Offset;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles);
+  const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes);
   int64 place;
   const SegmentRange range = segment_of<P>(keys, share.row * (least * kPiecesTogether), begins, ends,
                                            sizes, place);
@@ -237,7 +239,8 @@ __device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
   }
 }
 
-// For whole warps, a group of lanes for as many rows: writes those that have long segments.
+// For whole blocks, each of which looks at some rows and writes those that have long segments: each
+// group of lanes adds up some sums, and the first one adds up what the groups have.
 template <class P, class Key, int lanes, int vector, bool whole, int least, bool mean>
 __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* pieces,
                                            const Accumulate<typename P::Data>* together,
@@ -246,30 +249,48 @@ __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* p
                                            const Key* ends, const Sizes<P>& sizes, uint32 longest,
                                            int64 tiles) {
   using Offset = typename P::Offset;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles);
+  using R = typename P::Reduction;
+  constexpr uint32 teams = kLongRowThreads / lanes;
+  __shared__ RowSum<P, vector> held[kLongRowThreads];
+  __shared__ uint32 long_rows[kLongRows / kWarp];
+  const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
-  const int lane = threadIdx.x % lanes, group = threadIdx.x % kWarp / lanes * lanes;
-  const int64 first = share.row * lanes;
-  const bool is_row = first + lane < sizes.destinations();
-  const bool is_long =
-      is_row && SegmentRange::of(begins, ends, first + lane, sizes.items()).exceeds(longest);
-  uint32 left = __ballot_sync(kAllLanes, is_long) >> group;
-  if (lanes < kWarp) left &= (1u << lanes % kWarp) - 1;
-  for (; left != 0; left &= left - 1) {
-    const int64 row = first + __ffs(left) - 1;
-    const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
-    const CutSegment<least> cut(range.begin, range.end);
-    const bool again = cut.is_cut_again();
-    const int64 slot = again ? cut.together.first_slot : cut.pieces.first_slot;
-    const int64 count = again ? cut.together.count : cut.pieces.count;
-    const Offset width = sizes.width();
-    for (Offset column = share.first; column < width; column += share.step) {
-      if (!share.writes) continue;
-      const auto old = rows.old(row, column);
-      auto sum = sum_of_none<P, vector>();
-      const ListedSums<P, vector> sums{again ? together : pieces, sizes, slot, column};
-      combine_run<typename P::Reduction>(sum, static_cast<uint32>(count), sums);
-      rows.write(row, column, old, sum, range.end - range.begin);
+  const int64 first = share.row * kLongRows, width = sizes.width();
+  if (threadIdx.x < kLongRows) {
+    const int64 row = first + threadIdx.x;
+    const bool is_long = row < sizes.destinations() &&
+                         SegmentRange::of(begins, ends, row, sizes.items()).exceeds(longest);
+    const uint32 found = __ballot_sync(kAllLanes, is_long);
+    if (threadIdx.x % kWarp == 0) long_rows[threadIdx.x / kWarp] = found;
+  }
+  __syncthreads();
+  for (int part = 0; part < kLongRows / kWarp; ++part) {
+    for (uint32 left = long_rows[part]; left != 0; left &= left - 1) {
+      const int64 row = first + part * kWarp + __ffs(left) - 1;
+      const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
+      const CutSegment<least> cut(range.begin, range.end);
+      const bool again = cut.is_cut_again();
+      const int64 slot = again ? cut.together.first_slot : cut.pieces.first_slot;
+      const uint32 count = static_cast<uint32>(again ? cut.together.count : cut.pieces.count);
+      const uint32 each = ceil_div(count, teams), skip = min(threadIdx.x / lanes * each, count);
+      // The same turns for the whole block, so some columns may be beyond the width.
+      for (int64 turn = 0; turn * share.step < width; ++turn) {
+        const int64 column = share.first + turn * share.step;
+        auto sum = sum_of_none<P, vector>();
+        if (column < width)
+          combine_run<R>(sum, min(each, count - skip),
+                         ListedSums<P, vector>{again ? together : pieces, sizes, slot + skip,
+                                               static_cast<Offset>(column)});
+        held[threadIdx.x] = sum;
+        __syncthreads();
+        if (threadIdx.x < lanes && column < width && share.writes) {
+          for (uint32 other = 1; other * each < count; ++other)
+            add_row<R>(sum, held[threadIdx.x + other * lanes]);
+          const auto at = static_cast<Offset>(column);
+          rows.write(row, at, rows.old(row, at), sum, range.end - range.begin);
+        }
+        __syncthreads();
+      }
     }
   }
 }

@@ -36,13 +36,12 @@ struct LogitShare {
   Offset first, step;
   bool writes;
 
-  __device__ __forceinline__ LogitShare(const Sizes<P>& sizes, int64 tiles) {
+  __device__ __forceinline__ LogitShare(const Sizes<P>& sizes, int64 tiles, int64 group) {
     constexpr int sharing = sharing_lanes<P, vector>();
     constexpr Offset columns = P::Updates::summed_columns;
-    const int64 group = first_in_grid() / lanes;
     row = group / tiles;
     const Offset lane =
-        static_cast<Offset>((group - row * tiles) * lanes + first_in_grid() % lanes);
+        static_cast<Offset>((group - row * tiles) * lanes + threadIdx.x % lanes);
     const Offset logit = lane / sharing, logits = sizes.width() / columns;
     const Offset column = lane % sharing * vector;
     writes = logit < logits && column < columns;

@@ -21,6 +21,8 @@ from .listed_rows import even_entries, few_bytes, lanes_and_parts
 _PIECE, _LARGE_PIECE = 32, 64
 _MANY = 1 << 21
 _TOGETHER = device_constant("segmented", "kPiecesTogether")
+_LONG_ROW_THREADS = device_constant("segmented", "kLongRowThreads")
+_LONG_ROWS = device_constant("segmented", "kLongRows")
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
 #: Where there is little work to share, all that have two pieces are long.
 _USUAL, _MOST = 3, 256
@@ -84,26 +86,34 @@ def reduce_rows(
     common = f"P, Key, {{lanes}}, {{vector_and_whole}}, {piece}"
     target = "output, out" if operands.data is None else "output, data"
 
-    def step(call: str, teams: Any, overlaps: bool = True) -> None:
-        more = {**arguments, "slots": ("long long", slots)}
-        _launch(operands, text, more, call, teams, threads, overlaps)
+    _, lanes, tiles = _shape(operands)
+
+    def step(call: str, blocks: Any, of: int, overlaps: bool = True) -> None:
+        more = {**arguments, "slots": ("long long", slots), "tiles": ("long long", tiles)}
+        _launch(operands, text, more, call, blocks, of, overlaps)
+
+    def blocks_of(teams: Any) -> Any:
+        return ceil_div(teams * tiles * lanes, threads)
 
     step(
         f"sum_updates<{common}, {mean}>(pieces, {target}, updates, keys, begins, ends, items, "
         "sizes, longest, slots, tiles);",
-        slots + rows,
+        blocks_of(slots + rows),
+        threads,
         few_bytes(operands),
     )
     if cuts_again:
         step(
             f"sum_together<{common}>(together, pieces, keys, begins, ends, sizes, longest, tiles);",
-            ceil_div(items, piece * _TOGETHER),
+            blocks_of(ceil_div(items, piece * _TOGETHER)),
+            threads,
         )
     if cuts:
         step(
             f"write_long<{common}, {mean}>(pieces, together, {target}, begins, ends, sizes, "
             "longest, tiles);",
-            ceil_div(rows, _shape(operands)[1]),
+            ceil_div(rows, _LONG_ROWS) * tiles,
+            _LONG_ROW_THREADS,
         )
 
 
@@ -112,12 +122,12 @@ def _launch(
     text: str,
     arguments: sorting.Arguments,
     call: str,
-    rows: Any,
+    blocks: Any,
     threads: int,
     overlaps: bool,
 ) -> None:
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
-    vector, lanes, tiles = _shape(operands)
+    vector, lanes, _ = _shape(operands)
     # Threads that share a logit have the same columns also where vectors are no single accesses.
     sums = operands.problem.softmax and operands.updates.term is not None
     single = f"{vector}, false" if sums else "1, true"
@@ -125,8 +135,6 @@ def _launch(
     whole = call.format(lanes=lanes, vector_and_whole=f"{vector}, true")
     text += f"  if ({aligned_to(vector, *tensors)})\n    {whole}\n"
     text += f"  else\n    {call.format(lanes=lanes, vector_and_whole=single)}"
-    arguments = {**arguments, "tiles": ("long long", tiles)}
-    blocks = ceil_div(rows * tiles * lanes, threads)
     halves = operands.problem.data_dtype in HALVES
     most = _SUMMING_THREADS_OF_HALVES if halves else _SUMMING_THREADS
     together = most // threads if sums else 0
