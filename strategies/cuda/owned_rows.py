@@ -35,6 +35,8 @@ _LONG_ROW = device_constant("owned_rows", "kLongRow")
 _LOOK_CYCLES = 250.0
 _COPIED_CYCLES, _TOUCHED_CYCLES, _KEPT_CYCLES = 1400.0, 1000.0, 600.0
 _UPDATE_CYCLES, _ELEMENT_CYCLES = 200.0, 12.0
+#: More for an update that is computed: where its row is, is read before its first columns.
+_FOUND_CYCLES = 250.0
 #: Cycles for an update that one warp puts into the list of its row.
 _LIST_CYCLES = 10.0
 #: Cycles of a multiprocessor for a byte that is an element, read or written.
@@ -118,6 +120,7 @@ class OwnedRows(Implementation):
         hot = long if hottest > _LONG_ROW else hottest
         hot = 0.0 if problem.reduces.is_store else max(hot - each, 0.0)
         update = parts * (_UPDATE_CYCLES + _ELEMENT_CYCLES * work.vector)
+        update += _FOUND_CYCLES if problem.fused else 0.0
         divides = problem.reduces.needs_count and "int" in problem.data_dtype
         divisions = work.vector * (1 + config["unroll"]) if divides else 0
         # Of stored updates only the last of a row is read.
