@@ -81,10 +81,6 @@ def problem(
             10.3, 16.0, id="a block waits for its hottest row",
         ),
         pytest.param(
-            "owned_rows", "update", "float32", (1, 1264483, 843, 65), {"index_dtype": "int32"},
-            553.3, 551.9, id="a block writes its rows in many turns",
-        ),
-        pytest.param(
             "owned_rows", "mean", "int32", (1, 3, 1, 110592), {"include_self": False},
             9.4, 9.4, id="a mean takes one launch",
         ),
@@ -167,8 +163,17 @@ def problem(
             177.8, 176.6, id="batches that share an index leave most blocks without updates",
         ),
         pytest.param(
-            "owned_rows", "min", "bfloat16", (1, 30, 1009, 15390), IN_PLACE,
-            54.6, 38.9, id="extremes of 16 bits take a thread longer than memory",
+            "owned_rows", "mul", "int32", (1, 208896, 4612, 1), {"index_dtype": "int32"},
+            21.8, 21.7, id="a block writes its rows in many turns",
+        ),
+        pytest.param(
+            "owned_rows", "mean", "uint64", (1, 16, 9379, 142), {"deterministic": True},
+            16.5, 39.5, id="the hottest row of few is a block's",
+        ),
+        pytest.param(
+            "owned_rows", "add", "float32", (1, 2708, 10556, 128),
+            {**IN_PLACE, "fused": True, "fill": "0.0"},
+            10.6, 30.1, id="where a computed row is, is read before it",
         ),
     ],
 )  # fmt: skip
