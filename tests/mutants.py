@@ -243,8 +243,8 @@ KERNELS = (
     _kernel(
         "pieces of two segments in one slot",
         "segmented",
-        "first_slot(ceil_div<int64>(begin, least)),",
-        "first_slot(begin / least),",
+        "first_slot((begin + (1 << bits) - 1) >> bits),",
+        "first_slot(begin >> bits),",
         _edge("segments"),
     ),
     _kernel(

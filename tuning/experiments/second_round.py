@@ -120,7 +120,6 @@ FORMS: dict[str, tuple[Form, ...]] = {
     "deterministic rows zipf": (("sort_based", {}),),
 }
 _GATHERING = {"threads": 512, "in_flight": 8}
-_TWO_BLOCKS = {"threads": 512, "blocks_per_multiprocessor": 2}
 #: What was not measured yet, beside what it competes with.
 THIRD_ROUND: dict[str, tuple[Form, ...]] = {
     "1-D 1M unique": (
@@ -144,7 +143,7 @@ THIRD_ROUND: dict[str, tuple[Form, ...]] = {
         ("bucketed overlapped", {}),
         ("owned_rows", {}),
         ("owned_rows", {"lanes": 32}),
-        ("owned_rows", _TWO_BLOCKS),
+        ("owned_rows", {"threads": 512}),
         ("owned_rows", {"unroll": 2}),
     ),
     "MoE combine, zipf(1.2)": (("owned_rows", {}), ("owned_rows", {"lanes": 16})),
@@ -153,7 +152,6 @@ THIRD_ROUND: dict[str, tuple[Form, ...]] = {
         ("owned_rows", {}),
         ("owned_rows", {"lanes": 32}),
         ("owned_rows", {"lanes": 16}),
-        ("owned_rows", {"lanes": 32, **_TWO_BLOCKS}),
     ),
 }
 

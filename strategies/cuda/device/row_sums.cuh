@@ -224,12 +224,14 @@ struct RowShare {
   Offset first, step;
   static constexpr bool writes = true;
 
-  __device__ __forceinline__ explicit RowShare(int64 tiles)
-      : RowShare(tiles, first_in_grid() / lanes) {}
-  __device__ __forceinline__ RowShare(const Sizes<P>&, int64 tiles, int64 group)
-      : RowShare(tiles, group) {}
+  __device__ __forceinline__ explicit RowShare(int64 tiles) {
+    const int64 group = first_in_grid() / lanes;
+    row = group / tiles;
+    first = static_cast<Offset>((group - row * tiles) * lanes + first_in_grid() % lanes) * vector;
+    step = static_cast<Offset>(tiles) * lanes * vector;
+  }
   // That of a thread in some group of lanes.
-  __device__ __forceinline__ RowShare(int64 tiles, int64 group) {
+  __device__ __forceinline__ RowShare(const Sizes<P>&, int64 tiles, int64 group) {
     row = group / tiles;
     first = static_cast<Offset>((group - row * tiles) * lanes + threadIdx.x % lanes) * vector;
     step = static_cast<Offset>(tiles) * lanes * vector;

@@ -11,20 +11,19 @@
 
 namespace tvm_scatter {
 
-// Sums of pieces that are added up beforehand.
-constexpr int kPiecesTogether = 32;
+// The logarithm of the fewest sums of pieces that are added up together beforehand.
+constexpr int kTogetherBits = 5;
 // Threads of a block that looks for long rows, and the rows that it looks at.
 constexpr int kLongRowThreads = 256, kLongRows = 64;
 
-// How entries [begin, end) are cut into pieces of `least` entries or a few more. Each has a slot, in
-// which no other one is: `least` times the slot is the number of an entry among these.
-template <int least>
+// How entries [begin, end) are cut into pieces of `least` entries, a power of two, or a few more. Each
+// has a slot, in which no other one is: `least` times the slot is the number of an entry among these.
 struct Pieces {
   int64 begin, size, first_slot, count;
 
-  __device__ __forceinline__ Pieces(int64 begin, int64 end)
-      : begin(begin), size(end - begin), first_slot(ceil_div<int64>(begin, least)),
-        count((end - begin) / least) {}
+  __device__ __forceinline__ Pieces(int64 begin, int64 end, int bits)
+      : begin(begin), size(end - begin), first_slot((begin + (1 << bits) - 1) >> bits),
+        count((end - begin) >> bits) {}
 
   __device__ __forceinline__ bool has(int64 slot) const {
     return slot >= first_slot && slot < first_slot + count;
@@ -37,13 +36,12 @@ struct Pieces {
 };
 
 // The pieces of a segment, and what is made of many: pieces of the slots of these.
-template <int least>
 struct CutSegment {
-  Pieces<least> pieces;
-  Pieces<kPiecesTogether> together;
+  Pieces pieces, together;
 
-  __device__ __forceinline__ CutSegment(int64 begin, int64 end)
-      : pieces(begin, end), together(pieces.first_slot, pieces.first_slot + pieces.count) {}
+  __device__ __forceinline__ CutSegment(int64 begin, int64 end, int bits)
+      : pieces(begin, end, bits),
+        together(pieces.first_slot, pieces.first_slot + pieces.count, kTogetherBits) {}
 
   __device__ __forceinline__ bool is_cut_again() const { return together.count > 1; }
 };
@@ -165,14 +163,14 @@ __device__ __forceinline__ SegmentRange segment_of(const Keys& keys, int64 entry
 
 // A group of lanes for each slot of a piece, of which there are `slots`, and behind them for each row.
 // Sums pieces of long segments, and writes rows that have short ones.
-template <class P, class Key, int lanes, int vector, bool whole, int least, bool mean, class Keys>
+template <class P, class Key, int lanes, int vector, bool whole, bool mean, class Keys>
 __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
                                             const typename P::Output& output,
                                             const typename P::Data* data,
                                             const typename P::Updates& updates, const Keys& keys,
                                             const Key* begins, const Key* ends, const Key* items,
-                                            const Sizes<P>& sizes, uint32 longest, int64 slots,
-                                            int64 tiles) {
+                                            const Sizes<P>& sizes, uint32 longest, int bits,
+                                            int64 slots, int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes);
@@ -181,9 +179,9 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
   int64 place = share.row - slots;
   SegmentRange range;
   if (is_piece) {
-    range = segment_of<P>(keys, share.row * least, begins, ends, sizes, place);
+    range = segment_of<P>(keys, share.row << bits, begins, ends, sizes, place);
     if (!range.exceeds(longest)) return;
-    const Pieces<least> pieces(range.begin, range.end);
+    const Pieces pieces(range.begin, range.end, bits);
     if (!pieces.has(share.row)) return;
     range = {pieces.begin_of(share.row), pieces.begin_of(share.row + 1)};
   } else {
@@ -215,18 +213,19 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
 }
 
 // The sums of many pieces of one segment, a slot for each group of lanes.
-template <class P, class Key, int lanes, int vector, bool whole, int least, class Keys>
+template <class P, class Key, int lanes, int vector, bool whole, class Keys>
 __device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
                                              const Accumulate<typename P::Data>* from,
                                              const Keys& keys, const Key* begins, const Key* ends,
-                                             const Sizes<P>& sizes, uint32 longest, int64 tiles) {
+                                             const Sizes<P>& sizes, uint32 longest, int bits,
+                                             int64 tiles) {
   using Offset = typename P::Offset;
   const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes);
   int64 place;
-  const SegmentRange range = segment_of<P>(keys, share.row * (least * kPiecesTogether), begins, ends,
+  const SegmentRange range = segment_of<P>(keys, share.row << (bits + kTogetherBits), begins, ends,
                                            sizes, place);
   if (!range.exceeds(longest)) return;
-  const CutSegment<least> cut(range.begin, range.end);
+  const CutSegment cut(range.begin, range.end, bits);
   if (!cut.is_cut_again() || !cut.together.has(share.row)) return;
   const int64 begin = cut.together.begin_of(share.row);
   const uint32 count = static_cast<uint32>(cut.together.begin_of(share.row + 1) - begin);
@@ -241,16 +240,17 @@ __device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
 
 // For whole blocks, each of which looks at some rows and writes those that have long segments: each
 // group of lanes adds up some sums, and the first one adds up what the groups have.
-template <class P, class Key, int lanes, int vector, bool whole, int least, bool mean>
+template <class P, class Key, int lanes, int vector, bool whole, bool mean>
 __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* pieces,
                                            const Accumulate<typename P::Data>* together,
                                            const typename P::Output& output,
                                            const typename P::Data* data, const Key* begins,
                                            const Key* ends, const Sizes<P>& sizes, uint32 longest,
-                                           int64 tiles) {
+                                           int bits, int64 tiles) {
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
-  constexpr uint32 teams = kLongRowThreads / lanes;
+  // As many as there are with the most lanes, so that the order of additions is always the same.
+  constexpr uint32 shares = kLongRowThreads / kWarp;
   __shared__ RowSum<P, vector> held[kLongRowThreads];
   __shared__ uint32 long_rows[kLongRows / kWarp];
   const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
@@ -268,11 +268,11 @@ __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* p
     for (uint32 left = long_rows[part]; left != 0; left &= left - 1) {
       const int64 row = first + part * kWarp + __ffs(left) - 1;
       const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
-      const CutSegment<least> cut(range.begin, range.end);
+      const CutSegment cut(range.begin, range.end, bits);
       const bool again = cut.is_cut_again();
       const int64 slot = again ? cut.together.first_slot : cut.pieces.first_slot;
       const uint32 count = static_cast<uint32>(again ? cut.together.count : cut.pieces.count);
-      const uint32 each = ceil_div(count, teams), skip = min(threadIdx.x / lanes * each, count);
+      const uint32 each = ceil_div(count, shares), skip = min(threadIdx.x / lanes * each, count);
       // The same turns for the whole block, so some columns may be beyond the width.
       for (int64 turn = 0; turn * share.step < width; ++turn) {
         const int64 column = share.first + turn * share.step;

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tvm import tirx
+
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
 from tvm_scatter.problem.reductions import HALVES
@@ -17,10 +19,11 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from . import sorting
 from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
-#: The fewest entries of a piece of a long segment; more where their sums would take much memory.
-_PIECE, _LARGE_PIECE = 32, 64
+#: A piece of a long segment has two to the power of this many entries, or a few more; twice as many
+#: where sums of pieces would take much memory.
+_PIECE_BITS = 5
 _MANY = 1 << 21
-_TOGETHER = device_constant("segmented", "kPiecesTogether")
+_TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
 _LONG_ROW_THREADS = device_constant("segmented", "kLongRowThreads")
 _LONG_ROWS = device_constant("segmented", "kLongRows")
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
@@ -40,10 +43,16 @@ def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -
     layout.add("together", ceil_div(sizes.items, piece * _TOGETHER) * row)
 
 
-def _piece(sizes: Sizes) -> int:
-    """The fewest entries of a piece, which depend on sizes only where these are known."""
-    few = isinstance(sizes.items, int) and sizes.items < _MANY
-    return _PIECE if few else _LARGE_PIECE
+def _piece(sizes: Sizes) -> Any:
+    """The fewest entries of a piece."""
+    return (1 << _PIECE_BITS) * (1 + _are_many(sizes))
+
+
+def _are_many(sizes: Sizes) -> Any:
+    items = sizes.items
+    if isinstance(items, int):
+        return int(items >= _MANY)
+    return tirx.Cast("int64", items >= tirx.IntImm("int64", _MANY))
 
 
 def reduce_rows(
@@ -70,12 +79,13 @@ def reduce_rows(
     for name in _SUMS:
         text += layout.pointer(name, "Wide")
     text += f"""  const uint32 longest = static_cast<uint32>(
-      max(min(min(usual, even), {_MOST}ll), {2 * piece - 1}ll));
+      max(min(min(usual, even), {_MOST}ll), (2ll << bits) - 1));
   (void)begins, (void)ends, (void)keys, (void)longest;
 """
     arguments = {**arguments, **layout.arguments(*_SUMS)}
     arguments["usual"] = "long long", _USUAL * items // at_least(operands.sizes.destinations, 1)
     arguments["even"] = "long long", even_entries(operands.problem, operands.sizes)
+    arguments["bits"] = "long long", _PIECE_BITS + _are_many(operands.sizes)
     # What is cut has at least two pieces, and so has what is cut again.
     cuts, cuts_again = (
         not isinstance(items, int) or items >= 2 * length for length in (piece, piece * _TOGETHER)
@@ -83,9 +93,8 @@ def reduce_rows(
     slots = ceil_div(items, piece) if cuts else 0
     rows = operands.sizes.destinations
     mean = "true" if operands.problem.reduces.needs_count else "false"
-    common = f"P, Key, {{lanes}}, {{vector_and_whole}}, {piece}"
+    common = "P, Key, {lanes}, {vector_and_whole}"
     target = "output, out" if operands.data is None else "output, data"
-
     _, lanes, tiles = _shape(operands)
 
     def step(call: str, blocks: Any, of: int, overlaps: bool = True) -> None:
@@ -97,21 +106,22 @@ def reduce_rows(
 
     step(
         f"sum_updates<{common}, {mean}>(pieces, {target}, updates, keys, begins, ends, items, "
-        "sizes, longest, slots, tiles);",
+        "sizes, longest, int(bits), slots, tiles);",
         blocks_of(slots + rows),
         threads,
         few_bytes(operands),
     )
     if cuts_again:
         step(
-            f"sum_together<{common}>(together, pieces, keys, begins, ends, sizes, longest, tiles);",
+            f"sum_together<{common}>(together, pieces, keys, begins, ends, sizes, longest, "
+            "int(bits), tiles);",
             blocks_of(ceil_div(items, piece * _TOGETHER)),
             threads,
         )
     if cuts:
         step(
             f"write_long<{common}, {mean}>(pieces, together, {target}, begins, ends, sizes, "
-            "longest, tiles);",
+            "longest, int(bits), tiles);",
             ceil_div(rows, _LONG_ROWS) * tiles,
             _LONG_ROW_THREADS,
         )
