@@ -1361,14 +1361,14 @@ _TRANSPOSED = "tests/test_transposes.py::"
 LINES = (
     Mutant(
         "weights of another scatter are those of the first",
-        "tvm_scatter/passes/rows_of_lines.py",
+        "tvm_scatter/passes/emit_rows_of_lines.py",
         "used = values[:1] if same else values",
         "used = values[:1]",
         (_TURNED + "test_a_chain_is_one_scatter[llvm]",),
     ),
     Mutant(
         "a joined store need not be in order",
-        "tvm_scatter/passes/rows_of_lines.py",
+        "tvm_scatter/passes/emit_rows_of_lines.py",
         '"ordered": last_wins or first.ordered,',
         '"ordered": False,',
         (_TURNED + "test_the_last_of_a_chain_wins",),

@@ -1,4 +1,4 @@
-"""Scatters into lines as scatters of rows: what they cost either way, and what is emitted."""
+"""Scatters into lines as scatters of rows: which become one, and what they cost either way."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from math import prod
 from typing import Any
 
 import tvm
-from tvm import relax
 from tvm.target import Target
 
 from tvm_scatter.lowering.lower import lower
-from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -24,16 +22,14 @@ from tvm_scatter.selection.strategy import OpStrategy
 
 from .analysis.known_values import numbers
 from .analysis.line_values import (
-    Computed,
     Leaf,
     OfBoth,
     OfEntries,
-    OfLines,
     Value,
     differ_in_entries,
     leaves_in,
 )
-from .normalised_scatters import Emit, NormalisedRows
+from .normalised_scatters import NormalisedRows
 
 
 @dataclass(frozen=True)
@@ -111,8 +107,6 @@ class RowsOfLines:
     def lines(self) -> int:
         """The number of lines."""
         return self.scatters[0].lines
-
-    # What it costs.
 
     @cached_property
     def costs(self) -> tuple[float, float] | None:
@@ -206,162 +200,12 @@ class RowsOfLines:
             said += f" for {count} scatters, which become {groups}"
         return said + f": predicted {after:.0f} us in place of {before:.0f}"
 
-    # What is emitted.
-
-    def emitted(self, visit: Emit, emit: Emit) -> relax.Expr:
-        """The result, of scatters of rows that are emitted before."""
-        first = self.scatters[0].scatter
-        shape = [int(size) for size in numbers(static_shape(first.data)) or ()]
-        extents = [shape[axis] for axis in first.axes]
-        if self.fill is not None:
-            dtype = str(first.data.ty.dtype)
-            full = relax.op.full([*extents, self.lines], visit(self.fill), dtype)
-            rows = emit(full)
-        else:
-            turned = _turned(visit(first.data), self.lines, emit)
-            rows = _shaped(turned, [*extents, self.lines], emit)
-        done: dict[Any, Any] = {}
-        for group in self.groups:
-            rows = emit(_Group(group, self.lines, done, visit, emit).call(rows))
-        flat = _shaped(rows, [prod(extents), self.lines], emit)
-        turned = relax.op.permute_dims(flat, [1, 0])
-        return (
-            turned
-            if shape == [self.lines, prod(extents)]
-            else relax.op.reshape(emit(turned), shape)
-        )
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Scatters that become one.
-
-    Attributes
-    ----------
-    turned : dict
-        The turned tensors, by the tensors that they were.
-    """
-
-    members: Sequence[Lines]
-    lines: int
-    turned: dict[Any, Any]
-    visit: Emit
-    emit: Emit
-
-    def call(self, rows: Any) -> relax.Call:
-        """The scatter into rows."""
-        scatters = [each.scatter for each in self.members]
-        first = scatters[0].call
-        changes: dict[str, Any] = {}
-        if len(scatters) > 1:
-            last_wins = scatters[0].replaces
-            names = list(dict.fromkeys(each.call.operator for each in scatters))
-            changes = {
-                "unique": False,
-                "in_range": all(each.call.in_range for each in scatters),
-                "known": "",
-                "checked": False,
-                "ordered": last_wins or first.ordered,
-                "wrap_negative": any(each.wrap_negative for each in scatters),
-                "operator": f"{len(scatters)} x {' and '.join(names)}",
-            }
-        return first.replace(
-            form=INDEX_PUT,
-            data=rows,
-            indices=tuple(self._indices(scatters)),
-            updates=self._updates(),
-            axes=tuple(range(len(first.axes))),
-            **changes,
-        ).to_call()
-
-    def _indices(self, scatters: Sequence[NormalisedRows]) -> list[Any]:
-        dtypes = {dtype for scatter in scatters for dtype in scatter.index_dtypes}
-        dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
-        parts = [each.indices(self.visit, self.emit, dtype) for each in scatters]
-        return [self._end_to_end(list(tensors)) for tensors in zip(*parts, strict=True)]
-
-    def _updates(self) -> Any:
-        """The updates as rows: of each scatter's entries in turn."""
-        count = int(self.members[0].scatter.count)
-        first = self.members[0].value
-        if len(self.members) == 1 and isinstance(first, OfBoth):
-            # They are in memory: whatever computes nothing itself may scatter them.
-            return self._turned(first)
-        found = self._value([each.value for each in self.members], count)
-        whole = [len(self.members), count, self.lines]
-        if [int(size) for size in numbers(static_shape(found)) or ()] != whole:
-            found = self.emit(relax.op.broadcast_to(found, whole))
-        return _shaped(found, [len(self.members) * count, self.lines], self.emit)
-
-    def _value(self, values: Sequence[Any], count: int) -> Any:
-        """The same value of all members, of axes for members, entries and lines."""
-        first = values[0]
-        if isinstance(first, Computed):
-            parts = [
-                self._value(parts, count)
-                for parts in zip(*(each.parts for each in values), strict=True)
-            ]
-            call = first.call
-            return self.emit(relax.Call(call.op, parts, call.attrs, call.ty_args))
-        if isinstance(first, OfBoth):
-            rows = self._turned(first)
-            return _shaped(rows, [1, count, self.lines], self.emit)
-        if isinstance(first, OfEntries):
-            same = all(each.is_same(first) for each in values)
-            used = values[:1] if same else values
-            vectors = [self._flat(each) for each in used]
-            return _shaped(self._end_to_end(vectors), [len(vectors), count, 1], self.emit)
-        if isinstance(first, OfLines):
-            return _shaped(self._flat(first), [1, 1, self.lines], self.emit)
-        if isinstance(first, Leaf):
-            scalar = self.visit(first.tensor)
-            if isinstance(scalar, tvm.ir.GenericConst) and scalar.ty.ndim == 0:
-                return scalar
-            return _shaped(scalar, [1, 1, 1], self.emit)
-        return first
-
-    def _turned(self, leaf: Leaf) -> Any:
-        if leaf.tensor not in self.turned:
-            tensor = self._broadcast(leaf)
-            self.turned[leaf.tensor] = _turned(tensor, self.lines, self.emit)
-        return self.turned[leaf.tensor]
-
-    def _flat(self, leaf: Leaf) -> Any:
-        tensor = self._broadcast(leaf)
-        return _shaped(tensor, [prod(leaf.shape)], self.emit)
-
-    def _broadcast(self, leaf: Leaf) -> Any:
-        tensor = self.visit(leaf.tensor)
-        own = [int(size) for size in numbers(static_shape(tensor)) or ()]
-        if prod(own) == prod(leaf.shape):
-            return tensor
-        own = own[max(len(own) - len(leaf.shape), 0) :]
-        tensor = _shaped(tensor, own, self.emit)
-        return self.emit(relax.op.broadcast_to(tensor, list(leaf.shape)))
-
-    def _end_to_end(self, vectors: Sequence[Any]) -> Any:
-        return vectors[0] if len(vectors) == 1 else self.emit(relax.op.concat(list(vectors), 0))
-
 
 def lines_of(scatter: NormalisedRows, target: Target) -> ScatterProblem | None:
     """The problem of a scatter into several lines by one index; ``None`` if it is another."""
     problem = lower(scatter.call, current_options(), target.kind.name).problem
     known = problem.is_static and problem.shares_index and problem.slice.is_one
     return problem if known and problem.data_size.constant and problem.count.constant else None
-
-
-def _turned(tensor: Any, lines: int, emit: Emit) -> Any:
-    """A tensor of lines as rows of an element from each."""
-    size = prod(int(size) for size in numbers(static_shape(tensor)) or ())
-    flat = _shaped(tensor, [lines, size // lines], emit)
-    return emit(relax.op.permute_dims(flat, [1, 0]))
-
-
-def _shaped(tensor: Any, shape: Sequence[int], emit: Emit) -> Any:
-    """A tensor in another shape."""
-    if list(numbers(static_shape(tensor)) or ()) == list(shape):
-        return tensor
-    return emit(relax.op.reshape(tensor, list(shape)))
 
 
 def _is_of_entries(leaf: Leaf) -> bool:

@@ -33,6 +33,7 @@ from .analysis.effects import may_write
 from .analysis.known_values import numbers
 from .analysis.line_values import Leaf, OfBoth, leaves_in, line_value
 from .analysis.overwritable import donated_parameters, overwrites
+from .emit_rows_of_lines import emit_rows
 from .functions import with_changes
 from .normalised_scatters import normalised_rows
 from .report import note
@@ -176,6 +177,6 @@ class _Turner(PyExprMutator):
             return
         rows = self.turned.get(binding.var)
         if rows is not None:
-            made = rows.emitted(self.visit_expr, self.builder_.emit)
+            made = emit_rows(rows, self.visit_expr, self.builder_.emit)
             binding = relax.VarBinding(binding.var, made)
         super().visit_var_binding_(binding)

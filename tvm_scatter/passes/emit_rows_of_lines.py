@@ -1,0 +1,171 @@
+"""Emits scatters of rows in place of scatters into lines that share an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import tvm
+from tvm import relax
+
+from tvm_scatter.ops.names import INDEX_PUT
+from tvm_scatter.ops.shapes import static_shape
+
+from .analysis.known_values import numbers
+from .analysis.line_values import Computed, Leaf, OfBoth, OfEntries, OfLines
+from .normalised_scatters import Emit, NormalisedRows
+from .rows_of_lines import Lines, RowsOfLines
+
+
+def emit_rows(turned: RowsOfLines, visit: Emit, emit: Emit) -> relax.Expr:
+    """The result of scatters into lines, of scatters of rows that are emitted before.
+
+    Parameters
+    ----------
+    visit : callable
+        What a variable is in the function that is emitted.
+    emit : callable
+        Binds an expression to a variable.
+    """
+    first, lines = turned.scatters[0].scatter, turned.lines
+    shape = [int(size) for size in numbers(static_shape(first.data)) or ()]
+    extents = [shape[axis] for axis in first.axes]
+    if turned.fill is not None:
+        dtype = str(first.data.ty.dtype)
+        full = relax.op.full([*extents, lines], visit(turned.fill), dtype)
+        rows = emit(full)
+    else:
+        rows = _shaped(_turned(visit(first.data), lines, emit), [*extents, lines], emit)
+    done: dict[Any, Any] = {}
+    for group in turned.groups:
+        rows = emit(_Group(group, lines, done, visit, emit).call(rows))
+    flat = _shaped(rows, [prod(extents), lines], emit)
+    result = relax.op.permute_dims(flat, [1, 0])
+    return result if shape == [lines, prod(extents)] else relax.op.reshape(emit(result), shape)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Scatters that become one.
+
+    Attributes
+    ----------
+    turned : dict
+        The turned tensors, by the tensors that they were.
+    """
+
+    members: Sequence[Lines]
+    lines: int
+    turned: dict[Any, Any]
+    visit: Emit
+    emit: Emit
+
+    def call(self, rows: Any) -> relax.Call:
+        """The scatter into rows."""
+        scatters = [each.scatter for each in self.members]
+        first = scatters[0].call
+        changes: dict[str, Any] = {}
+        if len(scatters) > 1:
+            last_wins = scatters[0].replaces
+            names = list(dict.fromkeys(each.call.operator for each in scatters))
+            changes = {
+                "unique": False,
+                "in_range": all(each.call.in_range for each in scatters),
+                "known": "",
+                "checked": False,
+                "ordered": last_wins or first.ordered,
+                "wrap_negative": any(each.wrap_negative for each in scatters),
+                "operator": f"{len(scatters)} x {' and '.join(names)}",
+            }
+        return first.replace(
+            form=INDEX_PUT,
+            data=rows,
+            indices=tuple(self._indices(scatters)),
+            updates=self._updates(),
+            axes=tuple(range(len(first.axes))),
+            **changes,
+        ).to_call()
+
+    def _indices(self, scatters: Sequence[NormalisedRows]) -> list[Any]:
+        dtypes = {dtype for scatter in scatters for dtype in scatter.index_dtypes}
+        dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
+        parts = [each.indices(self.visit, self.emit, dtype) for each in scatters]
+        return [self._end_to_end(list(tensors)) for tensors in zip(*parts, strict=True)]
+
+    def _updates(self) -> Any:
+        """The updates as rows: of each scatter's entries in turn."""
+        count = int(self.members[0].scatter.count)
+        first = self.members[0].value
+        if len(self.members) == 1 and isinstance(first, OfBoth):
+            # They are in memory: whatever computes nothing itself may scatter them.
+            return self._turned(first)
+        found = self._value([each.value for each in self.members], count)
+        whole = [len(self.members), count, self.lines]
+        if [int(size) for size in numbers(static_shape(found)) or ()] != whole:
+            found = self.emit(relax.op.broadcast_to(found, whole))
+        return _shaped(found, [len(self.members) * count, self.lines], self.emit)
+
+    def _value(self, values: Sequence[Any], count: int) -> Any:
+        """The same value of all members, of axes for members, entries and lines."""
+        first = values[0]
+        if isinstance(first, Computed):
+            parts = [
+                self._value(parts, count)
+                for parts in zip(*(each.parts for each in values), strict=True)
+            ]
+            call = first.call
+            return self.emit(relax.Call(call.op, parts, call.attrs, call.ty_args))
+        if isinstance(first, OfBoth):
+            rows = self._turned(first)
+            return _shaped(rows, [1, count, self.lines], self.emit)
+        if isinstance(first, OfEntries):
+            same = all(each.is_same(first) for each in values)
+            used = values[:1] if same else values
+            vectors = [self._flat(each) for each in used]
+            return _shaped(self._end_to_end(vectors), [len(vectors), count, 1], self.emit)
+        if isinstance(first, OfLines):
+            return _shaped(self._flat(first), [1, 1, self.lines], self.emit)
+        if isinstance(first, Leaf):
+            scalar = self.visit(first.tensor)
+            if isinstance(scalar, tvm.ir.GenericConst) and scalar.ty.ndim == 0:
+                return scalar
+            return _shaped(scalar, [1, 1, 1], self.emit)
+        return first
+
+    def _turned(self, leaf: Leaf) -> Any:
+        if leaf.tensor not in self.turned:
+            tensor = self._broadcast(leaf)
+            self.turned[leaf.tensor] = _turned(tensor, self.lines, self.emit)
+        return self.turned[leaf.tensor]
+
+    def _flat(self, leaf: Leaf) -> Any:
+        tensor = self._broadcast(leaf)
+        return _shaped(tensor, [prod(leaf.shape)], self.emit)
+
+    def _broadcast(self, leaf: Leaf) -> Any:
+        tensor = self.visit(leaf.tensor)
+        own = [int(size) for size in numbers(static_shape(tensor)) or ()]
+        if prod(own) == prod(leaf.shape):
+            return tensor
+        own = own[max(len(own) - len(leaf.shape), 0) :]
+        tensor = _shaped(tensor, own, self.emit)
+        return self.emit(relax.op.broadcast_to(tensor, list(leaf.shape)))
+
+    def _end_to_end(self, vectors: Sequence[Any]) -> Any:
+        return vectors[0] if len(vectors) == 1 else self.emit(relax.op.concat(list(vectors), 0))
+
+
+def _turned(tensor: Any, lines: int, emit: Emit) -> Any:
+    """A tensor of lines as rows of an element from each."""
+    size = prod(int(size) for size in numbers(static_shape(tensor)) or ())
+    flat = _shaped(tensor, [lines, size // lines], emit)
+    return emit(relax.op.permute_dims(flat, [1, 0]))
+
+
+def _shaped(tensor: Any, shape: Sequence[int], emit: Emit) -> Any:
+    """A tensor in another shape."""
+    if list(numbers(static_shape(tensor)) or ()) == list(shape):
+        return tensor
+    return emit(relax.op.reshape(tensor, list(shape)))
