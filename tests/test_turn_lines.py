@@ -119,6 +119,19 @@ def test_a_chain_is_one_scatter(device: str, always: list[RowsOfLines]) -> None:
     assert len(rows.scatters) == 3 and len(rows.groups) == 1
 
 
+@pytest.mark.parametrize(("first", "groups"), [("int64", 2), ("int32", 2), ("uint64", 1)])
+def test_a_large_number_is_no_negative_one(
+    device: str, always: list[RowsOfLines], first: str, groups: int
+) -> None:
+    arrays = [VALUES[:, :2], WEIGHTS[0][:2], np.array([0, 1], first)]
+    arrays += [WEIGHTS[0][:2], np.array([2**64 - 1, 1], "uint64")]
+    found = run(splat, arrays, device, bounds="drop")
+    np.testing.assert_array_equal(found, [[4, 20, 0], [40, 200, 0]])
+    with pytest.raises(Exception, match="index 18446744073709551615"):
+        run(splat, arrays, device, bounds="raise")
+    assert [len(each.groups) for each in always] == [groups, groups]
+
+
 def module_of(build: Build, arrays: list[Array]) -> tvm.IRModule:
     builder = relax.BlockBuilder()
     parameters = [

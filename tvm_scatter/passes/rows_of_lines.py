@@ -59,9 +59,12 @@ class Lines:
         """Whether both are one scatter of entries that stand end to end."""
         into_data = self.scatter.call.reduces.reduces_into_data(self.scatter.call.include_self)
         wraps = {each.scatter.wrap_negative for each in (self, other)} - {None}
+        dtypes = self.scatter.index_dtypes | other.scatter.index_dtypes
         return (
             into_data
             and len(wraps) < 2
+            # Cast to the type of the others, large numbers would be negative.
+            and (len(dtypes) == 1 or "uint64" not in dtypes)
             and self.scatter.continues(other.scatter)
             and int(self.scatter.count) == int(other.scatter.count)
             and any(isinstance(each, OfBoth | OfEntries) for each in leaves_in(self.value))
