@@ -108,16 +108,10 @@ struct OwnedLists {
     return size;
   }
 
-  // For whole warps: adds to the counter of each row, and returns what it was and how many lanes in
-  // front have the same row.
+  // For whole warps: counts an update of a row, and returns how many there were before.
   __device__ __forceinline__ uint32 count(unsigned short* counts, uint32 row, bool counts_it) const {
     const uint32 peers = __match_any_sync(kAllLanes, counts_it ? row : ~0u);
-    const uint32 rank = __popc(peers & ((1u << threadIdx.x % kWarp) - 1));
-    const uint32 before = counts_it ? counts[row] : 0;
-    __syncwarp();
-    if (counts_it && rank == 0) counts[row] = static_cast<unsigned short>(before + __popc(peers));
-    __syncwarp();
-    return before + rank;
+    return meet(counts, row, peers, (1u << threadIdx.x % kWarp) - 1, counts_it);
   }
 
   // A warp puts each of its items behind those of the same row.

@@ -224,16 +224,17 @@ struct RowShare {
   Offset first, step;
   static constexpr bool writes = true;
 
-  __device__ __forceinline__ explicit RowShare(int64 tiles) {
-    const int64 group = first_in_grid() / lanes;
-    row = group / tiles;
-    first = static_cast<Offset>((group - row * tiles) * lanes + first_in_grid() % lanes) * vector;
-    step = static_cast<Offset>(tiles) * lanes * vector;
-  }
+  __device__ __forceinline__ explicit RowShare(int64 tiles)
+      : RowShare(tiles, first_in_grid() / lanes, first_in_grid() % lanes) {}
   // That of a thread in some group of lanes.
-  __device__ __forceinline__ RowShare(const Sizes<P>&, int64 tiles, int64 group) {
-    row = group / tiles;
-    first = static_cast<Offset>((group - row * tiles) * lanes + threadIdx.x % lanes) * vector;
+  __device__ __forceinline__ RowShare(const Sizes<P>&, int64 tiles, int64 group)
+      : RowShare(tiles, group, threadIdx.x % lanes) {}
+
+ private:
+  // The lane as 32 or 64 bits.
+  template <class Lane>
+  __device__ __forceinline__ RowShare(int64 tiles, int64 group, Lane lane) : row(group / tiles) {
+    first = static_cast<Offset>((group - row * tiles) * lanes + lane) * vector;
     step = static_cast<Offset>(tiles) * lanes * vector;
   }
 };

@@ -46,6 +46,18 @@ __device__ __forceinline__ uint32 lanes_with(uint32 number) {
   return lanes;
 }
 
+// For whole warps: a lane that `counts` meets one more of a bin, as its `peers` do, the lanes that have
+// the same bin. Returns how many were met before, those of the lanes `below` among them.
+__device__ __forceinline__ uint32 meet(unsigned short* met, uint32 bin, uint32 peers, uint32 below,
+                                       bool counts) {
+  const uint32 before = __popc(peers & below);
+  const uint32 earlier = counts ? met[bin] : 0;
+  __syncwarp();
+  if (counts && before == 0) met[bin] = static_cast<unsigned short>(earlier + __popc(peers));
+  __syncwarp();
+  return earlier + before;
+}
+
 // For whole blocks. `met` has for each warp how many it has met of each bin, and gets the rank of the
 // first of these. `visit(bin, first)` is called once for each bin, with the rank of its first item.
 // Returns how many there are.
@@ -103,12 +115,7 @@ struct StableRanks {
     for (int i = 0; i < per_thread; ++i) {
       if (i >= turns) continue;
       const uint32 bin = bin_of(i);
-      const uint32 peers = lanes_with<bits>(bin);
-      const uint32 before = __popc(peers & below), earlier = own[bin];
-      __syncwarp();
-      if (before == 0) own[bin] = static_cast<unsigned short>(earlier + __popc(peers));
-      __syncwarp();
-      ranks.append(i, earlier + before);
+      ranks.append(i, meet(own, bin, lanes_with<bits>(bin), below, true));
     }
     __syncthreads();
     begin_bins<threads>(met, bins, visit);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,13 +62,3 @@ def all_of(*conditions: Any) -> Any:
         return False
     open_ = [each for each in conditions if each is not True]
     return tirx.all(*open_) if open_ else True
-
-
-def steps_reached(value: Any, steps: Sequence[int]) -> Any:
-    """How many of the steps a number or an expression reaches."""
-    if isinstance(value, int):
-        return sum(value >= step for step in steps)
-    result: Any = tirx.IntImm("int64", 0)
-    for step in steps:
-        result = result + tirx.Cast("int64", value >= tirx.IntImm("int64", step))
-    return result

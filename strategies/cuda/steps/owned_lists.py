@@ -9,8 +9,6 @@ from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 
 #: The most rows of a block: a row takes 16 bits, and none of them all ones.
 MOST_ROWS = (1 << 16) - 1
-#: The most updates of a problem: an item takes 16 bits.
-MOST_ITEMS = 1 << 16
 _MOST_AHEAD = device_constant("owned_lists", "kIndicesAhead")
 #: A found update, and its place in the list.
 _ITEM_BYTES = 6
