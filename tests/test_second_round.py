@@ -104,8 +104,8 @@ def test_the_default_is_near_the_fastest_form(workload: second_round.Workload) -
         name = form.split()[0]
         if name in STRATEGY.applicable(problem, H200):
             best[name] = min(time, best.get(name, time))
-    if chosen not in best:
-        pytest.skip(f"{chosen} was not measured there")
+    if (workload.name, chosen) == ("MoE combine", "owned_rows"):
+        pytest.skip("its present form was not measured there")
     least = min(best.values())
     # Half a microsecond is what small launches differ by from run to run.
     if best[chosen] > max(1.03 * least, least + 0.5):

@@ -19,28 +19,20 @@ from .normalised_scatters import Emit, NormalisedRows
 from .rows_of_lines import Lines, RowsOfLines
 
 
-def emit_rows(turned: RowsOfLines, visit: Emit, emit: Emit) -> relax.Expr:
-    """The result of scatters into lines, of scatters of rows that are emitted before.
-
-    Parameters
-    ----------
-    visit : callable
-        What a variable is in the function that is emitted.
-    emit : callable
-        Binds an expression to a variable.
-    """
+def emit_rows(turned: RowsOfLines, emit: Emit) -> relax.Expr:
+    """The result of scatters into lines, of scatters of rows that are emitted before."""
     first, lines = turned.scatters[0].scatter, turned.lines
     shape = [int(size) for size in numbers(static_shape(first.data)) or ()]
     extents = [shape[axis] for axis in first.axes]
     if turned.fill is not None:
         dtype = str(first.data.ty.dtype)
-        full = relax.op.full([*extents, lines], visit(turned.fill), dtype)
+        full = relax.op.full([*extents, lines], turned.fill, dtype)
         rows = emit(full)
     else:
-        rows = _shaped(_turned(visit(first.data), lines, emit), [*extents, lines], emit)
+        rows = _shaped(_turned(first.data, lines, emit), [*extents, lines], emit)
     done: dict[Any, Any] = {}
     for group in turned.groups:
-        rows = emit(_Group(group, lines, done, visit, emit).call(rows))
+        rows = emit(_Group(group, lines, done, emit).call(rows))
     flat = _shaped(rows, [prod(extents), lines], emit)
     result = relax.op.permute_dims(flat, [1, 0])
     return result if shape == [lines, prod(extents)] else relax.op.reshape(emit(result), shape)
@@ -59,7 +51,6 @@ class _Group:
     members: Sequence[Lines]
     lines: int
     turned: dict[Any, Any]
-    visit: Emit
     emit: Emit
 
     def call(self, rows: Any) -> relax.Call:
@@ -91,7 +82,7 @@ class _Group:
     def _indices(self, scatters: Sequence[NormalisedRows]) -> list[Any]:
         dtypes = {dtype for scatter in scatters for dtype in scatter.index_dtypes}
         dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
-        parts = [each.indices(self.visit, self.emit, dtype) for each in scatters]
+        parts = [each.indices(_as_it_is, self.emit, dtype) for each in scatters]
         return [self._end_to_end(list(tensors)) for tensors in zip(*parts, strict=True)]
 
     def _updates(self) -> Any:
@@ -128,7 +119,7 @@ class _Group:
         if isinstance(first, OfLines):
             return _shaped(self._flat(first), [1, 1, self.lines], self.emit)
         if isinstance(first, Leaf):
-            scalar = self.visit(first.tensor)
+            scalar = first.tensor
             if isinstance(scalar, tvm.ir.GenericConst) and scalar.ty.ndim == 0:
                 return scalar
             return _shaped(scalar, [1, 1, 1], self.emit)
@@ -145,7 +136,7 @@ class _Group:
         return _shaped(tensor, [prod(leaf.shape)], self.emit)
 
     def _broadcast(self, leaf: Leaf) -> Any:
-        tensor = self.visit(leaf.tensor)
+        tensor = leaf.tensor
         own = [int(size) for size in numbers(static_shape(tensor)) or ()]
         if prod(own) == prod(leaf.shape):
             return tensor
@@ -155,6 +146,11 @@ class _Group:
 
     def _end_to_end(self, vectors: Sequence[Any]) -> Any:
         return vectors[0] if len(vectors) == 1 else self.emit(relax.op.concat(list(vectors), 0))
+
+
+def _as_it_is(expression: Any) -> Any:
+    """What is emitted gets the variables of the new function by itself."""
+    return expression
 
 
 def _turned(tensor: Any, lines: int, emit: Emit) -> Any:

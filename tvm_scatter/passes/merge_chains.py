@@ -25,10 +25,10 @@ from tvm_scatter.passes.analysis.created import fill_value, made_by
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import numbers
-from tvm_scatter.passes.analysis.overwritable import donated_parameters, overwrites
+from tvm_scatter.passes.analysis.overwritable import overwrites
 
 from .chains import Chain, Form, cheapest_form
-from .functions import with_changes
+from .may_overwrite import overwriting_pass
 from .nested_writes import flatten_nested_writes
 from .normalised_scatters import NormalisedRows, NormalisedScatter, normalised
 from .report import note
@@ -48,16 +48,7 @@ def MergeScatterChains(in_place: bool = False, donate: Iterable[str] = ()) -> tv
         Names of parameters that the caller gives away, as for
         :func:`~tvm_scatter.passes.ReuseBuffers`.
     """
-    names = tuple(donate)
-
-    def bulk(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        def change(name: tvm.ir.GlobalVar, function: relax.Function) -> Any:
-            donated = donated_parameters(mod, name, names) if in_place else None
-            return _bulk_function(mod, name.name_hint, function, donated)
-
-        return with_changes(mod, change)
-
-    return tvm.transform.module_pass(bulk, opt_level=0, name="MergeScatterChains")
+    return overwriting_pass("MergeScatterChains", _bulk_function, in_place, donate)
 
 
 def _bulk_function(

@@ -187,7 +187,9 @@ class RowsOfLines:
         count = sum(int(each.scatter.count) for each in group)
         items = [_item(group[0].problem.index_dtype)] * len(group[0].problem.extents)
         leaves = leaves_in(group[0].value)
-        items += [_item(str(each.tensor.ty.dtype)) for each in leaves if _is_of_entries(each)]
+        items += [
+            _item(str(each.tensor.ty.dtype)) for each in leaves if isinstance(each, OfEntries)
+        ]
         return sum(self._copy(count * item) for item in items)
 
     @cached_property
@@ -209,10 +211,6 @@ def lines_of(scatter: NormalisedRows, target: Target) -> ScatterProblem | None:
     problem = lower(scatter.call, current_options(), target.kind.name).problem
     known = problem.is_static and problem.shares_index and problem.slice.is_one
     return problem if known and problem.data_size.constant and problem.count.constant else None
-
-
-def _is_of_entries(leaf: Leaf) -> bool:
-    return isinstance(leaf, OfEntries)
 
 
 def _item(dtype: str) -> int:

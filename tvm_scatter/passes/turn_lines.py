@@ -10,13 +10,13 @@ same lines and of other weights, they become one, whose indices and weights stan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.target import strategy_of
@@ -32,9 +32,10 @@ from .analysis.definitions import Definitions
 from .analysis.effects import may_write
 from .analysis.known_values import numbers
 from .analysis.line_values import Leaf, OfBoth, leaves_in, line_value
-from .analysis.overwritable import donated_parameters, overwrites
+from .analysis.overwritable import overwrites
 from .emit_rows_of_lines import emit_rows
-from .functions import with_changes
+from .functions import Change, with_values
+from .may_overwrite import overwriting_pass
 from .normalised_scatters import normalised_rows
 from .report import note
 from .rows_of_lines import Lines, RowsOfLines, lines_of
@@ -53,32 +54,22 @@ def TurnLines(in_place: bool = False, donate: Iterable[str] = ()) -> tvm.transfo
     donate : iterable of str
         Names of parameters that the caller gives away.
     """
-    names = tuple(donate)
-
-    def turn(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        if current_options().implementation is not None:
-            # It is the caller's choice for the scatters as they stand.
-            return mod
-
-        def change(name: tvm.ir.GlobalVar, function: relax.Function) -> Any:
-            donated = donated_parameters(mod, name, names) if in_place else None
-            return _turned_function(mod, name.name_hint, function, donated)
-
-        return with_changes(mod, change)
-
-    return tvm.transform.module_pass(turn, opt_level=0, name="TurnLines")
+    return overwriting_pass("TurnLines", _turned_function, in_place, donate)
 
 
 def _turned_function(
     mod: tvm.IRModule, name: str, function: relax.Function, donated: Sequence[Any] | None
 ) -> Any:
     """The function whose lines are turned, or ``None`` if none are."""
+    if current_options().implementation is not None:
+        # It is the caller's choice for the scatters as they stand.
+        return None
     definitions = Definitions.of(function)
     found = [chain for bindings in blocks_of(function) for chain in _chains(bindings, definitions)]
     if not found:
         return None
     overwritten = {} if donated is None else overwrites(function, donated).found
-    turned: dict[Any, RowsOfLines] = {}
+    turned: dict[Any, Change] = {}
     for scatters, variables in found:
         data = scatters[0].scatter.data
         target, strategy = strategy_of(data)
@@ -87,10 +78,8 @@ def _turned_function(
         rows = RowsOfLines(scatters, variables, fill, variables[0] in overwritten, target, strategy)
         if rows.gains:
             note("turn_lines", f"{name}.{variables[-1].name}", str(rows))
-            turned[variables[-1]] = rows
-    if not turned:
-        return None
-    return relax.analysis.remove_all_unused(_Turner(mod, turned).visit_expr(function))
+            turned[variables[-1]] = partial(emit_rows, rows)
+    return with_values(mod, function, turned) if turned else None
 
 
 def _chains(
@@ -163,20 +152,3 @@ def _lines(var: Any, value: Any, definitions: Definitions) -> Lines | None:
 
 def _whole(updates: Any) -> Leaf:
     return OfBoth(updates, tuple(int(size) for size in updates.ty.shape.values))
-
-
-@mutator
-class _Turner(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, turned: Mapping[Any, RowsOfLines]) -> None:
-        super().__init__(mod)
-        self.turned = turned
-        self.dropped = {var for rows in turned.values() for var in rows.variables[:-1]}
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if binding.var in self.dropped:
-            return
-        rows = self.turned.get(binding.var)
-        if rows is not None:
-            made = emit_rows(rows, self.visit_expr, self.builder_.emit)
-            binding = relax.VarBinding(binding.var, made)
-        super().visit_var_binding_(binding)

@@ -25,10 +25,10 @@ from tvm_scatter.ops.shapes import static_shape
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.index_claims import claims, claims_of_scatter
-from tvm_scatter.passes.analysis.overwritable import donated_parameters
 
-from .functions import Change, with_changes, with_values
+from .functions import Change, with_values
 from .known_orders import ascends, constant_order, is_order
+from .may_overwrite import overwriting_pass
 from .new_memory import into_new_memory
 from .permutations import inverse, is_sort, is_sort_of_permutation, writes_all
 from .report import note
@@ -44,15 +44,7 @@ def UseIndexFacts(in_place: bool = True, donate: Sequence[str] = ()) -> tvm.tran
     donate : sequence of str
         Names of parameters that the caller gives away, to be overwritten.
     """
-
-    def use(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-        return with_changes(mod, lambda name, function: change(mod, name, function))
-
-    def change(mod: tvm.IRModule, name: Any, function: relax.Function) -> relax.Function | None:
-        kept = donated_parameters(mod, name, donate)
-        return _using(mod, name.name_hint, function, kept if in_place else None)
-
-    return tvm.transform.module_pass(use, opt_level=0, name="UseIndexFacts")
+    return overwriting_pass("UseIndexFacts", _using, in_place, donate)
 
 
 def _using(

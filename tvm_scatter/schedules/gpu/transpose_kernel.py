@@ -213,7 +213,7 @@ class TransposeKernel:
 
             def put(which: Any, number: int = number, slot: Any = slot) -> tirx.Stmt:
                 value = self.values[number * form.lanes + which]
-                return tirx.BufferStore(self.tile, value, [slot + self._cast(which)])
+                return tirx.BufferStore(self.tile, value, [slot + self._int(which)])
 
             lines.append(over_lanes(form.lanes, put, form.lanes > 1))
         return lines
@@ -266,7 +266,7 @@ class TransposeKernel:
         """Read a row of a square from the tile."""
 
         def take(which: Any) -> tirx.Stmt:
-            load = tirx.BufferLoad(self.tile, [slot + self._cast(which)])
+            load = tirx.BufferLoad(self.tile, [slot + self._int(which)])
             return tirx.BufferStore(square, load, [first + which])
 
         return over_lanes(self.form.lanes, take, self.form.lanes > 1)
@@ -297,7 +297,7 @@ class TransposeKernel:
 
                 def put(which: Any, line: int = line) -> tirx.Stmt:
                     place = self._place(0, row * lanes, column * lanes + line)
-                    place = place + self._cast(which)
+                    place = place + self._int(which)
                     return tirx.BufferStore(flat, turned[line * lanes + which], [place])
 
                 stores.append(over_lanes(lanes, put, vectors))
@@ -325,7 +325,7 @@ class TransposeKernel:
             for axis, more in ((-1, down), (found.across, beside)):
                 step = access.steps[axis]
                 if not (isinstance(step, int) and step == 0):
-                    place = place + self._cast(more) * self._int(step)
+                    place = place + self._int(more) * self._int(step)
             return tirx.BufferLoad(self.flat[access.buffer], [place])
 
         return tvm_ffi.structural_map(value, (tvm.ir.TensorLoad, load))
@@ -354,9 +354,6 @@ class TransposeKernel:
         if isinstance(value, int):
             return tirx.IntImm(self.dtype, value)
         return tirx.Cast(self.dtype, value)
-
-    def _cast(self, value: Any) -> Any:
-        return self._int(value)
 
 
 def _divides(size: Any, side: int) -> bool:
