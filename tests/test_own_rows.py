@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import tvm
@@ -12,13 +14,15 @@ from tvm import relax
 from tvm_scatter.ops.operators import index_put
 
 NODES, EDGES = 9, 40
+#: One node's edges are summed in chunks from so many on, and a bucket of nodes is cut into units.
+CHUNKED, IN_UNITS = 400, 6000
 
 
-def differences(width: int, dtype: str = "float32") -> tvm.IRModule:
+def differences(width: int, dtype: str = "float32", edges: int = EDGES) -> tvm.IRModule:
     """The greatest of relu(x_i - x_j), and of what the node itself has, over the edges of each."""
     builder = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType([NODES, width], dtype))
-    src, dst = (relax.Var(name, relax.TensorType([EDGES], "int64")) for name in ("src", "dst"))
+    src, dst = (relax.Var(name, relax.TensorType([edges], "int64")) for name in ("src", "dst"))
     with builder.function("main", [x, src, dst]):
         with builder.dataflow():
             own, other = (builder.emit(relax.op.take(x, each, axis=0)) for each in (dst, src))
@@ -30,10 +34,12 @@ def differences(width: int, dtype: str = "float32") -> tvm.IRModule:
     return builder.get()
 
 
-def operands(width: int, dtype: str = "float32") -> list[np.ndarray]:
+def operands(width: int, dtype: str = "float32", edges: int = EDGES) -> list[np.ndarray]:
     random = np.random.default_rng(width)
     x = random.integers(-50, 50, [NODES, width]).astype(dtype)
-    return [x, random.integers(0, NODES, EDGES), random.integers(0, NODES - 2, EDGES)]
+    # Most edges go to few nodes, and some nodes have none.
+    places = np.minimum(random.geometric(0.4, edges) - 1, NODES - 2)
+    return [x, random.integers(0, NODES, edges), random.permuted(places)]
 
 
 def expected(x: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
@@ -56,7 +62,28 @@ def test_own_rows_are_read_once(device: str, chosen: str) -> None:
         np.testing.assert_array_equal(called(machine, device, arrays), expected(*arrays))
 
 
-def test_the_kernel_has_them() -> None:
+@pytest.mark.parametrize("chosen", ["bucketed", "grouped"])
+@pytest.mark.parametrize("edges", [CHUNKED, IN_UNITS])
+@pytest.mark.parametrize(("width", "dtype"), [(8, "float32"), (7, "float32"), (12, "float16")])
+def test_parts_of_long_lists(device: str, chosen: str, edges: int, width: int, dtype: str) -> None:
+    if device == "llvm":
+        pytest.skip("CPUs have neither implementation")
+    module, arrays = differences(width, dtype, edges), operands(width, dtype, edges)
+    options = {"implementation": chosen, "fuse": True, "bounds": "drop"}
+    machine = compiled_with(module, device, **options)
+    np.testing.assert_array_equal(called(machine, device, arrays), expected(*arrays))
+
+
+def test_the_kernels_have_them() -> None:
     source = cuda(differences(8), implementation="bucketed", fuse=True)
     assert "Own<count> own(long long place" in source
-    assert source.count("struct OwnedUpdates_") == 1
+    # One sums parts of long lists, the other one writes rows.
+    found = re.findall(r"struct (OwnedUpdates_\w+) {", source)
+    assert len(found) == 2
+    assert len(set(found)) == 1
+
+
+def test_parts_of_long_lists_are_read_first() -> None:
+    source = cuda(differences(8), implementation="bucketed", fuse=True)
+    assert "reads_first = 8 % count == 0" in source
+    assert "Read<count, Offset> fetch(" in source

@@ -10,7 +10,6 @@ from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, Terms, Work
-from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -38,9 +37,8 @@ _MOST_BITS = 11
 #: The number of updates that a bucket should have. Buckets differ, and a larger one must still fit
 #: one block.
 _BUCKET_FILL = 3072
-#: The fewest buckets, so that all multiprocessors have work, and the fewest tiles.
+#: The fewest buckets, so that all multiprocessors have work.
 _ENOUGH_BUCKETS = 256
-_ENOUGH_TILES = 256
 _PER_THREAD = (16, 8, 4, 2, 1)
 #: Cycles to cut buckets into units, and of a multiprocessor for each of their updates.
 _CUT_CYCLES, _UNIT_ITEM_CYCLES = 10000.0, 2.0
@@ -106,7 +104,9 @@ class Bucketed(Implementation):
         fits = [
             n for n in _PER_THREAD if _tile_bytes(n, _MOST_BUCKETS) <= shared_memory_limit(target)
         ]
-        enough = [n for n in fits if n * _TILE_THREADS * _ENOUGH_TILES <= items] or fits[-1:]
+        # A tile for each multiprocessor: the larger they are, the longer the runs of their buckets.
+        tiles = multiprocessors(target)
+        enough = [n for n in fits if n * _TILE_THREADS * tiles <= items] or fits[-1:]
         more = [n for n in fits if n in (2 * enough[0], enough[0] // 2)]
         return {
             "bucket_bits": tuple(near),
@@ -202,7 +202,7 @@ class _Plan:
         layout.add("entries", items * 4)
         layout.add("places", places * 8)
         layout.add("list", items * 4)
-        layout.add("parts", (long_lists + items // LEAST_CHUNK) * 12)
+        layout.add("parts", (long_lists + items // LEAST_CHUNK) * 16)
         layout.add("units", self.units * 16)
         layout.add("sums", slots * sizes.width * accumulate_bytes(problem.data_dtype))
 
@@ -248,12 +248,12 @@ def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
         rows = ListedRows(operands, "bucketed", text + room, arguments)
         most = _SUM_BLOCKS * multiprocessors(operands.target)
         parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
-        rows.step(
+        rows.sum(
             f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}>(room, sums, buckets, updates, "
             "sizes, tiles);",
             at_most((plan.units + parts) * rows.tiles, most),
             _UNIT_THREADS,
-            together=_TOGETHER if read_updates(operands).vectors == 1 else 0,
+            _TOGETHER,
             overlaps=True,
         )
     ListedRows(operands, "bucketed", text, arguments).write("buckets", threads)

@@ -148,7 +148,7 @@ def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:
     rows = ListedRows(operands, "grouped", *_groups(layout))
     if not isinstance(sizes.items, int) or sizes.items > LONG_LIST:
         teams = ceil_div(sizes.items, LEAST_CHUNK) * rows.tiles
-        rows.step(
+        rows.sum(
             "sum_long_lists<P, {lanes}, {vector}>(sums, groups, updates, sizes, "
             "static_cast<uint32>(chunk), tiles);",
             ceil_div(at_most(teams, CHUNK_THREADS // rows.lanes) * rows.lanes, threads),

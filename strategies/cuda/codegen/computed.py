@@ -45,6 +45,8 @@ class Generated:
         C++ expressions of the fields, of the pointers ``NAME_pointer`` and of the sizes.
     vectors : int
         How many vectors of a row are read before it is computed; 0 if there are none apart.
+    owns : bool
+        Whether what is the same for all updates of a destination is apart.
     """
 
     type: str
@@ -54,6 +56,7 @@ class Generated:
     sizes: dict[str, Any]
     fields: tuple[str, ...]
     vectors: int = 0
+    owns: bool = False
 
 
 def read_updates(operands: Operands) -> Generated:

@@ -32,6 +32,7 @@ from .computed import (
     whole_vectors,
 )
 from .expression import Value, Writer, computed_type, declared_in_struct, is_half, stored_type
+from .read_first import read_first
 from .source import data_type
 
 #: The most values of a destination that are held: they take registers all the time.
@@ -46,6 +47,25 @@ def read_owned(operands: Operands) -> Generated:
     if isinstance(updates, ComputedUpdates):
         found = _owned(operands.problem, updates)
     return read_updates(operands) if found is None else found
+
+
+def vectors_apart(operands: Operands, vector: int) -> int:
+    """How many vectors of an update are read, whoever owns it, before it is computed.
+
+    Parameters
+    ----------
+    vector : int
+        The elements of a vector.
+
+    Returns
+    -------
+    int
+        0 if nobody owns updates, or if an update must be computed as it is read.
+    """
+    read, updates = read_owned(operands), operands.updates
+    if not read.owns or whole_vectors(updates, long_axes(updates)) % vector:
+        return 0
+    return read.vectors
 
 
 @lru_cache(maxsize=8)
@@ -70,12 +90,14 @@ class _Type:
         self._whole = whole_vectors(self._updates, long_axes(self._updates))
         #: The fields of an update whose logit is not complete; none if updates are complete.
         self._row: list[str] = []
+        #: The vectors of an update that are read before anything is computed; 0 if there are none.
+        self._read_first = 0
 
     def generated(self) -> Generated:
         """The type, and what an object of it is made of."""
         ahead, find = self._ahead()
         held, own = self._held()
-        members = own + self._element(ahead, held)
+        members = own + self._element(ahead, held) + self._apart(ahead, held)
         body = self._frame(ahead, find) + members
         name = "OwnedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
         text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n"
@@ -85,7 +107,14 @@ class _Type:
         ]
         headers = ("computed",) if self._updates.logit is None else ("computed", "softmax")
         return Generated(
-            name, text + "#endif\n", headers, self._leaves, self._sizes, (*fields, *self._sizes)
+            name,
+            text + "#endif\n",
+            headers,
+            self._leaves,
+            self._sizes,
+            (*fields, *self._sizes),
+            self._read_first,
+            owns=True,
         )
 
     @property
@@ -145,34 +174,9 @@ class _Type:
     ) -> str:
         """The members that compute elements of an update."""
         writer = self._writer("own.destination")
-        for at, (part, value) in enumerate(held):
-            writer.preset(part, replace(value, name=f"own.part{at}"))
-        for at, (load, value) in enumerate(ahead):
-            writer.preset(load, replace(value, name=f"found.ahead{at}"))
-        result = writer.value(self._updates.value)
-        narrow = result.narrow
-        if result.dtype == "bool":
-            narrow = f"static_cast<unsigned char>({narrow})"
-        complete = ""
-        if self._updates.term is not None:
-            last, complete = self._summed(writer)
-        elif self._updates.logit is not None:
-            logit = writer.value(self._updates.logit)
-            # These elements have one logit, that of the first.
-            last = ["constexpr int i = 0;", "(void)i;"]
-            last.append(f"return SoftmaxUpdate<Data, count>{{{logit.wide}, result}};")
-        else:
-            last = ["return result;"]
-        self._multiples += writer.multiples
-        lines = [
-            *self._row_coordinates("found.row"),
-            *self._column_coordinates(),
-            *writer.lines,
-            "Vector<Data, count> result;",
-            "#pragma unroll",
-            f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({narrow});",
-            *last,
-        ]
+        _preset(writer, held, "own.part")
+        _preset(writer, ahead, "found.ahead")
+        lines, complete = self._computing(writer, "found.row")
         return f"""  // Neighbours along the last axis.
   template <int count, bool whole, class Offset>
   __device__ __forceinline__ Row<count> line(const Found<Offset>& found, Offset column,
@@ -198,6 +202,74 @@ class _Type:
     }}
   }}
 {complete}"""
+
+    def _computing(self, writer: Writer, row: str) -> tuple[list[str], str]:
+        """Statements that compute and return elements of an update, and what completes them."""
+        result, complete = writer.value(self._updates.value), ""
+        if self._updates.term is not None:
+            last, complete = self._summed(writer)
+        elif self._updates.logit is not None:
+            logit = writer.value(self._updates.logit)
+            # These elements have one logit, that of the first.
+            last = ["constexpr int i = 0;", "(void)i;"]
+            last.append(f"return SoftmaxUpdate<Data, count>{{{logit.wide}, result}};")
+        else:
+            last = ["return result;"]
+        self._multiples += writer.multiples
+        narrow = result.narrow
+        if result.dtype == "bool":
+            narrow = f"static_cast<unsigned char>({narrow})"
+        lines = [
+            *self._row_coordinates(row),
+            *self._column_coordinates(),
+            *writer.lines,
+            "Vector<Data, count> result;",
+            "#pragma unroll",
+            f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({narrow});",
+            *last,
+        ]
+        return lines, complete
+
+    def _apart(self, ahead: Sequence[tuple[Any, Value]], held: Sequence[tuple[Any, Value]]) -> str:
+        """Members that read an update, and others that compute it then, if that is possible."""
+        updates = self._updates
+        reader, writer = self._writer("", prefix="r"), self._writer("own.destination")
+        _preset(reader, ahead, "found.ahead")
+        _preset(writer, held, "own.part")
+        unknown = frozenset([updates.destination]) - {None}
+        known = [part for part, _ in held]
+        if updates.sum is not None:
+            known.append(updates.sum)
+        first = read_first(updates.expressions, self._column, reader, writer, known, unknown)
+        if first is None:
+            return "  template <int count>\n  static constexpr bool reads_first = false;\n"
+        self._read_first = first.vectors
+        self._multiples += reader.multiples
+        fetch = [*self._row_coordinates("found.row"), *self._column_coordinates(), *reader.lines]
+        compute, _ = self._computing(writer, "read.row")
+        return f"""  // What is read of an update, whatever its destination is.
+  template <int count>
+  static constexpr bool reads_first = {self._whole} % count == 0;
+  template <int count, class Offset>
+  struct Read {{
+    Offset row;
+{_indented(first.fields)}
+  }};
+  template <int count, bool whole, class Offset>
+  __device__ __forceinline__ Read<count, Offset> fetch(const Found<Offset>& found,
+                                                       Offset column) const {{
+    using namespace tvm_scatter;
+{_indented(fetch)}
+    return Read<count, Offset>{{{", ".join(["found.row", *first.values])}}};
+  }}
+  template <int count, class Offset>
+  __device__ __forceinline__ Row<count> computed(const Read<count, Offset>& read, Offset column,
+                                                 const Own<count>& own) const {{
+    using namespace tvm_scatter;
+    (void)own;
+{_indented(compute)}
+  }}
+"""
 
     def _summed(self, writer: Writer) -> tuple[list[str], str]:
         """Statements that return an update with a part of a sum, and what completes it."""
@@ -277,11 +349,11 @@ class _Type:
   }}
 """
 
-    def _writer(self, destination: str) -> Writer:
+    def _writer(self, destination: str, prefix: str = "t") -> Writer:
         names = self._names
         if self._updates.destination is not None:
             names = names | {self._updates.destination: destination}
-        return Writer(names, self._column, splits=True)
+        return Writer(names, self._column, prefix, splits=True)
 
     def _row_coordinates(self, row: str) -> list[str]:
         """Statements that find the coordinates of a row of updates."""
@@ -310,6 +382,12 @@ class _Type:
             if at in long[1:]:
                 lines.append(f"{left} /= static_cast<{_UNSIGNED}>({name});")
         return lines
+
+
+def _preset(writer: Writer, known: Sequence[tuple[Any, Value]], name: str) -> None:
+    """Let expressions be numbered values that are known by a name."""
+    for at, (expression, value) in enumerate(known):
+        writer.preset(expression, replace(value, name=f"{name}{at}"))
 
 
 def _added(writer: Writer, term: Any) -> str:

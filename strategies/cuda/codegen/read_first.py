@@ -66,7 +66,12 @@ class _CannotSplitError(Exception):
 
 
 def read_first(
-    expressions: Sequence[Any], column: Any, reader: Writer, writer: Writer
+    expressions: Sequence[Any],
+    column: Any,
+    reader: Writer,
+    writer: Writer,
+    held: Sequence[Any] = (),
+    unknown: frozenset[Any] = frozenset(),
 ) -> ReadFirst | None:
     """Let one writer read the parts of expressions, and another have them.
 
@@ -78,6 +83,10 @@ def read_first(
         Writes the statements that read.
     writer : Writer
         Finds what was read in fields of ``read``.
+    held : sequence of expression
+        What the writer has anyway, and nobody needs to read.
+    unknown : frozenset of Var
+        What nobody knows yet when it is read.
 
     Returns
     -------
@@ -87,7 +96,9 @@ def read_first(
     parts: list[_Part] = []
     try:
         for expression in expressions:
-            for part in _parts(expression, column, reader):
+            for part in _parts(expression, column, reader, held):
+                if unknown & set(tirx.analysis.undefined_vars(part.expression)):
+                    return None
                 if not any(part.is_like(other) for other in parts):
                     parts.append(part)
     except _CannotSplitError:
@@ -98,11 +109,11 @@ def read_first(
             value = reader.value(part.expression)
         else:
             value = reader.guarded(part.condition, part.expression)
-        held = replace(value, name=f"read.part{len(values)}")
+        later = replace(value, name=f"read.part{len(values)}")
         if part.condition is None:
-            writer.preset(part.expression, held)
+            writer.preset(part.expression, later)
         else:
-            writer.preset_guarded(part.condition, part.expression, held)
+            writer.preset_guarded(part.condition, part.expression, later)
         values.append(value)
     vectors = sum(value.varies for value in values)
     if not 0 < vectors <= _MOST_VECTORS or len(values) - vectors > _MOST_SINGLE:
@@ -111,13 +122,16 @@ def read_first(
     return ReadFirst(reader.lines, fields, [value.name for value in values], vectors)
 
 
-def _parts(expression: Any, column: Any, reader: Writer) -> Iterator[_Part]:
-    if column is None or not _varies(expression, column):
+def _parts(expression: Any, column: Any, reader: Writer, held: Sequence[Any]) -> Iterator[_Part]:
+    if _is_one_of(expression, held):
+        return
+    varies = column is not None and _varies(expression, column)
+    if not varies and not _has(expression, held):
         if any(True for _ in loads_of(expression)):
             yield _Part(expression)
         return
     if isinstance(expression, tvm.ir.TensorLoad):
-        if not reader.reads_neighbours(expression):
+        if not varies or not reader.reads_neighbours(expression):
             raise _CannotSplitError
         yield _Part(expression)
         return
@@ -125,15 +139,26 @@ def _parts(expression: Any, column: Any, reader: Writer) -> Iterator[_Part]:
     if isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
         condition, yes, no = inner
         if any(True for side in (yes, no) for _ in loads_of(side)):
-            if _varies(condition, column) or not can_be_moved(condition, yes, no):
+            known = column is None or not _varies(condition, column)
+            if not known or _has(condition, held) or not can_be_moved(condition, yes, no):
                 raise _CannotSplitError
-            if not reader.reads_neighbours(yes):
+            if varies and not reader.reads_neighbours(yes):
                 raise _CannotSplitError
             yield _Part(condition)
             yield _Part(yes, condition)
             return
     for each in inner:
-        yield from _parts(each, column, reader)
+        yield from _parts(each, column, reader, held)
+
+
+def _has(expression: Any, held: Sequence[Any]) -> bool:
+    if _is_one_of(expression, held):
+        return True
+    return any(_has(part, held) for part in parts_of(expression)) if held else False
+
+
+def _is_one_of(expression: Any, held: Sequence[Any]) -> bool:
+    return any(tvm_ffi.structural_equal(expression, part) for part in held)
 
 
 def _varies(expression: Any, column: Any) -> bool:

@@ -24,8 +24,8 @@ constexpr uint32 kSummed = 1u << 31;
 struct alignas(8) PlaceList {
   uint32 at, count;
 };
-struct ListPart {
-  uint32 slot, begin, length;
+struct alignas(16) ListPart {
+  uint32 slot, begin, length, place;
 };
 // Where a unit begins, `skip` entries into the run of a tile, and the slot of its bucket's first place.
 struct alignas(16) Unit {
@@ -246,7 +246,8 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
       buckets.places[first_place + i] = PlaceList{slot, count | kSummed};
       for (uint32 c = 0; c < needed; ++c)
         buckets.parts[taken.part + (before & 0xffff) + c] = ListPart{
-            slot, begin + room.first[i] + c * chunk, min(chunk, count - c * chunk)};
+            slot, begin + room.first[i] + c * chunk, min(chunk, count - c * chunk),
+            static_cast<uint32>(first_place + i)};
     }
     for (int64 at = threadIdx.x; at < (total >> 16) * width; at += kBucketThreads)
       sums[taken.slot * width + at] = widen(P::start());
@@ -259,7 +260,7 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
 template <class P, int bits, int lanes, int vector, int most>
 __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, most>& room,
                                          Accumulate<typename P::Data>* sums, uint32 count,
-                                         uint32 first_slot, const typename P::Updates& updates,
+                                         const Unit& unit, const typename P::Updates& updates,
                                          const Sizes<P>& sizes, int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
@@ -280,24 +281,28 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
       if (place == first_place) {
         held[threadIdx.x] = sum;
       } else {
-        atomic_combine_vector<R>(sums + static_cast<int64>(first_slot + place) * width + column, sum);
+        atomic_combine_vector<R>(sums + static_cast<int64>(unit.slot + place) * width + column, sum);
       }
     };
     if (column < width && length) {
       uint32 next = room.first[place + 1] - begin;
-      const RowUpdates<P, vector> rows{updates, room.items + begin, sizes, column};
-      for_each_row(length, rows, [&](uint32 at, const auto& row) {
+      const int64 first_row = static_cast<int64>(unit.bucket) << bits;
+      auto own = own_of<P, vector, true>(updates, first_row + place, column);
+      const PlaceUpdates<P, uint32, lanes, vector, true, true, true> rows{
+          {updates, room.items + begin, sizes, column}, own, true};
+      for_each_row(length, AsRead<decltype(rows)>{rows}, [&](uint32 at, const auto& read) {
         if (at == next) {
           put_by();
           do next = room.first[++place + 1] - begin;
           while (next <= at);
           sum = start;
+          own = own_of<P, vector, true>(updates, first_row + place, column);
         }
-        sum = combine_vectors<R>(sum, widen(row));
+        sum = combine_vectors<R>(sum, widen(rows.complete(read)));
       });
       put_by();
     }
-    add_sums<P, lanes, vector>(sums, length ? first_slot + first_place : kNone, held, column, width);
+    add_sums<P, lanes, vector>(sums, length ? unit.slot + first_place : kNone, held, column, width);
   });
 }
 
@@ -318,10 +323,10 @@ __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& r
     const int64 turn = work / tiles, tile = work - turn * tiles;
     if (turn < shares) {
       const int64 wanted = turn * teams + team;
-      Chunk found{kNone, 0, nullptr};
+      Chunk found{kNone, 0, nullptr, 0};
       if (wanted < parts) {
         const ListPart part = buckets.parts[wanted];
-        found = Chunk{part.slot, part.length, buckets.list + part.begin};
+        found = Chunk{part.slot, part.length, buckets.list + part.begin, part.place};
       }
       add_chunks<P, lanes, vector>(sums, found, updates, sizes, tile, tiles);
     } else {
@@ -333,7 +338,7 @@ __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& r
       PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
       for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
         if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
-      sum_unit<P, bits, lanes, vector>(room, sums, count, unit.slot, updates, sizes, tile, tiles);
+      sum_unit<P, bits, lanes, vector>(room, sums, count, unit, updates, sizes, tile, tiles);
     }
     // All have read the number of the last turn and what is in the room.
     __syncthreads();

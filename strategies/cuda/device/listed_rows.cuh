@@ -11,10 +11,11 @@ constexpr uint32 kNone = ~0u;
 // A list with more entries than this is reduced in chunks.
 constexpr uint32 kLongList = 32;
 
-// Some entries of a list, and the slot of `sums` that their sum goes to.
+// Some entries of the list of a place, and the slot of `sums` that their sum goes to.
 struct Chunk {
   uint32 slot, length;
   const uint32* items;
+  uint32 place;
 };
 
 // What a place has: its updates, and either where their list begins or the slot of their sum.
@@ -79,9 +80,12 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, c
   auto* const held = held_sums<P, vector>();
   for_each_column<P, lanes, vector>(sizes, tile, tiles, [&](Offset column) {
     auto sum = splat<Accumulate<typename P::Data>, vector>(widen(P::start()));
-    if (column < width)
-      combine_run<typename P::Reduction>(
-          sum, chunk.length, RowUpdates<P, vector>{updates, chunk.items, sizes, column});
+    if (column < width && chunk.length) {
+      const auto own = own_of<P, vector, true>(updates, chunk.place, column);
+      const PlaceUpdates<P, uint32, lanes, vector, true, true, true> rows{
+          {updates, chunk.items, sizes, column}, own, true};
+      combine_updates(sum, chunk.length, rows);
+    }
     held[threadIdx.x] = sum;
     add_sums<P, lanes, vector>(sums, chunk.slot, held, column, width);
   });

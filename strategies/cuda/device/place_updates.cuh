@@ -18,14 +18,26 @@ __device__ __forceinline__ auto own_of(const typename P::Updates& updates, int64
   }
 }
 
-// As `ListedUpdates`, of one place. `whole` says that vectors are loaded as such.
-template <class P, class Key, int lanes, int vector, bool whole, bool once = false>
+// Whether the updates of a place are read before anything is computed with them.
+template <class P, int vector>
+constexpr bool reads_owned_first() {
+  if constexpr (P::Updates::owns) {
+    return P::Updates::template reads_first<vector>;
+  } else {
+    return false;
+  }
+}
+
+// As `ListedUpdates`, of one place. `whole` says that vectors are loaded as such, and `first` that what
+// can be read before anything is computed is. Most places have so few updates that there is nothing.
+template <class P, class Key, int lanes, int vector, bool whole, bool once = false,
+          bool first = false>
 struct PlaceUpdates {
-  static constexpr bool computes = P::Updates::owns;
+  static constexpr bool reads_first = first && reads_owned_first<P, vector>();
+  static constexpr bool computes = P::Updates::owns && !reads_first;
   static constexpr uint32 in_flight = kInFlight;
   using Offset = typename P::Offset;
-  // Most places have so few updates that there is nothing to read first.
-  using Listed = ListedUpdates<P, Key, vector, once, true>;
+  using Listed = ListedUpdates<P, Key, vector, once, !first>;
   using Own = typename P::Updates::template Own<vector>;
   const Listed listed;
   const Own& own;
@@ -33,29 +45,61 @@ struct PlaceUpdates {
 
   __device__ __forceinline__ auto item(uint32 at) const { return listed.item(at); }
   __device__ __forceinline__ auto read(typename Listed::Found found) const {
-    if constexpr (P::Updates::owns) {
+    if constexpr (reads_first) {
+      return listed.updates.template fetch<vector, whole>(found, listed.column);
+    } else if constexpr (P::Updates::owns) {
       return listed.updates.template owned<vector, whole>(found, listed.column, own);
     } else {
       return listed.read(found);
     }
   }
   // What was read, once all threads of the group have read it.
+  template <class Read>
+  __device__ __forceinline__ decltype(auto) complete(const Read& read) const {
+    if constexpr (reads_first) {
+      return with_logit(listed.updates.computed(read, listed.column, own));
+    } else if constexpr (P::Updates::owns) {
+      return with_logit(read);
+    } else {
+      return listed.complete(read);
+    }
+  }
+
+ private:
   template <class Row>
-  __device__ __forceinline__ decltype(auto) complete(const Row& row) const {
+  __device__ __forceinline__ auto with_logit(const Row& row) const {
     if constexpr (P::Updates::summed_columns > 0) {
       constexpr int sharing = sharing_lanes<P, vector>();
       const auto part = counts ? row.part : decltype(row.part)(0);
       return listed.updates.complete(row, sum_of_sharing<sharing, lanes>(part));
     } else {
-      return (row);
+      return row;
     }
   }
 };
 
+// What is read of updates, to be completed by whoever visits it.
+template <class Rows>
+struct AsRead {
+  static constexpr bool computes = Rows::computes;
+  static constexpr uint32 in_flight = Rows::in_flight;
+  const Rows& rows;
+
+  __device__ __forceinline__ auto item(uint32 at) const { return rows.item(at); }
+  template <class Item>
+  __device__ __forceinline__ auto read(const Item& item) const {
+    return rows.read(item);
+  }
+  template <class Read>
+  __device__ __forceinline__ const Read& complete(const Read& read) const {
+    return read;
+  }
+};
+
 // Combine `count` updates of one place into `sum`, in order.
-template <class Sum, class P, class Key, int lanes, int vector, bool whole, bool once>
+template <class Sum, class P, class Key, int lanes, int vector, bool whole, bool once, bool first>
 __device__ __forceinline__ void combine_updates(
-    Sum& sum, uint32 count, const PlaceUpdates<P, Key, lanes, vector, whole, once>& rows) {
+    Sum& sum, uint32 count, const PlaceUpdates<P, Key, lanes, vector, whole, once, first>& rows) {
   for_each_row(count, rows, [&](uint32, const auto& row) {
     add_row<typename P::Reduction>(sum, row);
   });

@@ -163,7 +163,7 @@ __device__ __forceinline__ SegmentRange segment_of(const Keys& keys, int64 entry
 
 // A group of lanes for each slot of a piece, of which there are `slots`, and behind them for each row.
 // Sums pieces of long segments, and writes rows that have short ones.
-template <class P, class Key, int lanes, int vector, bool whole, bool mean, class Keys>
+template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, class Keys>
 __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
                                             const typename P::Output& output,
                                             const typename P::Data* data,
@@ -199,7 +199,7 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
     Vector<Data, vector> old;
     if (!is_piece) old = rows.old(place, column);
     const auto own = own_of<P, vector, whole>(updates, place, column);
-    const PlaceUpdates<P, Key, lanes, vector, whole> sorted{
+    const PlaceUpdates<P, Key, lanes, vector, whole, false, first> sorted{
         {updates, items + range.begin, sizes, column}, own, share.writes};
     auto sum = sum_of_none<P, vector>();
     combine_updates(sum, static_cast<uint32>(count), sorted);

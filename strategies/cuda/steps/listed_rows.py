@@ -12,8 +12,10 @@ from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
 from tvm_scatter.problem.vectors import needs_swaps, widest_vector
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Terms, Work
+from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
+from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 
 from . import contention, sorting
 
@@ -186,6 +188,24 @@ class ListedRows:
             together=together,
             overlaps=overlaps,
         )
+
+    def sum(
+        self, call: str, blocks: Any, threads: int, together: int = 0, overlaps: bool = False
+    ) -> None:
+        """Launch ``call``, which sums parts of long lists, as :meth:`step` does.
+
+        Whoever does that knows the place of each part. But where updates must be computed as they
+        are read, reads of the next ones would wait for it.
+
+        Parameters
+        ----------
+        together : int
+            Blocks that registers must leave room for if a row is computed from one vector.
+        """
+        owned = vectors_apart(self._operands, self._vector)
+        vectors = owned or read_updates(self._operands).vectors
+        together = together if vectors == 1 else 0
+        self.step(call, blocks, threads, owned > 0, together, overlaps)
 
     def write(self, lists: str, threads: int) -> None:
         """Write every row of the output from its list, its sum or the data."""
