@@ -152,9 +152,9 @@ def _parts(expression: Any, column: Any, reader: Writer, held: Sequence[Any]) ->
 
 
 def _has(expression: Any, held: Sequence[Any]) -> bool:
-    if _is_one_of(expression, held):
-        return True
-    return any(_has(part, held) for part in parts_of(expression)) if held else False
+    if not held:
+        return False
+    return _is_one_of(expression, held) or any(_has(part, held) for part in parts_of(expression))
 
 
 def _is_one_of(expression: Any, held: Sequence[Any]) -> bool:

@@ -25,8 +25,6 @@ struct Listed {
 };
 
 template <class P, int vector>
-using RowUpdates = ListedUpdates<P, uint32, vector, true>;
-template <class P, int vector>
 using Sum = Vector<Accumulate<typename P::Data>, vector>;
 
 // In shared memory: a sum of each thread of the block.
