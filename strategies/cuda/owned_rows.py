@@ -194,5 +194,7 @@ class _Plan:
         self.rows_each = ceil_div(rows, self.groups)
         self.ahead = owned_lists.ahead(problem.items.constant, threads)
         self.list_bytes = owned_lists.shared_bytes(problem.items.constant, self.rows_each, threads)
-        # A sum of each thread, and counts of the warps.
-        self.static_bytes = threads * vector * accumulate_bytes(problem.data_dtype) + 1024
+        # A sum of each thread, and counts of the warps. The kernel has a form for tensors that are
+        # not aligned as well, and memory for both.
+        sums = vector + 1 if vector > 1 else 1
+        self.static_bytes = threads * sums * accumulate_bytes(problem.data_dtype) + 1024

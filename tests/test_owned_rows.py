@@ -1,0 +1,46 @@
+"""A block of `owned_rows` gets the shared memory that its kernel has."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import tvm
+from cuda_cases import cuda_target
+from machine_code import cuda, needs_nvrtc, ptx
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.ops.operators import index_put
+
+#: CUDA's limit of static and dynamic shared memory together, unless a launch asks for more dynamic.
+_ALWAYS_BYTES = 48 << 10
+
+
+def sums(dtype: str, updates: int, width: int) -> tvm.IRModule:
+    builder = relax.BlockBuilder()
+    data = relax.Var("data", relax.TensorType([4, width], dtype))
+    index = relax.Var("index", relax.TensorType([updates], "int64"))
+    values = relax.Var("updates", relax.TensorType([updates, width], dtype))
+    with builder.function("main", [data, index, values]):
+        builder.emit_func_output(builder.emit(index_put(data, [index], values, reduction="add")))
+    return builder.get()
+
+
+def dynamic_bytes(mod: tvm.IRModule) -> int:
+    with cuda_target("sm_90"), tvm_scatter.options(implementation="owned_rows", bounds="trust"):
+        text = relax.transform.LegalizeOps()(mod).script()
+    [found] = re.findall(r"\(\((\d+),\), .uint8., scope=.shared.dyn.\)", text)
+    return int(found)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("updates", [1, 1000, 1500, 2500, 16_000])
+@pytest.mark.parametrize(("dtype", "width"), [("float16", 16), ("float32", 16), ("float64", 1)])
+def test_a_launch_asks_for_what_it_takes(dtype: str, width: int, updates: int) -> None:
+    """Sums of float16 took 38 KB and lists 12, for which a launch must ask."""
+    source = cuda(sums(dtype, updates, width), implementation="owned_rows", bounds="trust")
+    static = sum(int(size) for size in re.findall(r"\.shared .*\[(\d+)\];", ptx(source)))
+    assert static > 0
+    dynamic = dynamic_bytes(sums(dtype, updates, width))
+    assert static + dynamic <= _ALWAYS_BYTES or dynamic >= _ALWAYS_BYTES
