@@ -37,6 +37,8 @@ from tvm_scatter.selection.records import (
     workload,
 )
 from tvm_scatter.selection.shipped_log import database_for
+from tvm_scatter.strategies.cuda import machines
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.tasks import Task, extract_tasks
 from tvm_scatter.tuning.fit import fit_costs
 from tvm_scatter.tuning.fit.candidate_times import CandidateTimes, measured_in_log
@@ -630,6 +632,8 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
     # Knobs that the log has, of an implementation whose default knobs it has not, are not better.
     untold = next(p for p in times.best if _lacks_the_default(p, times.best[p]))
     assert strategy.select(untold, CUDA).source == "default"
+    # TVM's own names for GPUs stand for the architecture with all of its instructions.
+    assert strategy.select(posed, cuda_target("sm_90a")).source == "tuned"
     elsewhere = cuda_target("sm_80")
     assert strategy.select(posed, elsewhere).source == "default"
     assert shipped_log().stat().st_size < 200_000
@@ -662,6 +666,22 @@ def test_a_log_does_not_keep_the_choice_from_what_it_has_not_measured(
     slower = TunedRecord(name, default.config, 2 * predicted.microseconds)
     told_by_a_log(monkeypatch, older(1.3), slower)
     assert strategy.select(posed, CUDA).implementation.name == "partitioned"
+
+
+def test_times_of_a_faster_machine_are_compared_with_predictions_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The log is of an H200, on which all of this takes less than on an H100."""
+    strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 24)
+    there = strategy.default(posed, CUDA).predictions["tiled"].microseconds
+    h100 = machines.named("H100", shared_memory_limit(CUDA))
+    slower = replace(strategy.backend, machine=lambda _target: h100)
+    monkeypatch.setattr(strategy, "backend", slower)
+    here = strategy.default(posed, CUDA).predictions["tiled"].microseconds
+    assert here > 1.2 * there
+    knobs = strategy.implementations["partitioned"].config(posed, CUDA)
+    told_by_a_log(monkeypatch, TunedRecord("partitioned", knobs, 1.2 * there))
+    assert strategy.select(posed, CUDA).implementation.name == "tiled"
 
 
 def test_a_record_with_a_copy_is_compared_with_predictions_with_a_copy(

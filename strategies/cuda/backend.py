@@ -11,8 +11,9 @@ from tvm_scatter.problem.reductions import DATA_DTYPES
 from tvm_scatter.selection.backend import Backend
 
 from .check import CHECK
+from .codegen.target import architecture
 from .compaction import COMPACTION
-from .machines import CALIBRATION, device_name, machine_of
+from .machines import CALIBRATION, device_name, machine_of, named_machine
 from .ordering import ORDERING
 from .scan import SCAN
 from .steps.stages import fill_output, finish_output
@@ -42,6 +43,12 @@ def _of_architecture(name: str) -> Target | None:
     return Target({"kind": "cuda", "arch": name, **_LIMITS}, host="llvm")
 
 
+def _architecture(target: Target) -> str:
+    """The architecture without the letter that allows its own instructions: it is one hardware."""
+    compute = architecture(target)
+    return f"sm_{compute}" if compute else ""
+
+
 CUDA = Backend(
     "cuda",
     device="cuda",
@@ -63,11 +70,12 @@ CUDA = Backend(
     sums_logits=True,
     gathers_known_writes=True,
     schedules_reads=True,
-    architecture_attribute="arch",
+    architecture=_architecture,
     of_this_machine=_of_this_machine,
     of_architecture=_of_architecture,
     example="sm_90",
     machine=machine_of,
+    named_machine=named_machine,
     device_name=device_name,
     calibration=CALIBRATION,
 )

@@ -45,6 +45,12 @@ def machine_of(target: Any) -> Machine:
     return _machine(architecture(target), _tag(target), shared_memory_limit(target))
 
 
+def named_machine(name: str, target: Any) -> Machine | None:
+    """The machine that calls itself ``name``, as far as the table has it."""
+    known = _in_table(_plain(name))
+    return None if known is None else named(known, shared_memory_limit(target))
+
+
 def multiprocessors(target: Any) -> int:
     """The multiprocessors of a target's GPU, which a launch shall keep busy."""
     return machine_of(target).multiprocessors

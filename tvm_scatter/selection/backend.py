@@ -77,9 +77,9 @@ class Backend:
         Whether computed updates of bfloat16 are given as expressions of float32, to be rounded.
     schedules_reads : bool
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
-    architecture_attribute : str
-        The attribute of a target that names its architecture, such as ``arch``. Tuned records then
-        apply to that architecture only. Empty if they apply to all targets of the kind.
+    architecture : callable
+        Returns the architecture of a target, such as ``sm_90``. Tuned records then apply to that
+        architecture only. Nothing if they apply to all targets of the kind.
     of_this_machine : callable, optional
         Returns the target for this machine's device, or ``None`` if there is no device. Needed if
         the name of the kind alone is not a complete target.
@@ -89,6 +89,9 @@ class Backend:
         A name of an architecture, for error messages.
     machine : callable
         Returns what costs must know of a target's hardware, as far as a table or the target tells.
+    named_machine : callable
+        Returns the same of a device by what it calls itself, given a target of its architecture;
+        ``None`` if no table has it.
     device_name : callable
         Returns what this machine's device calls itself, if the target is for it; else nothing.
     calibration : Calibration, optional
@@ -117,11 +120,12 @@ class Backend:
     rounds_once: bool = False
     widens_bfloat16: bool = False
     schedules_reads: bool = False
-    architecture_attribute: str = ""
+    architecture: Callable[[Target], str] = lambda _target: ""
     of_this_machine: Callable[[], Target | None] | None = None
     of_architecture: Callable[[str], Target | None] | None = None
     example: str = ""
     machine: Callable[[Target], Machine] = lambda _target: SOME_MACHINE
+    named_machine: Callable[[str, Target], Machine | None] = lambda _name, _target: None
     device_name: Callable[[Target], str] = lambda _target: ""
     calibration: Calibration | None = None
 
@@ -197,11 +201,6 @@ class Backend:
         reads it, a scatter would be left out as well.
         """
         return self.captures_graphs and options.captures
-
-    def architecture(self, target: Target) -> str:
-        """The architecture of a target, such as ``sm_90``; empty if the kind has none."""
-        name = self.architecture_attribute
-        return str(target.attrs.get(name, "")) if name else ""
 
 
 _BACKENDS: dict[str, Backend] = {}

@@ -46,6 +46,12 @@ def shipped_records(problem: ScatterProblem, target: Any) -> list[TunedRecord]:
     return [] if database is None else records_in(database, problem, target)
 
 
+def shipped_device(target: Any) -> str:
+    """What the device calls itself that the log shipped for a target was measured on, if known."""
+    database = shipped_database(str(target.kind.name), architecture(target))
+    return "" if database is None else str(database.device)
+
+
 @cache
 def shipped_database(kind: str, arch: str) -> Any:
     """The shipped log for a kind of target and an architecture, or ``None`` if there is none."""
@@ -75,7 +81,7 @@ def database_for(folder: Path, kind: str, arch: str) -> Any:
     if found is None:
         return None
     try:
-        return Log(_name(found), _unpacked(found, WORKLOADS, RECORDS))
+        return Log(_name(found), _unpacked(found, METADATA, WORKLOADS, RECORDS))
     except _UNREADABLE as error:
         _ignored(found, f"it cannot be read: {error}")
         return None
@@ -109,11 +115,17 @@ class Log:
     name : str
         For warnings.
     texts : mapping of str to str
-        The contents of the files :data:`WORKLOADS` and :data:`RECORDS`.
+        The contents of the files :data:`METADATA`, :data:`WORKLOADS` and :data:`RECORDS`.
+
+    Attributes
+    ----------
+    device : str
+        What the device of its first run calls itself; nothing if it does not say.
     """
 
     def __init__(self, name: str, texts: Mapping[str, str]) -> None:
         self._name = name
+        self.device = _device(texts[METADATA])
         self._places: dict[str, int] = {}
         self._records: dict[int, list[tuple[int, str]]] = {}
         for place, line in enumerate(texts[WORKLOADS].splitlines()):
@@ -165,6 +177,13 @@ def _is_for(log: Path, kind: str, arch: str) -> bool:
         _ignored(log, f"its format is {version}, this version reads {FORMAT_VERSION}")
         return False
     return bool(matches)
+
+
+def _device(metadata: str) -> str:
+    try:
+        return str(parse(metadata)["runs"][0]["machine"]["device"])
+    except (ValueError, LookupError, TypeError):
+        return ""
 
 
 def _name(log: Path) -> str:

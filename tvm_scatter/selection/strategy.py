@@ -25,9 +25,10 @@ from .cost import (
     margin_below_a_record,
     ratio_error,
 )
+from .machine import Machine
 from .measuring import Way, settled
 from .records import TunedRecord, completed, tuned_records
-from .shipped_log import shipped_records
+from .shipped_log import shipped_device, shipped_records
 from .undominated import undominated
 from .work import Terms, Work
 
@@ -390,7 +391,10 @@ class OpStrategy:
         if own:
             newer = records[0].implementation == name and config not in own
             return () if newer else records
-        predicted = self.default(measured, target, options=options).predictions.get(name)
+        # The log's times are those of its own machine, which may be faster than this one.
+        machine = self.backend.named_machine(shipped_device(target), target)
+        there = self.default(measured, target, options=options, machine=machine)
+        predicted = there.predictions.get(name)
         margin = margin_below_a_record(self.target_kind)
         usable = (
             record.microseconds
@@ -405,6 +409,7 @@ class OpStrategy:
         target: Any,
         options: Options | None = None,
         fitted: Coefficients | None = None,
+        machine: Machine | None = None,
     ) -> Selection:
         """Choose by cost; by the level of implementations that say nothing of theirs.
 
@@ -414,10 +419,11 @@ class OpStrategy:
         ----------
         fitted : mapping, optional
             Coefficients of the costs, in place of those of the target kind.
+        machine : Machine, optional
+            What to predict for, in place of the target's.
         """
-        costs = Costs(
-            problem, machine_for(self.backend, target), fitted or coefficients(self.target_kind)
-        )
+        machine = machine or machine_for(self.backend, target)
+        costs = Costs(problem, machine, fitted or coefficients(self.target_kind))
         refusals = self.refusals(problem, target, options)
         branches = {}
         for name, implementation in self.implementations.items():
