@@ -14,6 +14,7 @@ from unittest import mock
 
 import numpy as np
 import tvm
+from column_parts import columns_in_parts
 from cuda_on_cpu import real_gpu
 from harness import ORDERS, device_of, in_order, target_of
 from random_messages import POLICIES, Program, add_program
@@ -91,6 +92,9 @@ class Trial:
     nans : bool
         Whether there are numbers that are none. TVM's code for CPUs and for GPUs does not agree
         about the larger of such and another.
+    parts : bool
+        Whether GPU code reads rows in parts, and carries what is the same for a row, however little
+        there is.
     """
 
     device: str
@@ -101,6 +105,7 @@ class Trial:
     every: bool
     divided: bool
     nans: bool
+    parts: bool
 
     @staticmethod
     def draw(device: str, seeds: range, bounds: str | None = None) -> Trial:
@@ -116,6 +121,7 @@ class Trial:
             every=random.random() < 0.6,
             divided=device == "llvm" and random.random() < 0.5,
             nans=random.random() < 0.15,
+            parts=device == "cuda" and random.random() < 0.5,
         )
 
     @property
@@ -163,9 +169,10 @@ class Trial:
             groups = self._groups(random, module, programs, outcome)
             for implementation, group in groups.items():
                 part = tvm.IRModule({each.name: module[each.name] for each in group})
-                machine = self._compiled(
-                    self.device, part, fuse=True, epilogue=True, implementation=implementation
-                )
+                with columns_in_parts() if self.parts else nullcontext():
+                    machine = self._compiled(
+                        self.device, part, fuse=True, epilogue=True, implementation=implementation
+                    )
                 for program in group:
                     order = random.choice(ORDERS) if self.device == "cuda" else "forward"
                     how = f"{program.name}, {implementation}, {order}, {self}"

@@ -7,11 +7,14 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, Terms, Work
+from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps import listed_rows
@@ -52,14 +55,17 @@ _ENOUGH_UNITS = 1024
 _TOGETHER = 3
 #: Blocks of a multiprocessor that search for chunks and units, whose number only the device knows.
 _SUM_BLOCKS = 4
+#: What a list has of an update if it only says which it is.
+_NUMBER = "uint32"
 #: The most updates: they are counted in 31 bits.
 _LIMIT = 1 << 31
 _FIELDS = {
     "cursors": "uint64",
     "runs": "unsigned short",
     "entries": "uint32",
+    "carried": "Entry",
     "places": "PlaceList",
-    "list": "uint32",
+    "list": "Entry",
     "parts": "ListPart",
     "units": "Unit",
 }
@@ -200,49 +206,71 @@ class _Plan:
         layout.add("cursors", 4 * 8)
         layout.add("runs", (self.buckets + 1) * self.tiles * 2)
         layout.add("entries", items * 4)
+        layout.add("carried", items * MOST_BYTES if problem.fused else 0)
         layout.add("places", places * 8)
-        layout.add("list", items * 4)
+        layout.add("list", items * (MOST_BYTES if problem.fused else 4))
         layout.add("parts", (long_lists + items // LEAST_CHUNK) * 16)
         layout.add("units", self.units * 16)
         layout.add("sums", slots * sizes.width * accumulate_bytes(problem.data_dtype))
 
-    def declarations(self) -> tuple[str, sorting.Arguments]:
-        """C++ declarations of ``buckets`` and of the ``sums`` of slots, and their arguments."""
+    def declarations(self, entry: str) -> tuple[str, sorting.Arguments]:
+        """C++ declarations of ``buckets`` and of the ``sums`` of slots, and their arguments.
+
+        Parameters
+        ----------
+        entry : str
+            The C++ type of what the lists have of an update.
+        """
         numbers = (self.tiles, self.tile_items, self.unit_items)
-        return declare_lists(self.layout, "Buckets", "buckets", _FIELDS, *numbers)
+        kind = f"Buckets<{entry}>"
+        text, arguments = declare_lists(self.layout, kind, "buckets", _FIELDS, *numbers)
+        return f"  using Entry = {entry};\n{text}", arguments
+
+
+def _entry(operands: Operands) -> str:
+    """The C++ type of what the lists have of an update."""
+    carries = carried_bytes(operands, widest_vector(operands.problem))
+    return "P::Updates::Carried" if carries else _NUMBER
 
 
 def _list_updates(operands: Operands, plan: _Plan) -> None:
-    text, arguments = plan.declarations()
-    launch(
-        operands,
-        ("bucketed",),
-        text
-        + f"  order_tile<P, {plan.bits}, {plan.per_thread}>(buckets, indices, sizes, "
-        + f"{plan.buckets}, shared);",
+    entry = _entry(operands)
+    text, arguments = plan.declarations(entry)
+
+    def step(body: str, blocks: Any, threads: int, shared_bytes: Any = 0, **more: Any) -> None:
+        launch(
+            operands,
+            ("bucketed",),
+            text + body,
+            blocks,
+            threads,
+            arguments,
+            shared_bytes,
+            owns=entry != _NUMBER,
+            overlaps=True,
+            **more,
+        )
+
+    step(
+        f"  order_tile<P, {plan.bits}, {plan.per_thread}>(buckets, indices, updates, sizes, "
+        f"{plan.buckets}, shared);",
         plan.tiles,
         _TILE_THREADS,
-        arguments,
         _tile_bytes(plan.per_thread, plan.buckets),
         resolves_every_index=True,
-        overlaps=True,
     )
-    launch(
-        operands,
-        ("bucketed",),
-        text
-        + f"  list_bucket<P, {plan.bits}>(buckets, sums, sizes, "
-        + f"{chunk_entries(operands.problem, operands.sizes)}u);",
+    chunk = chunk_entries(operands.problem, operands.sizes)
+    step(
+        f"  list_bucket<P, {plan.bits}>(buckets, sums, sizes, {chunk}u);",
         plan.buckets,
         _BUCKET_THREADS,
-        arguments,
-        overlaps=True,
     )
 
 
 def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
-    text, arguments = plan.declarations()
-    items = operands.sizes.items
+    entry = _entry(operands)
+    text, arguments = plan.declarations(entry)
+    items, carries = operands.sizes.items, entry != _NUMBER
     if items > LONG_LIST:
         room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, {plan.unit_items}> room;\n"
         rows = ListedRows(operands, "bucketed", text + room, arguments)
@@ -256,4 +284,4 @@ def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
             _TOGETHER,
             overlaps=True,
         )
-    ListedRows(operands, "bucketed", text, arguments).write("buckets", threads)
+    ListedRows(operands, "bucketed", text, arguments).write("buckets", threads, carries)

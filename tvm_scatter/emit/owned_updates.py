@@ -173,7 +173,7 @@ def _parts(
     """The largest parts without some variables that read memory, and may do so in any case."""
     fixed = not varying & set(tirx.analysis.undefined_vars(expression))
     loads = list(loads_of(expression)) if fixed else []
-    if loads and (not guarded or all(_is_inside(load, analyzer) for load in loads)):
+    if loads and (not guarded or all(is_inside(load, analyzer) for load in loads)):
         yield expression
         return
     is_branch = isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH
@@ -181,7 +181,7 @@ def _parts(
         yield from _parts(part, varying, analyzer, guarded or (is_branch and at > 0))
 
 
-def _is_inside(load: Any, analyzer: Any) -> bool:
+def is_inside(load: Any, analyzer: Any) -> bool:
     """Whether a load is certainly of an element that the leaf has."""
     [position], [size] = load.indices, load.source.shape
     inside = tirx.all(tirx.IntImm("int64", 0) <= position, position < size)

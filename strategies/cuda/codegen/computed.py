@@ -47,6 +47,8 @@ class Generated:
         How many vectors of a row are read before it is computed; 0 if there are none apart.
     owns : bool
         Whether what is the same for all updates of a destination is apart.
+    carried : int
+        Bytes that a list can carry of each update; 0 if it can only say which it is.
     """
 
     type: str
@@ -57,6 +59,7 @@ class Generated:
     fields: tuple[str, ...]
     vectors: int = 0
     owns: bool = False
+    carried: int = 0
 
 
 def read_updates(operands: Operands) -> Generated:
@@ -244,6 +247,7 @@ def _text(
   static constexpr int summed_columns = 0;
   template <int count>
   struct Own {{}};
+  struct Carried {{}};
 {declared}
   // A row, and what is read for all of it.
   template <class Offset>

@@ -143,6 +143,10 @@ def computed_type(dtype: str) -> str:
     return "float" if dtype in _HALVES else stored_type(dtype)
 
 
+class NameOfNoneError(LookupError):
+    """An expression has a variable that is not known where it is computed."""
+
+
 class Writer:
     """Writes statements; the template parameter ``count`` is the number of elements.
 
@@ -245,6 +249,8 @@ class Writer:
         raise ScatterError(f"scatter: updates cannot be computed by {kind.__name__} on CUDA.")
 
     def _variable(self, var: Any, dtype: str) -> Value:
+        if var not in self._names:
+            raise NameOfNoneError(str(var))
         name = self._names[var]
         if self._column is None or not var.same_as(self._column):
             return Value(name, dtype, False)
@@ -363,7 +369,7 @@ class Writer:
         stored = dtype in _HALVES
         step = self._step(offset)
         multiple = _multiple(self._at_first(offset)) if step == 1 else 1
-        if _is_short(load.source):
+        if is_short(load.source):
             offset = in_32_bits(offset)
         if step == 0:
             return self._define(dtype, f"{leaf}[{place(self._first(offset).name)}]", False, stored)
@@ -433,7 +439,7 @@ def can_be_moved(condition: Any, yes: Any, no: Any) -> bool:
     )
 
 
-def _is_short(leaf: Any) -> bool:
+def is_short(leaf: Any) -> bool:
     """Whether 32 bits hold every position in a leaf."""
     [size] = leaf.shape
     return isinstance(size, tirx.IntImm) and int(size) <= np.iinfo(np.int32).max

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +22,7 @@ from tvm_scatter.emit.weighted_rows import WeightedRows
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
+from .carried import Carried, carried
 from .computed import (
     Generated,
     alignment,
@@ -31,7 +32,15 @@ from .computed import (
     sizes_of,
     whole_vectors,
 )
-from .expression import Value, Writer, computed_type, declared_in_struct, is_half, stored_type
+from .expression import (
+    NameOfNoneError,
+    Value,
+    Writer,
+    computed_type,
+    declared_in_struct,
+    is_half,
+    stored_type,
+)
 from .read_first import read_first
 from .source import data_type
 
@@ -47,6 +56,17 @@ def read_owned(operands: Operands) -> Generated:
     if isinstance(updates, ComputedUpdates):
         found = _owned(operands.problem, updates)
     return read_updates(operands) if found is None else found
+
+
+def carried_bytes(operands: Operands, vector: int) -> int:
+    """Bytes that a list carries of each update for who owns it; 0 if it only says which it is.
+
+    Parameters
+    ----------
+    vector : int
+        The elements of a vector.
+    """
+    return read_owned(operands).carried if vectors_apart(operands, vector) else 0
 
 
 def vectors_apart(operands: Operands, vector: int) -> int:
@@ -75,6 +95,30 @@ def _owned(problem: ScatterProblem, updates: ComputedUpdates) -> Generated | Non
     return None if owned is None else _Type(problem, owned).generated()
 
 
+@dataclass(frozen=True)
+class _Source:
+    """What is known of a row before it is read.
+
+    Attributes
+    ----------
+    type : str
+        The C++ type that has it; an object of it is called ``found``.
+    known : list of (expression, Value)
+        Expressions whose values it has.
+    numbered : bool
+        Whether it has the number of the row, so that everything else can be found.
+    """
+
+    type: str
+    known: Sequence[tuple[Any, Value]]
+    numbered: bool = True
+
+    def preset(self, writer: Writer) -> None:
+        """Let a writer find in it what is known."""
+        for expression, value in self.known:
+            writer.preset(expression, value)
+
+
 class _Type:
     """Writes the type."""
 
@@ -92,12 +136,15 @@ class _Type:
         self._row: list[str] = []
         #: The vectors of an update that are read before anything is computed; 0 if there are none.
         self._read_first = 0
+        self._carried = 0
 
     def generated(self) -> Generated:
         """The type, and what an object of it is made of."""
         ahead, find = self._ahead()
         held, own = self._held()
-        members = own + self._element(ahead, held) + self._apart(ahead, held)
+        found = _Source("Found<Offset>", _numbered(ahead, "found.ahead"))
+        members = own + self._element(found, held) + self._apart(found, held)
+        members += self._carrying(held)
         body = self._frame(ahead, find) + members
         name = "OwnedUpdates_" + hashlib.sha256(body.encode()).hexdigest()[:12]
         text = f"#ifndef {name}_DEFINED\n#define {name}_DEFINED\nstruct {name} {{\n{body}}};\n"
@@ -115,6 +162,7 @@ class _Type:
             (*fields, *self._sizes),
             self._read_first,
             owns=True,
+            carried=self._carried,
         )
 
     @property
@@ -169,24 +217,24 @@ class _Type:
 """,
         )
 
-    def _element(
-        self, ahead: Sequence[tuple[Any, Value]], held: Sequence[tuple[Any, Value]]
-    ) -> str:
+    def _element(self, found: _Source, held: Sequence[tuple[Any, Value]]) -> str:
         """The members that compute elements of an update."""
-        writer = self._writer("own.destination")
+        writer = self._writer("own.destination", rows=found.numbered)
         _preset(writer, held, "own.part")
-        _preset(writer, ahead, "found.ahead")
-        lines, complete = self._computing(writer, "found.row")
+        found.preset(writer)
+        lines, complete = self._computing(writer, "found.row" if found.numbered else None)
+        # Whatever the row is found by, the update is completed in the same way.
+        complete = complete if found.numbered else ""
         return f"""  // Neighbours along the last axis.
   template <int count, bool whole, class Offset>
-  __device__ __forceinline__ Row<count> line(const Found<Offset>& found, Offset column,
+  __device__ __forceinline__ Row<count> line(const {found.type}& found, Offset column,
                                              const Own<count>& own) const {{
     using namespace tvm_scatter;
     (void)own;
 {_indented(lines)}
   }}
   template <int count, bool whole, class Offset>
-  __device__ __forceinline__ Row<count> owned(const Found<Offset>& found, Offset column,
+  __device__ __forceinline__ Row<count> owned(const {found.type}& found, Offset column,
                                               const Own<count>& own) const {{
     if constexpr ({self._whole} % count == 0) {{
       return line<count, whole>(found, column, own);
@@ -203,8 +251,14 @@ class _Type:
   }}
 {complete}"""
 
-    def _computing(self, writer: Writer, row: str) -> tuple[list[str], str]:
-        """Statements that compute and return elements of an update, and what completes them."""
+    def _computing(self, writer: Writer, row: str | None) -> tuple[list[str], str]:
+        """Statements that compute and return elements of an update, and what completes them.
+
+        Parameters
+        ----------
+        row : str or None
+            The number of the row in C++; ``None`` if nothing depends on it.
+        """
         result, complete = writer.value(self._updates.value), ""
         if self._updates.term is not None:
             last, complete = self._summed(writer)
@@ -220,7 +274,7 @@ class _Type:
         if result.dtype == "bool":
             narrow = f"static_cast<unsigned char>({narrow})"
         lines = [
-            *self._row_coordinates(row),
+            *([] if row is None else self._row_coordinates(row)),
             *self._column_coordinates(),
             *writer.lines,
             "Vector<Data, count> result;",
@@ -230,44 +284,87 @@ class _Type:
         ]
         return lines, complete
 
-    def _apart(self, ahead: Sequence[tuple[Any, Value]], held: Sequence[tuple[Any, Value]]) -> str:
+    def _apart(self, found: _Source, held: Sequence[tuple[Any, Value]]) -> str:
         """Members that read an update, and others that compute it then, if that is possible."""
         updates = self._updates
-        reader, writer = self._writer("", prefix="r"), self._writer("own.destination")
-        _preset(reader, ahead, "found.ahead")
+        reader = self._writer("", prefix="r", rows=found.numbered)
+        writer = self._writer("own.destination", rows=found.numbered)
+        found.preset(reader)
         _preset(writer, held, "own.part")
         unknown = frozenset([updates.destination]) - {None}
         known = [part for part, _ in held]
         if updates.sum is not None:
             known.append(updates.sum)
         first = read_first(updates.expressions, self._column, reader, writer, known, unknown)
+        possible = ""
+        if found.numbered:
+            possible = "  template <int count>\n  static constexpr bool reads_first = "
+            possible += f"{self._whole} % count == 0;\n" if first else "false;\n"
+            self._read_first = first.vectors if first else 0
         if first is None:
-            return "  template <int count>\n  static constexpr bool reads_first = false;\n"
-        self._read_first = first.vectors
+            return possible
         self._multiples += reader.multiples
-        fetch = [*self._row_coordinates("found.row"), *self._column_coordinates(), *reader.lines]
-        compute, _ = self._computing(writer, "read.row")
+        fetch = [*self._column_coordinates(), *reader.lines]
+        read, of, row = "CarriedRead<count>", "int count", []
+        if found.numbered:
+            read, of, row = "Read<count, Offset>", "int count, class Offset", ["Offset row;"]
+            fetch = [*self._row_coordinates("found.row"), *fetch]
+        made = [*(["found.row"] if row else []), *first.values]
+        compute, _ = self._computing(writer, "read.row" if found.numbered else None)
         return f"""  // What is read of an update, whatever its destination is.
-  template <int count>
-  static constexpr bool reads_first = {self._whole} % count == 0;
-  template <int count, class Offset>
-  struct Read {{
-    Offset row;
-{_indented(first.fields)}
+{possible}  template <{of}>
+  struct {read.partition("<")[0]} {{
+{_indented([*row, *first.fields])}
   }};
   template <int count, bool whole, class Offset>
-  __device__ __forceinline__ Read<count, Offset> fetch(const Found<Offset>& found,
-                                                       Offset column) const {{
+  __device__ __forceinline__ {read} fetch(const {found.type}& found, Offset column) const {{
     using namespace tvm_scatter;
 {_indented(fetch)}
-    return Read<count, Offset>{{{", ".join(["found.row", *first.values])}}};
+    return {read}{{{", ".join(made)}}};
   }}
   template <int count, class Offset>
-  __device__ __forceinline__ Row<count> computed(const Read<count, Offset>& read, Offset column,
+  __device__ __forceinline__ Row<count> computed(const {read}& read, Offset column,
                                                  const Own<count>& own) const {{
     using namespace tvm_scatter;
     (void)own;
 {_indented(compute)}
+  }}
+"""
+
+    def _carrying(self, held: Sequence[tuple[Any, Value]]) -> str:
+        """Members for lists that carry what is the same for all elements of a row."""
+        found = self._found_carried()
+        if found is not None:
+            source = _Source("Carried", found.known("found.part"), numbered=False)
+            multiples = [*self._multiples]
+            try:
+                members = self._element(source, held) + self._apart(source, held)
+            except NameOfNoneError:
+                # Something is computed element by element, which needs the coordinates of the row.
+                self._multiples = multiples
+            else:
+                self._carried = found.bytes
+                return self._listed(found) + members
+        return "  struct Carried {};\n"
+
+    def _found_carried(self) -> Carried | None:
+        if not self._read_first:
+            return None
+        return carried(self._owned, self._writer("", prefix="c"))
+
+    def _listed(self, found: Carried) -> str:
+        """What a list carries of a row, and the member that reads it."""
+        fields = [f"{each.type} part{at};" for at, each in enumerate(found.values)]
+        made = ", ".join(each.name for each in found.values)
+        return f"""  // What is the same for all elements of a row.
+  struct alignas({found.bytes}) Carried {{
+{_indented(fields)}
+  }};
+  template <class Offset>
+  __device__ __forceinline__ Carried carried(Offset row) const {{
+    using namespace tvm_scatter;
+{_indented([*self._row_coordinates("row"), *found.lines])}
+    return Carried{{{made}}};
   }}
 """
 
@@ -349,10 +446,13 @@ class _Type:
   }}
 """
 
-    def _writer(self, destination: str, prefix: str = "t") -> Writer:
+    def _writer(self, destination: str, prefix: str = "t", rows: bool = True) -> Writer:
         names = self._names
         if self._updates.destination is not None:
             names = names | {self._updates.destination: destination}
+        if not rows:
+            of_rows = {*self._updates.axes[: self._owned.rows]}
+            names = {each: name for each, name in names.items() if each not in of_rows}
         return Writer(names, self._column, prefix, splits=True)
 
     def _row_coordinates(self, row: str) -> list[str]:
@@ -384,10 +484,15 @@ class _Type:
         return lines
 
 
+def _numbered(known: Sequence[tuple[Any, Value]], name: str) -> list[tuple[Any, Value]]:
+    """The same expressions, whose values have a name each with a number behind it."""
+    return [(each, replace(value, name=f"{name}{at}")) for at, (each, value) in enumerate(known)]
+
+
 def _preset(writer: Writer, known: Sequence[tuple[Any, Value]], name: str) -> None:
     """Let expressions be numbered values that are known by a name."""
-    for at, (expression, value) in enumerate(known):
-        writer.preset(expression, replace(value, name=f"{name}{at}"))
+    for expression, value in _numbered(known, name):
+        writer.preset(expression, value)
 
 
 def _added(writer: Writer, term: Any) -> str:

@@ -36,12 +36,16 @@ struct Taken {
   uint32 slot, part;
 };
 
+// `Entry` is what a list has of each update: which one it is, or what it carries of it.
+template <class Entry>
 struct Buckets {
+  using Key = Entry;
   uint64* cursors;  // entries listed; slots (high half) and parts (low half); units; turns taken
   unsigned short* runs;  // [bucket][tile]: where the run begins; after the last bucket, where it ends
   uint32* entries;  // tile after tile: which item of the tile (high bits), and its place in the bucket
+  Entry* carried;   // of each of these, if lists carry something
   PlaceList* places;
-  uint32* list;
+  Entry* list;
   ListPart* parts;  // chunks of the long lists
   Unit* units;
   // `tile_items` is a power of two, and numbers of entries take 31 bits.
@@ -54,6 +58,28 @@ struct Buckets {
   __device__ __forceinline__ Listed find(int64 place) const {
     const PlaceList found = places[place];
     return Listed{found.count & ~kSummed, found.at, (found.count & kSummed) != 0};
+  }
+  // How a block names an update while it orders some: by its number, or by where it is carried.
+  template <class P>
+  __device__ __forceinline__ uint32 name_of(uint32 at, uint32 item_of_tile) const {
+    return is_carried<P, Entry>() ? at : (at & ~(tile_items - 1)) + item_of_tile;
+  }
+  // What a list has of an update that is named so.
+  template <class P>
+  __device__ __forceinline__ Entry entry_of(uint32 name) const {
+    if constexpr (is_carried<P, Entry>()) {
+      return load_entry(carried[name]);
+    } else {
+      return name;
+    }
+  }
+  template <class P>
+  __device__ __forceinline__ auto named(const uint32* names) const {
+    if constexpr (is_carried<P, Entry>()) {
+      return Numbered<Entry>{carried, names};
+    } else {
+      return names;
+    }
   }
   // The first of so many slots and parts, which are the caller's from now on.
   __device__ __forceinline__ Taken take(uint32 slots, uint32 chunks) const {
@@ -85,8 +111,9 @@ __device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
 }
 
 // Order the entries of a tile by bucket.
-template <class P, int bits, int per_thread>
-__device__ __forceinline__ void order_tile(const Buckets& buckets, const Indices<P>& indices,
+template <class P, int bits, int per_thread, class Entry>
+__device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const Indices<P>& indices,
+                                           const typename P::Updates& updates,
                                            const Sizes<P>& sizes, int count, char* shared) {
   using Offset = typename P::Offset;
   constexpr int kTile = kTileThreads * per_thread;
@@ -116,8 +143,14 @@ __device__ __forceinline__ void order_tile(const Buckets& buckets, const Indices
   }
   __syncthreads();
   const int kept = first[count];
-  for (int at = threadIdx.x; at < kept; at += kTileThreads)
+#pragma unroll 4
+  for (int at = threadIdx.x; at < kept; at += kTileThreads) {
     buckets.entries[begin + at] = ordered[at];
+    // What is read here are neighbours in some order, which the first-level cache holds.
+    const auto item = static_cast<Offset>(begin + (ordered[at] >> bits));
+    if constexpr (is_carried<P, Entry>())
+      store_entry(buckets.carried + begin + at, updates.carried(Item<P>(sizes, item).update));
+  }
 }
 
 // Shared memory of a block that orders up to `most` entries of one bucket.
@@ -130,13 +163,14 @@ struct EntryRoom {
   uint32 first[kPlaces + 1];  // of each place among the ordered items
 
   // See `RunTable::gather`.
-  __device__ __forceinline__ uint32 gather(const Buckets& buckets, uint32 bucket, uint32 first_tile,
-                                           uint32 skip, bool whole) {
+  template <class P, class Entry>
+  __device__ __forceinline__ uint32 gather(const Buckets<Entry>& buckets, uint32 bucket,
+                                           uint32 first_tile, uint32 skip, bool whole) {
     const TileRuns runs{buckets.runs, buckets.entries, buckets.tiles, buckets.tile_items};
     uint32 begins = 0;
     return table.gather(runs, bucket, first_tile, skip, most, whole, begins,
                         [&](uint32 at, uint32 from, uint32 entry) {
-                          items[at] = (from & ~(buckets.tile_items - 1)) + (entry >> bits);
+                          items[at] = buckets.template name_of<P>(from, entry >> bits);
                           places[at] = static_cast<unsigned short>(entry & (kPlaces - 1));
                         });
   }
@@ -167,8 +201,8 @@ struct EntryRoom {
 };
 
 // Cut a bucket that one block cannot order into units, and begin the sums of its places.
-template <class P, int bits>
-__device__ __forceinline__ void split_bucket(const Buckets& buckets,
+template <class P, int bits, class Entry>
+__device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
                                              Accumulate<typename P::Data>* sums, uint32 bucket,
                                              int owned, uint32 found, const Sizes<P>& sizes) {
   __shared__ uint32 slot, unit;
@@ -198,8 +232,8 @@ __device__ __forceinline__ void split_bucket(const Buckets& buckets,
 }
 
 // One block for each bucket: list the items of each place, and cut long lists into chunks.
-template <class P, int bits>
-__device__ __forceinline__ void list_bucket(const Buckets& buckets,
+template <class P, int bits, class Entry>
+__device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
                                             Accumulate<typename P::Data>* sums,
                                             const Sizes<P>& sizes, uint32 chunk) {
   using Room = EntryRoom<bits, kBucketThreads, kBucketMost>;
@@ -210,7 +244,7 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
   const int64 first_place = static_cast<int64>(bucket) << bits;
   const int owned = static_cast<int>(
       max(min(static_cast<int64>(sizes.destinations()) - first_place, 1ll << bits), 0ll));
-  const uint32 found = room.gather(buckets, bucket, 0, 0, true);
+  const uint32 found = room.template gather<P>(buckets, bucket, 0, 0, true);
   if (found > kBucketMost) {
     split_bucket<P, bits>(buckets, sums, bucket, owned, found, sizes);
     return;
@@ -218,8 +252,9 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
   if (threadIdx.x == 0)
     begin = static_cast<uint32>(atomicAdd(buckets.cursors, static_cast<uint64>(found)));
   room.order(found);
+#pragma unroll 4
   for (uint32 i = threadIdx.x; i < found; i += kBucketThreads)
-    buckets.list[begin + i] = room.items[i];
+    store_entry(buckets.list + begin + i, buckets.template entry_of<P>(room.items[i]));
   // A list of the usual length for its bucket delays nobody.
   const uint32 usual = 3 * found / max(owned, 1);
   const uint32 longest = max(kLongList, min(usual, chunk));
@@ -257,9 +292,10 @@ __device__ __forceinline__ void list_bucket(const Buckets& buckets,
 
 // Sum the ordered entries of a unit: each group of lanes as many, so that all take equally long,
 // whatever places they are of. Only the place that a group begins with can be that of many groups.
-template <class P, int bits, int lanes, int vector, int most>
+template <class P, int bits, int lanes, int vector, int most, class Entry>
 __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, most>& room,
-                                         Accumulate<typename P::Data>* sums, uint32 count,
+                                         Accumulate<typename P::Data>* sums,
+                                         const Buckets<Entry>& buckets, uint32 count,
                                          const Unit& unit, const typename P::Updates& updates,
                                          const Sizes<P>& sizes, int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
@@ -288,8 +324,10 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
       uint32 next = room.first[place + 1] - begin;
       const int64 first_row = static_cast<int64>(unit.bucket) << bits;
       auto own = own_of<P, vector, true>(updates, first_row + place, column);
-      const PlaceUpdates<P, uint32, lanes, vector, true, true, true> rows{
-          {updates, room.items + begin, sizes, column}, own, true};
+      const auto items = buckets.template named<P>(room.items + begin);
+      using Key = typename If<is_carried<P, Entry>(), Numbered<Entry>, uint32>::type;
+      const PlaceUpdates<P, Key, lanes, vector, true, true, true> rows{
+          {updates, items, sizes, column}, own, true};
       for_each_row(length, AsRead<decltype(rows)>{rows}, [&](uint32 at, const auto& read) {
         if (at == next) {
           put_by();
@@ -308,10 +346,10 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
 
 // Chunks of long lists, a group of lanes for each, and units of buckets that no block listed: turns
 // that blocks take one after another, because no two take equally long.
-template <class P, int bits, int lanes, int vector, int most>
+template <class P, int bits, int lanes, int vector, int most, class Entry>
 __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& room,
                                           Accumulate<typename P::Data>* sums,
-                                          const Buckets& buckets,
+                                          const Buckets<Entry>& buckets,
                                           const typename P::Updates& updates, const Sizes<P>& sizes,
                                           int64 tiles) {
   __shared__ uint64 next;
@@ -323,22 +361,22 @@ __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& r
     const int64 turn = work / tiles, tile = work - turn * tiles;
     if (turn < shares) {
       const int64 wanted = turn * teams + team;
-      Chunk found{kNone, 0, nullptr, 0};
+      Chunk<Entry> found{kNone, 0, nullptr, 0};
       if (wanted < parts) {
         const ListPart part = buckets.parts[wanted];
-        found = Chunk{part.slot, part.length, buckets.list + part.begin, part.place};
+        found = Chunk<Entry>{part.slot, part.length, buckets.list + part.begin, part.place};
       }
       add_chunks<P, lanes, vector>(sums, found, updates, sizes, tile, tiles);
     } else {
       const Unit unit = buckets.units[turn - shares];
-      const uint32 count = min(room.gather(buckets, unit.bucket, unit.tile, unit.skip, false),
+      const uint32 count = min(room.template gather<P>(buckets, unit.bucket, unit.tile, unit.skip, false),
                                static_cast<uint32>(most));
       room.order(count);
       // What the part of the first columns says holds for all.
       PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
       for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
         if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
-      sum_unit<P, bits, lanes, vector>(room, sums, count, unit, updates, sizes, tile, tiles);
+      sum_unit<P, bits, lanes, vector>(room, sums, buckets, count, unit, updates, sizes, tile, tiles);
     }
     // All have read the number of the last turn and what is in the room.
     __syncthreads();

@@ -22,6 +22,7 @@ struct LongList {
 
 // `cursors` and `counts` start as zeros.
 struct Groups {
+  using Key = uint32;
   uint64* cursors;  // entries listed; long lists (high half) with their chunks (low half)
   uint32* counts;   // updates of each place
   uint32* begins;   // where each place's list begins
@@ -143,7 +144,7 @@ __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sum
   for (int64 unit = blockIdx.x; unit < work; unit += gridDim.x) {
     const int64 part = unit / tiles;
     const uint32 wanted = static_cast<uint32>(part) * teams + team;
-    Chunk found{kNone, 0, nullptr, 0};
+    Chunk<uint32> found{kNone, 0, nullptr, 0};
     if (wanted < chunks) {
       uint32 slot = 0;
       // The last list whose chunks begin at or before this one.
@@ -154,7 +155,7 @@ __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sum
       const LongList list = groups.long_lists[slot];
       const uint32 first = (wanted - list.first_chunk) * chunk;
       const uint32 length = min(chunk, groups.counts[list.place] - first);
-      found = Chunk{slot, length, groups.list + groups.begins[list.place] + first, list.place};
+      found = Chunk<uint32>{slot, length, groups.list + groups.begins[list.place] + first, list.place};
     }
     add_chunks<P, lanes, vector>(sums, found, updates, sizes, unit - part * tiles, tiles);
   }

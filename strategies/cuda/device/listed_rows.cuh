@@ -12,9 +12,10 @@ constexpr uint32 kNone = ~0u;
 constexpr uint32 kLongList = 32;
 
 // Some entries of the list of a place, and the slot of `sums` that their sum goes to.
+template <class Key>
 struct Chunk {
   uint32 slot, length;
-  const uint32* items;
+  const Key* items;
   uint32 place;
 };
 
@@ -69,8 +70,9 @@ __device__ __forceinline__ void for_each_column(const Sizes<P>& sizes, int64 til
 }
 
 // For whole blocks: a chunk for each group of lanes; no chunk has `kNone` for a slot.
-template <class P, int lanes, int vector>
-__device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, const Chunk& chunk,
+template <class P, int lanes, int vector, class Key>
+__device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
+                                           const Chunk<Key>& chunk,
                                            const typename P::Updates& updates, const Sizes<P>& sizes,
                                            int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
@@ -80,7 +82,7 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, c
     auto sum = splat<Accumulate<typename P::Data>, vector>(widen(P::start()));
     if (column < width && chunk.length) {
       const auto own = own_of<P, vector, true>(updates, chunk.place, column);
-      const PlaceUpdates<P, uint32, lanes, vector, true, true, true> rows{
+      const PlaceUpdates<P, Key, lanes, vector, true, true, true> rows{
           {updates, chunk.items, sizes, column}, own, true};
       combine_updates(sum, chunk.length, rows);
     }
@@ -90,8 +92,8 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums, c
 }
 
 // A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`
-// says what is listed for a row, and `lists.list` holds the items.
-template <class P, int lanes, int vector, bool mean, bool in_place, class Lists>
+// says what is listed for a row, and `lists.list` holds the items. `apart` as of `RowShare`.
+template <class P, int lanes, int vector, bool mean, bool in_place, bool apart, class Lists>
 __device__ __forceinline__ void write_rows(const typename P::Output& output,
                                            const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
@@ -100,7 +102,9 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
-  const RowShare<P, lanes, vector> share(tiles);
+  using Key = typename Lists::Key;
+  const int64 rows_apart = apart ? static_cast<int64>(sizes.destinations()) : 0;
+  const RowShare<P, lanes, vector> share(tiles, rows_apart);
   if (share.row >= sizes.destinations()) return;
   const Offset width = sizes.width();
   for (Offset column = share.first; column < width; column += share.step) {
@@ -118,7 +122,7 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
         sum = load<Wide, vector>(sums + static_cast<int64>(listed.at) * width + column);
       } else {
         const auto own = own_of<P, vector, true>(updates, share.row, column);
-        const PlaceUpdates<P, uint32, lanes, vector, true, true> rows{
+        const PlaceUpdates<P, Key, lanes, vector, true, true> rows{
             {updates, lists.list + listed.at, sizes, column}, own, true};
         combine_updates(sum, listed.count, rows);
       }

@@ -28,6 +28,26 @@ constexpr bool reads_owned_first() {
   }
 }
 
+// Whether the entries of a list are what it carries of each update, and not only say which it is.
+template <class P, class Key>
+constexpr bool is_carried() {
+  using Carried = typename P::Updates::Carried;
+  return same<Key, Carried> || same<Key, Numbered<Carried>>;
+}
+
+// One access for an entry, whose size is a power of two.
+template <class Entry>
+__device__ __forceinline__ Entry load_entry(const Entry& entry) {
+  constexpr int words = sizeof(Entry) / sizeof(uint32);
+  return bit_cast<Entry>(load<uint32, words>(reinterpret_cast<const uint32*>(&entry)));
+}
+
+template <class Entry>
+__device__ __forceinline__ void store_entry(Entry* to, const Entry& entry) {
+  constexpr int words = sizeof(Entry) / sizeof(uint32);
+  store<uint32, words>(reinterpret_cast<uint32*>(to), bit_cast<Vector<uint32, words>>(entry));
+}
+
 // As `ListedUpdates`, of one place. `whole` says that vectors are loaded as such, and `first` that what
 // can be read before anything is computed is. Most places have so few updates that there is nothing.
 template <class P, class Key, int lanes, int vector, bool whole, bool once = false,
@@ -43,8 +63,15 @@ struct PlaceUpdates {
   const Own& own;
   bool counts;
 
-  __device__ __forceinline__ auto item(uint32 at) const { return listed.item(at); }
-  __device__ __forceinline__ auto read(typename Listed::Found found) const {
+  __device__ __forceinline__ auto item(uint32 at) const {
+    if constexpr (is_carried<P, Key>()) {
+      return load_entry(listed.items[at]);
+    } else {
+      return listed.item(at);
+    }
+  }
+  template <class Item>
+  __device__ __forceinline__ auto read(const Item& found) const {
     if constexpr (reads_first) {
       return listed.updates.template fetch<vector, whole>(found, listed.column);
     } else if constexpr (P::Updates::owns) {

@@ -32,6 +32,8 @@ struct StoredUpdates {
   static constexpr int summed_columns = 0;
   template <int count>
   struct Own {};
+  // What lists of updates may carry of each: see codegen/carried.py.
+  struct Carried {};
   template <class Offset>
   using Found = Offset;
   const T* first;

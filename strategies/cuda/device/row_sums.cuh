@@ -111,6 +111,27 @@ __device__ __forceinline__ void combine_run(Sum& sum, uint32 count, const Rows& 
   for_each_row(count, rows, [&](uint32, const auto& row) { add_row<R>(sum, row); });
 }
 
+// A list as `ListedUpdates` has it: a pointer to keys, or an object that is indexed like one.
+template <class Key>
+struct ListOf {
+  using Type = const Key*;
+};
+
+// Entries that others name by their numbers.
+template <class Entry>
+struct Numbered {
+  const Entry* entries;
+  const uint32* numbers;
+
+  __device__ __forceinline__ const Entry& operator[](uint32 at) const {
+    return entries[numbers[at]];
+  }
+};
+template <class Entry>
+struct ListOf<Numbered<Entry>> {
+  using Type = Numbered<Entry>;
+};
+
 // The updates of a list of items, in one column of vectors. `once` says that they are read nowhere
 // else, so that they give way first in the caches; `at_once`, that they are computed as they are read.
 template <class P, class Key, int vector, bool once = false, bool at_once = false>
@@ -122,7 +143,7 @@ struct ListedUpdates {
   using Offset = typename P::Offset;
   using Found = typename P::Updates::template Found<Offset>;
   typename P::Updates updates;
-  const Key* items;
+  typename ListOf<Key>::Type items;
   const Sizes<P>& sizes;
   Offset column;
 
@@ -217,6 +238,8 @@ __device__ __forceinline__ Vector<typename P::Data, vector> result_of(
 }
 
 // Which row a thread works on, and its first column: `tiles` groups of `lanes` threads share a row.
+// These are neighbours, unless a number of rows is given: then the first parts of all rows come before
+// the second ones, so that what is read of a tensor at a time fits the second-level cache.
 template <class P, int lanes, int vector>
 struct RowShare {
   using Offset = typename P::Offset;
@@ -224,17 +247,20 @@ struct RowShare {
   Offset first, step;
   static constexpr bool writes = true;
 
-  __device__ __forceinline__ explicit RowShare(int64 tiles)
-      : RowShare(tiles, first_in_grid() / lanes, first_in_grid() % lanes) {}
+  __device__ __forceinline__ explicit RowShare(int64 tiles, int64 rows_apart = 0)
+      : RowShare(tiles, first_in_grid() / lanes, first_in_grid() % lanes, rows_apart) {}
   // That of a thread in some group of lanes.
-  __device__ __forceinline__ RowShare(const Sizes<P>&, int64 tiles, int64 group)
-      : RowShare(tiles, group, threadIdx.x % lanes) {}
+  __device__ __forceinline__ RowShare(const Sizes<P>&, int64 tiles, int64 group,
+                                      int64 rows_apart = 0)
+      : RowShare(tiles, group, threadIdx.x % lanes, rows_apart) {}
 
  private:
   // The lane as 32 or 64 bits.
   template <class Lane>
-  __device__ __forceinline__ RowShare(int64 tiles, int64 group, Lane lane) : row(group / tiles) {
-    first = static_cast<Offset>((group - row * tiles) * lanes + lane) * vector;
+  __device__ __forceinline__ RowShare(int64 tiles, int64 group, Lane lane, int64 rows_apart) {
+    const int64 tile = rows_apart ? group / rows_apart : group % tiles;
+    row = rows_apart ? group - tile * rows_apart : group / tiles;
+    first = static_cast<Offset>(tile * lanes + lane) * vector;
     step = static_cast<Offset>(tiles) * lanes * vector;
   }
 };

@@ -161,19 +161,35 @@ __device__ __forceinline__ SegmentRange segment_of(const Keys& keys, int64 entry
   return SegmentRange::of(begins, ends, place, sizes.items());
 }
 
+// What is the same for all elements of the row of each update, in the order of the list.
+template <class P, class Key>
+__device__ __forceinline__ void carry_updates(typename P::Updates::Carried* carried,
+                                              const typename P::Updates& updates, const Key* items,
+                                              const Sizes<P>& sizes) {
+  for (int64 at = first_in_grid(); at < sizes.items(); at += threads_in_grid()) {
+    // Behind the last segment there may be anything.
+    const uint64 last = static_cast<uint64>(sizes.items()) - 1;
+    const auto item = static_cast<typename P::Offset>(min(static_cast<uint64>(items[at]), last));
+    store_entry(carried + at, updates.carried(Item<P>(sizes, item).update));
+  }
+}
+
 // A group of lanes for each slot of a piece, of which there are `slots`, and behind them for each row.
-// Sums pieces of long segments, and writes rows that have short ones.
-template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, class Keys>
+// Sums pieces of long segments, and writes rows that have short ones. `items` has an entry for each
+// update: its number, or what is carried of it. `apart` as of `RowShare`.
+template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, bool apart,
+          class Keys, class Entry>
 __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
                                             const typename P::Output& output,
                                             const typename P::Data* data,
                                             const typename P::Updates& updates, const Keys& keys,
-                                            const Key* begins, const Key* ends, const Key* items,
-                                            const Sizes<P>& sizes, uint32 longest, int bits,
-                                            int64 slots, int64 tiles) {
+                                            const Key* begins, const Key* ends,
+                                            const Entry* items, const Sizes<P>& sizes,
+                                            uint32 longest, int bits, int64 slots, int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes);
+  const int64 rows_apart = apart ? slots + static_cast<int64>(sizes.destinations()) : 0;
+  const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes, rows_apart);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
   const bool is_piece = share.row < slots;
   int64 place = share.row - slots;
@@ -199,7 +215,7 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
     Vector<Data, vector> old;
     if (!is_piece) old = rows.old(place, column);
     const auto own = own_of<P, vector, whole>(updates, place, column);
-    const PlaceUpdates<P, Key, lanes, vector, whole, false, first> sorted{
+    const PlaceUpdates<P, Entry, lanes, vector, whole, false, first> sorted{
         {updates, items + range.begin, sizes, column}, own, share.writes};
     auto sum = sum_of_none<P, vector>();
     combine_updates(sum, static_cast<uint32>(count), sorted);

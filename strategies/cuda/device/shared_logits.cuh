@@ -36,7 +36,9 @@ struct LogitShare {
   Offset first, step;
   bool writes;
 
-  __device__ __forceinline__ LogitShare(const Sizes<P>& sizes, int64 tiles, int64 group) {
+  // Columns of a logit are never apart.
+  __device__ __forceinline__ LogitShare(const Sizes<P>& sizes, int64 tiles, int64 group,
+                                        int64 = 0) {
     constexpr int sharing = sharing_lanes<P, vector>();
     constexpr Offset columns = P::Updates::summed_columns;
     row = group / tiles;

@@ -18,6 +18,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 
 from . import contention, sorting
+from .column_parts import lanes_of_parts
 
 #: Lists with more entries are reduced in chunks.
 LONG_LIST = device_constant("listed_rows", "kLongList")
@@ -134,6 +135,11 @@ class ListedRows:
         C++ declarations of the lists and of the ``sums`` of long ones.
     arguments : dict
         The arguments of the declarations.
+
+    Attributes
+    ----------
+    lanes, tiles : int, int or expression
+        The threads that share a part of a row, and the parts of a row.
     """
 
     def __init__(
@@ -207,16 +213,24 @@ class ListedRows:
         together = together if vectors == 1 else 0
         self.step(call, blocks, threads, owned > 0, together, overlaps)
 
-    def write(self, lists: str, threads: int) -> None:
-        """Write every row of the output from its list, its sum or the data."""
+    def write(self, lists: str, threads: int, carries: bool = False) -> None:
+        """Write every row of the output from its list, its sum or the data.
+
+        Parameters
+        ----------
+        carries : bool
+            Whether the lists carry what is the same for all elements of a row.
+        """
         operands = self._operands
         mean = "true" if operands.problem.reduces.needs_count else "false"
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
-        teams = operands.sizes.destinations * self.tiles
+        lanes, apart = lanes_of_parts(operands, self.lanes, self._vector, carries)
+        parts = at_least(ceil_div(operands.sizes.width, lanes * self._vector), 1)
+        self._arguments["column_parts"] = "long long", parts
         self.step(
-            f"write_rows<P, {{lanes}}, {{vector}}, {mean}, {in_place}>(output, {source}, sums, "
-            f"{lists}, updates, sizes, tiles);",
-            ceil_div(teams * self.lanes, threads),
+            f"write_rows<P, {lanes}, {{vector}}, {mean}, {in_place}, {str(apart).lower()}>(output, "
+            f"{source}, sums, {lists}, updates, sizes, column_parts);",
+            ceil_div(operands.sizes.destinations * parts * lanes, threads),
             threads,
             owns=True,
             overlaps=few_bytes(operands),

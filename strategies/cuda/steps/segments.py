@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
@@ -12,11 +13,14 @@ from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
+from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
+from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from . import sorting
+from .column_parts import lanes_of_parts
 from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
 #: A piece of a long segment has two to the power of this many entries, or a few more; twice as many
@@ -35,7 +39,10 @@ _SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
 #: Updates whose elements have so many bytes are read before anything is computed with them. Shorter
 #: ones would take more registers, and 1.06 to 1.11 of the time.
 _READ_FIRST_BYTES = 4
-_SUMS = ("pieces", "together")
+_CARRYING_THREADS = 256
+#: As many updates are worth a launch that carries what is the same for all elements of a row.
+_MANY_TO_CARRY = 1 << 19
+_SUMS, _CARRIED = ("pieces", "together"), "carried"
 
 
 def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -> None:
@@ -44,6 +51,12 @@ def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -
     piece = _piece(sizes)
     layout.add("pieces", ceil_div(sizes.items, piece) * row)
     layout.add("together", ceil_div(sizes.items, piece * _TOGETHER) * row)
+    layout.add(_CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
+
+
+def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
+    """Whether a launch that carries something of each update may pay."""
+    return problem.fused and isinstance(sizes.items, int) and sizes.items >= _MANY_TO_CARRY
 
 
 def _piece(sizes: Sizes) -> Any:
@@ -56,6 +69,47 @@ def _are_many(sizes: Sizes) -> Any:
     if isinstance(items, int):
         return int(items >= _MANY)
     return tirx.Cast("int64", items >= tirx.IntImm("int64", _MANY))
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """How threads share rows.
+
+    Attributes
+    ----------
+    vector : int
+        The elements that a thread has at a time.
+    lanes, tiles : int, int or expression
+        The threads of a part of a row, which reads neighbours, and the parts of a row.
+    part_lanes, parts, apart : int, int or expression, bool
+        The same where updates are read, and whether all first parts come before all others.
+    carries : bool
+        Whether what is the same for all elements of a row is carried in the order of the list.
+    """
+
+    vector: int
+    lanes: int
+    tiles: Any
+    part_lanes: int
+    parts: Any
+    apart: bool
+    carries: bool
+
+    @staticmethod
+    def of(operands: Operands) -> _Shape:
+        """The shape for some operands."""
+        problem, sizes = operands.problem, operands.sizes
+        vector, lanes, tiles = _whole_rows(operands)
+        adds_up = _adds_up_logits(operands)
+        # Sums of logits in 16 bits wait for other things.
+        carries = _may_carry(problem, sizes) and not (adds_up and problem.data_dtype in HALVES)
+        carries = carries and carried_bytes(operands, vector) > 0
+        part_lanes, apart = lanes, False
+        # Threads of a row share its logits, or read what makes them once for each part.
+        if not adds_up and (carries or not problem.softmax):
+            part_lanes, apart = lanes_of_parts(operands, lanes, vector, carries)
+        parts = at_least(ceil_div(sizes.width, part_lanes * vector), 1) if apart else tiles
+        return _Shape(vector, lanes, tiles, part_lanes, parts, apart, carries)
 
 
 def reduce_rows(
@@ -78,57 +132,83 @@ def reduce_rows(
         The arguments of the declarations.
     """
     items, piece = operands.sizes.items, _piece(operands.sizes)
+    shape = _Shape.of(operands)
     text = lists + "  using Wide = Accumulate<Data>;\n"
     for name in _SUMS:
         text += layout.pointer(name, "Wide")
+    regions, entries = _SUMS, "items"
+    if shape.carries:
+        regions, entries = (*_SUMS, _CARRIED), _CARRIED
+        text += layout.pointer(_CARRIED, "P::Updates::Carried")
     text += f"""  const uint32 longest = static_cast<uint32>(
       max(min(min(usual, even), {_MOST}ll), (2ll << bits) - 1));
   (void)begins, (void)ends, (void)keys, (void)longest;
 """
-    arguments = {**arguments, **layout.arguments(*_SUMS)}
-    arguments["usual"] = "long long", _USUAL * items // at_least(operands.sizes.destinations, 1)
-    arguments["even"] = "long long", even_entries(operands.problem, operands.sizes)
-    arguments["bits"] = "long long", _PIECE_BITS + _are_many(operands.sizes)
     # What is cut has at least two pieces, and so has what is cut again.
     cuts, cuts_again = (
         not isinstance(items, int) or items >= 2 * length for length in (piece, piece * _TOGETHER)
     )
     slots = ceil_div(items, piece) if cuts else 0
     rows = operands.sizes.destinations
+    numbers = {
+        "usual": _USUAL * items // at_least(rows, 1),
+        "even": even_entries(operands.problem, operands.sizes),
+        "bits": _PIECE_BITS + _are_many(operands.sizes),
+        "slots": slots,
+        "tiles": shape.tiles,
+        "parts": shape.parts,
+    }
+    arguments = {**arguments, **layout.arguments(*regions)}
+    arguments |= {name: ("long long", number) for name, number in numbers.items()}
     mean = "true" if operands.problem.reduces.needs_count else "false"
     first = str(item_bytes(operands.problem.data_dtype) >= _READ_FIRST_BYTES).lower()
     common = "P, Key, {lanes}, {vector_and_whole}"
     target = "output, out" if operands.data is None else "output, data"
-    _, lanes, tiles = _shape(operands)
 
-    def step(call: str, blocks: Any, of: int, overlaps: bool = True) -> None:
-        more = {**arguments, "slots": ("long long", slots), "tiles": ("long long", tiles)}
-        _launch(operands, text, more, call, blocks, of, overlaps)
+    def step(call: str, blocks: Any, of: int, lanes: int, overlaps: bool = True) -> None:
+        _launch(operands, text, arguments, call, blocks, of, lanes, overlaps)
 
-    def blocks_of(teams: Any) -> Any:
-        return ceil_div(teams * tiles * lanes, threads)
-
+    if shape.carries:
+        _carry(operands, text, arguments)
     step(
-        f"sum_updates<{common}, {mean}, {first}>(pieces, {target}, updates, keys, begins, ends, "
-        "items, sizes, longest, int(bits), slots, tiles);",
-        blocks_of(slots + rows),
+        f"sum_updates<{common}, {mean}, {first}, {str(shape.apart).lower()}>(pieces, {target}, "
+        f"updates, keys, begins, ends, {entries}, sizes, longest, int(bits), slots, parts);",
+        ceil_div((slots + rows) * shape.parts * shape.part_lanes, threads),
         threads,
+        shape.part_lanes,
         few_bytes(operands),
     )
     if cuts_again:
+        together = ceil_div(items, piece * _TOGETHER)
         step(
             f"sum_together<{common}>(together, pieces, keys, begins, ends, sizes, longest, "
             "int(bits), tiles);",
-            blocks_of(ceil_div(items, piece * _TOGETHER)),
+            ceil_div(together * shape.tiles * shape.lanes, threads),
             threads,
+            shape.lanes,
         )
     if cuts:
         step(
             f"write_long<{common}, {mean}>(pieces, together, {target}, begins, ends, sizes, "
             "longest, int(bits), tiles);",
-            ceil_div(rows, _LONG_ROWS) * tiles,
+            ceil_div(rows, _LONG_ROWS) * shape.tiles,
             _LONG_ROW_THREADS,
+            shape.lanes,
         )
+
+
+def _carry(operands: Operands, text: str, arguments: sorting.Arguments) -> None:
+    """Launch what computes for each update once what is the same for all elements of its row."""
+    launch(
+        operands,
+        ("segmented",),
+        f"{text}  carry_updates<P>({_CARRIED}, updates, items, sizes);",
+        ceil_div(operands.sizes.items, _CARRYING_THREADS),
+        _CARRYING_THREADS,
+        arguments,
+        owns=True,
+        overlaps=True,
+    )
 
 
 def _launch(
@@ -138,12 +218,13 @@ def _launch(
     call: str,
     blocks: Any,
     threads: int,
+    lanes: int,
     overlaps: bool,
 ) -> None:
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
-    vector, lanes, _ = _shape(operands)
+    vector, _, _ = _whole_rows(operands)
     # Threads that share a logit have the same columns also where vectors are no single accesses.
-    sums = operands.problem.softmax and operands.updates.term is not None
+    sums = _adds_up_logits(operands)
     single = f"{vector}, false" if sums else "1, true"
     tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
     whole = call.format(lanes=lanes, vector_and_whole=f"{vector}, true")
@@ -165,7 +246,12 @@ def _launch(
     )
 
 
-def _shape(operands: Operands) -> tuple[int, int, Any]:
+def _adds_up_logits(operands: Operands) -> bool:
+    """Whether threads of a row share logits, which are sums along its columns."""
+    return operands.problem.softmax and operands.updates.term is not None
+
+
+def _whole_rows(operands: Operands) -> tuple[int, int, Any]:
     """The elements that a thread has at a time, the threads of a row, and the parts of a row."""
     problem, sizes = operands.problem, operands.sizes
     vector = widest_vector(problem)

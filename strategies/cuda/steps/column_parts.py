@@ -1,0 +1,81 @@
+"""Columns in parts: all rows' first columns, then all rows' next ones.
+
+Rows that are read by index from a tensor larger than the second-level cache come from memory again
+and again. Of the first columns of all rows the cache holds more, or all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import tirx
+
+from tvm_scatter.emit.computed_updates import ComputedUpdates, loads_of
+from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.strategies.cuda.machines import machine_of
+
+#: Of the cache the part that a tensor may take. An H100's is two halves, each of which holds a copy
+#: of what its side reads: 25.6 MB gain nothing by parts, 51 MB take 0.75 of the time in two.
+_OF_CACHE = 0.55
+#: Bytes of a row in a part: shorter ones read too much beside.
+_LEAST_BYTES = 128
+#: Times that a row must be read, at least.
+_LEAST_READS = 2
+
+
+def lanes_of_parts(
+    operands: Operands, lanes: int, vector: int, carries: bool = False
+) -> tuple[int, bool]:
+    """The threads that share a part of a row, and whether all first parts come before all others.
+
+    Parameters
+    ----------
+    lanes, vector : int
+        The threads that share a row, or a part, if all that is read is neighbours; and the elements
+        that each has.
+    carries : bool
+        Whether lists carry what is the same for all elements of a row.
+    """
+    read, width = _bytes_read_by_index(operands.updates), operands.sizes.width
+    items = operands.sizes.items
+    if not (read and isinstance(width, int) and isinstance(items, int)):
+        return lanes, False
+    row = width * item_bytes(operands.problem.data_dtype)
+    if items * row < _LEAST_READS * read:
+        return lanes, False
+    access = vector * item_bytes(operands.problem.data_dtype)
+    most = _OF_CACHE * machine_of(operands.target).cache_bytes
+
+    def part_of(count: int) -> float:
+        return read * min(count * access / row, 1.0)
+
+    fewer = lanes
+    while part_of(fewer) > most and fewer // 2 * access >= _LEAST_BYTES:
+        fewer //= 2
+    # Lists are read once for each part: what they do not carry, too, from anywhere.
+    if part_of(fewer) > most and not carries:
+        return lanes, False
+    return fewer, fewer * vector < width
+
+
+def _bytes_read_by_index(updates: Any) -> int:
+    """Bytes of the largest tensor whose rows the updates read by an index; 0 if they read none."""
+    if not isinstance(updates, ComputedUpdates):
+        return 0
+    return max(
+        (
+            int(load.source.shape[0]) * item_bytes(str(load.source.dtype))
+            for each in updates.expressions
+            for load in loads_of(each)
+            if _is_row(load, updates) and isinstance(load.source.shape[0], tirx.IntImm)
+        ),
+        default=0,
+    )
+
+
+def _is_row(load: Any, updates: ComputedUpdates) -> bool:
+    """Whether a load is of a row, or a part of one, that another load names."""
+    [position] = load.indices
+    columns = set(updates.axes[1:]) & set(tirx.analysis.undefined_vars(position))
+    return bool(columns) and any(True for _ in loads_of(position))

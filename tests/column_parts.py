@@ -1,0 +1,25 @@
+"""Small scatters whose rows are read as those of large tensors are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+from tvm_scatter.strategies.cuda.steps import listed_rows, segments
+
+
+@contextmanager
+def columns_in_parts() -> Iterator[None]:
+    """All first columns are read before all others, and every order carries what it can."""
+
+    def halves(_operands: Any, lanes: int, _vector: int, _carries: bool = False) -> Any:
+        return max(lanes // 2, 1), True
+
+    with (
+        mock.patch.object(listed_rows, "lanes_of_parts", halves),
+        mock.patch.object(segments, "lanes_of_parts", halves),
+        mock.patch.object(segments, "_MANY_TO_CARRY", 0),
+    ):
+        yield

@@ -1,0 +1,163 @@
+"""Lists carry what is the same for all elements of a row: where it begins, and its weight."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import tvm
+from column_parts import columns_in_parts
+from harness import called, compiled_with
+from machine_code import cuda
+from tvm import relax
+
+from tvm_scatter.ops.operators import index_put
+
+NODES, EDGES = 11, 60
+#: One node's edges are summed in chunks from so many on, and a bucket of nodes is cut into units.
+CHUNKED, IN_UNITS = 400, 6000
+IMPLEMENTATIONS = ["bucketed", "segmented", "grouped"]
+
+
+def weighted(
+    width: int, dtype: str = "float32", edges: int = EDGES, weights: int = 1, mask: bool = False
+) -> tvm.IRModule:
+    """The sum of x[src], and of y[src] where a mask says so, times weights, over edges to dst."""
+    builder = relax.BlockBuilder()
+
+    def named(name: str, shape: list[int], kind: str) -> relax.Var:
+        return relax.Var(name, relax.TensorType(shape, kind))
+
+    x, y = (named(name, [NODES, width], dtype) for name in "xy")
+    src, dst = (named(name, [edges], "int64") for name in ("src", "dst"))
+    known = named("mask", [edges], "bool")
+    factors = [named(f"w{at}", [edges, 1], dtype) for at in range(weights)]
+    emit = builder.emit
+    with builder.function("main", [x, y, src, dst, known, *factors]):
+        with builder.dataflow():
+            message = emit(relax.op.take(x, src, axis=0))
+            if mask:
+                other = emit(relax.op.take(y, src, axis=0))
+                zero = relax.const(0, dtype)
+                column = emit(relax.op.expand_dims(known, [1]))
+                message = emit(relax.op.add(message, emit(relax.op.where(column, other, zero))))
+            for factor in factors:
+                message = emit(relax.op.multiply(message, factor))
+            zeros = emit(relax.op.zeros([NODES, width], dtype))
+            output = builder.emit_output(index_put(zeros, [dst], message, [0], "add"))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+def operands(width: int, dtype: str, edges: int, weights: int) -> list[np.ndarray]:
+    """Small whole numbers, so that sums are exact. Some sources count from the end or are bad."""
+    random = np.random.default_rng(width + edges)
+    x, y = (random.integers(-3, 4, [NODES, width]).astype(dtype) for _ in range(2))
+    src = random.integers(-NODES - 2, NODES + 2, edges)
+    places = np.minimum(random.geometric(0.4, edges) - 1, NODES - 2)
+    mask = random.random(edges) < 0.5
+    factors = [random.integers(1, 3, [edges, 1]).astype(dtype) for _ in range(weights)]
+    return [x, y, src, random.permuted(places), mask, *factors]
+
+
+def expected(mask: bool, *arrays: np.ndarray) -> np.ndarray:
+    x, y, src, dst, known, *factors = arrays
+    good = (src >= -NODES) & (src < NODES)
+    rows = np.where(good[:, None], x[np.where(good, src, 0)], 0).astype("float64")
+    if mask:
+        rows += np.where((good & known)[:, None], y[np.where(good, src, 0)], 0)
+    for factor in factors:
+        rows *= factor
+    result = np.zeros(x.shape)
+    np.add.at(result, dst, rows)
+    return result
+
+
+@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+@pytest.mark.parametrize("parts", [False, True], ids=["whole", "parts"])
+@pytest.mark.parametrize(
+    ("width", "dtype", "weights", "mask"),
+    [
+        (8, "float32", 0, False),
+        (8, "float32", 1, False),
+        (7, "float32", 1, False),
+        (24, "float16", 1, True),
+        (140, "float32", 0, True),
+        (4, "float64", 2, False),
+    ],
+)
+def test_sums(
+    device: str, chosen: str, parts: bool, width: int, dtype: str, weights: int, mask: bool
+) -> None:
+    if device == "llvm":
+        pytest.skip("CPUs have neither implementation")
+    for edges in (0, 1, EDGES, CHUNKED):
+        module = weighted(width, dtype, edges, weights, mask)
+        arrays = operands(width, dtype, edges, weights)
+        options = {"implementation": chosen, "fuse": True, "bounds": "drop"}
+        with columns_in_parts() if parts else nullcontext():
+            machine = compiled_with(module, device, **options)
+        np.testing.assert_array_equal(called(machine, device, arrays), expected(mask, *arrays))
+
+
+@pytest.mark.parametrize("chosen", ["bucketed", "segmented"])
+def test_buckets_that_are_cut(device: str, chosen: str) -> None:
+    if device == "llvm":
+        pytest.skip("CPUs have neither implementation")
+    module, arrays = weighted(8, edges=IN_UNITS), operands(8, "float32", IN_UNITS, 1)
+    options = {"implementation": chosen, "fuse": True, "bounds": "drop"}
+    with columns_in_parts():
+        machine = compiled_with(module, device, **options)
+    np.testing.assert_array_equal(called(machine, device, arrays), expected(False, *arrays))
+
+
+def carried_by(module: tvm.IRModule, chosen: str = "bucketed") -> list[str]:
+    """The types of the fields of a list's entry; none if it only says which update it is."""
+    with columns_in_parts():
+        source = cuda(module, implementation=chosen, fuse=True)
+    if "Buckets<P::Updates::Carried>" not in source and "carry_updates<P>" not in source:
+        return []
+    [fields] = set(re.findall(r"struct alignas\(\d\) Carried {(.*?)}", source, re.DOTALL))
+    return re.findall(r"(\w[\w ]*\w) part\d", fields)
+
+
+@pytest.mark.parametrize("chosen", ["bucketed", "segmented"])
+def test_what_is_carried(chosen: str) -> None:
+    # Where the row begins; that a source is bad is said by a number that is none.
+    assert carried_by(weighted(8, weights=0), chosen) == ["unsigned int"]
+    assert carried_by(weighted(8), chosen) == ["unsigned int", "float"]
+    # Entries of 16 bytes would take longer than they save.
+    assert carried_by(weighted(8, "float64"), chosen) == []
+
+
+def test_a_row_that_is_read_under_two_conditions_is_marked_by_neither(device: str) -> None:
+    """Of two tensors the rows of the same numbers begin at the same places, but one has fewer."""
+    if device == "llvm":
+        pytest.skip("CPUs have neither implementation")
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([NODES, 8], "float32"))
+    y = relax.Var("y", relax.TensorType([NODES - 5, 8], "float32"))
+    src = relax.Var("src", relax.TensorType([EDGES], "uint8"))
+    dst = relax.Var("dst", relax.TensorType([EDGES], "int64"))
+    with builder.function("main", [x, y, src, dst]):
+        with builder.dataflow():
+            rows = [builder.emit(relax.op.take(each, src, axis=0)) for each in (x, y)]
+            message = builder.emit(relax.op.add(*rows))
+            zeros = builder.emit(relax.op.zeros([NODES, 8], "float32"))
+            output = builder.emit_output(index_put(zeros, [dst], message, [0], "add"))
+        builder.emit_func_output(output)
+    module = builder.get()
+    random = np.random.default_rng(0)
+    data = [random.integers(-3, 4, [rows, 8]).astype("float32") for rows in (NODES, NODES - 5)]
+    numbers = random.integers(0, NODES + 2, EDGES).astype("uint8")
+    places = random.integers(0, NODES, EDGES)
+    read = [np.vstack([each, np.zeros([20, 8], "float32")])[numbers] for each in data]
+    wanted = np.zeros([NODES, 8])
+    np.add.at(wanted, places, sum(read))
+    with columns_in_parts():
+        machine = compiled_with(module, device, implementation="bucketed", fuse=True, bounds="drop")
+    found = called(machine, device, [*data, numbers, places])
+    np.testing.assert_array_equal(found, wanted)
+    assert carried_by(module) == ["unsigned int", "bool", "bool"]
