@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tvm
 from column_parts import columns_in_parts
-from harness import called, compiled_with
+from harness import at_its_address, called, compiled_with, device_of
 from machine_code import cuda
 from tvm import relax
 
@@ -91,12 +91,14 @@ def expected(mask: bool, *arrays: np.ndarray) -> np.ndarray:
 def test_sums(
     device: str, chosen: str, parts: bool, width: int, dtype: str, weights: int, mask: bool
 ) -> None:
-    if device == "llvm":
-        pytest.skip("CPUs have neither implementation")
+    if device == "llvm" and chosen != "segmented":
+        pytest.skip("CPUs have one such implementation")
+    chosen = "sort_based" if device == "llvm" else chosen
     for edges in (0, 1, EDGES, CHUNKED):
         module = weighted(width, dtype, edges, weights, mask)
         arrays = operands(width, dtype, edges, weights)
         options = {"implementation": chosen, "fuse": True, "bounds": "drop"}
+        options["share_order"] = False
         with columns_in_parts() if parts else nullcontext():
             machine = compiled_with(module, device, **options)
         np.testing.assert_array_equal(called(machine, device, arrays), expected(mask, *arrays))
@@ -161,3 +163,38 @@ def test_a_row_that_is_read_under_two_conditions_is_marked_by_neither(device: st
     found = called(machine, device, [*data, numbers, places])
     np.testing.assert_array_equal(found, wanted)
     assert carried_by(module) == ["unsigned int", "bool", "bool"]
+
+
+@pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+@pytest.mark.parametrize("before", [0, 4], ids=["aligned", "unaligned"])
+def test_no_part_is_added_twice(device: str, chosen: str, before: int) -> None:
+    """In place, where threads that are left over would add to what has its sum already."""
+    if device == "llvm":
+        pytest.skip("CPUs have neither implementation")
+    builder, width = relax.BlockBuilder(), 64
+    x, data = (relax.Var(name, relax.TensorType([NODES, width], "float32")) for name in "xd")
+    src, dst = (relax.Var(name, relax.TensorType([EDGES], "int64")) for name in ("src", "dst"))
+    with builder.function("main", [x, data, src, dst]):
+        with builder.dataflow():
+            rows = builder.emit(relax.op.take(x, src, axis=0))
+            message = builder.emit(relax.op.add(rows, relax.const(1, "float32")))
+            own = builder.emit(relax.op.add(data, relax.const(0, "float32")))
+            call = index_put(own, [dst], message, [0], "add", in_place=True)
+            output = builder.emit_output(call)
+        builder.emit_func_output(output)
+    random = np.random.default_rng(0)
+    arrays = [random.integers(-3, 4, [NODES, width]).astype("float32") for _ in range(2)]
+    numbers = [random.integers(0, NODES, EDGES) for _ in range(2)]
+    wanted = arrays[1].copy()
+    np.add.at(wanted, numbers[1], arrays[0][numbers[0]] + 1)
+    with columns_in_parts():
+        machine = compiled_with(
+            builder.get(), device, implementation=chosen, fuse=True, bounds="drop"
+        )
+    views = []
+    for each in arrays:
+        room = np.concatenate([np.zeros(before // 4, "float32"), each.reshape(-1)])
+        whole = tvm.runtime.tensor(room, device_of(device))
+        views.append(at_its_address(whole._create_view(each.shape, "float32", before)))
+    indices = [tvm.runtime.tensor(each, device_of(device)) for each in numbers]
+    np.testing.assert_array_equal(machine["main"](*views, *indices).numpy(), wanted)

@@ -125,7 +125,7 @@ class Log:
 
     def __init__(self, name: str, texts: Mapping[str, str]) -> None:
         self._name = name
-        self.device = _device(texts[METADATA])
+        self.device = _device(texts.get(METADATA, ""))
         self._places: dict[str, int] = {}
         self._records: dict[int, list[tuple[int, str]]] = {}
         for place, line in enumerate(texts[WORKLOADS].splitlines()):

@@ -260,6 +260,8 @@ struct RowShare {
   __device__ __forceinline__ RowShare(int64 tiles, int64 group, Lane lane, int64 rows_apart) {
     const int64 tile = rows_apart ? group / rows_apart : group % tiles;
     row = rows_apart ? group - tile * rows_apart : group / tiles;
+    // Groups behind the last part have no row, or they would do what others do once more.
+    if (rows_apart && tile >= tiles) row = rows_apart;
     first = static_cast<Offset>(tile * lanes + lane) * vector;
     step = static_cast<Offset>(tiles) * lanes * vector;
   }
