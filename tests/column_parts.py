@@ -8,11 +8,12 @@ from typing import Any
 from unittest import mock
 
 from tvm_scatter.strategies.cuda.steps import listed_rows, segments
+from tvm_scatter.strategies.llvm.steps import carried
 
 
 @contextmanager
 def columns_in_parts() -> Iterator[None]:
-    """All first columns are read before all others, and every order carries what it can."""
+    """On GPUs all first columns are read before all others; every order carries what it can."""
 
     def halves(_operands: Any, lanes: int, _vector: int, _carries: bool = False) -> Any:
         return max(lanes // 2, 1), True
@@ -21,5 +22,6 @@ def columns_in_parts() -> Iterator[None]:
         mock.patch.object(listed_rows, "lanes_of_parts", halves),
         mock.patch.object(segments, "lanes_of_parts", halves),
         mock.patch.object(segments, "_MANY_TO_CARRY", 0),
+        mock.patch.object(carried, "_LEAST_ITEMS", 0),
     ):
         yield

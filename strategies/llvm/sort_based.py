@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tvm.tirx.script import builder as T
+
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.problem.sizes import Sizes, round_up
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
 from .steps import costs, loops
+from .steps.carried import carried, carried_bytes
 from .steps.counting import CountingSort
 from .steps.radix import RadixSort
 from .steps.rows import Rows
@@ -40,7 +43,9 @@ class SortBased(Implementation):
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         if CountingSort.suits(problem):
             counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
-            return counting.workspace_bytes + rows.workspace_bytes
+            needed = counting.workspace_bytes + rows.workspace_bytes
+            more = 0 if rows.takes_long else carried_bytes(problem, sizes)
+            return round_up(needed, 64) + more
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         return sort.workspace_bytes + segments.workspace_bytes
 
@@ -80,12 +85,22 @@ class SortBased(Implementation):
             loops.copy_data(operands)
         if CountingSort.suits(problem):
             counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
-            items, offsets = counting.emit(operands, offset=0)
+            behind = counting.workspace_bytes + rows.workspace_bytes
+            # Rows that take long are read ahead, which needs no memory of the size of the index.
+            known = None
+            if not rows.takes_long:
+                known = carried(operands, rows.width, round_up(behind, 64))
+
+            def carry(to: Any, item: Any) -> None:
+                b, k, _ = loops.item_coordinates(operands, item)
+                known.read(to, T.bind(loops.update_position(operands, b, k, loops.int64(0))))
+
+            items, offsets = counting.emit(operands, 0, None if known is None else carry)
 
             def item_at(at: Any) -> Any:
                 return loops.int64(items[at])
 
-            rows.emit(operands, offsets, item_at, offset=counting.workspace_bytes)
+            rows.emit(operands, offsets, item_at, counting.workspace_bytes, known)
             return
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         keys, order = sort.emit(operands, offset=0)

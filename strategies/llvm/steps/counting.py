@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tvm import tirx
@@ -60,17 +61,32 @@ class CountingSort:
     def _offsets_bytes(self) -> Any:
         return round_up(self._counters * _BYTES, 64)
 
-    def emit(self, operands: Operands, offset: Any) -> tuple[Any, Any]:
-        """Emit the sort. Returns the items in order, and the offset of each key and of the end."""
+    def emit(
+        self, operands: Operands, offset: Any, visit: Callable[[Any, Any], None] | None = None
+    ) -> tuple[Any, Any]:
+        """Emit the sort. Returns the items in order, and the offset of each key and of the end.
+
+        Parameters
+        ----------
+        visit : callable, optional
+            Emits what else is done with each item, given its position in the order and the item.
+        """
         view, self._operands = loops.workspace_view, operands
         items = view(operands, offset, self.items, _DTYPE)
         offset = offset + self._items_bytes
         offsets = view(operands, offset, self._counters, _DTYPE)
         offset = offset + self._offsets_bytes
-        self.emit_into(operands, items, offsets, offset)
+        self.emit_into(operands, items, offsets, offset, visit)
         return items, offsets
 
-    def emit_into(self, operands: Operands, items: Any, offsets: Any, offset: Any) -> None:
+    def emit_into(
+        self,
+        operands: Operands,
+        items: Any,
+        offsets: Any,
+        offset: Any,
+        visit: Callable[[Any, Any], None] | None = None,
+    ) -> None:
         """Emit the sort into buffers of items and offsets."""
         self._operands = operands
         places = loops.workspace_view(operands, offset, self.chunks * self._counters, _DTYPE)
@@ -93,6 +109,8 @@ class CountingSort:
                 to = T.bind(places[at])
                 T.buffer_store(places, to + 1, [at])
                 T.buffer_store(items, tirx.Cast(_DTYPE, item), [loops.int64(to)])
+                if visit is not None:
+                    visit(loops.int64(to), item)
 
         loops.for_each(self.chunks, self.items, count)
         self._add_up(places, offsets)

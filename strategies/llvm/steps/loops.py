@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
@@ -285,7 +284,7 @@ def update_position(operands: Operands, b: Any, k: Any, s: Any) -> Any:
 
 def workspace_view(operands: Operands, offset: Any, size: Any, dtype: str) -> Any:
     """A typed buffer inside the workspace, ``offset`` bytes from its start."""
-    itemsize = 1 if dtype == "bool" else np.dtype(dtype).itemsize
+    itemsize = item_bytes(dtype)
     return T.decl_buffer(
         (int64(size),), dtype, data=operands.workspace.data, elem_offset=int64(offset // itemsize)
     )

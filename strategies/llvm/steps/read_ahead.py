@@ -33,8 +33,8 @@ def axes_of_rows(problem: ScatterProblem, updates: Any, width: Any) -> int | Non
     return axes
 
 
-class ReadAhead:
-    """What is read ahead for the items of a chunk.
+class RowParts:
+    """What is known of some rows of updates before they are read, in buffers.
 
     Parameters
     ----------
@@ -42,16 +42,41 @@ class ReadAhead:
         What reads them.
     axes : int
         How many of the last axes of the updates make up a row.
+    buffer : callable
+        Makes a buffer for the values of a part, from their data type.
+    """
+
+    def __init__(self, updates: ComputedUpdates, axes: int, buffer: Callable[[str], Any]) -> None:
+        self._updates, self._axes = updates, axes
+        self._parts = row_parts(updates, axes)
+        self._buffers = [buffer(str(part.ty.dtype)) for part in self._parts]
+
+    def read(self, i: Any, update: Any) -> None:
+        """Emit the reads of the row at a position in the updates, as the i-th."""
+        for part, buffer in zip(self._parts, self._buffers, strict=True):
+            value = self._updates.expression(update, loops.int64(0), self._axes, part)
+            T.buffer_store(buffer, value, [i])
+
+    def element(self, i: Any, update: Any, column: Any) -> Any:
+        """An element of the i-th row."""
+        pairs = [(part, buffer[i]) for part, buffer in zip(self._parts, self._buffers, strict=True)]
+        value = with_parts(self._updates.value, pairs)
+        return self._updates.expression(update, column, self._axes, value)
+
+
+class ReadAhead(RowParts):
+    """What is read ahead for the items of a chunk.
+
+    Parameters
+    ----------
     most : int
         The most items of a chunk.
     """
 
     def __init__(self, updates: ComputedUpdates, axes: int, most: int) -> None:
-        self._updates, self._axes = updates, axes
-        self._parts = row_parts(updates, axes)
-        self._buffers = [_buffer(most, str(part.ty.dtype)) for part in self._parts]
+        super().__init__(updates, axes, lambda dtype: _buffer(most, dtype))
 
-    def read(self, length: Any, update_at: Callable[[Any], Any]) -> None:
+    def read_all(self, length: Any, update_at: Callable[[Any], Any]) -> None:
         """Emit the reads of a chunk.
 
         Parameters
@@ -62,16 +87,7 @@ class ReadAhead:
             The position in the updates of the row of the i-th of these.
         """
         with loops.serial(length) as i:
-            update = T.bind(update_at(i))
-            for part, buffer in zip(self._parts, self._buffers, strict=True):
-                value = self._updates.expression(update, loops.int64(0), self._axes, part)
-                T.buffer_store(buffer, value, [i])
-
-    def element(self, i: Any, update: Any, column: Any) -> Any:
-        """An element of the row of the i-th item."""
-        pairs = [(part, buffer[i]) for part, buffer in zip(self._parts, self._buffers, strict=True)]
-        value = with_parts(self._updates.value, pairs)
-        return self._updates.expression(update, column, self._axes, value)
+            self.read(i, T.bind(update_at(i)))
 
 
 def _buffer(size: int, dtype: str) -> Any:

@@ -13,7 +13,7 @@ from tvm_scatter.emit.operands import Operands
 
 from . import loops
 from .fills import fill_value
-from .read_ahead import ReadAhead, axes_of_rows
+from .read_ahead import ReadAhead, RowParts, axes_of_rows
 from .reduction import HEAD, MOST_CHUNK, TAIL, Part, Reduction
 
 
@@ -30,8 +30,18 @@ class Rows(Reduction):
             return 0
         return self.parts_bytes + self.chunks * 8
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether an update takes so many instructions that a processor sees few rows ahead."""
+        return bool(self.dtype != self.problem.data_dtype)
+
     def emit(
-        self, operands: Operands, offsets: Any, item_at: Callable[[Any], Any], offset: Any
+        self,
+        operands: Operands,
+        offsets: Any,
+        item_at: Callable[[Any], Any],
+        offset: Any,
+        carried: RowParts | None = None,
     ) -> None:
         """Emit the reduction into ``out``.
 
@@ -46,7 +56,10 @@ class Rows(Reduction):
             The item at a position of the order.
         offset : int or expression
             Where the workspace begins, in bytes.
+        carried : RowParts, optional
+            What is known of each row, in the order.
         """
+        self._carried = carried
         self._offsets, self._item_at = offsets, item_at
         self.begin(operands)
         if self.problem.reduces.is_store:
@@ -114,15 +127,14 @@ class Rows(Reduction):
                 T.buffer_store(place, key + 1, [0])
 
     def _read_ahead(self, part: Part, start: Any, end: Any) -> None:
-        """Read what the updates of a chunk need to know of each row, if rows take long.
-
-        Sums of what needs no conversion take so few instructions that a processor sees the next
-        rows early enough.
-        """
-        self._ahead: tuple[ReadAhead, Any] | None = None
+        """Read what the updates of a chunk need to know of each row, if rows take long."""
+        self._ahead: tuple[RowParts, Any] | None = None
+        if self._carried is not None:
+            self._ahead = self._carried, loops.int64(0)
+            return
         updates = self.operands.updates
         axes = axes_of_rows(self.problem, updates, self.width)
-        if axes is None or self.dtype == self.problem.data_dtype:
+        if axes is None or not self.takes_long:
             return
         most = self.chunk if isinstance(self.chunk, int) else MOST_CHUNK
         ahead = ReadAhead(updates, axes, most)
@@ -131,7 +143,7 @@ class Rows(Reduction):
             item = T.bind(self._item_at(T.bind(start + i)))
             return self.update_position(item, part.batch, loops.int64(0))[0]
 
-        ahead.read(end - start, update_at)
+        ahead.read_all(end - start, update_at)
         self._ahead = ahead, start
 
     def _first(self, start: Any) -> Any:
