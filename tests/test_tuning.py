@@ -673,12 +673,17 @@ def test_times_of_a_faster_machine_are_compared_with_predictions_for_it(
 ) -> None:
     """The log is of an H200, on which all of this takes less than on an H100."""
     strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 24)
-    there = strategy.default(posed, CUDA).predictions["tiled"].microseconds
-    h100 = machines.named("H100", shared_memory_limit(CUDA))
-    slower = replace(strategy.backend, machine=lambda _target: h100)
-    monkeypatch.setattr(strategy, "backend", slower)
-    here = strategy.default(posed, CUDA).predictions["tiled"].microseconds
-    assert here > 1.2 * there
+    known = strategy.backend
+
+    def predicted_on(name: str) -> float:
+        """Microseconds on a machine, that the strategy then takes for the target's."""
+        machine = machines.named(name, shared_memory_limit(CUDA))
+        here = replace(known, machine=lambda _target: machine, device_name=lambda _target: "")
+        monkeypatch.setattr(strategy, "backend", here)
+        return strategy.default(posed, CUDA).predictions["tiled"].microseconds
+
+    there = predicted_on("H200")
+    assert predicted_on("H100") > 1.2 * there
     knobs = strategy.implementations["partitioned"].config(posed, CUDA)
     told_by_a_log(monkeypatch, TunedRecord("partitioned", knobs, 1.2 * there))
     assert strategy.select(posed, CUDA).implementation.name == "tiled"
