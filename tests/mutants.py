@@ -484,8 +484,8 @@ CPU = (
     Mutant(
         "one place read ahead for all rows of a chunk",
         "strategies/llvm/steps/read_ahead.py",
-        "update = T.bind(update_at(i))",
-        "update = T.bind(update_at(i * 0))",
+        "self.read(i, T.bind(update_at(i)))",
+        "self.read(i, T.bind(update_at(i * 0)))",
         (
             "tests/test_fuse_producers.py::"
             "test_where_rows_are_is_read_ahead_of_them[False-max-float32]",
