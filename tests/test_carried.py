@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from harness import at_its_address, called, compiled_with, device_of
 from machine_code import cuda
 from tvm import relax
 
+from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
+from tvm_scatter.strategies.llvm.steps import loops
 
 NODES, EDGES = 11, 60
 #: One node's edges are summed in chunks from so many on, and a bucket of nodes is cut into units.
@@ -198,3 +201,28 @@ def test_no_part_is_added_twice(device: str, chosen: str, before: int) -> None:
         views.append(at_its_address(whole._create_view(each.shape, "float32", before)))
     indices = [tvm.runtime.tensor(each, device_of(device)) for each in numbers]
     np.testing.assert_array_equal(machine["main"](*views, *indices).numpy(), wanted)
+
+
+def test_a_cpu_carries_within_its_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many bytes as there is room for, of a number of items that nothing divides."""
+    ends, edges = [], 61
+
+    def view(operands: Any, offset: Any, size: Any, dtype: str) -> Any:
+        ends.append(int(offset) + int(size) * np.dtype(dtype).itemsize)
+        return real(operands, offset, size, dtype)
+
+    def room(*given: Any) -> Any:
+        rooms.append(reserved(*given))
+        return rooms[-1]
+
+    real, rooms = loops.workspace_view, []
+    implementation = strategy_for("llvm").implementations["sort_based"]
+    reserved = implementation.workspace
+    monkeypatch.setattr(loops, "workspace_view", view)
+    monkeypatch.setattr(implementation, "workspace", room)
+    module, arrays = weighted(4, "float64", edges), operands(4, "float64", edges, 1)
+    options = {"implementation": "sort_based", "fuse": True, "bounds": "drop", "share_order": False}
+    with columns_in_parts():
+        machine = compiled_with(module, "llvm", **options)
+    assert ends and max(ends) <= min(rooms)
+    np.testing.assert_array_equal(called(machine, "llvm", arrays), expected(False, *arrays))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tvm.tirx.script import builder as T
-
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, round_up
@@ -43,9 +41,8 @@ class SortBased(Implementation):
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         if CountingSort.suits(problem):
             counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
-            needed = counting.workspace_bytes + rows.workspace_bytes
             more = 0 if rows.takes_long else carried_bytes(problem, sizes)
-            return round_up(needed, 64) + more
+            return _begin_of_carried(counting, rows) + more
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         return sort.workspace_bytes + segments.workspace_bytes
 
@@ -85,17 +82,11 @@ class SortBased(Implementation):
             loops.copy_data(operands)
         if CountingSort.suits(problem):
             counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
-            behind = counting.workspace_bytes + rows.workspace_bytes
             # Rows that take long are read ahead, which needs no memory of the size of the index.
             known = None
             if not rows.takes_long:
-                known = carried(operands, rows.width, round_up(behind, 64))
-
-            def carry(to: Any, item: Any) -> None:
-                b, k, _ = loops.item_coordinates(operands, item)
-                known.read(to, T.bind(loops.update_position(operands, b, k, loops.int64(0))))
-
-            items, offsets = counting.emit(operands, 0, None if known is None else carry)
+                known = carried(operands, rows.width, _begin_of_carried(counting, rows))
+            items, offsets = counting.emit(operands, 0, None if known is None else known.carry)
 
             def item_at(at: Any) -> Any:
                 return loops.int64(items[at])
@@ -105,3 +96,8 @@ class SortBased(Implementation):
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         keys, order = sort.emit(operands, offset=0)
         segments.emit(operands, keys, order, offset=sort.workspace_bytes)
+
+
+def _begin_of_carried(counting: CountingSort, rows: Rows) -> Any:
+    """Where the workspace of what is carried begins, in bytes."""
+    return round_up(counting.workspace_bytes + rows.workspace_bytes, 64)
