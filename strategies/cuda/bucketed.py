@@ -55,8 +55,6 @@ _ENOUGH_UNITS = 1024
 _TOGETHER = 3
 #: Blocks of a multiprocessor that search for chunks and units, whose number only the device knows.
 _SUM_BLOCKS = 4
-#: What a list has of an update if it only says which it is.
-_NUMBER = "uint32"
 #: The most updates: they are counted in 31 bits.
 _LIMIT = 1 << 31
 _FIELDS = {
@@ -147,8 +145,9 @@ class Bucketed(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         plan = _Plan(operands.problem, operands.sizes, config)
-        _list_updates(operands, plan)
-        _reduce(operands, plan, config["threads"])
+        carries = carried_bytes(operands, widest_vector(operands.problem)) > 0
+        _list_updates(operands, plan, carries)
+        _reduce(operands, plan, config["threads"], carries)
 
 
 def _units_of_columns(work: Work, buckets: Any, config: Config) -> Any:
@@ -213,29 +212,24 @@ class _Plan:
         layout.add("units", self.units * 16)
         layout.add("sums", slots * sizes.width * accumulate_bytes(problem.data_dtype))
 
-    def declarations(self, entry: str) -> tuple[str, sorting.Arguments]:
+    def declarations(self, carries: bool) -> tuple[str, sorting.Arguments]:
         """C++ declarations of ``buckets`` and of the ``sums`` of slots, and their arguments.
 
         Parameters
         ----------
-        entry : str
-            The C++ type of what the lists have of an update.
+        carries : bool
+            Whether the lists carry what is the same for all elements of a row, and do not only say
+            which update it is.
         """
+        entry = "P::Updates::Carried" if carries else "uint32"
         numbers = (self.tiles, self.tile_items, self.unit_items)
         kind = f"Buckets<{entry}>"
         text, arguments = declare_lists(self.layout, kind, "buckets", _FIELDS, *numbers)
         return f"  using Entry = {entry};\n{text}", arguments
 
 
-def _entry(operands: Operands) -> str:
-    """The C++ type of what the lists have of an update."""
-    carries = carried_bytes(operands, widest_vector(operands.problem))
-    return "P::Updates::Carried" if carries else _NUMBER
-
-
-def _list_updates(operands: Operands, plan: _Plan) -> None:
-    entry = _entry(operands)
-    text, arguments = plan.declarations(entry)
+def _list_updates(operands: Operands, plan: _Plan, carries: bool) -> None:
+    text, arguments = plan.declarations(carries)
 
     def step(body: str, blocks: Any, threads: int, shared_bytes: Any = 0, **more: Any) -> None:
         launch(
@@ -246,7 +240,7 @@ def _list_updates(operands: Operands, plan: _Plan) -> None:
             threads,
             arguments,
             shared_bytes,
-            owns=entry != _NUMBER,
+            owns=carries,
             overlaps=True,
             **more,
         )
@@ -267,10 +261,9 @@ def _list_updates(operands: Operands, plan: _Plan) -> None:
     )
 
 
-def _reduce(operands: Operands, plan: _Plan, threads: int) -> None:
-    entry = _entry(operands)
-    text, arguments = plan.declarations(entry)
-    items, carries = operands.sizes.items, entry != _NUMBER
+def _reduce(operands: Operands, plan: _Plan, threads: int, carries: bool) -> None:
+    text, arguments = plan.declarations(carries)
+    items = operands.sizes.items
     if items > LONG_LIST:
         room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, {plan.unit_items}> room;\n"
         rows = ListedRows(operands, "bucketed", text + room, arguments)

@@ -26,7 +26,7 @@ from tvm_scatter.emit.computed_updates import (
     substitute,
 )
 from tvm_scatter.emit.owned_updates import OwnedUpdates, is_inside
-from tvm_scatter.problem.reductions import numpy_dtype
+from tvm_scatter.problem.reductions import item_bytes
 
 from .expression import Value, Writer, can_be_moved, in_32_bits, is_half, is_short
 
@@ -132,10 +132,7 @@ def carried(owned: OwnedUpdates, writer: Writer) -> Carried | None:
 
 
 def _bytes(value: Value) -> int:
-    if value.dtype == "bool":
-        return 1
-    wide = "float32" if is_half(value.dtype) and not value.stored else value.dtype
-    return int(np.dtype(numpy_dtype(wide)).itemsize)
+    return item_bytes("float32" if is_half(value.dtype) and not value.stored else value.dtype)
 
 
 class _Rows:
@@ -187,7 +184,8 @@ class _Rows:
             return
         is_branch = isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH
         if is_branch:
-            yield from self._of_branch(*expression.args, guarded)
+            condition, yes, no = expression.args
+            yield from self._of_branch(condition, yes, no, guarded)
             return
         # The writer computes offsets in short leaves in 32 bits.
         short = isinstance(expression, tvm.ir.TensorLoad) and is_short(expression.source)

@@ -13,6 +13,7 @@ from tvm import tirx
 from tvm_scatter.emit.computed_updates import ComputedUpdates, loads_of
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.sizes import at_least, ceil_div
 from tvm_scatter.strategies.cuda.machines import machine_of
 
 #: Of the cache the part that a tensor may take. An H100's is two halves, each of which holds a copy
@@ -22,6 +23,14 @@ _OF_CACHE = 0.55
 _LEAST_BYTES = 128
 #: Times that a row must be read, at least.
 _LEAST_READS = 2
+
+
+def parts_of(width: Any, lanes: int, vector: int) -> Any:
+    """The parts into which the columns of rows are divided.
+
+    At least 1, because the device divides by it, and a symbolic width may be 0.
+    """
+    return at_least(ceil_div(width, lanes * vector), 1)
 
 
 def lanes_of_parts(

@@ -18,7 +18,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 
 from . import contention, sorting
-from .column_parts import lanes_of_parts
+from .column_parts import lanes_of_parts, parts_of
 
 #: Lists with more entries are reduced in chunks.
 LONG_LIST = device_constant("listed_rows", "kLongList")
@@ -90,8 +90,7 @@ def lanes_and_parts(
     """
     vector = vector or widest_vector(problem)
     lanes = sorting.lanes_in_warp(problem, vector)
-    # At least 1, because the device divides by it, and a symbolic width may be 0.
-    return lanes, at_least(ceil_div(sizes.width, lanes * vector), 1)
+    return lanes, parts_of(sizes.width, lanes, vector)
 
 
 def few_bytes(operands: Operands) -> bool:
@@ -225,7 +224,7 @@ class ListedRows:
         mean = "true" if operands.problem.reduces.needs_count else "false"
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
         lanes, apart = lanes_of_parts(operands, self.lanes, self._vector, carries)
-        parts = at_least(ceil_div(operands.sizes.width, lanes * self._vector), 1)
+        parts = parts_of(operands.sizes.width, lanes, self._vector)
         self._arguments["column_parts"] = "long long", parts
         self.step(
             f"write_rows<P, {lanes}, {{vector}}, {mean}, {in_place}, {str(apart).lower()}>(output, "

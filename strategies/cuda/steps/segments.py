@@ -20,7 +20,7 @@ from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from . import sorting
-from .column_parts import lanes_of_parts
+from .column_parts import lanes_of_parts, parts_of
 from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
 #: A piece of a long segment has two to the power of this many entries, or a few more; twice as many
@@ -108,7 +108,7 @@ class _Shape:
         # Threads of a row share its logits, or read what makes them once for each part.
         if not adds_up and (carries or not problem.softmax):
             part_lanes, apart = lanes_of_parts(operands, lanes, vector, carries)
-        parts = at_least(ceil_div(sizes.width, part_lanes * vector), 1) if apart else tiles
+        parts = parts_of(sizes.width, part_lanes, vector) if apart else tiles
         return _Shape(vector, lanes, tiles, part_lanes, parts, apart, carries)
 
 
@@ -136,9 +136,9 @@ def reduce_rows(
     text = lists + "  using Wide = Accumulate<Data>;\n"
     for name in _SUMS:
         text += layout.pointer(name, "Wide")
-    regions, entries = _SUMS, "items"
+    regions, entries = [*_SUMS], "items"
     if shape.carries:
-        regions, entries = (*_SUMS, _CARRIED), _CARRIED
+        regions, entries = [*_SUMS, _CARRIED], _CARRIED
         text += layout.pointer(_CARRIED, "P::Updates::Carried")
     text += f"""  const uint32 longest = static_cast<uint32>(
       max(min(min(usual, even), {_MOST}ll), (2ll << bits) - 1));
