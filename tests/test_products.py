@@ -9,7 +9,7 @@ from harness import device_of, target_of
 from machine_code import cuda
 from tvm import relax
 
-from tvm_scatter.schedules.gpu import products
+from tvm_scatter.passes.analysis import large_products
 
 ROWS, COLUMNS = 20_000, 128
 
@@ -51,7 +51,7 @@ def is_tiled(mod, **options):
 def test_any_rows_and_any_inner_size(
     monkeypatch, rows, columns, inner, transposed, follows, batch, symbolic
 ):
-    monkeypatch.setattr(products, "_ENOUGH", 1)
+    monkeypatch.setattr(large_products, "_ENOUGH", 1)
     given = None if symbolic else rows
     mod = module(given, columns, inner, "float32", transposed, follows, batch)
     assert is_tiled(mod)

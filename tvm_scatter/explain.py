@@ -20,6 +20,7 @@ from tvm_scatter.lowering.target import target_of, target_of_call
 from tvm_scatter.ops.arguments import need_module
 from tvm_scatter.ops.scatter_call import is_scatter, operator_name
 from tvm_scatter.passes.functions import is_ours_to_change
+from tvm_scatter.passes.fuse_product_rows import planned_product_rows
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.schedules.gpu.planned_read import form_of_plan
@@ -172,7 +173,8 @@ class Explanations(list[Explanation]):
         The rewrites of the passes that run before the strategy.
     reads : list of Note
         The forms of the reads by index that no scatter computes, on GPUs, and of the reductions
-        that compute the rows that they read. What TVM fuses with a read may still change its form.
+        and products that compute the rows that they read. What TVM fuses with a read may still
+        change its form.
     """
 
     def __init__(self) -> None:
@@ -216,7 +218,7 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     with nullcontext() if target is None else to_target(target):
         found.notes, mod = _rewritten(mod, options)
         found += [_explanation(where, each) for where, each in _plans(mod, options)]
-        found.reads = [*_reads(mod, options), *_row_sums(mod)]
+        found.reads = [*_reads(mod, options), *_row_sums(mod), *_products(mod)]
     return found
 
 
@@ -270,6 +272,12 @@ def _row_sums(mod: IRModule) -> Iterator[Note]:
         form = planned_row_form(mod, call)
         if form is not None:
             yield Note("row_sums", where, f"= {form}, because {form.reason}")
+
+
+def _products(mod: IRModule) -> Iterator[Note]:
+    """The products that read their rows by index."""
+    for where, computed in planned_product_rows(mod):
+        yield Note("products", where, f"reads its rows itself: {computed}")
 
 
 def _values(mod: IRModule) -> Iterator[tuple[str, Any]]:

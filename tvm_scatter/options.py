@@ -76,7 +76,8 @@ class Options:
         Whether reads by index are fused with what they feed, and scheduled by this package, on
         GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
     products : bool
-        Whether products of many rows in single precision get larger tiles than TVM's, on GPUs.
+        Whether products of many rows in single precision get larger tiles than TVM's, and read
+        the rows themselves where these are read by index, on GPUs.
     transposes : bool
         Whether functions that transpose go through tiles in shared memory, on GPUs.
     row_sums : bool, optional

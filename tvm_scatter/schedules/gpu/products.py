@@ -8,31 +8,24 @@ summed in the same order.
 
 from __future__ import annotations
 
-from math import prod
-from typing import Any
-
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.analysis import get_root_block
-from tvm.s_tir.dlight.gpu.matmul import (
-    IterKind,
-    Matmul,
-    detect_iter_traits,
-    get_in_out_dtypes,
-    get_reduction_blocks,
-)
+from tvm.s_tir.dlight.gpu.matmul import Matmul
 from tvm.target import Target
 
 from tvm_scatter.options import current_options
+from tvm_scatter.passes.analysis.large_products import COLUMNS, blocks_of_columns
 from tvm_scatter.selection.backend import backend_of
 
-#: Of 36 tiles, the one that took least. A block has 32 rows and 128 columns.
+from .read_rows import with_read_rows
+
+#: Of 36 tiles, the one that took least. A block has 32 rows and ``COLUMNS`` columns.
 _TILE = Matmul.Config(
     block_size_x=8,
     block_size_y=16,
     vthread_x=2,
     vthread_y=2,
     micro_size_x=2,
-    micro_size_y=4,
+    micro_size_y=COLUMNS // 32,
     micro_size_k=16,
     vector_size=2,
     unroll=256,
@@ -40,9 +33,6 @@ _TILE = Matmul.Config(
     storage_align=True,
     inner_x=False,
 )
-_COLUMNS = 128
-#: The fewest elements of a result: enough for four blocks on each multiprocessor of a large GPU.
-_ENOUGH = 528 * 32 * _COLUMNS
 
 
 class Products(Matmul):
@@ -56,32 +46,9 @@ class Products(Matmul):
         """The scheduled function, or ``None`` if it is no such product."""
         if not (backend_of(target).schedules_reads and current_options().products):
             return None
-        return super().apply(func, target, _tunable) if _is_large(s_tir.Schedule(func)) else None
-
-
-def _is_large(schedule: s_tir.Schedule) -> bool:
-    """Whether a function is one product in single precision whose tiles are whole and many."""
-    blocks = schedule.get_child_blocks(get_root_block(schedule))
-    reductions = get_reduction_blocks(schedule, blocks)
-    if reductions is None or len(reductions) != 1:
-        return False
-    block = schedule.get(reductions[0])
-    if {str(dtype) for dtype in get_in_out_dtypes(block)} != {"float32"}:
-        return False
-    traits = detect_iter_traits(block)
-    if traits is None:
-        return False
-    columns = _extent(traits[3], IterKind.kIter_J)
-    if columns is None or columns % _COLUMNS:
-        return False
-    batches, rows = (_extent(traits[3], kind) for kind in (IterKind.kIter_S, IterKind.kIter_I))
-    # A number of rows that only the run time knows is that of nodes or edges.
-    return batches is None or rows is None or batches * rows * columns >= _ENOUGH
-
-
-def _extent(traits: Any, kind: IterKind) -> int | None:
-    """The elements along the axes of a kind; ``None`` if they are not known."""
-    extents = [trait.extent for trait in traits if trait.kind == kind]
-    if not all(isinstance(extent, tirx.IntImm) for extent in extents):
-        return None
-    return prod(int(extent) for extent in extents)
+        if blocks_of_columns(func) is None:
+            return None
+        schedule = super().apply(func, target, _tunable)
+        if schedule is None:
+            return None
+        return s_tir.Schedule(with_read_rows(schedule.mod["main"], _TILE.micro_size_k))
