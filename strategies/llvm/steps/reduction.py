@@ -186,15 +186,15 @@ class Reduction:
 
         def add(s: Any) -> None:
             # TVM loses a variable bound to what it makes no vectors of. A buffer it does not lose.
-            if element is None:
-                value = element_expression(updates, update, s * step, self.width)
-            else:
-                value = element(update, s * step)
-            T.buffer_store(one, value, [s])
+            T.buffer_store(one, (element or self.element)(update, s * step), [s])
             taken = self.kept.take(one[s] if at_end else rounded(one[s]))
             T.buffer_store(total, self.kept.combine(total[s], taken), [s])
 
         part.columns.each(add)
+
+    def element(self, update: Any, column: Any) -> Any:
+        """The element some columns after a position in the updates."""
+        return element_expression(self.operands.updates, update, column, self.width)
 
     def leave(self, part: Part, which: int, total: Any) -> None:
         """Keep a part of a segment: :data:`HEAD` or :data:`TAIL`."""

@@ -13,6 +13,7 @@ from tvm_scatter.emit.operands import Operands
 
 from . import loops
 from .fills import fill_value
+from .prefetch import ROWS_AHEAD, ask_for
 from .read_ahead import ReadAhead, RowParts, axes_of_rows
 from .reduction import HEAD, MOST_CHUNK, TAIL, Part, Reduction
 
@@ -106,6 +107,7 @@ class Rows(Reduction):
         place = loops.small_buffer(1, "int64")
         total = loops.small_buffer(part.columns.room, self.dtype)
         self._read_ahead(part, start, end)
+        self._last = T.bind(end - 1)
         T.buffer_store(place, self._first(start), [0])
         is_last = T.bind(part.chunk == loops.int64(self.chunks) - 1)
 
@@ -205,12 +207,20 @@ class Rows(Reduction):
         """
         with loops.serial(high - low) as i:
             at = T.bind(low + i)
-            item = T.bind(self._item_at(at))
-            element = None
-            if self._ahead is not None:
-                ahead, start = self._ahead
-                element = partial(ahead.element, at - start)
+            later = T.bind(tirx.min(at + ROWS_AHEAD, self._last))
+            item, element = self._item(later)
+            update, step = self.update_position(item, part.batch, part.first)
+            ask_for(lambda s: element(update, s * step), part.columns.count)
+            item, element = self._item(at)
             self.add(total, part, item, element)
+
+    def _item(self, at: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
+        """The item at a position of the order, and what its elements are."""
+        item = T.bind(self._item_at(at))
+        if self._ahead is None:
+            return item, self.element
+        ahead, start = self._ahead
+        return item, partial(ahead.element, at - start)
 
     def _leave(self, total: Any, part: Part, key: Any, begins: Any) -> None:
         with T.If(begins):

@@ -20,6 +20,7 @@ from tvm_scatter.emit.weighted_rows import WeightedRows
 from tvm_scatter.problem.sizes import ceil_div
 
 from . import loops
+from .prefetch import ask_for
 
 #: Destinations of one task.
 _TASK = 64
@@ -105,7 +106,7 @@ class SoftmaxRows:
             count = T.bind(loops.int64(loops.minimum(end - start, _UPDATES)))
             self._take_logits(kept, start, count)
             self._rescale(kept)
-            self._raise_logits(kept, count)
+            self._raise_logits(kept, start, count)
             self._add_values(kept, start, count)
         self._store(kept, row)
 
@@ -139,6 +140,13 @@ class SoftmaxRows:
                 more = tirx.Select(logit > greatest[h], logit, greatest[h])
                 T.buffer_store(greatest, more, [h])
 
+    def _ask_for_values(self, kept: _Block, item: Any, h: Any) -> None:
+        if self._is_whole:
+            ask_for(
+                lambda c: self._element(item, h, kept.first_head, c, kept.first),
+                self._block_columns,
+            )
+
     def _rescale(self, kept: _Block) -> None:
         """Make what there was relative to the logit that is the greatest now."""
         before, room = kept.before, self._block_columns
@@ -149,11 +157,14 @@ class SoftmaxRows:
             with loops.serial(kept.columns) as c:
                 T.buffer_store(kept.sums, kept.sums[h * room + c] * before[h], [h * room + c])
 
-    def _raise_logits(self, kept: _Block, count: Any) -> None:
+    def _raise_logits(self, kept: _Block, start: Any, count: Any) -> None:
         """Make shares of the logits, and add them up."""
         shares = kept.shares
         with loops.serial(count) as i:
+            item = self._item(start + i)
             with self._each_head() as h:
+                # While powers are computed, the rows that they will weight are on their way.
+                self._ask_for_values(kept, item, h)
                 at = i * self._block_heads + h
                 T.buffer_store(shares, self._raised(shares[at], kept.greatest[h]), [at])
                 T.buffer_store(kept.total, kept.total[h] + shares[at], [h])

@@ -1,0 +1,47 @@
+"""Rows that a CPU is asked for before they are read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tvm
+from tvm import relax
+
+import tvm_scatter
+from tvm_scatter.ops.operators import scatter_elements
+
+NODES, EDGES = 300, 2000
+
+
+def assembly(width: Any, dtype: str = "float32") -> str:
+    """What is compiled of a sum of read rows, for a CPU with vectors of 32 bytes."""
+    builder = relax.BlockBuilder()
+    shapes = {"x": ([NODES, width], dtype), "to": ([EDGES], "int64"), "source": ([EDGES], "int64")}
+    given = [relax.Var(name, relax.TensorType(*each)) for name, each in shapes.items()]
+    x, to, source = given
+    with builder.function("main", given):
+        with builder.dataflow():
+            rows = builder.emit(relax.op.take(x, source, 0))
+            zeros = builder.emit(relax.op.zeros_like(x))
+            index = builder.emit(relax.op.broadcast_to(relax.op.expand_dims(to, 1), [EDGES, width]))
+            output = builder.emit_output(scatter_elements(zeros, index, rows, 0, "add"))
+        builder.emit_func_output(output)
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "haswell"})
+    with tvm_scatter.options(implementation="sort_based"):
+        executable = tvm.compile(builder.get(), target)
+    return "\n".join(each.inspect_source("s") for each in executable.mod.imports)
+
+
+@pytest.mark.parametrize(
+    ("width", "dtype", "lines"),
+    [(128, "float32", 8), (128, "bfloat16", 4), (16, "float32", 1), (40, "float32", 3)],
+)
+def test_each_line_of_a_row_is_asked_for(width: int, dtype: str, lines: int) -> None:
+    count = assembly(width, dtype).count("prefetcht0")
+    assert count and count % lines == 0
+
+
+@pytest.mark.parametrize("width", [8, tvm.tirx.Var("width", "int64")], ids=["narrow", "unknown"])
+def test_rows_that_are_not(width: Any) -> None:
+    assert "prefetcht0" not in assembly(width)
