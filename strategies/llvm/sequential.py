@@ -7,6 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.arithmetic import smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
@@ -26,10 +27,12 @@ class Sequential(Implementation):
 
     def cost(self, work: Work, config: Config) -> Terms:
         workers = costs.lines(work)
+        # Workers that share a batch look at all of its indices.
+        finders = smaller(work.batch, costs.cores(work))
         return {
             "launches": work.launches(1),
             "streams": work.streams(work.copied_bytes + work.operand_bytes),
-            "finds": costs.find(work, workers),
+            "finds": costs.find(work, finders),
             "updates": costs.combine(work, workers),
             "start": costs.start(work, workers),
             "rows again": costs.again(work),
