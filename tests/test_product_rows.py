@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
+from cuda_on_cpu import status
 from harness import at_its_address, device_of, target_of
 from machine_code import cuda
 from tvm import relax
@@ -15,6 +16,14 @@ import tvm_scatter
 from tvm_scatter.passes.analysis import large_products
 
 NODES = 9
+
+
+@pytest.fixture(params=["cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
+def kind(request) -> str:
+    """The CPU that runs kernels, and a GPU."""
+    if request.param == "cuda" and not status():
+        pytest.skip(status().reason)
+    return request.param
 
 
 @pytest.fixture(autouse=True)
@@ -67,10 +76,10 @@ class Messages:
             number((self.edges, max(self.more, 1))).astype("float32"),
         ]
 
-    def run(self, arrays, **options):
+    def run(self, arrays, kind, **options):
         with tvm_scatter.options(**options):
-            executable = tvm.compile(self.module, target_of("cuda"))
-        on = device_of("cuda")
+            executable = tvm.compile(self.module, target_of(kind))
+        on = device_of(kind)
         machine = relax.VirtualMachine(executable, on)
         return machine["main"](*(tvm.runtime.tensor(each, on) for each in arrays)).numpy()
 
@@ -132,50 +141,49 @@ def reads_itself(module, **options):
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["sizes known", "sizes open"])
 @pytest.mark.parametrize("name", CASES)
-def test_results(name, is_known):
+def test_results(kind, name, is_known):
     message, reference, sizes = CASES[name]
     messages = Messages(message, is_known=is_known, **sizes)
     # A product of one row or none is something else to TVM.
     assert reads_itself(messages.module) or (is_known and messages.edges < 2)
     arrays = messages.arrays()
-    found = messages.run(arrays)
+    found = messages.run(arrays, kind)
     np.testing.assert_allclose(found, wanted(reference, arrays), 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["sizes known", "sizes open"])
-def test_bits_are_those_of_rows_in_memory(is_known):
+def test_bits_are_those_of_rows_in_memory(kind, is_known):
     messages = Messages(difference, 64, width=32, edges=70, is_known=is_known)
     arrays = messages.arrays(1)
-    apart = messages.run(arrays, gather=False)
+    apart = messages.run(arrays, kind, gather=False)
     assert not reads_itself(messages.module, gather=False)
-    np.testing.assert_array_equal(messages.run(arrays), apart)
+    np.testing.assert_array_equal(messages.run(arrays, kind), apart)
 
 
-def test_a_bad_index_reads_zeros():
+def test_a_bad_index_reads_zeros(kind):
     messages = Messages(difference, 12)
     arrays = messages.arrays(2)
     arrays[1][:3], arrays[2][2:5] = [NODES, -NODES - 1, 2**40], [-(2**40), NODES + 5, NODES]
     reference = CASES["difference"][1]
-    np.testing.assert_allclose(messages.run(arrays), wanted(reference, arrays), 1e-4, 1e-5)
+    np.testing.assert_allclose(messages.run(arrays, kind), wanted(reference, arrays), 1e-4, 1e-5)
 
 
-def test_a_bad_index_is_said():
+def test_a_bad_index_is_said(kind):
     messages = Messages(difference, 12)
     arrays = messages.arrays(3)
-    np.testing.assert_allclose(
-        messages.run(arrays, bounds="raise"), wanted(CASES["difference"][1], arrays), 1e-4, 1e-5
-    )
+    found = messages.run(arrays, kind, bounds="raise")
+    np.testing.assert_allclose(found, wanted(CASES["difference"][1], arrays), 1e-4, 1e-5)
     arrays[2][7] = NODES
     with pytest.raises(Exception, match=f"{NODES}"):
-        messages.run(arrays, bounds="raise")
+        messages.run(arrays, kind, bounds="raise")
 
 
 @pytest.mark.parametrize("offset", [1, 2, 3])
-def test_rows_at_any_address(offset):
+def test_rows_at_any_address(kind, offset):
     messages = Messages(difference, 64, width=32)
     arrays = messages.arrays(4)
-    executable = tvm.compile(messages.module, target_of("cuda"))
-    on = device_of("cuda")
+    executable = tvm.compile(messages.module, target_of(kind))
+    on = device_of(kind)
     given = [tvm.runtime.tensor(each, on) for each in arrays]
     long = np.concatenate([np.zeros(offset, "float32"), arrays[0].ravel()])
     buffer = tvm.runtime.tensor(long, on)
