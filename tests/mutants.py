@@ -1403,9 +1403,36 @@ LINES = (
     ),
 )
 
+_PRODUCTS = "tests/test_product_rows.py::"
+
+PRODUCTS = (
+    Mutant(
+        "a part begins a tile later",
+        "tvm_scatter/schedules/gpu/read_rows.py",
+        "tirx.const(int(begin) // tile, axis.ty.dtype)",
+        "tirx.const(int(begin) // tile + 1, axis.ty.dtype)",
+        (_PRODUCTS + "test_bits_are_those_of_rows_in_memory",),
+    ),
+    Mutant(
+        "parts that begin within a tile are chosen by the tile",
+        "tvm_scatter/schedules/gpu/read_rows.py",
+        "int(begin) % tile or axis not in axes",
+        "axis not in axes",
+        (_PRODUCTS + "test_results",),
+    ),
+    Mutant(
+        "rows that others read as well are computed by a product",
+        "tvm_scatter/passes/analysis/product_rows.py",
+        "is_alone = all(reader.var in inside",
+        "is_alone = any(reader.var in inside",
+        (_PRODUCTS + "test_rows_that_others_read_are_in_memory",),
+    ),
+)
+
 MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
     *ROW_SUMS,
     *LINES,
+    *PRODUCTS,
 )

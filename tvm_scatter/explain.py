@@ -19,8 +19,8 @@ from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.lowering.target import target_of, target_of_call
 from tvm_scatter.ops.arguments import need_module
 from tvm_scatter.ops.scatter_call import is_scatter, operator_name
+from tvm_scatter.passes.analysis.product_rows import planned_product_rows
 from tvm_scatter.passes.functions import is_ours_to_change
-from tvm_scatter.passes.fuse_product_rows import planned_product_rows
 from tvm_scatter.passes.report import Note, collected_notes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.schedules.gpu.planned_read import form_of_plan
@@ -276,8 +276,8 @@ def _row_sums(mod: IRModule) -> Iterator[Note]:
 
 def _products(mod: IRModule) -> Iterator[Note]:
     """The products that read their rows by index."""
-    for where, computed in planned_product_rows(mod):
-        yield Note("products", where, f"reads its rows itself: {computed}")
+    for where, rows in planned_product_rows(mod):
+        yield Note("products", where, f"reads its rows itself: {rows}")
 
 
 def _values(mod: IRModule) -> Iterator[tuple[str, Any]]:

@@ -1,0 +1,159 @@
+"""Products of rows that are read by index for them alone, and what computes these rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+
+from tvm_scatter.lowering.fused_reads import INJECTIVE, IS_READ, ROOT
+from tvm_scatter.ops.called import CALL_TIR, operator_of
+from tvm_scatter.ops.names import NAMES, STOCK_OPERATORS
+from tvm_scatter.options import current_options
+from tvm_scatter.passes.functions import is_ours_to_change
+
+from .bindings import Binding, Bindings
+from .large_products import blocks_of_columns
+
+_PATTERN = "op_pattern"
+#: TVM's number of a function that is fused with nothing.
+_OPAQUE = 8
+#: So often may each row be computed, at most. Twice, what is read for a sum or difference of two
+#: rows is still less than what would be written and read again.
+_MOST_BLOCKS = 2
+
+
+@dataclass(frozen=True)
+class ProductRows:
+    """A product, and what computes its rows.
+
+    Attributes
+    ----------
+    bindings : tuple of Binding
+        Calls of functions that TVM has legalized: reads by index, what is computed of them, and
+        last the product.
+    arguments : tuple of relax.Expr
+        What they read that none of them computes.
+    """
+
+    bindings: tuple[Binding, ...]
+    arguments: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return ", ".join(each.value.args[0].name_hint for each in self.bindings[:-1])
+
+
+def product_rows(mod: tvm.IRModule) -> dict[Any, dict[Any, ProductRows]]:
+    """The products of each function that has some, by the variable that they are bound to.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        With functions that are legalized and have TVM's patterns, but are not fused.
+    """
+    if not current_options().products:
+        return {}
+    return {
+        name: found
+        for name, function in mod.functions.items()
+        if is_ours_to_change(function) and (found := _found(Bindings(function), mod))
+    }
+
+
+def planned_product_rows(mod: tvm.IRModule) -> Iterator[tuple[str, ProductRows]]:
+    """Where there are such products, in a module that is not legalized."""
+    operators = {
+        operator_of(binding.value)
+        for function in mod.functions.values()
+        if is_ours_to_change(function)
+        for binding in Bindings(function)
+    }
+    if "relax.matmul" not in operators:
+        return
+    legalize = relax.transform.LegalizeOps(skip_ops=[*STOCK_OPERATORS, *NAMES])
+    steps = [legalize, relax.transform.AnnotateTIROpPattern()]
+    for name, found in product_rows(tvm.transform.Sequential(steps)(mod)).items():
+        for product, rows in found.items():
+            yield f"{name.name_hint}.{product.name}", rows
+
+
+def _found(bindings: Bindings, mod: tvm.IRModule) -> dict[Any, ProductRows]:
+    found: dict[Any, ProductRows] = {}
+    for binding in bindings:
+        function = _called(binding, mod)
+        if function is None or not _is_product(function):
+            continue
+        group = _group(binding, bindings, mod)
+        rows = ProductRows(tuple(group), tuple(_arguments(group)))
+        if any(IS_READ in mod[each.value.args[0]].attrs for each in group) and _says_sizes(rows):
+            found[binding.var] = rows
+    return found
+
+
+def _group(product: Binding, bindings: Bindings, mod: tvm.IRModule) -> list[Binding]:
+    """A product behind what computes its rows from reads by index, and what else they need."""
+    readers = bindings.readers()
+    inside, wanted = {product.var}, {product.value.args[1].fields[0]}
+    group = [product]
+    for binding in reversed(bindings.all[: product.at]):
+        if binding.var not in wanted or binding.fused != product.fused:
+            continue
+        function = _called(binding, mod)
+        is_alone = all(reader.var in inside for reader in readers[binding.var])
+        is_inner = isinstance(binding.var, relax.DataflowVar) and is_alone
+        if function is None or _pattern(function) > INJECTIVE or not is_inner:
+            continue
+        inside.add(binding.var)
+        group.append(binding)
+        if IS_READ not in function.attrs:
+            wanted |= binding.reads
+    return group[::-1]
+
+
+def _called(binding: Binding, mod: tvm.IRModule) -> tirx.PrimFunc | None:
+    """The function that computes the one tensor of a binding in a dataflow block."""
+    value = binding.value
+    if not binding.fused or operator_of(value) != CALL_TIR:
+        return None
+    if len(value.args) > 2 or not isinstance(value.ty, relax.TensorType):
+        return None
+    function = mod[value.args[0]]
+    return function if isinstance(function, tirx.PrimFunc) else None
+
+
+def _is_product(function: tirx.PrimFunc) -> bool:
+    blocks = blocks_of_columns(function) if _pattern(function) == ROOT else None
+    return blocks is not None and blocks <= _MOST_BLOCKS
+
+
+def _arguments(group: list[Binding]) -> list[Any]:
+    inside = {binding.var for binding in group}
+    found: list[Any] = []
+    for binding in group:
+        for argument in binding.value.args[1].fields:
+            is_known = argument in inside or any(map(argument.same_as, found))
+            if not is_known:
+                found.append(argument)
+    return found
+
+
+def _says_sizes(rows: ProductRows) -> bool:
+    """Whether each variable in a size is itself a size of an argument."""
+    types = [each.ty for each in rows.arguments]
+    if not all(isinstance(getattr(each, "shape", None), relax.ShapeExpr) for each in types):
+        return False
+    said = {size for each in types for size in each.shape if isinstance(size, tirx.Var)}
+    needed = {
+        variable
+        for each in [*types, *(binding.value.ty for binding in rows.bindings)]
+        for size in each.shape
+        for variable in tirx.analysis.undefined_vars(size)
+    }
+    return needed <= said
+
+
+def _pattern(function: tirx.PrimFunc) -> int:
+    return int((function.attrs or {}).get(_PATTERN, _OPAQUE))
