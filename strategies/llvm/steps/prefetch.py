@@ -1,8 +1,8 @@
 """Asks for rows that are read soon.
 
-In the order of destinations rows are read from anywhere. A processor sees as many of them ahead as
-the queue of its loads holds, which is four of 512 bytes on some. What it is asked for leaves that
-queue at once.
+In the order of destinations rows are read from anywhere. A processor has as many of them under way
+as the queue of its loads holds, and a row of 512 bytes is 16 loads. What it is only asked for does
+not stay in that queue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tvm_scatter.emit.computed_updates import loads_of, substitute
 from tvm_scatter.emit.expressions import varies
 from tvm_scatter.problem.reductions import item_bytes
 
-#: So many rows in front of the one that is read. 8 and 32 are within a few percent.
+#: So many rows in front of the one that is read. 8 and 32 do nearly as well, 2 are too few.
 ROWS_AHEAD = 16
 _LINE_BYTES = 64
 #: The arguments of LLVM's ``prefetch``: to read, into all caches, data.
