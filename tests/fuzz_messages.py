@@ -14,8 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 #: Programs compiled together, and how many of such a process compares before the next takes over.
@@ -23,6 +22,8 @@ PER_MODULE = 20
 MODULES = 4
 #: How many seconds a process may take for a module. One that takes longer hangs.
 PATIENCE = 1200.0
+#: What a process says it has begun when its time is over.
+_OUT_OF_TIME = "nothing, as the time is over"
 
 
 def main() -> int:
@@ -32,12 +33,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the number of the first program")
     parser.add_argument("--device", choices=["llvm", "cuda"], default="llvm")
     parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
-    parser.add_argument("--seconds", type=float, help="start no process after so many")
+    parser.add_argument("--seconds", type=float, help="start no module after so many")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     seeds = range(arguments.seed, arguments.seed + arguments.programs)
     if arguments.worker:
-        return work(arguments.device, seeds)
+        return work(arguments.device, seeds, arguments.seconds)
     return supervise(arguments.device, seeds, arguments.jobs, arguments.seconds)
 
 
@@ -48,9 +49,11 @@ def supervise(device: str, seeds: range, jobs: int, seconds: float | None) -> in
     start, total = time.monotonic(), Outcome()
     end = None if seconds is None else start + seconds
     with ThreadPoolExecutor(jobs) as pool:
-        parts = pool.map(partial(compared, device, end=end), chunks(seeds, PER_MODULE * MODULES))
-        for outcomes in parts:
-            for outcome in outcomes:
+        parts = [
+            pool.submit(compared, device, part, end) for part in chunks(seeds, PER_MODULE * MODULES)
+        ]
+        for part in as_completed(parts):
+            for outcome in part.result():
                 total.add(outcome)
                 for failure in outcome.failures:
                     print("FAILED", failure, flush=True)
@@ -71,6 +74,8 @@ def compared(device: str, seeds: range, end: float | None = None) -> list[Any]:
     while seeds and (end is None or time.monotonic() < end):
         command = [sys.executable, __file__, "--device", device, "--worker"]
         command += ["--seed", str(seeds.start), "--programs", str(len(seeds))]
+        if end is not None:
+            command += ["--seconds", str(end - time.monotonic())]
         modules = -(-len(seeds) // PER_MODULE)
         try:
             ended = subprocess.run(
@@ -81,6 +86,8 @@ def compared(device: str, seeds: range, end: float | None = None) -> list[Any]:
             output, why = (late.stdout or b"").decode(), "hangs"
         made, last = reported(output)
         finished = PER_MODULE * len(made)
+        if last == _OUT_OF_TIME:
+            return outcomes + made
         if finished < len(seeds) and not (made and made[-1].device_lost):
             made.append(_died(seeds[finished : finished + PER_MODULE], last, why))
         outcomes += made
@@ -108,14 +115,18 @@ def reported(output: str) -> tuple[list[Any], str]:
     return outcomes, begun
 
 
-def work(device: str, seeds: range) -> int:
+def work(device: str, seeds: range, seconds: float | None) -> int:
     """Compare programs in this process and report to the one that has started it."""
     from fuzz import prepare
 
+    start = time.monotonic()
     prepare()
     from fuzzing_messages import Trial
 
     for part in chunks(seeds, PER_MODULE):
+        if seconds is not None and time.monotonic() - start > seconds:
+            print("begun", _OUT_OF_TIME, flush=True)
+            return 0
         trial = Trial.draw(device, part)
         print("begun", trial, flush=True)
         outcome = trial.compare_all(lambda what: print("begun", what, flush=True))

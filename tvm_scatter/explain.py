@@ -218,7 +218,9 @@ def explain(mod: IRModule, target: Any = None) -> Explanations:
     with nullcontext() if target is None else to_target(target):
         found.notes, mod = _rewritten(mod, options)
         found += [_explanation(where, each) for where, each in _plans(mod, options)]
-        found.reads = [*_reads(mod, options), *_row_sums(mod), *_products(mod)]
+        reads = list(_reads(mod, options))
+        # To find products, TVM makes functions of all operators: only if one might read rows.
+        found.reads = [*reads, *_row_sums(mod), *(_products(mod) if reads else ())]
     return found
 
 
