@@ -24,6 +24,7 @@ from . import loops, values
 from .accumulator import accumulator
 from .columns import Columns
 from .fills import fill_value
+from .prefetch import ask_for
 
 _LEAST_CHUNK = 32
 #: The most items of a chunk.
@@ -195,6 +196,13 @@ class Reduction:
     def element(self, update: Any, column: Any) -> Any:
         """The element some columns after a position in the updates."""
         return element_expression(self.operands.updates, update, column, self.width)
+
+    def ask_for(
+        self, part: Part, item: Any, element: Callable[[Any, Any], Any] | None = None
+    ) -> None:
+        """Ask for the update of an item that is added soon; ``element`` is that of :meth:`add`."""
+        update, step = self.update_position(item, part.batch, part.first)
+        ask_for(lambda s: (element or self.element)(update, s * step), part.columns.count)
 
     def leave(self, part: Part, which: int, total: Any) -> None:
         """Keep a part of a segment: :data:`HEAD` or :data:`TAIL`."""

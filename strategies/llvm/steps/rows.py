@@ -13,7 +13,7 @@ from tvm_scatter.emit.operands import Operands
 
 from . import loops
 from .fills import fill_value
-from .prefetch import ROWS_AHEAD, ask_for
+from .prefetch import ROWS_AHEAD
 from .read_ahead import ReadAhead, RowParts, axes_of_rows
 from .reduction import HEAD, MOST_CHUNK, TAIL, Part, Reduction
 
@@ -208,11 +208,8 @@ class Rows(Reduction):
         with loops.serial(high - low) as i:
             at = T.bind(low + i)
             later = T.bind(tirx.min(at + ROWS_AHEAD, self._last))
-            item, element = self._item(later)
-            update, step = self.update_position(item, part.batch, part.first)
-            ask_for(lambda s: element(update, s * step), part.columns.count)
-            item, element = self._item(at)
-            self.add(total, part, item, element)
+            self.ask_for(part, *self._item(later))
+            self.add(total, part, *self._item(at))
 
     def _item(self, at: Any) -> tuple[Any, Callable[[Any, Any], Any]]:
         """The item at a position of the order, and what its elements are."""

@@ -10,6 +10,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.operands import Operands
 
 from . import loops
+from .prefetch import ROWS_AHEAD
 from .reduction import HEAD, TAIL, Part, Reduction
 
 
@@ -73,6 +74,8 @@ class Segments(Reduction):
                     # Behind the last position of the chunk is no key to look at.
                     here = self._keys[tirx.min(at[0], end - 1)]
                     with T.While(tirx.all(at[0] < end, loops.int64(here) == key)):
+                        later = T.bind(tirx.min(at[0] + ROWS_AHEAD, end - 1))
+                        self.ask_for(part, self._item(later))
                         self.add(total, part, self._item(T.bind(at[0])))
                         T.buffer_store(at, at[0] + 1, [0])
                     self._end(total, part, out, key, (began[0], at[0]), begins)
