@@ -142,10 +142,11 @@ class MessageWriter:
         all_axes = [data_axes]
         if self._chance(0.3):
             # Another scatter: of the same message, of a part of it, or of one that reads the first.
-            self._made.setdefault(data_axes, []).append(results[0])
+            first = self._whole_again(results[0])
+            self._made.setdefault(data_axes, []).append(first)
             other = random.choice([message, *self._made.get(axes, ())])
             other = other if self._chance(0.5) else self._message(axes)
-            into = results[0] if self._chance(0.5) else self._data(data_axes)
+            into = first if self._chance(0.5) else self._data(data_axes)
             results.append(self._scatter(into, data_axes, other, axes))
             all_axes.append(data_axes)
         real = self._style.dtype in FLOATS and not self._style.whole
@@ -162,6 +163,7 @@ class MessageWriter:
         """What a layer computes of what it has scattered."""
         if self._chance(0.2):
             return own
+        own = self._whole_again(own)
         value = self._bounded(own)
         self._left = self._random.randint(0, 5)
         while self._left > 0:
@@ -177,6 +179,13 @@ class MessageWriter:
         if self._style.whole and self._chance(0.2):
             value = self._emit(relax.op.astype(value, self._random.choice(["float32", "int32"])))
         return value
+
+    def _whole_again(self, result: Any) -> Any:
+        """A scatter's result, of which others compute; means of whole numbers are not whole."""
+        style = self._style
+        if style.reduction == "mean" and style.whole and style.dtype in FLOATS:
+            return self._emit(relax.op.round(result))
+        return result
 
     def _attention(self) -> tuple[Any, str]:
         """Messages that are weighted by a softmax over the edges of each node, and their axes."""
@@ -418,6 +427,8 @@ class MessageWriter:
                 relax.op.gather_nd(self._value(source), self._leaf("e1", "n", ["int64"]))
             )
         if chosen == 2 and axes == "e":
+            # Every size is that of a parameter.
+            self._leaf("nw")
             indices = [self._leaf("e", "n"), self._leaf("e", "w")]
             return self._emit(index_read(self._value("nw"), indices, [0, 1]))
         modes = ["fast"] if self._style.wraps else ["fast", "index_select"]

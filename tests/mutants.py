@@ -1429,10 +1429,37 @@ PRODUCTS = (
     ),
 )
 
+_OF_ROWS = "tests/test_messages_of_rows.py::"
+
+MESSAGES_OF_ROWS = (
+    Mutant(
+        "what is read for a row is taken for that of the next as well",
+        "strategies/cuda/codegen/computed.py",
+        "result.at[i] = (*this)[static_cast<Offset>(at + i)];",
+        "result.at[i] = line<1>(find(at), static_cast<Offset>(i)).at[0];",
+        (_OF_ROWS + "test_vectors_go_on_in_the_next_row",),
+    ),
+    Mutant(
+        "the smaller of a 16-bit NaN and a number is the number",
+        "strategies/cuda/codegen/expression.py",
+        "if dtype in _HALVES and kind in _OF_HALVES and not _is_number(expression.b):",
+        "if False:",
+        (_OF_ROWS + "test_numbers_that_are_none",),
+    ),
+    Mutant(
+        "an index without a sign counts from the end",
+        "tvm_scatter/emit/owned_updates.py",
+        'if problem.wrap_negative and not problem.index_dtype.startswith("uint"):',
+        "if problem.wrap_negative:",
+        (_OF_ROWS + "test_an_index_without_a_sign_reads_the_only_row",),
+    ),
+)
+
 MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
     *ROW_SUMS,
     *LINES,
     *PRODUCTS,
+    *MESSAGES_OF_ROWS,
 )

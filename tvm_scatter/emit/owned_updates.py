@@ -100,7 +100,7 @@ def _of_destinations(
     destination, extent = tirx.Var("destination", "int64"), sizes.extents[0]
     own = _OwnIndex(updates, rows, destination, extent)
     found = own.replaced(destination, {})
-    if problem.wrap_negative:
+    if problem.wrap_negative and not problem.index_dtype.startswith("uint"):
         # An index may count from the end. Unless what it reads does so, too, that is another row.
         last = tirx.Var("last", "int64")
         own.analyzer.bind(last, tvm.ir.Range(0, extent))

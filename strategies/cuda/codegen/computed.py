@@ -288,6 +288,18 @@ def _text(
       const Found<Offset>& found, Offset column) const {{
     return load<count>(found, column);
   }}
+  // Elements side by side. What is read for a row is not that of the next row.
+  template <int count, bool, class Offset>
+  __device__ __forceinline__ Row<count> neighbours(Offset at) const {{
+    if constexpr ({whole} % count == 0) {{
+      return load<count>(at);
+    }} else {{
+      Row<count> result;
+#pragma unroll
+      for (int i = 0; i < count; ++i) result.at[i] = (*this)[static_cast<Offset>(at + i)];
+      return result;
+    }}
+  }}
   template <int count, class Offset>
   __device__ __forceinline__ Row<count> load(
       const Found<Offset>& found, Offset column) const {{

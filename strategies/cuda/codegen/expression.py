@@ -59,6 +59,8 @@ _PREFIX = {
 _OF_PAIRS = {tirx.Add: "RoundedSum", tirx.Sub: "RoundedDifference", tirx.Mul: "RoundedProduct"}
 #: Of 16-bit floats these are 16-bit floats.
 _EXACT = (tirx.Min, tirx.Max)
+#: As TVM's code has them of 16-bit floats: of a NaN and a number the second, whichever it is.
+_OF_HALVES = {tirx.Min: "({0} < {1} ? {0} : {1})", tirx.Max: "({0} > {1} ? {0} : {1})"}
 _EXACT_MATHS = ("fabs", "floor", "ceil", "trunc", "nearbyint")
 #: CUDA's functions of float; those of double have no f at the end.
 _MATHS = {
@@ -243,7 +245,10 @@ class Writer:
             operands = self.value(expression.a), self.value(expression.b)
             if dtype in _HALVES and kind in _OF_PAIRS and any(each.varies for each in operands):
                 return self._of_pairs(dtype, _OF_PAIRS[kind], *operands)
-            return self._elementwise(dtype, _form(kind, dtype), *operands, exact=kind in _EXACT)
+            form = _form(kind, dtype)
+            if dtype in _HALVES and kind in _OF_HALVES and not _is_number(expression.b):
+                form = _OF_HALVES[kind]
+            return self._elementwise(dtype, form, *operands, exact=kind in _EXACT)
         if isinstance(expression, tvm.ir.Call):
             return self._call(expression, dtype)
         raise ScatterError(f"scatter: updates cannot be computed by {kind.__name__} on CUDA.")
@@ -412,6 +417,11 @@ class Writer:
     def _name(self) -> str:
         self._made += 1
         return f"{self._prefix}{self._made}"
+
+
+def _is_number(expression: Any) -> bool:
+    """Whether it is a constant and no NaN, which every form of a minimum gives for a NaN."""
+    return isinstance(expression, tirx.FloatImm) and not np.isnan(expression.value)
 
 
 def _form(kind: type, dtype: str) -> str:

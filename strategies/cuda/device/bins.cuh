@@ -54,8 +54,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Updates& updates
 #pragma unroll
         for (int i = 0; i < pack; ++i) raw[t][i].of[0] = some.at[i];
         if (ahead) continue;
-        const auto values = once ? updates.template load_once<pack>(begin)
-                                 : updates.template load<pack>(begin);
+        const auto values = updates.template neighbours<pack, once>(begin);
 #pragma unroll
         for (int i = 0; i < pack; ++i) value[t][i] = values.at[i];
         continue;

@@ -54,6 +54,11 @@ struct StoredUpdates {
   __device__ __forceinline__ Vector<T, count> load_once(Offset row, Offset column = 0) const {
     return tvm_scatter::load_once<T, count>(first + row + column);
   }
+  // Elements side by side, which may be of several rows.
+  template <int count, bool once, class Offset>
+  __device__ __forceinline__ Vector<T, count> neighbours(Offset at) const {
+    return once ? load_once<count>(at) : load<count>(at);
+  }
   // What is the same for an entry of the index in all lines that share it: nothing.
   struct Entry {};
   template <class Offset>

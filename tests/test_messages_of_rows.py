@@ -1,0 +1,78 @@
+"""Messages of rows that end within a vector, of NaNs, and by indices without a sign."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from harness import run
+from tvm import relax
+
+from tvm_scatter.ops.operators import index_put, scatter_elements
+
+BINS = ("shared_bins", "split_bins")
+
+
+def emit(value: Any) -> Any:
+    return relax.BlockBuilder.current().emit(value)
+
+
+def elements(x: Any, source: Any, index: Any) -> Any:
+    """Adds elements of rows that are read, each to a place of its own."""
+    rows = emit(relax.op.take(x, source, 0))
+    return scatter_elements(emit(relax.op.zeros_like(x)), index, rows, 0, "add")
+
+
+def elements_by_hand(x: Any, source: Any, index: Any) -> Any:
+    expected = np.zeros_like(x)
+    for row, of in enumerate(source):
+        for column in range(x.shape[1]):
+            expected[index[row, column], column] += x[of, column]
+    return expected
+
+
+@pytest.mark.parametrize("bins", [None, *BINS])
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_vectors_go_on_in_the_next_row(device: str, bins: str | None, width: int) -> None:
+    if device == "llvm" and bins is not None:
+        pytest.skip("CPUs have no such implementation")
+    generator = np.random.default_rng(width)
+    x = generator.integers(-9, 10, (7, width)).astype("float32")
+    source, index = generator.integers(0, 7, 15), generator.integers(0, 7, (15, width), "int8")
+    found = run(elements, [x, source, index], device, implementation=bins, fuse=True)
+    np.testing.assert_array_equal(found, elements_by_hand(x, source, index))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("operator", ["minimum", "maximum"])
+def test_numbers_that_are_none(device: str, dtype: str, operator: str) -> None:
+    """A scatter computes the same as the operators in front of it alone."""
+    numbers = [1, np.nan, 2, -3, np.nan, 0, np.nan, 5]
+    left = np.array([numbers, numbers[::-1]]).astype(
+        dtype if dtype == "float16" else ml_dtypes.bfloat16
+    )
+    right = np.roll(left, 3, 1)
+
+    def build(left: Any, right: Any, index: Any) -> Any:
+        message = emit(getattr(relax.op, operator)(left, right))
+        return index_put(emit(relax.op.zeros_like(left)), [index], message, [0], "add")
+
+    arguments = [left, right, np.array([1, 0])]
+    together, apart = (run(build, arguments, device, fuse=fuse) for fuse in (True, False))
+    np.testing.assert_array_equal(together.astype("float32"), apart.astype("float32"))
+
+
+@pytest.mark.parametrize("wraps", [False, True])
+def test_an_index_without_a_sign_reads_the_only_row(device: str, wraps: bool) -> None:
+    x, index = np.array([[3.0, 4.0, 5.0, 6.0]], "float32"), np.zeros(5, "uint8")
+
+    def build(x: Any, index: Any) -> Any:
+        zeros = emit(relax.op.zeros_like(x))
+        rows = emit(relax.op.take(x, index, 0))
+        return index_put(zeros, [index], rows, [0], "mean", wrap_negative=wraps)
+
+    implementation = "segmented" if device != "llvm" else None
+    found = run(build, [x, index], device, implementation=implementation, fuse=True)
+    np.testing.assert_allclose(found, x * 5 / 6)
