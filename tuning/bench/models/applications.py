@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import isqrt
 
@@ -34,19 +34,25 @@ class Splat(torch.nn.Module):
     """An image (channels, height, width), each pixel added to the four where a flow takes it."""
 
     def forward(self, image: torch.Tensor, flow: torch.Tensor) -> torch.Tensor:
-        height, width = image.shape[1:]
-        x = torch.arange(width, device=flow.device) + flow[0]
-        y = torch.arange(height, device=flow.device)[:, None] + flow[1]
         result = torch.zeros_like(image).flatten(1)
-        for dx in (0, 1):
-            for dy in (0, 1):
-                column, row = x.floor() + dx, y.floor() + dy
-                weight = (1 - (x - column).abs()) * (1 - (y - row).abs())
-                inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-                at = row.clamp(0, height - 1) * width + column.clamp(0, width - 1)
-                values = image * (weight * inside).to(image.dtype)
-                result = result.index_add(1, at.long().flatten(), values.flatten(1))
+        for place, weight in corners(flow):
+            values = image * weight.to(image.dtype)
+            result = result.index_add(1, place, values.flatten(1))
         return result.view(image.shape)
+
+
+def corners(flow: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Each of the four pixels where a flow takes every pixel, and how much of it."""
+    height, width = flow.shape[1:]
+    x = torch.arange(width, device=flow.device) + flow[0]
+    y = torch.arange(height, device=flow.device)[:, None] + flow[1]
+    for dx in (0, 1):
+        for dy in (0, 1):
+            column, row = x.floor() + dx, y.floor() + dy
+            weight = (1 - (x - column).abs()) * (1 - (y - row).abs())
+            inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+            at = row.clamp(0, height - 1) * width + column.clamp(0, width - 1)
+            yield at.long().flatten(), weight * inside
 
 
 class LiftSplat(torch.nn.Module):
@@ -85,7 +91,7 @@ def bags(distribution: str, dtype: torch.dtype, scale: int) -> Case:
 
     moved = (len(tokens) + rows) * FEATURES * table.element_size() + bytes_of(tokens, starts)
     inputs = (table, tokens, starts)
-    return Case(Bags().eval(), inputs, counts[:, None], None, rows, moved, {libraries.CSR: matrix})
+    return Case(Bags().eval(), inputs, counts[:, None], (), rows, moved, {libraries.CSR: matrix})
 
 
 def splat(dtype: torch.dtype, scale: int) -> Case:
@@ -99,7 +105,8 @@ def splat(dtype: torch.dtype, scale: int) -> Case:
     moved = 5 * bytes_of(image) + bytes_of(flow)
     # How many meet at a pixel is bounded by how many there are within a few pixels.
     counts = torch.full((1,), 64)
-    return Case(Splat().eval(), (image, flow), counts, None, height * width, moved)
+    places = tuple(place for place, _ in corners(flow))
+    return Case(Splat().eval(), (image, flow), counts, places, height * width, moved)
 
 
 def lift_splat(dtype: torch.dtype, scale: int) -> Case:
@@ -120,7 +127,7 @@ def lift_splat(dtype: torch.dtype, scale: int) -> Case:
     moved = bytes_of(context, chances, cells) + result
     inputs = (context, chances, cells)
     prepared = {libraries.CSR: matrix}
-    return Case(LiftSplat().eval(), inputs, counts, cells, _GRID * _GRID, moved, prepared)
+    return Case(LiftSplat().eval(), inputs, counts, (cells,), _GRID * _GRID, moved, prepared)
 
 
 def combine(dtype: torch.dtype, scale: int) -> Case:
@@ -140,7 +147,7 @@ def combine(dtype: torch.dtype, scale: int) -> Case:
     moved = bytes_of(answers, gates, goes_to) + tokens * _WIDE * answers.element_size()
     inputs = (answers, gates, goes_to)
     prepared = {libraries.CSR: matrix}
-    return Case(Combine().eval(), inputs, counts, goes_to, tokens, moved, prepared)
+    return Case(Combine().eval(), inputs, counts, (goes_to,), tokens, moved, prepared)
 
 
 #: What each row is made by, given the type and the scale.

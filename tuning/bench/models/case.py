@@ -23,8 +23,8 @@ class Case:
     counts : torch.Tensor or None
         How many messages go into each element of the result, of a shape that broadcasts to its;
         ``None`` for a whole model.
-    index : torch.Tensor or None
-        Where each message goes; ``None`` if no order of it helps.
+    indices : tuple of torch.Tensor
+        Where each message goes, one for each scatter; none if they are in order already.
     extent : int
         How many destinations there are.
     floor_bytes : int
@@ -36,7 +36,7 @@ class Case:
     module: torch.nn.Module
     inputs: tuple[torch.Tensor, ...]
     counts: torch.Tensor | None
-    index: torch.Tensor | None
+    indices: tuple[torch.Tensor, ...]
     extent: int
     floor_bytes: int
     prepared: Mapping[str, Maker] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Case:
             self,
             inputs=tuple(each.to(device) for each in self.inputs),
             counts=None if self.counts is None else self.counts.to(device),
-            index=None if self.index is None else self.index.to(device),
+            indices=tuple(each.to(device) for each in self.indices),
         )
 
 

@@ -174,4 +174,4 @@ def _case(
     row = FEATURES * graph.x.element_size()
     scalars = [each for each in inputs if len(each) == graph.edges]
     moved = (graph.edges + graph.nodes) * row + bytes_of(*scalars) + more_bytes
-    return Case(module.eval(), inputs, graph.counts, graph.dst, graph.nodes, moved, prepared)
+    return Case(module.eval(), inputs, graph.counts, (graph.dst,), graph.nodes, moved, prepared)

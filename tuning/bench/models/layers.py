@@ -55,4 +55,4 @@ def two_layers(name: str, size: Size) -> Case:
         return lambda: there(x, graph)
 
     prepared = {libraries.GEOMETRIC: sorted_graph}
-    return Case(module, (x, torch.stack(ends)), None, None, size.nodes, 0, prepared)
+    return Case(module, (x, torch.stack(ends)), None, (), size.nodes, 0, prepared)

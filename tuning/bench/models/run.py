@@ -148,8 +148,8 @@ def _ready(
         _wait(device)
     peers = _peers(case, alike, figures, device, turn)
     order = None
-    if device == "cuda" and case.index is not None and not row.is_model:
-        order = _order(case.index, case.extent, device, target)
+    if device == "cuda" and case.indices and not row.is_model:
+        order = _order(case.indices, case.extent, device, target)
         with turn:
             order()
             _wait(device)
@@ -239,16 +239,18 @@ def _split(case: Case, alike: Alike, ready: _Ready, device: str) -> None:
         figures.shares[name] = shares
 
 
-def _order(index: torch.Tensor, extent: int, device: str, target: Target) -> Callable[[], Any]:
-    """A call that orders the messages."""
+def _order(
+    indices: Sequence[torch.Tensor], extent: int, device: str, target: Target
+) -> Callable[[], Any]:
+    """A call that orders the messages of each index, one after the other."""
     builder = relax.BlockBuilder()
-    given = relax.Var("index", relax.TensorType(tuple(index.shape), "int64"))
+    given = relax.Var("index", relax.TensorType(tuple(indices[0].shape), "int64"))
     with builder.function("main", [given]):
         builder.emit_func_output(builder.emit(tvm_scatter.order(given, extent)))
     executable = tvm.compile(builder.get(), target=target)
     function = relax.VirtualMachine(executable, tvm.device(device))["main"]
-    [argument] = arguments([index])
-    return lambda: function(argument)
+    known = arguments(indices)
+    return lambda: [function(each) for each in known]
 
 
 def last_line(error: BaseException) -> str:
