@@ -19,8 +19,8 @@ _ON_GPU = Budget(fewest=3, most=9, seconds=0.05, patience=0.25)
 _FEWEST, _MOST, _SECONDS = 5, 15, 6.0
 #: A look at whether other threads work, how much they may meanwhile, and the most looks.
 _PAUSE, _IDLE, _LOOKS = 0.005, 0.0005, 100
-#: Calls in front of one that is timed, and the seconds after which there are no more.
-_WAKING, _AWAKE = 5, 0.02
+#: Seconds of calls in front of one that is timed. Five calls of 0.1 ms were too few.
+_AWAKE = 0.02
 _PROFILED = 3
 _MICROSECONDS = 1e6
 #: Words in the names of PyTorch's operators and of kernels that compute matrix products.
@@ -65,16 +65,14 @@ def wait_until_idle() -> None:
 
 
 def wake(form: Call) -> None:
-    """Call a form until its threads are awake, each on a core of its own: some times, at most.
+    """Call a form until its threads are awake, each on a core of its own.
 
     The form that comes first after those of another library would else be timed while the system
-    still moves its threads: the same program took up to 1.8 times as long in first place.
+    still moves its threads: the same program took up to twice as long in first place.
     """
     begin = time.perf_counter()
-    for _ in range(_WAKING):
+    while time.perf_counter() - begin < _AWAKE:
         form()
-        if time.perf_counter() - begin > _AWAKE:
-            return
 
 
 def flush() -> None:
