@@ -139,8 +139,20 @@ def reads_itself(module, **options):
     return "reads its rows itself" in text
 
 
-@pytest.mark.parametrize("is_known", [True, False], ids=["sizes known", "sizes open"])
-@pytest.mark.parametrize("name", CASES)
+def in_turns():
+    """Every case with sizes that are known and that are not, of which one is tried by default."""
+    return [
+        pytest.param(
+            *(name, is_known),
+            marks=() if at % 2 == is_known else pytest.mark.exhaustive,
+            id=f"{name}, sizes {'known' if is_known else 'open'}",
+        )
+        for at, name in enumerate(CASES)
+        for is_known in (True, False)
+    ]
+
+
+@pytest.mark.parametrize(("name", "is_known"), in_turns())
 def test_results(kind, name, is_known):
     message, reference, sizes = CASES[name]
     messages = Messages(message, is_known=is_known, **sizes)
@@ -178,7 +190,9 @@ def test_a_bad_index_is_said(kind):
         messages.run(arrays, kind, bounds="raise")
 
 
-@pytest.mark.parametrize("offset", [1, 2, 3])
+@pytest.mark.parametrize(
+    "offset", [1, *(pytest.param(at, marks=pytest.mark.exhaustive) for at in (2, 3))]
+)
 def test_rows_at_any_address(kind, offset):
     messages = Messages(difference, 64, width=32)
     arrays = messages.arrays(4)

@@ -16,8 +16,8 @@ import tvm_scatter  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-#: The first of them are tried by default.
-SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 200))]
+#: The first of them is tried by default.
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(1, 200))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

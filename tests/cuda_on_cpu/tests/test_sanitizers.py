@@ -59,6 +59,7 @@ def test_a_bug_ends_the_process_after_other_kernels_are_gone(tmp_path):
     assert PLANTED["shared"][1] in report_of("shared", tmp_path / "report")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(SANITIZED or not sanitizers_available(), reason="no sanitizers, or within them")
 def test_under_sanitizers():
     """Right kernels pass, reported bugs are still reported, and stray accesses are fatal."""
