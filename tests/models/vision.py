@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional
 from torchvision import ops
 
+from tvm_scatter.tuning.bench.models.applications import corners
+
 from .zoo import Program, model
 
 Tensor = torch.Tensor
@@ -218,22 +220,13 @@ def splatting() -> Program:
     """Forward warp: each pixel is added to the four around where the flow takes it."""
 
     def warp(image: Tensor, flow: Tensor, importance: Tensor) -> Tensor:
-        height, width = image.shape[-2:]
-        x = torch.arange(width) + flow[:, 0]
-        y = torch.arange(height)[:, None] + flow[:, 1]
         weighted = torch.cat([image * importance.exp(), importance.exp()], 1).flatten(2)
         total = torch.zeros_like(weighted)
-        for dx in (0, 1):
-            for dy in (0, 1):
-                column, row = x.floor() + dx, y.floor() + dy
-                weight = (1 - (x - column).abs()) * (1 - (y - row).abs())
-                inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-                at = row.clamp(0, height - 1) * width + column.clamp(0, width - 1)
-                at = at.long().flatten(1)[:, None].expand_as(weighted)
-                values = weighted * (weight * inside).flatten(1)[:, None]
-                total = total.scatter_add(2, at, values)
+        for place, weight in corners(flow):
+            values = weighted * weight.flatten(1)[:, None]
+            total = total.scatter_add(2, place[:, None].expand_as(weighted), values)
         image, norm = total[:, :-1], total[:, -1:]
-        return (image / (norm + 1e-6)).unflatten(2, (height, width))
+        return (image / (norm + 1e-6)).unflatten(2, flow.shape[-2:])
 
     inputs = torch.rand(2, 3, 6, 7), torch.randn(2, 2, 6, 7) * 2, torch.randn(2, 1, 6, 7)
     return Program(warp, inputs)

@@ -57,9 +57,8 @@ _PREFIX = {
 }
 #: What instructions compute for two 16-bit floats at once.
 _OF_PAIRS = {tirx.Add: "RoundedSum", tirx.Sub: "RoundedDifference", tirx.Mul: "RoundedProduct"}
-#: Of 16-bit floats these are 16-bit floats.
-_EXACT = (tirx.Min, tirx.Max)
-#: As TVM's code has them of 16-bit floats: of a NaN and a number the second, whichever it is.
+#: Of 16-bit floats these are 16-bit floats. As TVM's code has them: of a NaN and a number the
+#: second, whichever it is.
 _OF_HALVES = {tirx.Min: "({0} < {1} ? {0} : {1})", tirx.Max: "({0} > {1} ? {0} : {1})"}
 _EXACT_MATHS = ("fabs", "floor", "ceil", "trunc", "nearbyint")
 #: CUDA's functions of float; those of double have no f at the end.
@@ -248,7 +247,7 @@ class Writer:
             form = _form(kind, dtype)
             if dtype in _HALVES and kind in _OF_HALVES and not _is_number(expression.b):
                 form = _OF_HALVES[kind]
-            return self._elementwise(dtype, form, *operands, exact=kind in _EXACT)
+            return self._elementwise(dtype, form, *operands, exact=kind in _OF_HALVES)
         if isinstance(expression, tvm.ir.Call):
             return self._call(expression, dtype)
         raise ScatterError(f"scatter: updates cannot be computed by {kind.__name__} on CUDA.")

@@ -42,17 +42,21 @@ class Splat(torch.nn.Module):
 
 
 def corners(flow: torch.Tensor) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Each of the four pixels where a flow takes every pixel, and how much of it."""
-    height, width = flow.shape[1:]
-    x = torch.arange(width, device=flow.device) + flow[0]
-    y = torch.arange(height, device=flow.device)[:, None] + flow[1]
+    """The four pixels where a flow (..., 2, height, width) takes every pixel.
+
+    Of each the places (..., height * width) in an image, and how much of the pixel goes there
+    (..., height, width).
+    """
+    height, width = flow.shape[-2:]
+    x = torch.arange(width, device=flow.device) + flow[..., 0, :, :]
+    y = torch.arange(height, device=flow.device)[:, None] + flow[..., 1, :, :]
     for dx in (0, 1):
         for dy in (0, 1):
             column, row = x.floor() + dx, y.floor() + dy
             weight = (1 - (x - column).abs()) * (1 - (y - row).abs())
             inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
             at = row.clamp(0, height - 1) * width + column.clamp(0, width - 1)
-            yield at.long().flatten(), weight * inside
+            yield at.long().flatten(-2), weight * inside
 
 
 class LiftSplat(torch.nn.Module):
