@@ -1442,8 +1442,8 @@ MESSAGES_OF_ROWS = (
     Mutant(
         "the smaller of a 16-bit NaN and a number is the number",
         "strategies/cuda/codegen/expression.py",
-        "if dtype in _HALVES and kind in _OF_HALVES and not _is_number(expression.b):",
-        "if False:",
+        "        if b_is_number:",
+        "        if True:",
         (_OF_ROWS + "test_numbers_that_are_none",),
     ),
     Mutant(

@@ -64,6 +64,46 @@ def test_numbers_that_are_none(device: str, dtype: str, operator: str) -> None:
     np.testing.assert_array_equal(together.astype("float32"), apart.astype("float32"))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    "comparison", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"]
+)
+def test_a_choice_by_a_comparison_of_16_bit_floats(
+    device: str, dtype: str, comparison: str
+) -> None:
+    """Also of what is no number, of which CPUs say that it is not unequal to another."""
+    kind = np.dtype(dtype if dtype == "float16" else ml_dtypes.bfloat16)
+    least = float(np.array(1, "uint16").view(kind))
+    left = [1, np.nan, 2, -0.0, np.inf, 0, np.nan, 5, least, 0, -least, -np.inf]
+    right = [1, 1, 3, 0, np.inf, -1, np.nan, -5, 0, least, least, 0]
+    left, right = (np.array([each], kind) for each in (left, right))
+
+    def build(left: Any, right: Any, index: Any) -> Any:
+        holds = emit(getattr(relax.op, comparison)(left, right))
+        tenth = emit(relax.op.multiply(left, relax.const(0.25, dtype)))
+        message = emit(relax.op.where(holds, tenth, right))
+        return index_put(emit(relax.op.zeros_like(left)), [index], message, [0], "update")
+
+    arguments = [left, right, np.array([0])]
+    together, apart = (run(build, arguments, device, fuse=fuse) for fuse in (True, False))
+    np.testing.assert_array_equal(together.astype("float32"), apart.astype("float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("operator", ["minimum", "maximum"])
+def test_a_limit_of_16_bit_floats(device: str, dtype: str, operator: str) -> None:
+    kind = np.dtype(dtype if dtype == "float16" else ml_dtypes.bfloat16)
+    x = np.array([[1, np.nan, -2, 0.5, np.inf, -np.inf, 3, 0]]).astype(kind)
+
+    def build(x: Any, index: Any) -> Any:
+        message = emit(getattr(relax.op, operator)(x, relax.const(0.5, dtype)))
+        return index_put(emit(relax.op.zeros_like(x)), [index], message, [0], "add")
+
+    found = run(build, [x, np.array([0])], device, fuse=True)
+    limit = {"minimum": np.fmin, "maximum": np.fmax}[operator]
+    np.testing.assert_array_equal(found.astype("float32"), limit(x.astype("float32"), 0.5))
+
+
 @pytest.mark.parametrize("wraps", [False, True])
 def test_an_index_without_a_sign_reads_the_only_row(device: str, wraps: bool) -> None:
     x, index = np.array([[3.0, 4.0, 5.0, 6.0]], "float32"), np.zeros(5, "uint8")

@@ -17,7 +17,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 from .entry_parts import entry_members
-from .expression import Value, Writer, stored_type
+from .expression import Value, Writer, result_of, stored_type
 from .read_first import ReadFirst, read_first
 from .source import data_type
 
@@ -134,14 +134,7 @@ def _struct(
     find = [*coordinates, *finder.lines] if ahead else []
     find.append(f"return Found<Offset>{{{', '.join(['row', *(each.name for each in ahead)])}}};")
     begin = ["const Offset row = found.row;", *coordinates]
-    lines = [
-        *writer.lines,
-        "Vector<Data, count> result;",
-        "#pragma unroll",
-        f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({result.narrow});",
-    ]
-    if result.dtype == "bool":
-        lines[-1] = lines[-1].replace(result.narrow, f"static_cast<unsigned char>({result.narrow})")
+    lines = [*writer.lines, *result_of(result)]
     if logit is None:
         row = "Vector<Data, count>"
         lines.append("return result;")

@@ -57,9 +57,20 @@ _PREFIX = {
 }
 #: What instructions compute for two 16-bit floats at once.
 _OF_PAIRS = {tirx.Add: "RoundedSum", tirx.Sub: "RoundedDifference", tirx.Mul: "RoundedProduct"}
-#: Of 16-bit floats these are 16-bit floats. As TVM's code has them: of a NaN and a number the
-#: second, whichever it is.
-_OF_HALVES = {tirx.Min: "({0} < {1} ? {0} : {1})", tirx.Max: "({0} > {1} ? {0} : {1})"}
+#: The same, for an operand and a number.
+_WITH_NUMBER = {tirx.Min: "LesserNumber", tirx.Max: "GreaterNumber"}
+#: What instructions compare of two 16-bit floats at once.
+_COMPARED_IN_PAIRS = {
+    tirx.LT: "IsLess",
+    tirx.LE: "IsAtMost",
+    tirx.GT: "IsGreater",
+    tirx.GE: "IsAtLeast",
+    tirx.EQ: "IsEqual",
+    tirx.NE: "IsUnequal",
+}
+#: Of 16-bit floats these are 16-bit floats: the first operand where the comparison holds. So TVM's
+#: code has them: of a NaN and a number the second, whichever it is.
+_OF_HALVES = {tirx.Min: tirx.LT, tirx.Max: tirx.GT}
 _EXACT_MATHS = ("fabs", "floor", "ceil", "trunc", "nearbyint")
 #: CUDA's functions of float; those of double have no f at the end.
 _MATHS = {
@@ -234,20 +245,17 @@ class Writer:
         if isinstance(expression, tvm.ir.TensorLoad):
             return self._load(expression, dtype)
         if isinstance(expression, tirx.Select):
-            parts = (expression.condition, expression.true_value, expression.false_value)
-            return self._choice(*map(self.value, parts))
+            sides = expression.true_value, expression.false_value
+            return self._choice_by(expression.condition, *map(self.value, sides))
         if isinstance(expression, tirx.Cast):
             return self._cast(self.value(expression.value), dtype)
         if isinstance(expression, tirx.Not):
             return self._elementwise("bool", "!{}", self.value(expression.a))
         if kind in _INFIX or kind in _PREFIX:
             operands = self.value(expression.a), self.value(expression.b)
-            if dtype in _HALVES and kind in _OF_PAIRS and any(each.varies for each in operands):
-                return self._of_pairs(dtype, _OF_PAIRS[kind], *operands)
-            form = _form(kind, dtype)
-            if dtype in _HALVES and kind in _OF_HALVES and not _is_number(expression.b):
-                form = _OF_HALVES[kind]
-            return self._elementwise(dtype, form, *operands, exact=kind in _OF_HALVES)
+            if dtype in _HALVES:
+                return self._of_halves(kind, dtype, *operands, _is_number(expression.b))
+            return self._elementwise(dtype, _form(kind, dtype), *operands)
         if isinstance(expression, tvm.ir.Call):
             return self._call(expression, dtype)
         raise ScatterError(f"scatter: updates cannot be computed by {kind.__name__} on CUDA.")
@@ -276,6 +284,22 @@ class Writer:
         exact = name in _EXACT_MATHS
         return self._elementwise(dtype, f"{function}({form})", *operands, exact=exact)
 
+    def _of_halves(self, kind: type, dtype: str, a: Value, b: Value, b_is_number: bool) -> Value:
+        """An operator of 16-bit floats, whose result is one."""
+        varies = a.varies or b.varies
+        if varies and kind in _OF_PAIRS:
+            return self._of_pairs(dtype, _OF_PAIRS[kind], a, b)
+        if kind not in _OF_HALVES:
+            return self._elementwise(dtype, _form(kind, dtype), a, b)
+        if b_is_number:
+            if varies and a.stored and b.stored:
+                return self._of_pairs(dtype, _WITH_NUMBER[kind], a, b)
+            return self._elementwise(dtype, _form(kind, dtype), a, b, exact=True)
+        if varies and a.stored and b.stored:
+            return self._choice_in_pairs(_OF_HALVES[kind], (a, b), (a, b))
+        form = f"({{0}} {_INFIX[_OF_HALVES[kind]]} {{1}} ? {{0}} : {{1}})"
+        return self._elementwise(dtype, form, a, b, exact=True)
+
     def _of_pairs(self, dtype: str, operator: str, *operands: Value) -> Value:
         """An operator whose operands and result are vectors in their own type."""
         kind = f"Vector<{stored_type(dtype)}, count>"
@@ -285,7 +309,7 @@ class Writer:
         return result
 
     def _elementwise(self, dtype: str, form: str, *operands: Value, exact: bool = False) -> Value:
-        text = form.format(*(each.wide for each in operands))
+        text = form.format(*map(self.wide, operands))
         if dtype in _HALVES and not exact:
             text = f"rounded<{stored_type(dtype)}>({text})"
         elif dtype.startswith(("int", "uint")):
@@ -297,10 +321,30 @@ class Writer:
         if dtype == value.dtype:
             return value
         if dtype in _HALVES:
-            text = f"rounded<{stored_type(dtype)}>(static_cast<float>({value.wide}))"
+            text = f"rounded<{stored_type(dtype)}>(static_cast<float>({self.wide(value)}))"
         else:
-            text = f"static_cast<{computed_type(dtype)}>({value.wide})"
+            text = f"static_cast<{computed_type(dtype)}>({self.wide(value)})"
         return self._define(dtype, text, value.varies)
+
+    def _choice_by(self, condition: Any, yes: Value, no: Value) -> Value:
+        """A choice between two values that are known."""
+        kind = type(condition)
+        if kind in _COMPARED_IN_PAIRS and str(condition.a.ty.dtype) == yes.dtype in _HALVES:
+            compared = self.value(condition.a), self.value(condition.b)
+            stored = all(each.stored for each in (*compared, yes, no))
+            if stored and any(each.varies for each in compared):
+                return self._choice_in_pairs(kind, compared, (yes, no))
+        return self._choice(self.value(condition), yes, no)
+
+    def _choice_in_pairs(
+        self, kind: type, compared: tuple[Value, Value], sides: tuple[Value, Value]
+    ) -> Value:
+        """The elements of one vector where a comparison holds, of another where it does not."""
+        vectors = ", ".join(map(_as_vector, (*compared, *sides)))
+        result = Value(self._name(), sides[0].dtype, True, True)
+        text = f"chosen_where<{_COMPARED_IN_PAIRS[kind]}>({vectors})"
+        self.lines.append(f"const auto {result.name} = {text};")
+        return result
 
     def _choice(self, condition: Value, yes: Value, no: Value) -> Value:
         stored = yes.stored and no.stored
@@ -318,7 +362,7 @@ class Writer:
         """A choice whose sides must not both be evaluated if they read memory."""
         chosen = self.value(condition)
         if not any(True for side in (yes, no) for _ in loads_of(side)):
-            return self._choice(chosen, self.value(yes), self.value(no))
+            return self._choice_by(condition, self.value(yes), self.value(no))
         if not chosen.varies and can_be_moved(condition, yes, no):
             # No branch, so that the loads of several rows are in flight together.
             return self._choice(chosen, self.guarded(condition, yes), self.value(no))
@@ -404,6 +448,17 @@ class Writer:
         self._column = column
         return value
 
+    def wide(self, value: Value) -> str:
+        """The value for element ``i`` in the type that is computed with.
+
+        All elements of a vector are converted at once, which takes fewer instructions.
+        """
+        if not (value.stored and value.varies):
+            return value.wide
+        result = Value(self._name(), value.dtype, True)
+        self.lines.append(f"const auto {result.name} = widen({value.name});")
+        return result.element
+
     def _define(self, dtype: str, text: str, varies: bool, stored: bool = False) -> Value:
         result = Value(self._name(), dtype, varies, stored)
         if varies:
@@ -484,6 +539,20 @@ def _as_vector(value: Value) -> str:
         return value.name if value.stored else f"narrow<{kind}>({value.name})"
     single = value.name if value.stored else value.narrow
     return f"splat<{kind}, count>({single})"
+
+
+def result_of(value: Value, kind: str = "Data") -> list[str]:
+    """Statements that make ``result`` of a value: a ``Vector`` of a type in memory."""
+    if value.varies and is_half(value.dtype):
+        return [f"const auto result = bit_cast<Vector<{kind}, count>>({_as_vector(value)});"]
+    element = value.narrow
+    if value.dtype == "bool":
+        element = f"static_cast<unsigned char>({element})"
+    return [
+        f"Vector<{kind}, count> result;",
+        "#pragma unroll",
+        f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<{kind}>({element});",
+    ]
 
 
 def declared_in_struct(value: Value) -> str:

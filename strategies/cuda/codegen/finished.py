@@ -11,7 +11,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 from .computed import Generated, alignment, coordinates_of, long_axes, sizes_of, whole_vectors
-from .expression import Value, Writer, is_half, stored_type
+from .expression import Value, Writer, is_half, result_of, stored_type
 from .source import c_type, data_type
 
 _STORED = Generated(
@@ -65,10 +65,9 @@ def _body(
     for load in result.own_loads:
         writer.preset(load, own)
     value = writer.value(result.value)
-    lines = "\n".join(
-        f"    {line}" for line in [*coordinates_of(result, long, names), *writer.lines]
-    )
     kind = stored_type(result.dtype)
+    statements = [*coordinates_of(result, long, names), *writer.lines, *result_of(value, kind)]
+    lines = "\n".join(f"    {line}" for line in statements)
     fields = [f"  {kind}* first;"]
     fields += [f"  const {stored_type(str(leaf.dtype))}* {each};" for each, leaf in others.items()]
     fields += [f"  long long {size};" for size in sizes]
@@ -109,9 +108,6 @@ def _body(
     constexpr Offset column = 0;
     (void)own, (void)row, (void)column;
 {lines}
-    Vector<{kind}, count> result;
-#pragma unroll
-    for (int i = 0; i < count; ++i) result.at[i] = {value.narrow};
     tvm_scatter::store<{kind}, count>(first + at, result);
   }}
 """

@@ -39,6 +39,7 @@ from .expression import (
     computed_type,
     declared_in_struct,
     is_half,
+    result_of,
     stored_type,
 )
 from .read_first import read_first
@@ -270,16 +271,11 @@ class _Type:
         else:
             last = ["return result;"]
         self._multiples += writer.multiples
-        narrow = result.narrow
-        if result.dtype == "bool":
-            narrow = f"static_cast<unsigned char>({narrow})"
         lines = [
             *([] if row is None else self._row_coordinates(row)),
             *self._column_coordinates(),
             *writer.lines,
-            "Vector<Data, count> result;",
-            "#pragma unroll",
-            f"for (int i = 0; i < count; ++i) result.at[i] = bit_cast<Data>({narrow});",
+            *result_of(result),
             *last,
         ]
         return lines, complete
@@ -500,9 +496,9 @@ def _added(writer: Writer, term: Any) -> str:
     dtype = str(term.ty.dtype)
     if isinstance(term, tirx.Mul) and not is_half(dtype):
         # Rounded once, as where a compiler joins a product with a sum.
-        factors = ", ".join(writer.value(each).wide for each in (term.a, term.b))
+        factors = ", ".join(writer.wide(writer.value(each)) for each in (term.a, term.b))
         return f"part = {'fma' if dtype == 'float64' else 'fmaf'}({factors}, part);"
-    return f"part += {writer.value(term).wide};"
+    return f"part += {writer.wide(writer.value(term))};"
 
 
 def _indented(lines: Sequence[str], spaces: int = 4) -> str:

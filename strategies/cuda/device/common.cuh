@@ -207,8 +207,26 @@ __device__ __forceinline__ Vector<Accumulate<T>, count> widen(const Vector<T, co
   return result;
 }
 
+// Two of them, as instructions take them.
+template <class T>
+using Pair = typename If<same<T, __half>, __half2, __nv_bfloat162>::type;
+
 template <class T, int count>
 __device__ __forceinline__ Vector<T, count> narrow(const Vector<Accumulate<T>, count>& value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (is_half<T> && count % 2 == 0) {
+    Vector<Pair<T>, count / 2> pairs;
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) {
+      if constexpr (same<T, __half>) {
+        pairs.at[i] = __floats2half2_rn(value.at[2 * i], value.at[2 * i + 1]);
+      } else {
+        pairs.at[i] = __floats2bfloat162_rn(value.at[2 * i], value.at[2 * i + 1]);
+      }
+    }
+    return bit_cast<Vector<T, count>>(pairs);
+  }
+#endif
   Vector<T, count> result;
 #pragma unroll
   for (int i = 0; i < count; ++i) result.at[i] = narrow<T>(value.at[i]);

@@ -39,9 +39,6 @@ __device__ __forceinline__ Vector<T, count> chosen(bool first, const Vector<T, c
 // Sums, differences and products of 16-bit floats, rounded once: in 32 bits and then to 16 they are
 // the same (S. Figueroa, "When is double rounding innocuous?", SIGNUM Newsletter 30(3), 1995). An
 // instruction takes two elements, and the compiler must not join a product with a sum.
-template <class T>
-using Pair = typename If<same<T, __half>, __half2, __nv_bfloat162>::type;
-
 struct RoundedSum {
   static __device__ __forceinline__ float of(float a, float b) { return a + b; }
   template <class Pair>
@@ -64,6 +61,22 @@ struct RoundedProduct {
   }
 };
 
+// The lesser and the greater of a 16-bit float and a number, which is what is left of a NaN.
+struct LesserNumber {
+  static __device__ __forceinline__ float of(float a, float b) { return fminf(a, b); }
+  template <class Pair>
+  static __device__ __forceinline__ Pair of_pair(Pair a, Pair b) {
+    return __hmin2(a, b);
+  }
+};
+struct GreaterNumber {
+  static __device__ __forceinline__ float of(float a, float b) { return fmaxf(a, b); }
+  template <class Pair>
+  static __device__ __forceinline__ Pair of_pair(Pair a, Pair b) {
+    return __hmax2(a, b);
+  }
+};
+
 template <class Operator, class T, int count>
 __device__ __forceinline__ Vector<T, count> rounded(const Vector<T, count>& a,
                                                     const Vector<T, count>& b) {
@@ -81,6 +94,78 @@ __device__ __forceinline__ Vector<T, count> rounded(const Vector<T, count>& a,
 #pragma unroll
   for (int i = 0; i < count; ++i)
     result.at[i] = narrow<T>(Operator::of(widen(a.at[i]), widen(b.at[i])));
+  return result;
+}
+
+// Comparisons of 16-bit floats. Of pairs they have all bits of an element where they hold.
+struct IsLess {
+  static __device__ __forceinline__ bool of(float a, float b) { return a < b; }
+  template <class Pair>
+  static __device__ __forceinline__ uint32 of_pair(Pair a, Pair b) {
+    return __hlt2_mask(a, b);
+  }
+};
+struct IsAtMost {
+  static __device__ __forceinline__ bool of(float a, float b) { return a <= b; }
+  template <class Pair>
+  static __device__ __forceinline__ uint32 of_pair(Pair a, Pair b) {
+    return __hle2_mask(a, b);
+  }
+};
+struct IsGreater {
+  static __device__ __forceinline__ bool of(float a, float b) { return a > b; }
+  template <class Pair>
+  static __device__ __forceinline__ uint32 of_pair(Pair a, Pair b) {
+    return __hgt2_mask(a, b);
+  }
+};
+struct IsAtLeast {
+  static __device__ __forceinline__ bool of(float a, float b) { return a >= b; }
+  template <class Pair>
+  static __device__ __forceinline__ uint32 of_pair(Pair a, Pair b) {
+    return __hge2_mask(a, b);
+  }
+};
+struct IsEqual {
+  static __device__ __forceinline__ bool of(float a, float b) { return a == b; }
+  template <class Pair>
+  static __device__ __forceinline__ uint32 of_pair(Pair a, Pair b) {
+    return __heq2_mask(a, b);
+  }
+};
+struct IsUnequal {
+  static __device__ __forceinline__ bool of(float a, float b) { return a != b; }
+  template <class Pair>
+  static __device__ __forceinline__ uint32 of_pair(Pair a, Pair b) {
+    return __hneu2_mask(a, b);
+  }
+};
+
+// The elements of one vector where a comparison holds, and of another where it does not.
+template <class Comparison, class T, int count>
+__device__ __forceinline__ Vector<T, count> chosen_where(const Vector<T, count>& a,
+                                                         const Vector<T, count>& b,
+                                                         const Vector<T, count>& yes,
+                                                         const Vector<T, count>& no) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  if constexpr (count % 2 == 0) {
+    using Pairs = Vector<Pair<T>, count / 2>;
+    using Words = Vector<uint32, count / 2>;
+    const auto left = bit_cast<Pairs>(a), right = bit_cast<Pairs>(b);
+    const auto first = bit_cast<Words>(yes), second = bit_cast<Words>(no);
+    Words words;
+#pragma unroll
+    for (int i = 0; i < count / 2; ++i) {
+      const uint32 holds = Comparison::of_pair(left.at[i], right.at[i]);
+      words.at[i] = (first.at[i] & holds) | (second.at[i] & ~holds);
+    }
+    return bit_cast<Vector<T, count>>(words);
+  }
+#endif
+  Vector<T, count> result;
+#pragma unroll
+  for (int i = 0; i < count; ++i)
+    result.at[i] = Comparison::of(widen(a.at[i]), widen(b.at[i])) ? yes.at[i] : no.at[i];
   return result;
 }
 
