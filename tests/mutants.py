@@ -306,8 +306,8 @@ KERNELS = (
     _kernel(
         "a copy without its last bytes",
         "stages",
-        "int64(threads) * kCopyUnroll * 16) : bytes;",
-        "int64(threads) * kCopyUnroll * 16) : vectors * 16;",
+        "const int64 end = whole ? bytes :",
+        "const int64 end = whole ? vectors * kCopyBytes :",
         _drops("parallel_injective"),
     ),
     _kernel(

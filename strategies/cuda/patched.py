@@ -25,8 +25,9 @@ _MOST, _MOST_NUMBERS, _FEW = 4096, 1 << 14, 4
 _FEW_UPDATES = device_constant("patched", "kFewUpdates")
 _THREADS = 256
 _ACCESS_BYTES = 16
-#: Accesses of a thread, in order of preference. Two to four in flight are best for a copy.
-_PER_THREAD = (4, 2, 1)
+#: Accesses of a thread, in order of preference. Copies are faster where those on their way are near
+#: each other, but with one of a thread blocks look at updates more often than they copy.
+_PER_THREAD = (2, 4, 1)
 #: Blocks that a multiprocessor has at a time.
 _RESIDENT = 8
 #: Cycles for a look at as many updates as there are threads, and to compare two of their places.

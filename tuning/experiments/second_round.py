@@ -55,7 +55,7 @@ _SPLIT: tuple[Form, ...] = (
     ("split_bins", {"unroll": 4}),
     ("split_bins", {"parts": 4, "blocks_per_multiprocessor": 2}),
 )
-_PATCHED: tuple[Form, ...] = (("patched", {}), ("patched", {"per_thread": 2}))
+_PATCHED: tuple[Form, ...] = (("patched", {}), ("patched", {"per_thread": 4}))
 _OLDER: tuple[Form, ...] = (("parallel_injective", {}), ("partitioned", {}))
 #: For each row of the benchmark, what is tried besides what is chosen.
 FORMS: dict[str, tuple[Form, ...]] = {

@@ -6,52 +6,34 @@
 
 namespace tvm_scatter {
 
-constexpr int kCopyUnroll = 2;
+// Bytes that a thread copies or fills. Blocks that have no more at a time keep all accesses to memory near
+// each other: with two accesses of a thread a copy of 268 MB took 136 us on an H200, with one 131.
+constexpr int kCopyBytes = 16;
 
-// Copy `bytes` bytes: 16 at a time, two of them in flight for each thread.
+// Copy `bytes` bytes.
 __device__ __forceinline__ void copy_bytes(void* to, const void* from, int64 bytes) {
-  const int64 block = blockIdx.x;
-  const int thread = threadIdx.x, threads = blockDim.x;
-  const int64 vectors =
-      ((reinterpret_cast<size_t>(to) | reinterpret_cast<size_t>(from)) & 15) == 0 ? bytes / 16 : 0;
-  const int64 first = block * threads * kCopyUnroll + thread;
-  uint4 held[kCopyUnroll];
-#pragma unroll
-  for (int i = 0; i < kCopyUnroll; ++i) {
-    const int64 at = first + static_cast<int64>(i) * threads;
-    if (at < vectors) held[i] = reinterpret_cast<const uint4*>(from)[at];
-  }
-#pragma unroll
-  for (int i = 0; i < kCopyUnroll; ++i) {
-    const int64 at = first + static_cast<int64>(i) * threads;
-    if (at < vectors) reinterpret_cast<uint4*>(to)[at] = held[i];
-  }
-  // What 16-byte accesses leave over: the tail, or everything where a tensor is not aligned.
-  const int64 begin = vectors * 16 + block * threads * kCopyUnroll * 16;
-  const int64 end = vectors == 0 ? min(bytes, begin + int64(threads) * kCopyUnroll * 16) : bytes;
-  if (vectors == 0 || block == 0) {
-    for (int64 at = (vectors == 0 ? begin : vectors * 16) + thread; at < end; at += threads)
-      static_cast<char*>(to)[at] = static_cast<const char*>(from)[at];
-  }
+  const bool whole = ((reinterpret_cast<size_t>(to) | reinterpret_cast<size_t>(from)) & 15) == 0;
+  const int64 vectors = whole ? bytes / kCopyBytes : 0, at = first_in_grid();
+  if (at < vectors) static_cast<uint4*>(to)[at] = static_cast<const uint4*>(from)[at];
+  // What these accesses leave over: the tail, or everything where a tensor is not aligned.
+  const int64 span = int64(blockDim.x) * kCopyBytes;
+  const int64 begin = whole ? vectors * kCopyBytes : blockIdx.x * span;
+  const int64 end = whole ? bytes : min(bytes, begin + span);
+  if (whole && blockIdx.x > 0) return;
+  for (int64 one = begin + threadIdx.x; one < end; one += blockDim.x)
+    static_cast<char*>(to)[one] = static_cast<const char*>(from)[one];
 }
 
-// Fill the output: 16 bytes at a time, as many at once as where it is copied.
+// Fill the output.
 template <class P>
 __device__ __forceinline__ void fill_output(typename P::Data* out, int64 size) {
   using Data = typename P::Data;
-  constexpr int vector = 16 / sizeof(Data);
-  const auto value = splat<Data, vector>(P::fill());
-  const int threads = blockDim.x;
-  const int64 first = static_cast<int64>(blockIdx.x) * threads * kCopyUnroll + threadIdx.x;
-  const bool whole = aligned<Data, vector>(out);
-#pragma unroll
-  for (int i = 0; i < kCopyUnroll; ++i) {
-    const int64 at = (first + static_cast<int64>(i) * threads) * vector;
-    if (whole && at + vector <= size) {
-      store<Data, vector>(out + at, value);
-    } else {
-      for (int64 one = at; one < size && one < at + vector; ++one) out[one] = P::fill();
-    }
+  constexpr int vector = kCopyBytes / sizeof(Data);
+  const int64 at = first_in_grid() * vector;
+  if (aligned<Data, vector>(out) && at + vector <= size) {
+    store<Data, vector>(out + at, splat<Data, vector>(P::fill()));
+  } else {
+    for (int64 one = at; one < size && one < at + vector; ++one) out[one] = P::fill();
   }
 }
 
@@ -62,19 +44,8 @@ __device__ __forceinline__ void finish_output(const typename P::Output& output,
                                               const typename P::Data* own, int64 size) {
   using Data = typename P::Data;
   using Offset = typename P::Offset;
-  for (int64 turn = first_in_grid(); turn * vector < size; turn += threads_in_grid() * kCopyUnroll) {
-    Vector<Data, vector> held[kCopyUnroll];
-#pragma unroll
-    for (int i = 0; i < kCopyUnroll; ++i) {
-      const int64 at = (turn + i * threads_in_grid()) * vector;
-      if (at + vector <= size) held[i] = load<Data, vector>(own + at);
-    }
-#pragma unroll
-    for (int i = 0; i < kCopyUnroll; ++i) {
-      const int64 at = (turn + i * threads_in_grid()) * vector;
-      if (at + vector <= size) output.template store<Offset>(at, held[i]);
-    }
-  }
+  for (int64 at = first_in_grid() * vector; at + vector <= size; at += threads_in_grid() * vector)
+    output.template store<Offset>(at, load<Data, vector>(own + at));
   const int64 rest = size - size % vector + first_in_grid();
   if (vector > 1 && rest < size) output.template store<Offset>(rest, load<Data, 1>(own + rest));
 }

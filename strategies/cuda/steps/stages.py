@@ -17,10 +17,9 @@ from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
 from . import contention
 
 THREADS = 256
-_COPY_UNROLL = device_constant("stages", "kCopyUnroll")
+_COPY_BYTES = device_constant("stages", "kCopyBytes")
 #: The most blocks of a grid-stride loop, enough to fill any GPU several times.
 _STRIDE_BLOCKS = 4096
-_ACCESS_BYTES = 16
 #: What a small launch takes behind another, as a part of what a call of one launch takes.
 _FOLLOWING = 0.6
 #: Cycles of a multiprocessor for an element that may have to be divided by its count.
@@ -28,7 +27,7 @@ _DIVIDE_CYCLES = 0.3
 
 
 def copy_data(operands: Operands) -> None:
-    """Launch ``out = data``, 16 bytes per access; nothing if the problem is in place."""
+    """Launch ``out = data``; nothing if the problem is in place."""
     if operands.data is None:
         return
     size = operands.sizes.data_size * item_bytes(operands.problem.data_dtype)
@@ -36,7 +35,7 @@ def copy_data(operands: Operands) -> None:
         operands,
         ("stages",),
         "  copy_bytes(out, data, bytes);",
-        blocks=ceil_div(size, THREADS * _COPY_UNROLL * 16),
+        blocks=ceil_div(size, THREADS * _COPY_BYTES),
         threads=THREADS,
         arguments={"bytes": ("long long", size)},
     )
@@ -49,14 +48,14 @@ def fill_output(operands: Operands) -> None:
         operands,
         ("stages",),
         "  fill_output<P>(out, sizes.data_size());",
-        blocks=ceil_div(size, THREADS * _COPY_UNROLL * 16),
+        blocks=ceil_div(size, THREADS * _COPY_BYTES),
         threads=THREADS,
     )
 
 
 def finish_output(operands: Operands) -> None:
     """Launch what follows: each element of the output is computed from what stands there."""
-    vector = _ACCESS_BYTES // item_bytes(operands.problem.data_dtype)
+    vector = _COPY_BYTES // item_bytes(operands.problem.data_dtype)
     size = operands.sizes.data_size
     launch(
         operands,
@@ -65,7 +64,7 @@ def finish_output(operands: Operands) -> None:
         f"    finish_output<P, {vector}>(output, out, sizes.data_size());\n"
         "  else\n"
         "    finish_output<P, 1>(output, out, sizes.data_size());",
-        blocks=ceil_div(size, THREADS * _COPY_UNROLL * vector),
+        blocks=ceil_div(size, THREADS * vector),
         threads=THREADS,
     )
 
