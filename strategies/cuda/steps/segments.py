@@ -40,8 +40,9 @@ _SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
 #: ones would take more registers, and 1.06 to 1.11 of the time.
 _READ_FIRST_BYTES = 4
 _CARRYING_THREADS = 256
-#: As many updates are worth a launch that carries what is the same for all elements of a row.
-_MANY_TO_CARRY = 1 << 19
+#: As many updates are worth a launch that carries what is the same for all elements of a row: so
+#: 300 000 take 0.94 to 1.0 of the time, and 249 216 of 64 columns 1.07.
+_MANY_TO_CARRY = 1 << 18
 _SUMS, _CARRIED = ("pieces", "together"), "carried"
 
 
