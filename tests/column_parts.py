@@ -15,7 +15,7 @@ from tvm_scatter.strategies.llvm.steps import carried
 def columns_in_parts() -> Iterator[None]:
     """On GPUs all first columns are read before all others; every order carries what it can."""
 
-    def halves(_operands: Any, lanes: int, _vector: int, _carries: bool = False) -> Any:
+    def halves(_operands: Any, lanes: int, _vector: int, *_more: Any) -> Any:
         return max(lanes // 2, 1), True
 
     with (

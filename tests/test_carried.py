@@ -12,10 +12,11 @@ import tvm
 from column_parts import columns_in_parts
 from harness import at_its_address, called, compiled_with, device_of
 from machine_code import cuda
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
+from tvm_scatter.strategies.cuda.steps import segments
 from tvm_scatter.strategies.llvm.steps import loops
 
 NODES, EDGES = 11, 60
@@ -25,12 +26,12 @@ IMPLEMENTATIONS = ["bucketed", "segmented", "grouped"]
 
 
 def weighted(
-    width: int, dtype: str = "float32", edges: int = EDGES, weights: int = 1, mask: bool = False
+    width: int, dtype: str = "float32", edges: Any = EDGES, weights: int = 1, mask: bool = False
 ) -> tvm.IRModule:
     """The sum of x[src], and of y[src] where a mask says so, times weights, over edges to dst."""
     builder = relax.BlockBuilder()
 
-    def named(name: str, shape: list[int], kind: str) -> relax.Var:
+    def named(name: str, shape: list[Any], kind: str) -> relax.Var:
         return relax.Var(name, relax.TensorType(shape, kind))
 
     x, y = (named(name, [NODES, width], dtype) for name in "xy")
@@ -116,6 +117,20 @@ def test_buckets_that_are_cut(device: str, chosen: str) -> None:
     with columns_in_parts():
         machine = compiled_with(module, device, **options)
     np.testing.assert_array_equal(called(machine, device, arrays), expected(False, *arrays))
+
+
+def test_the_run_decides_whether_lists_carry(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the number of edges is not known before, there is code for few and for many."""
+    monkeypatch.setattr(segments, "_MANY_TO_CARRY", EDGES)
+    module = weighted(8, edges=tirx.Var("edges", "int64"))
+    options = {"fuse": True, "bounds": "drop", "deterministic": True}
+    if device == "cuda":
+        source = cuda(module, implementation="segmented", **options)
+        assert "carry_updates<P>" in source and "ends, items, sizes" in source
+    machine = compiled_with(module, device, **options)
+    for edges in (0, 1, EDGES - 1, EDGES, CHUNKED):
+        arrays = operands(8, "float32", edges, 1)
+        np.testing.assert_array_equal(called(machine, device, arrays), expected(False, *arrays))
 
 
 def carried_by(module: tvm.IRModule, chosen: str = "bucketed") -> list[str]:

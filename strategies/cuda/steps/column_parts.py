@@ -35,7 +35,7 @@ def parts_of(width: Any, lanes: int, vector: int) -> Any:
 
 
 def lanes_of_parts(
-    operands: Operands, lanes: int, vector: int, carries: bool = False
+    operands: Operands, lanes: int, vector: int, carries: bool = False, least: int = 0
 ) -> tuple[int, bool]:
     """The threads that share a part of a row, and whether all first parts come before all others.
 
@@ -46,10 +46,12 @@ def lanes_of_parts(
         that each has.
     carries : bool
         Whether lists carry what is the same for all elements of a row.
+    least : int
+        The fewest updates that there are, if their number is not known.
     """
     read, width = _bytes_read_by_index(operands.updates), operands.sizes.width
-    items = operands.sizes.items
-    if not (read and isinstance(width, int) and isinstance(items, int)):
+    items = operands.sizes.items if isinstance(operands.sizes.items, int) else least
+    if not (read and isinstance(width, int)):
         return lanes, False
     row = width * item_bytes(operands.problem.data_dtype)
     reads = _LEAST_READS_OF_SOFTMAX if operands.problem.softmax else _LEAST_READS

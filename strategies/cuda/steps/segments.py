@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tvm import tirx
+from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
@@ -44,6 +45,8 @@ _CARRYING_THREADS = 256
 #: 300 000 take 0.94 to 1.0 of the time, and 249 216 of 64 columns 1.07.
 _MANY_TO_CARRY = 1 << 18
 _SUMS, _CARRIED = ("pieces", "together"), "carried"
+#: What kernels are instantiated with.
+_COMMON = "P, Key, {lanes}, {vector_and_whole}"
 
 
 def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -> None:
@@ -57,7 +60,7 @@ def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -
 
 def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
     """Whether a launch that carries something of each update may pay."""
-    return problem.fused and isinstance(sizes.items, int) and sizes.items >= _MANY_TO_CARRY
+    return problem.fused and (not isinstance(sizes.items, int) or sizes.items >= _MANY_TO_CARRY)
 
 
 def _piece(sizes: Sizes) -> Any:
@@ -97,18 +100,25 @@ class _Shape:
     carries: bool
 
     @staticmethod
-    def of(operands: Operands) -> _Shape:
-        """The shape for some operands."""
+    def of(operands: Operands, may_carry: bool) -> _Shape:
+        """The shape for some operands.
+
+        Parameters
+        ----------
+        may_carry : bool
+            Whether there are so many updates that carrying something of each may pay.
+        """
         problem, sizes = operands.problem, operands.sizes
         vector, lanes, tiles = _whole_rows(operands)
         adds_up = _adds_up_logits(operands)
         # Sums of logits in 16 bits wait for other things.
-        carries = _may_carry(problem, sizes) and not (adds_up and problem.data_dtype in HALVES)
+        carries = may_carry and not (adds_up and problem.data_dtype in HALVES)
         carries = carries and carried_bytes(operands, vector) > 0
         part_lanes, apart = lanes, False
         # Threads of a row share its logits, or read what makes them once for each part.
         if not adds_up and (carries or not problem.softmax):
-            part_lanes, apart = lanes_of_parts(operands, lanes, vector, carries)
+            least = _MANY_TO_CARRY if carries else 0
+            part_lanes, apart = lanes_of_parts(operands, lanes, vector, carries, least)
         parts = parts_of(sizes.width, part_lanes, vector) if apart else tiles
         return _Shape(vector, lanes, tiles, part_lanes, parts, apart, carries)
 
@@ -132,84 +142,134 @@ def reduce_rows(
     arguments : dict
         The arguments of the declarations.
     """
-    items, piece = operands.sizes.items, _piece(operands.sizes)
-    shape = _Shape.of(operands)
-    text = lists + "  using Wide = Accumulate<Data>;\n"
-    for name in _SUMS:
-        text += layout.pointer(name, "Wide")
-    regions, entries = [*_SUMS], "items"
-    if shape.carries:
-        regions, entries = [*_SUMS, _CARRIED], _CARRIED
-        text += layout.pointer(_CARRIED, "P::Updates::Carried")
-    text += f"""  const uint32 longest = static_cast<uint32>(
+    steps = _Steps(operands, layout, lists, arguments, threads)
+    items = operands.sizes.items
+    shape = _Shape.of(operands, _may_carry(operands.problem, operands.sizes))
+    if isinstance(items, int) or not shape.carries:
+        steps.sum_updates(shape)
+    else:
+        with T.If(items >= tirx.IntImm("int64", _MANY_TO_CARRY)):
+            with T.Then():
+                steps.sum_updates(shape)
+            with T.Else():
+                steps.sum_updates(_Shape.of(operands, may_carry=False))
+    steps.add_pieces(shape)
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The launches of :func:`reduce_rows`, whose arguments these are."""
+
+    operands: Operands
+    layout: sorting.Layout
+    lists: str
+    arguments: sorting.Arguments
+    threads: int
+
+    def sum_updates(self, shape: _Shape) -> None:
+        """Write rows that have short segments, and sum pieces of long ones."""
+        operands, entries = self.operands, _CARRIED if shape.carries else "items"
+        if shape.carries:
+            self._carry()
+        mean = str(operands.problem.reduces.needs_count).lower()
+        first = str(item_bytes(operands.problem.data_dtype) >= _READ_FIRST_BYTES).lower()
+        apart = str(shape.apart).lower()
+        self._step(
+            f"sum_updates<{_COMMON}, {mean}, {first}, {apart}>(pieces, {self._target}, updates, "
+            f"keys, begins, ends, {entries}, sizes, longest, int(bits), slots, parts);",
+            (self._slots + operands.sizes.destinations) * shape.parts * shape.part_lanes,
+            self.threads,
+            shape,
+            shape.part_lanes,
+            few_bytes(operands),
+        )
+
+    def add_pieces(self, shape: _Shape) -> None:
+        """Write rows that have long segments from the sums of their pieces."""
+        if self._cuts(_TOGETHER):
+            together = ceil_div(self._items, _piece(self.operands.sizes) * _TOGETHER)
+            self._step(
+                f"sum_together<{_COMMON}>(together, pieces, keys, begins, ends, sizes, longest, "
+                "int(bits), tiles);",
+                together * shape.tiles * shape.lanes,
+                self.threads,
+                shape,
+                shape.lanes,
+            )
+        if self._cuts():
+            mean = str(self.operands.problem.reduces.needs_count).lower()
+            blocks = ceil_div(self.operands.sizes.destinations, _LONG_ROWS) * shape.tiles
+            self._step(
+                f"write_long<{_COMMON}, {mean}>(pieces, together, {self._target}, begins, ends, "
+                "sizes, longest, int(bits), tiles);",
+                blocks * _LONG_ROW_THREADS,
+                _LONG_ROW_THREADS,
+                shape,
+                shape.lanes,
+            )
+
+    @property
+    def _items(self) -> Any:
+        return self.operands.sizes.items
+
+    @property
+    def _target(self) -> str:
+        return "output, out" if self.operands.data is None else "output, data"
+
+    @property
+    def _slots(self) -> Any:
+        return ceil_div(self._items, _piece(self.operands.sizes)) if self._cuts() else 0
+
+    def _cuts(self, pieces: int = 1) -> bool:
+        """Whether a segment may have two pieces, or two times so many."""
+        items = self._items
+        return not isinstance(items, int) or items >= 2 * _piece(self.operands.sizes) * pieces
+
+    def _declarations(self, carries: bool) -> tuple[str, sorting.Arguments]:
+        """C++ declarations of the lists and of the workspace's regions, and their arguments."""
+        text, regions = self.lists + "  using Wide = Accumulate<Data>;\n", [*_SUMS]
+        for name in _SUMS:
+            text += self.layout.pointer(name, "Wide")
+        if carries:
+            regions.append(_CARRIED)
+            text += self.layout.pointer(_CARRIED, "P::Updates::Carried")
+        return text, {**self.arguments, **self.layout.arguments(*regions)}
+
+    def _carry(self) -> None:
+        """Compute for each update once what is the same for all elements of its row."""
+        text, arguments = self._declarations(carries=True)
+        launch(
+            self.operands,
+            ("segmented",),
+            f"{text}  (void)begins, (void)ends, (void)keys;\n"
+            f"  carry_updates<P>({_CARRIED}, updates, items, sizes);",
+            ceil_div(self._items, _CARRYING_THREADS),
+            _CARRYING_THREADS,
+            arguments,
+            owns=True,
+            overlaps=True,
+        )
+
+    def _step(
+        self, call: str, work: Any, of: int, shape: _Shape, lanes: int, overlaps: bool = True
+    ) -> None:
+        """Launch a templated call for so many threads, in blocks ``of`` some."""
+        operands = self.operands
+        text, arguments = self._declarations(shape.carries)
+        text += f"""  const uint32 longest = static_cast<uint32>(
       max(min(min(usual, even), {_MOST}ll), (2ll << bits) - 1));
   (void)begins, (void)ends, (void)keys, (void)longest;
 """
-    # What is cut has at least two pieces, and so has what is cut again.
-    cuts, cuts_again = (
-        not isinstance(items, int) or items >= 2 * length for length in (piece, piece * _TOGETHER)
-    )
-    slots = ceil_div(items, piece) if cuts else 0
-    rows = operands.sizes.destinations
-    numbers = {
-        "usual": _USUAL * items // at_least(rows, 1),
-        "even": even_entries(operands.problem, operands.sizes),
-        "bits": _PIECE_BITS + _are_many(operands.sizes),
-        "slots": slots,
-        "tiles": shape.tiles,
-        "parts": shape.parts,
-    }
-    arguments = {**arguments, **layout.arguments(*regions)}
-    arguments |= {name: ("long long", number) for name, number in numbers.items()}
-    mean = "true" if operands.problem.reduces.needs_count else "false"
-    first = str(item_bytes(operands.problem.data_dtype) >= _READ_FIRST_BYTES).lower()
-    common = "P, Key, {lanes}, {vector_and_whole}"
-    target = "output, out" if operands.data is None else "output, data"
-
-    def step(call: str, blocks: Any, of: int, lanes: int, overlaps: bool = True) -> None:
-        _launch(operands, text, arguments, call, blocks, of, lanes, overlaps)
-
-    if shape.carries:
-        _carry(operands, text, arguments)
-    step(
-        f"sum_updates<{common}, {mean}, {first}, {str(shape.apart).lower()}>(pieces, {target}, "
-        f"updates, keys, begins, ends, {entries}, sizes, longest, int(bits), slots, parts);",
-        ceil_div((slots + rows) * shape.parts * shape.part_lanes, threads),
-        threads,
-        shape.part_lanes,
-        few_bytes(operands),
-    )
-    if cuts_again:
-        together = ceil_div(items, piece * _TOGETHER)
-        step(
-            f"sum_together<{common}>(together, pieces, keys, begins, ends, sizes, longest, "
-            "int(bits), tiles);",
-            ceil_div(together * shape.tiles * shape.lanes, threads),
-            threads,
-            shape.lanes,
-        )
-    if cuts:
-        step(
-            f"write_long<{common}, {mean}>(pieces, together, {target}, begins, ends, sizes, "
-            "longest, int(bits), tiles);",
-            ceil_div(rows, _LONG_ROWS) * shape.tiles,
-            _LONG_ROW_THREADS,
-            shape.lanes,
-        )
-
-
-def _carry(operands: Operands, text: str, arguments: sorting.Arguments) -> None:
-    """Launch what computes for each update once what is the same for all elements of its row."""
-    launch(
-        operands,
-        ("segmented",),
-        f"{text}  carry_updates<P>({_CARRIED}, updates, items, sizes);",
-        ceil_div(operands.sizes.items, _CARRYING_THREADS),
-        _CARRYING_THREADS,
-        arguments,
-        owns=True,
-        overlaps=True,
-    )
+        numbers = {
+            "usual": _USUAL * self._items // at_least(operands.sizes.destinations, 1),
+            "even": even_entries(operands.problem, operands.sizes),
+            "bits": _PIECE_BITS + _are_many(operands.sizes),
+            "slots": self._slots,
+            "tiles": shape.tiles,
+            "parts": shape.parts,
+        }
+        arguments |= {name: ("long long", number) for name, number in numbers.items()}
+        _launch(operands, text, arguments, call, ceil_div(work, of), of, lanes, overlaps)
 
 
 def _launch(
