@@ -47,6 +47,8 @@ class ColumnResident(Implementation):
     summary = "a few dozen batches of short columns, an index for each element"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.is_empty:
+            return "the output has no elements"
         if problem.reduces.needs_count:
             return "it keeps no counts"
         if problem.slice.is_one:

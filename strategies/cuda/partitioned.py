@@ -45,6 +45,8 @@ class Partitioned(Implementation):
     summary = "many scattered single-element reductions into an output larger than the L2 cache"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.is_empty:
+            return "the output has no elements"
         if not (problem.reduces.merges and problem.include_self):
             return "it reduces into the data only"
         if not problem.width.is_one:

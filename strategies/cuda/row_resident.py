@@ -39,6 +39,8 @@ class RowResident(Implementation):
     summary = "many batches of short rows, with many updates each"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        if problem.is_empty:
+            return "the output has no elements"
         if problem.reduces.needs_count:
             return "it keeps no counts"
         slab = problem.extent * problem.slice

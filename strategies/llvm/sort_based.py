@@ -38,6 +38,9 @@ class SortBased(Implementation):
         "means, minima and maxima of messages"
     )
 
+    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
+        return "the output has no elements" if problem.is_empty else None
+
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         if CountingSort.suits(problem):
             counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)

@@ -218,6 +218,11 @@ class ScatterProblem:
         return not (self.index_batch or self.index_slice or self.batch.is_one)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the output certainly has no elements."""
+        return self.data_size.is_static and self.data_size.constant == 0
+
+    @property
     def is_static(self) -> bool:
         """Whether every size is known at compile time."""
         return not self.symbols

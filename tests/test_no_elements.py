@@ -1,0 +1,65 @@
+"""Problems without batches, destinations, columns or updates: taken, or refused for a reason."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from harness import ProblemRunner
+
+from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+
+#: Batches, destinations, columns and updates, of which some are none.
+SHAPES = [shape for shape in product((0, 1, 3), (0, 1), (0, 1, 16), (0, 2)) if 0 in shape]
+
+
+def problem_of(sizes: list[int] | list[str], reduction: str) -> ScatterProblem:
+    batch, extent, width, count = (SymbolicSize.product([size]) for size in sizes)
+    return ScatterProblem(
+        batch=batch,
+        extents=(extent,),
+        slice=width,
+        count=count,
+        data_dtype="float32",
+        index_dtype="int64",
+        reduction=reduction,
+    )
+
+
+def check(runner: ProblemRunner, name: str, shape: list[int]) -> None:
+    batch, extent, width, count = shape
+    data = np.full(batch * extent * width, 7, "float32")
+    updates = np.ones(batch * count * width, "float32")
+    result = runner.run(name, data, [np.zeros(count, "int64")], updates)
+    np.testing.assert_array_equal(result, data, f"{name}: {shape}")
+
+
+@pytest.mark.parametrize("reduction", ["update", "add", "max"])
+def test_nothing_is_written(device: str, reduction: str) -> None:
+    strategy, runner = strategy_for(device), ProblemRunner(device)
+    assert strategy is not None
+    known = []
+    for shape in map(list, SHAPES):
+        problem = problem_of(shape, reduction)
+        for name in strategy.applicable(problem, runner.target):
+            known.append(("_".join(map(str, [name, *shape])), shape))
+            runner.add(known[-1][0], problem, name)
+    for name, shape in known:
+        check(runner, name, shape)
+
+
+@pytest.mark.parametrize("reduction", ["update", "add", "max"])
+def test_nothing_is_written_where_the_run_says_so(device: str, reduction: str) -> None:
+    strategy, runner = strategy_for(device), ProblemRunner(device)
+    assert strategy is not None
+    symbols = ["batch", "extent", "width", "count"]
+    problem = problem_of(symbols, reduction)
+    names = list(strategy.applicable(problem, runner.target))
+    for name in names:
+        runner.add(name, problem, name, sizes=dict.fromkeys(symbols, 1))
+    for name in names:
+        for shape in map(list, SHAPES):
+            runner.set_sizes(name, dict(zip(symbols, shape, strict=True)))
+            check(runner, name, shape)
