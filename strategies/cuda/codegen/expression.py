@@ -110,12 +110,15 @@ class Value:
         Whether it is a ``Vector`` with a value for each element.
     stored : bool
         Whether a 16-bit float is in its own type, and not in 32 bits.
+    packed : bool
+        Whether it is a vector of 16-bit floats that is made of words, two in each.
     """
 
     name: str
     dtype: str
     varies: bool
     stored: bool = False
+    packed: bool = False
 
     @property
     def element(self) -> str:
@@ -304,12 +307,12 @@ class Writer:
         """An operator whose operands and result are vectors in their own type."""
         kind = f"Vector<{stored_type(dtype)}, count>"
         vectors = ", ".join(_as_vector(each) for each in operands)
-        result = Value(self._name(), dtype, True, True)
+        result = Value(self._name(), dtype, True, True, packed=True)
         self.lines.append(f"const {kind} {result.name} = rounded<{operator}>({vectors});")
         return result
 
     def _elementwise(self, dtype: str, form: str, *operands: Value, exact: bool = False) -> Value:
-        text = form.format(*map(self.wide, operands))
+        text = form.format(*(each.wide for each in operands))
         if dtype in _HALVES and not exact:
             text = f"rounded<{stored_type(dtype)}>({text})"
         elif dtype.startswith(("int", "uint")):
@@ -321,9 +324,9 @@ class Writer:
         if dtype == value.dtype:
             return value
         if dtype in _HALVES:
-            text = f"rounded<{stored_type(dtype)}>(static_cast<float>({self.wide(value)}))"
+            text = f"rounded<{stored_type(dtype)}>(static_cast<float>({value.wide}))"
         else:
-            text = f"static_cast<{computed_type(dtype)}>({self.wide(value)})"
+            text = f"static_cast<{computed_type(dtype)}>({value.wide})"
         return self._define(dtype, text, value.varies)
 
     def _choice_by(self, condition: Any, yes: Value, no: Value) -> Value:
@@ -341,7 +344,7 @@ class Writer:
     ) -> Value:
         """The elements of one vector where a comparison holds, of another where it does not."""
         vectors = ", ".join(map(_as_vector, (*compared, *sides)))
-        result = Value(self._name(), sides[0].dtype, True, True)
+        result = Value(self._name(), sides[0].dtype, True, True, packed=True)
         text = f"chosen_where<{_COMPARED_IN_PAIRS[kind]}>({vectors})"
         self.lines.append(f"const auto {result.name} = {text};")
         return result
@@ -349,7 +352,7 @@ class Writer:
     def _choice(self, condition: Value, yes: Value, no: Value) -> Value:
         stored = yes.stored and no.stored
         if stored and not condition.varies and (yes.varies or no.varies):
-            result = Value(self._name(), yes.dtype, True, True)
+            result = Value(self._name(), yes.dtype, True, True, packed=True)
             text = f"chosen({condition.wide}, {_as_vector(yes)}, {_as_vector(no)})"
             self.lines.append(f"const auto {result.name} = {text};")
             return result
@@ -425,7 +428,7 @@ class Writer:
             self.multiples.append((leaf, multiple))
             parts = f"whole ? {multiple} : 1" if self._splits else multiple
             text = f"load_row<count, {parts}>({leaf} + {place(self._first(offset).name)})"
-            result = Value(self._name(), dtype, True, stored)
+            result = Value(self._name(), dtype, True, stored, packed=stored)
             self.lines.append(f"const auto {result.name} = {text};")
             return result
         return self._define(dtype, f"{leaf}[{place(self.value(offset).element)}]", True, stored)
@@ -451,9 +454,10 @@ class Writer:
     def wide(self, value: Value) -> str:
         """The value for element ``i`` in the type that is computed with.
 
-        All elements of a vector are converted at once, which takes fewer instructions.
+        What is packed is converted word by word. That takes fewer instructions, unless its elements
+        are taken apart for something else as well.
         """
-        if not (value.stored and value.varies):
+        if not value.packed:
             return value.wide
         result = Value(self._name(), value.dtype, True)
         self.lines.append(f"const auto {result.name} = widen({value.name});")
@@ -543,8 +547,8 @@ def _as_vector(value: Value) -> str:
 
 def result_of(value: Value, kind: str = "Data") -> list[str]:
     """Statements that make ``result`` of a value: a ``Vector`` of a type in memory."""
-    if value.varies and is_half(value.dtype):
-        return [f"const auto result = bit_cast<Vector<{kind}, count>>({_as_vector(value)});"]
+    if value.packed:
+        return [f"const auto result = bit_cast<Vector<{kind}, count>>({value.name});"]
     element = value.narrow
     if value.dtype == "bool":
         element = f"static_cast<unsigned char>({element})"
