@@ -304,6 +304,13 @@ KERNELS = (
         _edge("means"),
     ),
     _kernel(
+        "a piece of a bag is taken for one of the next bag",
+        "segmented",
+        "begun == 0 ? places : begun - 1",
+        "begun == 0 ? places : begun",
+        "tests/test_torch_embedding_bag.py::test_bags_of_all_sizes[cuda]",
+    ),
+    _kernel(
         "a copy without its last bytes",
         "stages",
         "const int64 end = whole ? bytes :",

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import tvm  # noqa: E402
+from harness import target_of  # noqa: E402
 from torch_harness import Case, assert_same, check, check_all, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
@@ -56,6 +57,37 @@ def test_bags(every: int) -> None:
         ("all padding", bags("max", padding_idx=1), (table, WORDS[1:2], OFFSETS[:1])),
     ]
     check_all(cases[::every])
+
+
+def test_bags_of_all_sizes(device: str) -> None:
+    """What long bags are cut into find their bag by the offsets; nobody computes an index."""
+    sizes = [0, 3000, 0, 0, 70, 1, 0, 500, 64, 63, 0]
+    words = torch.randint(0, 50, (sum(sizes),))
+    offsets = torch.tensor([0, *sizes]).cumsum(0)[:-1]
+    # Whole numbers, so that sums are exact.
+    table = torch.randint(-4, 5, (50, 12)).float()
+    cases: list[Case] = [
+        (mode, bags(mode), (table, words, offsets)) for mode in ("sum", "mean", "max")
+    ]
+    check_all(cases, device=device)
+    mod = from_exported_program(export(bags("sum"), (table, words, offsets)))
+    explained = str(tvm_scatter.explain(mod, target_of(device)))
+    assert "order_alone=True" in explained and "add int64" not in explained
+
+
+def test_orders_of_nonsense_alone(device: str) -> None:
+    """Offsets may be anything where checks are off: nothing is read or written outside."""
+    words = torch.arange(300) % 50
+    table, offsets = torch.ones(50, 4), torch.tensor([250, -7, 10**6, 3, 0, 2**31 - 1])
+    mod = from_exported_program(export(bags("sum"), (table, words, torch.arange(6) * 40)))
+    with tvm_scatter.options(bounds="drop"):
+        machine = compile_for(mod, device)
+    if device == "llvm":
+        with pytest.raises(RuntimeError, match="the offsets of ordering must ascend from 0"):
+            run(machine, [table, words, offsets], device)
+        return
+    [result] = run(machine, [table, words, offsets], device)
+    assert result.shape == (6, 4) and bool((result >= 0).all())
 
 
 def test_words_behind_the_last_bag(device: str) -> None:

@@ -16,9 +16,10 @@ _LISTS = """  using Key = int;
   const Key* const items = static_cast<const Key*>(permutation_pointer);
   const Key* const begins = static_cast<const Key*>(offsets_pointer);
   const Key* const ends = begins + 1;
-  const OrderedKeys<P> keys{indices, items, sizes};
-  (void)keys;
 """
+#: How the destination of an update is found: by its index, or by where segments begin.
+_BY_INDEX = "  const OrderedKeys<P> keys{indices, items, sizes};\n  (void)keys;\n"
+_BY_SEARCH = "  const SearchedKeys<Key> keys{begins, sizes.destinations()};\n  (void)keys;\n"
 
 
 class Ordered(Implementation):
@@ -34,6 +35,7 @@ class Ordered(Implementation):
     fills = True
     finishes = True
     takes_ordering = True
+    takes_order_alone = True
     takes_softmax = True
     summary = "several scatters by one index, which share the order of the updates"
 
@@ -49,7 +51,8 @@ class Ordered(Implementation):
 
     def emit(self, operands: Operands, config: Config) -> None:
         layout = _layout(operands.problem, operands.sizes)
-        segments.reduce_rows(operands, layout, _LISTS, {}, config["threads"])
+        lists = _LISTS + (_BY_SEARCH if operands.problem.order_alone else _BY_INDEX)
+        segments.reduce_rows(operands, layout, lists, {}, config["threads"])
 
 
 def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:

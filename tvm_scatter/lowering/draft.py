@@ -86,7 +86,9 @@ class Lowered:
     def without_ordering(self, bounds: str) -> Lowered:
         """The same call, which makes its own order, and checks its indices under a policy."""
         return replace(
-            self, problem=replace(self.problem, ordered=False, bounds=bounds), ordering=()
+            self,
+            problem=replace(self.problem, ordered=False, order_alone=False, bounds=bounds),
+            ordering=(),
         )
 
     def with_stored_updates(self) -> Lowered:
@@ -271,7 +273,8 @@ class Draft:
             problem = replace(problem, epilogue=str(self.call.ty.dtype))
         if ordering:
             # Whoever made the ordering has checked the indices. Behind it stand the bad ones.
-            problem = replace(problem, ordered=True, bounds="drop")
+            alone = self.call.indices[0].same_as(ordering[0])
+            problem = replace(problem, ordered=True, order_alone=alone, bounds="drop")
             self._check_ordering(problem, ordering)
         return Lowered(
             problem=problem,

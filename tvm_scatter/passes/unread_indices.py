@@ -33,12 +33,22 @@ def UnreadIndices() -> tvm.transform.Pass:
 def _without(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
     """The function without indices that nothing reads; ``None`` if there are none."""
     found: dict[Any, relax.Expr] = {}
-    for binding in Bindings(function):
+    bindings = Bindings(function)
+    values = {binding.var: binding.value for binding in bindings}
+    for binding in bindings:
         if is_scatter(binding.value):
             call = ScatterCall.from_call(binding.value)
-            if call.ordering and _is_unread(binding.value, call):
+            if _is_computed_for(call, values) and _is_unread(binding.value, call):
                 found[binding.var] = call.replace(indices=call.ordering[:1]).to_call()
     return with_values(mod, function, found) if found else None
+
+
+def _is_computed_for(call: ScatterCall, values: dict[Any, relax.Expr]) -> bool:
+    """Whether an index is computed, and not for the operator that makes the order of it."""
+    if not call.ordering or call.indices[0] not in values:
+        return False
+    permutation = call.ordering[0]
+    return not isinstance(values.get(permutation, permutation), relax.TupleGetItem)
 
 
 def _is_unread(value: relax.Call, call: ScatterCall) -> bool:

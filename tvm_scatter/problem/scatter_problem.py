@@ -37,7 +37,7 @@ BOUNDS = ("raise", "drop", "trust")
 FORMAT_VERSION = 1
 _MOST_ELEMENTS = (1 << 63) - 1
 #: Fields that older records do not have.
-_YOUNGER = ("fused", "ordered", "softmax", "fill", "epilogue")
+_YOUNGER = ("fused", "ordered", "order_alone", "softmax", "fill", "epilogue")
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,8 @@ class ScatterProblem:
         Whether updates are computed where they are read, and not read from memory.
     ordered : bool
         Whether the order of the updates by destination is given.
+    order_alone : bool
+        Whether it is given alone: then the permutation stands in place of the index.
     softmax : bool
         Whether each update has a logit, and is weighted by the softmax of the logits of all updates
         of its destination. Without ``include_self`` only.
@@ -111,6 +113,7 @@ class ScatterProblem:
     in_place: bool = False
     fused: bool = False
     ordered: bool = False
+    order_alone: bool = False
     softmax: bool = False
     fill: str = ""
     epilogue: str = ""
@@ -251,7 +254,8 @@ class ScatterProblem:
     @property
     def measured(self) -> ScatterProblem:
         """The same problem as tuning measures it: data, updates and result in memory, no order."""
-        return replace(self, fused=False, ordered=False, softmax=False, fill="", epilogue="")
+        in_memory = {"fused": False, "softmax": False, "fill": "", "epilogue": ""}
+        return replace(self, ordered=False, order_alone=False, **in_memory)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
         """The same problem with symbolic sizes replaced by numbers."""

@@ -7,6 +7,7 @@
 // alone, and no row does more than a few hundred additions for each million.
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
+#include "ordering.cuh"
 #include "place_updates.cuh"
 
 namespace tvm_scatter {
@@ -87,6 +88,19 @@ struct OrderedKeys {
     Offset destination;
     const bool has_place = find_destination(sizes, indices, item.index, destination);
     return static_cast<int>(has_place ? destination : sizes.destinations());
+  }
+};
+
+// The same where nobody has the index: the last segment that begins at an update or before it. An order
+// that the caller gives may be that of anything.
+template <class Key>
+struct SearchedKeys {
+  const Key* begins;
+  int64 places;
+
+  __device__ __forceinline__ Key operator[](int64 at) const {
+    const int64 begun = keys_below(begins, places + 1, static_cast<Key>(at + 1));
+    return static_cast<Key>(begun == 0 ? places : begun - 1);
   }
 };
 
