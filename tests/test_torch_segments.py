@@ -8,7 +8,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch_harness import Case, check, check_all  # noqa: E402
+from harness import target_of  # noqa: E402
+from torch_harness import Case, check, check_all, export  # noqa: E402
+from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
 
@@ -53,6 +55,21 @@ def test_segments(every: int) -> None:
         ("no entry", by_length("max"), (torch.randn(0, 2), torch.tensor([0, 0]))),
     ]
     check_all(cases[::every])
+
+
+def test_segments_are_an_order(device: str) -> None:
+    """Nobody computes to which segment an entry belongs, and entries of none are left out."""
+    x = torch.randint(-4, 5, (1200, 6)).float()
+    lengths = torch.tensor([0, 700, 0, 1, 70, 0, 400, 29, 0])
+    offsets = torch.tensor([3, 3, 700, 700, 701, 800, 1190])
+    cases: list[Case] = [
+        *((f"lengths {how}", by_length(how), (x, lengths)) for how in ("sum", "mean", "max")),
+        *((f"offsets {how}", by_offset(how), (x, offsets)) for how in ("sum", "min", "max")),
+    ]
+    check_all(cases, device=device)
+    mod = from_exported_program(export(by_offset("sum"), (x, offsets)))
+    explained = str(tvm_scatter.explain(mod, target_of(device)))
+    assert "order_alone=True" in explained and "add int64" not in explained
 
 
 def test_softmax_of_segments() -> None:

@@ -10,6 +10,7 @@ from tvm_scatter.importers.segments import segment_of_each as segments_of
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL, NOT_NEGATIVE
+from tvm_scatter.ops.ordering import DTYPE as ORDER_DTYPE
 from tvm_scatter.ops.shapes import is_empty
 from tvm_scatter.problem.reductions import REDUCTIONS, canonical_reduction
 
@@ -113,11 +114,53 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
         reduction,
         wrap_negative=False,
         operator=call.origin,
+        ordering=_order(call, limits, entries, shape_of(initial)[0]) if axis == 0 else None,
     )
     result = call.emit(result)
     if leaves_out:
         result = call.emit(relax.op.strided_slice(result, [axis], [0], [shape[axis]]))
     return result
+
+
+def _order(call: TorchCall, limits: Any, entries: Any, rows: Any) -> tuple[Any, Any]:
+    """The entries in the order of their segments, which is their own, and where each begins.
+
+    Entries before the first offset come last: they are of no segment.
+
+    Parameters
+    ----------
+    limits : relax.Expr
+        Where segments begin and the last one ends; of lengths, where each ends.
+    rows : int or expression
+        The rows of the result. One that has no segment is empty.
+    """
+    by_offset = call["lengths"] is None
+
+    def limit(limits: te.Tensor, at: Any, entries: Any) -> Any:
+        """Where a segment begins, or the end of the last one, within the entries."""
+        last = limits.shape[0] - 1
+        own = limits[tirx.max(tirx.min(at if by_offset else at - 1, last), 0)]
+        own = own if by_offset else tirx.Select(at > 0, own, tirx.IntImm("int64", 0))
+        return tirx.max(tirx.min(own, tirx.Cast("int64", entries)), tirx.IntImm("int64", 0))
+
+    def positions(limits: te.Tensor, entries: Any) -> te.Tensor:
+        def position(i: Any) -> Any:
+            place = i + limit(limits, 0, entries)
+            return tirx.Cast(ORDER_DTYPE, tirx.Select(place < entries, place, place - entries))
+
+        return te.compute((entries,), position, name="permutation")
+
+    def offsets(limits: te.Tensor, entries: Any, rows: Any) -> te.Tensor:
+        def offset(at: Any) -> Any:
+            begin = limit(limits, at, entries) - limit(limits, 0, entries)
+            return tirx.Cast(ORDER_DTYPE, begin)
+
+        return te.compute((rows + 1,), offset, name="offsets")
+
+    return (
+        call.compute(positions, limits, entries, name="permutation"),
+        call.compute(offsets, limits, entries, rows, name="offsets"),
+    )
 
 
 def _or_last(at: te.Tensor, last: Any) -> te.Tensor:
