@@ -65,7 +65,8 @@ class Implementation(ABC):
     takes_ordering : bool
         Whether it computes problems whose updates are ordered already, and no others.
     takes_order_alone : bool
-        Whether it reads no index where it is given an order.
+        Whether it reads no index where it is given an order, or none if the problem says that the
+        order is given alone.
     takes_softmax : bool
         Whether it can weight each update by a softmax among those of its destination.
     summary : str
