@@ -94,13 +94,22 @@ def test_segments_of_torch_geometric() -> None:
     check(every, torch.randn(9, 3), torch.tensor([0, 2, 2, 9]))
 
 
-def test_dynamic_segments() -> None:
+def test_dynamic_segments(device: str) -> None:
     entries = torch.export.Dim("entries", max=1000)
     segments = torch.export.Dim("segments", min=3, max=1000)
     x, lengths = torch.randn(6, 3), torch.tensor([2, 0, 4])
     dynamic = ({0: entries}, {0: segments})
-    check(by_length("mean"), x, lengths, dynamic=dynamic)
-    check(by_offset("max"), x, torch.tensor([0, 2, 2, 6]), dynamic=dynamic)
+    check(by_length("mean"), x, lengths, dynamic=dynamic, device=device)
+
+    def several(x: Any, offsets: Any) -> Any:
+        mean, most, total = (by_offset(how)(x, offsets) for how in ("mean", "max", "sum"))
+        return torch.cat([mean * 2 + most, torch.relu(total)], 1)
+
+    offsets = torch.tensor([0, 2, 2, 6])
+    check(several, x, offsets, dynamic=dynamic, device=device)
+    rows, pairs = torch.randn(2, 6, 3), torch.stack([offsets, offsets])
+    dynamic = ({1: entries}, {1: segments})
+    check(by_offset("mean"), rows, pairs, dynamic=dynamic, device=device)
 
 
 def test_segments_on_a_gpu() -> None:

@@ -118,7 +118,7 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
     )
     result = call.emit(result)
     if leaves_out:
-        result = call.emit(relax.op.strided_slice(result, [axis], [0], [shape[axis]]))
+        result = _all_but_last(call, result, axis, shape[axis])
     return result
 
 
@@ -161,6 +161,19 @@ def _order(call: TorchCall, limits: Any, entries: Any, rows: Any) -> tuple[Any, 
         call.compute(positions, limits, entries, name="permutation"),
         call.compute(offsets, limits, entries, rows, name="offsets"),
     )
+
+
+def _all_but_last(call: TorchCall, rows: Any, axis: int, size: Any) -> Any:
+    """The first entries along an axis, of which there is one more."""
+    if isinstance(size, int | tirx.IntImm):
+        return call.emit(relax.op.strided_slice(rows, [axis], [0], [size]))
+
+    # What TVM says of the length of a slice it cannot compare with other sizes.
+    def segments(rows: te.Tensor) -> te.Tensor:
+        shape = [each - 1 if at == axis else each for at, each in enumerate(rows.shape)]
+        return te.compute(shape, lambda *place: rows(*place), name="segments")
+
+    return call.compute(segments, rows, name="segments")
 
 
 def _or_last(at: te.Tensor, last: Any) -> te.Tensor:
