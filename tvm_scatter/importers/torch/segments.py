@@ -82,6 +82,11 @@ def _checked(call: TorchCall, tensor: Any, limits: Any, entries: Any) -> Any:
     if is_empty(limits):
         return tensor
     if call["lengths"] is None:
+        if limits.ty.ndim == 1:
+            # Else the indices that are made of them are checked.
+            tensor = call.expect_numbers("an offset", tensor, limits, NOT_NEGATIVE)
+            last = call.compute(_last_of, limits, name="last")
+            tensor = call.expect_numbers("the last offset", tensor, last, AT_MOST, entries)
         return call.expect_numbers("an offset", tensor, limits, ASCENDING)
     tensor = call.expect_numbers("a length", tensor, limits, NOT_NEGATIVE)
     total = call.emit(relax.op.sum(limits, [-1]))
@@ -161,6 +166,10 @@ def _order(call: TorchCall, limits: Any, entries: Any, rows: Any) -> tuple[Any, 
         call.compute(positions, limits, entries, name="permutation"),
         call.compute(offsets, limits, entries, rows, name="offsets"),
     )
+
+
+def _last_of(limits: te.Tensor) -> te.Tensor:
+    return te.compute((1,), lambda _: limits[limits.shape[0] - 1], name="last")
 
 
 def _all_but_last(call: TorchCall, rows: Any, axis: int, size: Any) -> Any:
