@@ -254,8 +254,8 @@ class ScatterProblem:
     @property
     def measured(self) -> ScatterProblem:
         """The same problem as tuning measures it: data, updates and result in memory, no order."""
-        in_memory = {"fused": False, "softmax": False, "fill": "", "epilogue": ""}
-        return replace(self, ordered=False, order_alone=False, **in_memory)
+        in_memory = replace(self, fused=False, softmax=False, fill="", epilogue="")
+        return replace(in_memory, ordered=False, order_alone=False)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
         """The same problem with symbolic sizes replaced by numbers."""
