@@ -40,6 +40,7 @@ class ColumnResident(Implementation):
     """A block for some columns of each batch: few batches of wide rows fill the machine, too."""
 
     name = "column_resident"
+    takes_empty = False
     accumulates_wide = True
     fuses = True
     fills = True
@@ -47,8 +48,6 @@ class ColumnResident(Implementation):
     summary = "a few dozen batches of short columns, an index for each element"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.is_empty:
-            return "the output has no elements"
         if problem.reduces.needs_count:
             return "it keeps no counts"
         if problem.slice.is_one:

@@ -30,14 +30,13 @@ class LaneBins(Implementation):
     """Blocks of one warp. Each lane has its own bins, which are merged in a fixed order."""
 
     name = "lane_bins"
+    takes_empty = False
     accumulates_wide = True
     deterministic = True
     fuses = True
     summary = "histograms of up to some hundred bins; reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.is_empty:
-            return "the output has no elements"
         if not problem.reduces.merges:
             return f"it cannot combine partial results of {problem.reduction!r}"
         if not problem.data_size.is_static or not problem.width.is_one:

@@ -41,12 +41,11 @@ class Partitioned(Implementation):
     """One pass buckets the updates by the high bits of their destination, the next one reduces."""
 
     name = "partitioned"
+    takes_empty = False
     fuses = True
     summary = "many scattered single-element reductions into an output larger than the L2 cache"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.is_empty:
-            return "the output has no elements"
         if not (problem.reduces.merges and problem.include_self):
             return "it reduces into the data only"
         if not problem.width.is_one:

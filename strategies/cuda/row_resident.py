@@ -32,6 +32,7 @@ class RowResident(Implementation):
     """One block for each batch, or for a tile of it, reduces in shared memory."""
 
     name = "row_resident"
+    takes_empty = False
     accumulates_wide = True
     fuses = True
     fills = True
@@ -39,8 +40,6 @@ class RowResident(Implementation):
     summary = "many batches of short rows, with many updates each"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.is_empty:
-            return "the output has no elements"
         if problem.reduces.needs_count:
             return "it keeps no counts"
         slab = problem.extent * problem.slice

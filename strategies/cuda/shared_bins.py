@@ -31,13 +31,12 @@ class SharedBins(Implementation):
     """Each block has its own bins, in several replicas, so that lanes of a warp collide less."""
 
     name = "shared_bins"
+    takes_empty = False
     accumulates_wide = True
     fuses = True
     summary = "an output that fits in shared memory, and many updates: histograms"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.is_empty:
-            return "the output has no elements"
         if not problem.reduces.merges:
             return f"it cannot combine partial results of {problem.reduction!r}"
         if not problem.data_size.is_static:

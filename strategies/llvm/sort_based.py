@@ -28,6 +28,7 @@ class SortBased(Implementation):
     """
 
     name = "sort_based"
+    takes_empty = False
     accumulates_wide = True
     deterministic = True
     fuses = True
@@ -37,9 +38,6 @@ class SortBased(Implementation):
         "plain updates of wide rows, several for each destination: only the last is read; sums, "
         "means, minima and maxima of messages"
     )
-
-    def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        return "the output has no elements" if problem.is_empty else None
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         if CountingSort.suits(problem):

@@ -196,7 +196,7 @@ def nothing_to_do(problem: ScatterProblem) -> bool:
 
     Bad indices are still an error under ``raise``.
     """
-    return problem.update_size.constant == 0 or problem.data_size.constant == 0
+    return problem.is_empty or problem.update_size.constant == 0
 
 
 def _check_kind(lowered: Lowered, strategy: OpStrategy) -> CheckKind | None:

@@ -223,7 +223,7 @@ class ScatterProblem:
     @property
     def is_empty(self) -> bool:
         """Whether the output certainly has no elements."""
-        return self.data_size.is_static and self.data_size.constant == 0
+        return self.data_size.constant == 0
 
     @property
     def is_static(self) -> bool:

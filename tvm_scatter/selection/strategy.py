@@ -62,6 +62,8 @@ class Implementation(ABC):
         Whether it writes every row of the output, and so can begin with a number in place of data.
     finishes : bool
         Whether it writes each element of the output once, and can compute what follows there.
+    takes_empty : bool
+        Whether it computes problems whose output has no elements.
     takes_ordering : bool
         Whether it computes problems whose updates are ordered already, and no others.
     takes_order_alone : bool
@@ -81,6 +83,7 @@ class Implementation(ABC):
     order_cost: float = 0.0
     fills: bool = False
     finishes: bool = False
+    takes_empty: bool = True
     takes_ordering: bool = False
     takes_order_alone: bool = False
     takes_softmax: bool = False
@@ -279,6 +282,8 @@ class OpStrategy:
             return "it makes an order of its own, and one is given"
         if implementation.takes_ordering and not problem.ordered:
             return "no order of the updates is given"
+        if problem.is_empty and not implementation.takes_empty:
+            return "the output has no elements"
         captures = self.backend.captures_graphs and (options or current_options()).captures
         if problem.needs_order and not implementation.deterministic:
             return "it is not deterministic and a deterministic result is asked for"

@@ -171,12 +171,11 @@ class _Steps:
         operands, entries = self.operands, _CARRIED if shape.carries else "items"
         if shape.carries:
             self._carry()
-        mean = str(operands.problem.reduces.needs_count).lower()
         first = str(item_bytes(operands.problem.data_dtype) >= _READ_FIRST_BYTES).lower()
         apart = str(shape.apart).lower()
         self._step(
-            f"sum_updates<{_COMMON}, {mean}, {first}, {apart}>(pieces, {self._target}, updates, "
-            f"keys, begins, ends, {entries}, sizes, longest, int(bits), slots, parts);",
+            f"sum_updates<{_COMMON}, {self._mean}, {first}, {apart}>(pieces, {self._target}, "
+            f"updates, keys, begins, ends, {entries}, sizes, longest, int(bits), slots, parts);",
             (self._slots + operands.sizes.destinations) * shape.parts * shape.part_lanes,
             self.threads,
             shape,
@@ -197,11 +196,10 @@ class _Steps:
                 shape.lanes,
             )
         if self._cuts():
-            mean = str(self.operands.problem.reduces.needs_count).lower()
             blocks = ceil_div(self.operands.sizes.destinations, _LONG_ROWS) * shape.tiles
             self._step(
-                f"write_long<{_COMMON}, {mean}>(pieces, together, {self._target}, begins, ends, "
-                "sizes, longest, int(bits), tiles);",
+                f"write_long<{_COMMON}, {self._mean}>(pieces, together, {self._target}, begins, "
+                "ends, sizes, longest, int(bits), tiles);",
                 blocks * _LONG_ROW_THREADS,
                 _LONG_ROW_THREADS,
                 shape,
@@ -211,6 +209,10 @@ class _Steps:
     @property
     def _items(self) -> Any:
         return self.operands.sizes.items
+
+    @property
+    def _mean(self) -> str:
+        return str(self.operands.problem.reduces.needs_count).lower()
 
     @property
     def _target(self) -> str:

@@ -15,7 +15,7 @@ from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
 from .scatter import add_rows_of_words
-from .segments import segment_of_each
+from .segments import last_of, segment_of_each
 
 _SUM, _MEAN, _MAX = range(3)
 #: Of these PyTorch sums rows by functions of their own.
@@ -40,7 +40,7 @@ def embedding_bag(call: TorchCall) -> Any:
     bags = shape_of(call["offsets"])[0] - bool(call["include_last_offset"])
     bag_of, last = _bag_of_each(call, entries, bags), None
     if call["include_last_offset"] and not is_empty(words):
-        last = call.compute(_last_of, call.cast(call["offsets"], "int64"), name="last")
+        last = call.compute(last_of, call.cast(call["offsets"], "int64"), name="last")
         bag_of = call.expect_numbers("the last offset", bag_of, last, AT_MOST, entries)
     kept = _not_padding(call, words)
     ones = call.cast(kept, "int64")
@@ -128,7 +128,7 @@ def _order(call: TorchCall, entries: Any) -> Any:
     if not is_empty(offsets):
         first = call.compute(_first_of, offsets, name="first")
         offsets = call.expect_numbers("the first offset", offsets, first, EQUAL)
-        last = call.compute(_last_of, offsets, name="last")
+        last = call.compute(last_of, offsets, name="last")
         offsets = call.expect_numbers("the last offset", offsets, last, AT_MOST, entries)
     offsets = call.expect_numbers("an offset", offsets, offsets, ASCENDING)
     # Of the words, so that TVM makes no constant as large as they are.
@@ -241,10 +241,6 @@ def _ends_early(call: TorchCall) -> bool:
     """
     fast = call["mode"] != _MAX and str(call["weight"].ty.dtype) in _FAST
     return fast and call["padding_idx"] < 0
-
-
-def _last_of(offsets: te.Tensor) -> te.Tensor:
-    return te.compute((1,), lambda _: offsets[offsets.shape[0] - 1], name="last")
 
 
 def _before(last: te.Tensor, entries: Any) -> te.Tensor:

@@ -85,7 +85,7 @@ def _checked(call: TorchCall, tensor: Any, limits: Any, entries: Any) -> Any:
         if limits.ty.ndim == 1:
             # Else the indices that are made of them are checked.
             tensor = call.expect_numbers("an offset", tensor, limits, NOT_NEGATIVE)
-            last = call.compute(_last_of, limits, name="last")
+            last = call.compute(last_of, limits, name="last")
             tensor = call.expect_numbers("the last offset", tensor, last, AT_MOST, entries)
         return call.expect_numbers("an offset", tensor, limits, ASCENDING)
     tensor = call.expect_numbers("a length", tensor, limits, NOT_NEGATIVE)
@@ -168,7 +168,8 @@ def _order(call: TorchCall, limits: Any, entries: Any, rows: Any) -> tuple[Any, 
     )
 
 
-def _last_of(limits: te.Tensor) -> te.Tensor:
+def last_of(limits: te.Tensor) -> te.Tensor:
+    """The last of some limits, a vector of one."""
     return te.compute((1,), lambda _: limits[limits.shape[0] - 1], name="last")
 
 
