@@ -177,6 +177,7 @@ _ONLY_OURS = (
     "wrap_negative",
     "operator",
     "in_place",
+    "leaves_out",
     "temporary",
 )
 CASES = [

@@ -373,6 +373,36 @@ def test_the_first_of_many_is_named(symbolic: bool) -> None:
     assert "30001" in str(error.value)
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("bounds", ["raise", "drop", "trust"])
+@pytest.mark.parametrize(
+    ("build", "index"),
+    [
+        (scatter_elements, [[4, 4, 4], [1, 1, 1], [-1, -1, -1]]),
+        (scatter_nd, [[4], [1], [-5]]),
+        (
+            lambda data, index, *updates, **more: index_put(data, [index], *updates, **more),
+            [4, 1, -5],
+        ),
+    ],
+)
+def test_left_out_by_request(
+    device: str, build: Any, index: Any, bounds: str, in_place: bool
+) -> None:
+    """The second of three rows has a place. Nothing is said of the others under any policy."""
+    arrays = [DATA, np.array(index), np.full((3, 3), 100, "float32")]
+    donate = ["p0"] if in_place else []
+    found = run(
+        lambda *tensors: build(*tensors, leaves_out=True),
+        arrays,
+        device,
+        bounds=bounds,
+        donate=donate,
+    )
+    wanted = [[0, 1, 2], [100, 100, 100], [6, 7, 8], [9, 10, 11]]
+    assert found.tolist() == wanted
+
+
 def test_default_policy(device: str) -> None:
     arrays = [DATA, np.array([[4, 0, 0]]), np.ones((1, 3), "float32")]
     if device == "llvm":

@@ -320,23 +320,108 @@ def test_wrong_arguments():
     assert call.ordering == ()
 
 
-def foreign(shape_of_permutation, shape_of_offsets):
-    """A module that scatters in an order that comes from outside."""
+def foreign(extent, width, shapes, is_index_computed=False, gather=False, symbolic=False):
+    """A module that scatters in an order that comes from outside.
+
+    Parameters
+    ----------
+    shapes : dict
+        Those of the offsets and, in front of them, of the permutation, unless updates stand in the
+        order already.
+    """
+    count = tvm.tirx.Var("count", "int64") if symbolic else shapes["updates"]
     builder = relax.BlockBuilder()
-    parameters = {
-        "data": relax.Var("data", relax.TensorType([20, 6], "float32")),
-        "index": relax.Var("index", relax.TensorType([90], "int64")),
-        "updates": relax.Var("updates", relax.TensorType([90, 6], "float32")),
-        "permutation": relax.Var("permutation", relax.TensorType(shape_of_permutation, "int32")),
-        "offsets": relax.Var("offsets", relax.TensorType(shape_of_offsets, "int32")),
+    types = {
+        "data": ([extent, width], "float32"),
+        "index": ([count], "int64"),
+        "updates": ([count, width], "float32"),
+        **({"source": ([count], "int64")} if gather else {}),
+        **({"permutation": ([count], "int32")} if "permutation" in shapes else {}),
+        "offsets": ([shapes["offsets"]], "int32"),
     }
-    data, index, updates, *ordering = parameters.values()
-    with builder.function("main", list(parameters.values())):
+    known = {name: relax.Var(name, relax.TensorType(*of)) for name, of in types.items()}
+    with builder.function("main", list(known.values())):
         with builder.dataflow():
-            put = index_put(data, [index], updates, [0], "add", ordering=ordering)
+            index, updates = known["index"], known["updates"]
+            if is_index_computed:
+                index = builder.emit(relax.op.add(index, relax.const(1, "int64")))
+            if gather:
+                updates = builder.emit(relax.op.take(updates, known["source"], axis=0))
+            ordering = [known[name] for name in ("permutation", "offsets") if name in known]
+            put = index_put(known["data"], [index], updates, [0], "add", ordering=ordering)
             output = builder.emit_output(put)
         builder.emit_func_output(output)
     return builder.get()
+
+
+def test_offsets_alone_by_eye(device):
+    """Rows of a CSR matrix: nothing is before the first offset, and nothing behind the last."""
+    module = foreign(3, 1, {"updates": 6, "offsets": 4})
+    arrays = {
+        "data": np.array([[10], [20], [30]], "float32"),
+        # Not read.
+        "index": np.full(6, 99),
+        "updates": np.array([[1], [2], [3], [4], [5], [6]], "float32"),
+        "offsets": np.array([1, 3, 3, 5], "int32"),
+    }
+    machine = compiled(module, device)
+    tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays.values()]
+    assert machine["main"](*tensors).numpy().tolist() == [[15], [20], [39]]
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("gather", [False, True])
+@pytest.mark.parametrize("is_index_computed", [False, True])
+@pytest.mark.parametrize("order", ["permutation and offsets", "offsets"])
+def test_orders_from_outside(device, order, is_index_computed, gather, symbolic):
+    """Some rows have no updates, some a few, and some so many that several threads share them."""
+    counts = np.random.default_rng(5).choice([0, 0, 1, 3, 63, 64, 65, 130, 2500], 40)
+    index = np.repeat(np.arange(40), counts)
+    arrays = {"data": drawn(1, 40, 12)["data"], "index": index}
+    many = len(index)
+    if order != "offsets":
+        arrays["index"] = np.random.default_rng(6).permutation(index)
+    arrays["updates"] = drawn(many, 40, 12)["updates"]
+    if gather:
+        arrays["source"] = np.random.default_rng(3).integers(0, many, many)
+    wanted = expected(arrays, "add")
+    if order != "offsets":
+        arrays["permutation"] = np.argsort(arrays["index"], kind="stable").astype("int32")
+    arrays["offsets"] = np.concatenate([[0], np.cumsum(counts)]).astype("int32")
+    shapes = {name: len(array) for name, array in arrays.items()}
+    module = foreign(40, 12, shapes, is_index_computed, gather, symbolic)
+    with tvm_scatter.options(fuse=True), target_of(device):
+        found = tvm_scatter.explain(module, target_of(device))[0].problem
+    assert found.ordered and found.in_order == (order == "offsets")
+    assert found.order_alone == is_index_computed
+    arrays["index"] = arrays["index"] - is_index_computed
+    machine, on = compiled(module, device, fuse=True), device_of(device)
+    result = machine["main"](*(tvm.runtime.tensor(each, on) for each in arrays.values()))
+    np.testing.assert_array_equal(result.numpy(), wanted)
+
+
+@needs_nvrtc
+@pytest.mark.parametrize("order", ["permutation and offsets", "offsets"])
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_long_orders_from_outside_compile(order, symbolic):
+    """So long that lists carry what is read for each row, unless updates stand in the order."""
+    many = 1 << 18
+    shapes = {"updates": many, "offsets": 301}
+    if order != "offsets":
+        shapes = {"permutation": many, **shapes}
+    module, target = foreign(300, 64, shapes, True, True, symbolic), cuda_target("sm_90")
+    with tvm_scatter.options(fuse=True), target:
+        module = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(module)
+        module = relax.transform.LegalizeOps()(module)
+    functions = {
+        name.name_hint: function
+        for name, function in module.functions.items()
+        if "scatter" in name.name_hint
+    }
+    made = in_one_source(functions, target).source
+    if not symbolic:
+        assert ("carry_updates<P>(carried, " in made) == (order != "offsets")
+    assert cubin(made, "sm_90").startswith(b"\x7fELF")
 
 
 def wrong_orders(device):
@@ -347,22 +432,27 @@ def wrong_orders(device):
     wild = np.where(generator.random(21) < 0.5, limits.min, generator.integers(0, limits.max, 21))
     for offsets in (good, good[::-1], good - 50, good + 50, wild, np.full(21, limits.max)):
         yield generator.integers(0, 90, 90), offsets
+        yield None, offsets
         if device == "llvm":
             # On a GPU, these would be read outside of the updates.
             yield generator.integers(limits.min, limits.max, 90), offsets
 
 
 def test_a_wrong_order_writes_nothing_outside(device):
+    shapes = {"permutation": 90, "updates": 90, "offsets": 21}
     with tvm_scatter.options(donate=["data"], bounds="drop"):
-        executable = tvm.compile(foreign([90], [21]), target_of(device))
-    machine, on = relax.VirtualMachine(executable, device_of(device)), device_of(device)
+        listed = compiled(foreign(20, 6, shapes), device)
+        in_order = compiled(foreign(20, 6, {"updates": 90, "offsets": 21}), device)
+    on = device_of(device)
     arrays = drawn(90, 20, 6)
     for permutation, offsets in wrong_orders(device):
         # A simulated device looks after its own memory.
         around = tvm.runtime.tensor(np.full((60, 6), 7, "float32"), on)
         data = at_its_address(around._create_view((20, 6), "float32", 20 * 6 * 4))
         data.copyfrom(arrays["data"])
-        given = [arrays["index"], arrays["updates"], *map(np.int32, (permutation, offsets))]
+        order = [offsets] if permutation is None else [permutation, offsets]
+        given = [arrays["index"], arrays["updates"], *map(np.int32, order)]
+        machine = in_order if permutation is None else listed
         ascending = (np.diff(offsets) >= 0).all() and offsets[0] >= 0 and offsets[-1] <= 90
         expectation = contextlib.nullcontext()
         if device == "llvm" and not ascending:

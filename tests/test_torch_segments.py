@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from harness import target_of  # noqa: E402
-from torch_harness import Case, check, check_all, export  # noqa: E402
+from torch_harness import Case, check, check_all, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
@@ -70,6 +70,24 @@ def test_segments_are_an_order(device: str) -> None:
     mod = from_exported_program(export(by_offset("sum"), (x, offsets)))
     explained = str(tvm_scatter.explain(mod, target_of(device)))
     assert "order_alone=True" in explained and "add int64" not in explained
+
+
+@pytest.mark.parametrize("bounds", ["raise", "drop", "trust"])
+@pytest.mark.parametrize("forced", [None, "sequential", "parallel_injective"])
+def test_entries_of_no_segment(device: str, bounds: str, forced: str | None) -> None:
+    """They are left out under any policy, also by who makes an order of its own of an index."""
+    x, offsets = torch.arange(12.0).reshape(6, 2), torch.tensor([1, 3, 3, 5])
+    batch = x.T.reshape(2, 6, 1).contiguous(), torch.stack([offsets, offsets - 1])
+    for how, given, wanted in (
+        (by_offset("sum"), (x, offsets), [[6, 8], [0, 0], [14, 16]]),
+        # Each of two rows has segments of its own.
+        (by_offset("sum"), batch, [[[6], [0], [14]], [[4], [0], [12]]]),
+    ):
+        mod = from_exported_program(export(how, given))
+        with tvm_scatter.options(bounds=bounds, implementation=forced):
+            machine = compile_for(mod, device)
+        [result] = run(machine, list(given), device)
+        assert result.tolist() == wanted
 
 
 def test_softmax_of_segments() -> None:

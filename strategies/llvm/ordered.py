@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -54,17 +55,12 @@ class Ordered(Implementation):
             loops.copy_data(operands)
         elif problem.softmax:
             fill_output(operands)
-        permutation, offsets = operands.ordering
+        offsets = operands.ordering[-1]
         _expect_ascending(operands.signature.operator, offsets, sizes)
         if problem.softmax:
             softmax.SoftmaxRows(operands).emit()
             return
-        last = loops.int64(loops.settle(sizes.items)) - 1
-
-        def item_at(at: Any) -> Any:
-            # The caller gives the order: it may be none of the items.
-            return tirx.max(tirx.min(loops.int64(permutation[at]), last), loops.int64(0))
-
+        item_at = partial(loops.ordered_item, operands)
         Rows(problem, sizes).emit(operands, offsets, item_at, offset=0)
 
 

@@ -42,8 +42,8 @@ class Operands:
     result : ComputedResult or None
         What is written in place of the scatter's own result; ``None`` if that is.
     ordering : tuple of buffer
-        The permutation and the offsets, ``int32``, of :func:`tvm_scatter.order`; empty if the
-        problem is not ordered.
+        The permutation and the offsets, ``int32``, of :func:`tvm_scatter.order`, those that
+        :attr:`ScatterProblem.ordering` names.
     overlaps : bool or None
         Whether a kernel may be launched while the one before it ends, where the target allows it;
         ``None`` if those may that gain by it.

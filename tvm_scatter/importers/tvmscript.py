@@ -72,7 +72,7 @@ _PROVED = {"in_range": False, "checked": False}
 _SCATTER = {"earlier": _ABSENT, **REQUESTS}
 #: Where updates may be ordered, their ordering stands in front of what must be computed earlier.
 _ORDERED = {
-    **{"ordering": _ABSENT, "has_ordering": _ABSENT},
+    **{"ordering": _ABSENT, "order_alone": _ABSENT},
     # The function of updates that the scatter computes.
     **{"producer": _ABSENT},
     **_SCATTER,

@@ -48,12 +48,14 @@ class Lowered:
         The check of the indices. Its tensors are operands.
     symbols : dict of str to expression
         The expression for each symbolic size.
+    bounds : str
+        The policy for bad indices where no order of the updates is given.
     temporary : bool
         Whether the data is an intermediate value, which no caller sees if the call fails.
     orderable : bool
         Whether an ordering of the only index of the call is one of its updates.
     ordering : tuple of Operand
-        The permutation and the offsets of the updates, if they are given; else empty.
+        The permutation and the offsets of the updates, or the offsets, if they are given.
     producer : Producer or None
         How the updates are computed where they are read; ``None`` if they are read from a tensor.
     epilogue : Producer or None
@@ -74,6 +76,7 @@ class Lowered:
     derived: tuple[Operand, ...]
     check: IndexCheck
     symbols: dict[str, Any]
+    bounds: str
     temporary: bool = False
     orderable: bool = False
     ordering: tuple[Operand, ...] = ()
@@ -83,13 +86,11 @@ class Lowered:
     others: tuple[Operand, ...] = ()
     known: str = field(default="", compare=False)
 
-    def without_ordering(self, bounds: str) -> Lowered:
-        """The same call, which makes its own order, and checks its indices under a policy."""
-        return replace(
-            self,
-            problem=replace(self.problem, ordered=False, order_alone=False, bounds=bounds),
-            ordering=(),
-        )
+    def without_ordering(self) -> Lowered:
+        """The same call, which makes its own order, and treats bad indices by its own policy."""
+        unordered = {"ordered": False, "in_order": False, "order_alone": False}
+        problem = replace(self.problem, bounds=self.bounds, **unordered)
+        return replace(self, problem=problem, ordering=())
 
     def with_stored_updates(self) -> Lowered:
         """The same call, with updates that are computed into a tensor first."""
@@ -273,8 +274,10 @@ class Draft:
             problem = replace(problem, epilogue=str(self.call.ty.dtype))
         if ordering:
             # Whoever made the ordering has checked the indices. Behind it stand the bad ones.
-            alone = self.call.indices[0].same_as(ordering[0])
-            problem = replace(problem, ordered=True, order_alone=alone, bounds="drop")
+            alone, in_order = self.call.order_alone, len(ordering) == 1
+            problem = replace(
+                problem, ordered=True, in_order=in_order, order_alone=alone, bounds="drop"
+            )
             self._check_ordering(problem, ordering)
         return Lowered(
             problem=problem,
@@ -285,6 +288,7 @@ class Draft:
             derived=tuple(self.derived),
             check=check,
             symbols=self.symbols.values,
+            bounds=self.bounds,
             temporary=self.call.temporary,
             orderable=orderable,
             ordering=tuple(map(self.operand, ordering)),
@@ -302,8 +306,9 @@ class Draft:
 
     def _check_ordering(self, problem: ScatterProblem, ordering: Sequence[Any]) -> None:
         """Raise if an ordering is certainly not one of the updates."""
-        sizes = (("permutation", problem.count, 0), ("offsets", problem.extent, 1))
-        for (name, size, more), tensor in zip(sizes, ordering, strict=True):
+        sizes = {"permutation": (problem.count, 0), "offsets": (problem.extent, 1)}
+        for name, tensor in zip(problem.ordering, ordering, strict=True):
+            size, more = sizes[name]
             found = static_shape(tensor) or []
             wanted = size.constant + more if size.is_static else None
             wrong = len(found) != 1 or str(tensor.ty.dtype) != ORDERING_DTYPE

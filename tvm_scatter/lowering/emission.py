@@ -86,7 +86,7 @@ def build_prim_func(
             with target, parameters.in_body() as buffers:
                 sizes = Sizes.of(problem, parameters.symbols)
                 if problem.ordered and not problem.is_static:
-                    _expect_ordering(signature.operator, sizes, parameters.symbols)
+                    _expect_ordering(signature.operator, problem, sizes, parameters.symbols)
                 named = dict(zip(parameters.names, buffers, strict=True))
                 operands = [parts.operands(suffix, named, sizes, target) for suffix in suffixes]
                 signal = make_signal(*handles[-2:]) if make_signal else None
@@ -162,23 +162,21 @@ class _Parts:
 
 
 def _ordering(problem: ScatterProblem) -> dict[str, tuple[Dim, ...]]:
-    """The shapes of the permutation and the offsets, if the problem is ordered."""
-    if not problem.ordered:
-        return {}
+    """The shapes of the tensors that say the order of the updates, if it is given."""
     if not problem.is_static:
-        return {name: (f"{name}_size",) for name in ("permutation", "offsets")}
-    return {
-        "permutation": (problem.count.constant,),
-        "offsets": (problem.extent.constant + 1,),
-    }
+        return {name: (f"{name}_size",) for name in problem.ordering}
+    known = {"permutation": problem.count.constant, "offsets": problem.extent.constant + 1}
+    return {name: (known[name],) for name in problem.ordering}
 
 
-def _expect_ordering(operator: str, sizes: Sizes, symbols: Mapping[str, Any]) -> None:
+def _expect_ordering(
+    operator: str, problem: ScatterProblem, sizes: Sizes, symbols: Mapping[str, Any]
+) -> None:
     """Check the sizes of an ordering at run time."""
     wanted = {"permutation": sizes.items, "offsets": sizes.destinations + 1}
-    for name, size in wanted.items():
+    for name in problem.ordering:
         message = f"{operator}: the {name} of ordering must be those of the index and the extent"
-        with T.Assert(symbols[f"{name}_size"] == size, message):
+        with T.Assert(symbols[f"{name}_size"] == wanted[name], message):
             pass
 
 

@@ -37,6 +37,8 @@ def stock_refusal(call: ScatterCall, target_kind: str) -> str | None:
         return _refusal(call, target_kind, f"TVM has no {call.reduction}")
     if not call.include_self:
         return _refusal(call, target_kind, "TVM has no include_self=False")
+    if call.leaves_out:
+        return _refusal(call, target_kind, "TVM leaves out no update")
     if any(static_shape(tensor) is None for tensor in call.tensors):
         return _refusal(call, target_kind, "an operand of unknown shape")
     if call.form == SCATTER_ELEMENTS and not _is_whole(call):

@@ -35,6 +35,8 @@ def _bounds(call: ScatterCall, backend: Backend, options: Options) -> str:
     """The policy for bad indices of a call, given what is known of them."""
     if call.in_range:
         return "trust"
+    if call.leaves_out:
+        return "drop"
     if call.checked and not (call.in_place and not call.temporary):
         return backend.bounds_once_checked(options)
     # Before a caller's tensor is overwritten, the host must know that all indices are good.

@@ -188,7 +188,7 @@ def _orderable(lowered: Lowered, options: Options, strategy: OpStrategy) -> Lowe
     known = [strategy.implementations[name] for name in names if name in strategy.implementations]
     if not lowered.ordering or any(each.takes_ordering for each in known):
         return lowered
-    return lowered.without_ordering(strategy.backend.bounds_under(options))
+    return lowered.without_ordering()
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:

@@ -155,12 +155,13 @@ def checked_axes(operator: str, axes: Any, rank: int, count: int) -> list[int]:
 def checked_ordering(
     operator: str, ordering: Any, indices: Sequence[Any], axes: Sequence[int]
 ) -> tuple[Any, ...]:
-    """The permutation and the offsets of an ordering; empty if there is none.
+    """The permutation and the offsets of an ordering, or the offsets alone; empty if there is none.
 
     Raises
     ------
     ScatterError
-        If it is no pair of tensors, or the call has another index than one along the first axis.
+        If it is no tuple of one or two tensors, or the call has another index than one along the
+        first axis.
     """
     if ordering is None:
         return ()
@@ -174,12 +175,12 @@ def checked_ordering(
         fields = list(ordering)
     elif isinstance(ordering, relax.Var) and isinstance(ordering.ty, relax.TupleType):
         fields = [relax.TupleGetItem(ordering, at) for at in range(len(ordering.ty.fields))]
-    if len(fields) != 2:
+    if len(fields) not in (1, 2):
         raise ScatterError(
             f"{operator}: ordering is {_short(ordering)}; it must be a pair of tensors, such as "
-            "what BlockBuilder.emit returns for tvm_scatter.order."
+            "what BlockBuilder.emit returns for tvm_scatter.order, or a tuple of the offsets alone."
         )
-    for name, field in zip(("permutation", "offsets"), fields, strict=True):
+    for name, field in zip(("permutation", "offsets")[-len(fields) :], fields, strict=True):
         need_tensor(operator, f"the {name} of ordering", field)
     return tuple(fields)
 

@@ -38,6 +38,7 @@ def scatter_elements(
     unique: bool = False,
     ordered: bool = False,
     in_place: bool = False,
+    leaves_out: bool = False,
     operator: str = "scatter_elements",
 ) -> relax.Expr:
     """Scatter one update for each element of ``index``: PyTorch's ``scatter`` family.
@@ -65,6 +66,9 @@ def scatter_elements(
     in_place : bool
         Whether the result overwrites ``data``, which nothing may read afterwards. The pass
         ``ReuseBuffers`` sets it if it can prove that.
+    leaves_out : bool
+        Whether an update whose index is out of bounds is meant to be left out, whatever the policy
+        for bad indices says: no error is raised, and nothing is trusted.
     operator : str
         The name of the operator in errors and in :func:`tvm_scatter.explain`.
 
@@ -95,6 +99,7 @@ def scatter_elements(
         unique=unique,
         ordered=ordered,
         in_place=in_place,
+        leaves_out=leaves_out,
         operator=operator,
     ).to_call()
 
@@ -111,6 +116,7 @@ def index_put(
     unique: bool = False,
     ordered: bool = False,
     in_place: bool = False,
+    leaves_out: bool = False,
     ordering: Any = None,
     operator: str = "index_put",
 ) -> relax.Expr:
@@ -127,12 +133,14 @@ def index_put(
         these are adjacent; otherwise I comes first.
     axes : sequence of int, optional
         The axis of ``data`` that each index tensor addresses; by default the leading ones.
-    reduction, include_self, wrap_negative, unique, ordered, in_place
+    reduction, include_self, wrap_negative, unique, ordered, in_place, leaves_out
         As in :func:`scatter_elements`.
     ordering : relax.Expr, optional
         What :func:`tvm_scatter.order` returns for the only index tensor and the extent of its axis,
-        which is the first. Indices are then not read, nor checked again. It must be of that index:
-        the result is undefined if it is not.
+        which is the first. If the index ascends, a tuple of the offsets alone will do: int32 of
+        shape (extent + 1,), where the updates of each row begin, and last where those of the last
+        one end, as in the CSR format. Indices are then not read, nor checked again. It must be of
+        that index: the result is undefined if it is not.
     operator : str
         The name of the operator in errors and in :func:`tvm_scatter.explain`.
 
@@ -163,6 +171,7 @@ def index_put(
         unique=unique,
         ordered=ordered,
         in_place=in_place,
+        leaves_out=leaves_out,
         ordering=checked_ordering(operator, ordering, tensors, axes),
         operator=operator,
     ).to_call()
@@ -179,6 +188,7 @@ def scatter_nd(
     unique: bool = False,
     ordered: bool = False,
     in_place: bool = False,
+    leaves_out: bool = False,
     operator: str = "scatter_nd",
 ) -> relax.Expr:
     """Write at positions given by index tuples, which lie along the last axis of ``indices``.
@@ -192,7 +202,7 @@ def scatter_nd(
         If M is 0, each update is applied to all of the data.
     updates : relax.Expr
         Shape (..., *D[M:]).
-    reduction, include_self, wrap_negative, unique, ordered, in_place
+    reduction, include_self, wrap_negative, unique, ordered, in_place, leaves_out
         As in :func:`scatter_elements`.
     operator : str
         The name of the operator in errors and in :func:`tvm_scatter.explain`.
@@ -222,6 +232,7 @@ def scatter_nd(
         unique=unique,
         ordered=ordered,
         in_place=in_place,
+        leaves_out=leaves_out,
         operator=operator,
     ).to_call()
 

@@ -27,8 +27,9 @@ from .own_operators import call_of
 #: The attribute that holds the function of fused updates, as text, because TVMScript cannot print a
 #: function there. Their leaves are then the operand.
 _PRODUCER = "producer"
-#: The attribute that says that an operand behind the updates is an ordering of them.
-_ORDERED = "has_ordering"
+#: The attribute of a call that has an ordering, its operand behind the updates: whether only that
+#: says where updates go.
+_ORDERED = "order_alone"
 #: The attribute of the function of an epilogue, whose leaves are the next operand.
 _EPILOGUE = "epilogue"
 
@@ -72,7 +73,7 @@ class ScatterCall:
         The ranges that ``copy_ranges`` copies.
     reduction : str
         How an update is combined with the value at its destination.
-    include_self, wrap_negative, unique, ordered, in_place, operator
+    include_self, wrap_negative, unique, ordered, in_place, leaves_out, operator
         As in :func:`~tvm_scatter.ops.operators.scatter_elements`.
     fill : str
         The number that every element of the data is. The data are then not read, and the tensor
@@ -89,7 +90,11 @@ class ScatterCall:
         sees it if the call fails.
     ordering : tuple of relax.Expr
         The permutation and the offsets of :func:`tvm_scatter.order`, for the index and the extent
-        of the call; empty if there are none.
+        of the call, or the offsets alone if updates stand in the order of their destinations
+        already; empty if there are none.
+    order_alone : bool
+        Whether nobody but the ordering knows where updates go: the index is a tensor that nothing
+        has written, and nothing reads it.
     epilogue : Epilogue or None
         What is computed of the result where it is written; ``None`` if nothing is.
     earlier : tuple of relax.Expr
@@ -113,9 +118,11 @@ class ScatterCall:
     ordered: bool = False
     in_place: bool = False
     temporary: bool = False
+    leaves_out: bool = False
     fill: str = ""
     operator: str = ""
     ordering: tuple[Any, ...] = ()
+    order_alone: bool = False
     epilogue: Epilogue | None = None
     earlier: tuple[Any, ...] = ()
 
@@ -148,6 +155,7 @@ class ScatterCall:
             operands = {"indices": _fields(indices), "updates": updates}
             if _ORDERED in attrs:
                 operands["ordering"] = _fields(earlier.pop(0))
+                operands["order_alone"] = bool(attrs[_ORDERED])
             if _EPILOGUE in attrs:
                 operands["epilogue"] = Epilogue.from_json(attrs[_EPILOGUE], earlier.pop(0).fields)
         axes = attrs["axes"] if "axes" in attrs else [attrs["axis"]] if "axis" in attrs else []
@@ -187,7 +195,7 @@ class ScatterCall:
             attrs["axis"] = self.axes[0]
         if self.ordering:
             operands.append(relax.Tuple(list(self.ordering)))
-            attrs[_ORDERED] = True
+            attrs[_ORDERED] = self.order_alone
         if self.epilogue is not None:
             operands.append(relax.Tuple(list(self.epilogue.leaves)))
             attrs[_EPILOGUE] = self.epilogue.to_json()
@@ -236,7 +244,7 @@ FACTS = ("unique", "in_range", "known")
 REQUESTS: dict[str, Any] = {
     field.name: field.default
     for field in dataclasses.fields(ScatterCall)
-    if isinstance(field.default, bool | str)
+    if isinstance(field.default, bool | str) and field.name != _ORDERED
 }
 
 

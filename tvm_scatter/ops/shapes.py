@@ -156,4 +156,9 @@ def no_elements(type_: relax.TensorType) -> relax.Expr:
 
     It is only allocated. TVM cannot store an empty constant.
     """
+    return unwritten(type_)
+
+
+def unwritten(type_: relax.TensorType) -> relax.Expr:
+    """A tensor of a type that is only allocated, for who needs one and does not read it."""
     return relax.op.builtin.alloc_tensor(type_.shape, str(type_.dtype), 0)

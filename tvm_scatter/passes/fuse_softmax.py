@@ -104,6 +104,8 @@ def _refusal(softmax: Softmax, dtype: str) -> str | None:
     target, strategy = strategy_of(call.data)
     if strategy is None or strategy.backend.ordering is None:
         return f"nothing orders updates on target {target.kind.name}"
+    if call.leaves_out and not call.ordering:
+        return "it leaves out updates, and who makes an order reports bad indices"
     index, extent = call.indices[0], static_shape(call.data)[0]  # type: ignore[index]
     places = _room([extent + 1])
     permutation = _room(index.ty.shape.values)
@@ -125,7 +127,7 @@ def _room(shape: Any) -> Any:
 
 
 def _weighted(
-    call: ScatterCall, values: Any, logits: Any, ordering: tuple[Any, Any]
+    call: ScatterCall, values: Any, logits: Any, ordering: tuple[Any, ...]
 ) -> ScatterCall:
     """The scatter of values, weighted by the softmax of logits.
 
@@ -147,7 +149,7 @@ class _Order:
 
     block: int
     call: ScatterCall
-    ordering: tuple[Any, Any]
+    ordering: tuple[Any, ...]
 
 
 class _Scatters:
@@ -175,10 +177,9 @@ class _Scatters:
         ordering = self._ordering(softmax.call, self._blocks[var], emit)
         return _weighted(softmax.call, values, logits, ordering).to_call()
 
-    def _ordering(self, call: ScatterCall, block: int, emit: Emit) -> tuple[Any, Any]:
+    def _ordering(self, call: ScatterCall, block: int, emit: Emit) -> tuple[Any, ...]:
         if call.ordering:
-            first, second = call.ordering
-            return first, second
+            return call.ordering
         extent = static_shape(call.data)[0]  # type: ignore[index]
         for each in self._orders:
             if (

@@ -207,7 +207,7 @@ def _of_scatter(call: ScatterCall) -> _Access | None:
     shape = static_shape(call.data)
     if call.form == COPY_RANGES or not shape or not _raises(call.data):
         return None
-    if call.in_range or call.checked or call.in_place or call.ordering:
+    if call.in_range or call.checked or call.in_place or call.ordering or call.leaves_out:
         return None
     axes: Sequence[int] = call.axes
     tuples = call.form == SCATTER_ND

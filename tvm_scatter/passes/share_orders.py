@@ -84,7 +84,7 @@ class _Group:
     saved: float = 0.0
     ascending: bool = False
     large: bool = False
-    _ordering: tuple[Any, Any] | None = None
+    _ordering: tuple[Any, ...] | None = None
 
     @property
     def pays(self) -> bool:
@@ -120,6 +120,8 @@ class _Group:
                 ascending=self.ascending,
                 operator=self.call.operator,
             )
+            if self.ascending:
+                self._ordering = self._ordering[1:]
         call = ScatterCall.from_call(scatter)
         return call.replace(indices=self.call.indices, ordering=self._ordering).to_call()
 
@@ -205,6 +207,9 @@ def _plan(value: relax.Call) -> Plan | None:
     call = ScatterCall.from_call(value)
     target, strategy = strategy_of(call.data)
     if call.form == COPY_RANGES or call.ordering or strategy is None:
+        return None
+    if call.leaves_out:
+        # Who makes an order reports bad indices.
         return None
     if not strategy.backend.shares_orders_under(current_options()):
         return None

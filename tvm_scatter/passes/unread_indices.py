@@ -1,11 +1,12 @@
 """Drops the indices of scatters that are given an order and read nothing else.
 
 Where the order is made without the index, such as from the offsets of bags, nobody need compute it
-then. The permutation stands in its place: a tensor of as many integers, which is there already.
+then. A tensor that is only allocated stands in its place.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import tvm
@@ -15,10 +16,11 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.plan import Way, plan
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
+from tvm_scatter.ops.shapes import unwritten
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Bindings
 
-from .functions import with_changes, with_values
+from .functions import Change, Emit, with_changes, with_values
 
 
 def UnreadIndices() -> tvm.transform.Pass:
@@ -32,28 +34,33 @@ def UnreadIndices() -> tvm.transform.Pass:
 
 def _without(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
     """The function without indices that nothing reads; ``None`` if there are none."""
-    found: dict[Any, relax.Expr] = {}
+    found: dict[Any, relax.Expr | Change] = {}
     bindings = Bindings(function)
     values = {binding.var: binding.value for binding in bindings}
     for binding in bindings:
         if is_scatter(binding.value):
             call = ScatterCall.from_call(binding.value)
             if _is_computed_for(call, values) and _is_unread(binding.value, call):
-                found[binding.var] = call.replace(indices=call.ordering[:1]).to_call()
+                found[binding.var] = partial(_by_order_alone, call)
     return with_values(mod, function, found) if found else None
+
+
+def _by_order_alone(call: ScatterCall, emit: Emit) -> relax.Expr:
+    """The scatter, with an index that nothing has written."""
+    return call.replace(indices=(emit(unwritten(call.indices[0].ty)),), order_alone=True).to_call()
 
 
 def _is_computed_for(call: ScatterCall, values: dict[Any, relax.Expr]) -> bool:
     """Whether an index is computed, and not for the operator that makes the order of it."""
-    if not call.ordering or call.indices[0] not in values:
+    if not call.ordering or call.order_alone or call.indices[0] not in values:
         return False
-    permutation = call.ordering[0]
-    return not isinstance(values.get(permutation, permutation), relax.TupleGetItem)
+    offsets = call.ordering[-1]
+    return not isinstance(values.get(offsets, offsets), relax.TupleGetItem)
 
 
 def _is_unread(value: relax.Call, call: ScatterCall) -> bool:
-    index, (permutation, _) = call.indices[0], call.ordering
-    if index.ty.ndim != 1 or index.same_as(permutation):
+    if call.data.ty.vdevice is not None:
+        # What is only allocated lies on the first device of the program.
         return False
     target, strategy = strategy_of(call.data)
     if strategy is None:

@@ -37,7 +37,7 @@ BOUNDS = ("raise", "drop", "trust")
 FORMAT_VERSION = 1
 _MOST_ELEMENTS = (1 << 63) - 1
 #: Fields that older records do not have.
-_YOUNGER = ("fused", "ordered", "order_alone", "softmax", "fill", "epilogue")
+_YOUNGER = ("fused", "ordered", "in_order", "order_alone", "softmax", "fill", "epilogue")
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,10 @@ class ScatterProblem:
         Whether updates are computed where they are read, and not read from memory.
     ordered : bool
         Whether the order of the updates by destination is given.
+    in_order : bool
+        Whether updates stand in that order already: only where each destination's begin is given.
     order_alone : bool
-        Whether it is given alone: then the permutation stands in place of the index.
+        Whether the order is all that is given: then the index holds nothing.
     softmax : bool
         Whether each update has a logit, and is weighted by the softmax of the logits of all updates
         of its destination. Without ``include_self`` only.
@@ -113,6 +115,7 @@ class ScatterProblem:
     in_place: bool = False
     fused: bool = False
     ordered: bool = False
+    in_order: bool = False
     order_alone: bool = False
     softmax: bool = False
     fill: str = ""
@@ -221,6 +224,13 @@ class ScatterProblem:
         return not (self.index_batch or self.index_slice or self.batch.is_one)
 
     @property
+    def ordering(self) -> tuple[str, ...]:
+        """The names of the tensors that say the order of the updates; none if it is not given."""
+        if not self.ordered:
+            return ()
+        return ("offsets",) if self.in_order else ("permutation", "offsets")
+
+    @property
     def is_empty(self) -> bool:
         """Whether the output certainly has no elements."""
         return self.data_size.constant == 0
@@ -255,7 +265,7 @@ class ScatterProblem:
     def measured(self) -> ScatterProblem:
         """The same problem as tuning measures it: data, updates and result in memory, no order."""
         in_memory = replace(self, fused=False, softmax=False, fill="", epilogue="")
-        return replace(in_memory, ordered=False, order_alone=False)
+        return replace(in_memory, ordered=False, in_order=False, order_alone=False)
 
     def with_sizes(self, sizes: Mapping[str, int]) -> ScatterProblem:
         """The same problem with symbolic sizes replaced by numbers."""

@@ -239,7 +239,7 @@ def _tensors(operands: Operands, updates: Generated, finishes: bool) -> dict[str
     """The buffer parameters of a kernel, by name."""
     tensors = {"out": operands.out, **updates.tensors}
     tensors |= written_output(operands, finishes).tensors
-    tensors |= zip(("permutation", "offsets"), operands.ordering, strict=False)
+    tensors |= zip(operands.problem.ordering, operands.ordering, strict=True)
     if operands.data is not None:
         tensors["data"] = operands.data
     if operands.workspace is not None:

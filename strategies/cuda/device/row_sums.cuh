@@ -132,6 +132,23 @@ struct ListOf<Numbered<Entry>> {
   using Type = Numbered<Entry>;
 };
 
+// Updates that stand in the order of a list: an entry is its own number.
+struct Itself {};
+template <>
+struct ListOf<Itself> {
+  struct Type {
+    int64 first = 0;
+
+    __device__ __forceinline__ int64 operator[](int64 at) const { return first + at; }
+    __device__ __forceinline__ Type operator+(int64 more) const { return {first + more}; }
+  };
+};
+
+// What the entries of a list are.
+template <class Entry>
+__device__ Entry entry_of(const Entry*);
+__device__ Itself entry_of(ListOf<Itself>::Type);
+
 // The updates of a list of items, in one column of vectors. `once` says that they are read nowhere
 // else, so that they give way first in the caches; `at_once`, that they are computed as they are read.
 template <class P, class Key, int vector, bool once = false, bool at_once = false>

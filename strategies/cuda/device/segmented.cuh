@@ -14,8 +14,11 @@ namespace tvm_scatter {
 
 // The logarithm of the fewest sums of pieces that are added up together beforehand.
 constexpr int kTogetherBits = 5;
-// Threads of a block that looks for long rows, and the rows that it looks at.
-constexpr int kLongRowThreads = 256, kLongRows = 64;
+// Threads of a block that looks for long rows, and the most rows that it looks at.
+constexpr int kLongRowThreads = 256, kMostLongRows = 256;
+// So many rows that a block looks at are neighbours: their begins are one access of the memory. The next
+// ones are those of other blocks, because long rows may be neighbours as well.
+constexpr int kRowsTogether = 8;
 
 // How entries [begin, end) are cut into pieces of `least` entries, a power of two, or a few more. Each
 // has a slot, in which no other one is: `least` times the slot is the number of an entry among these.
@@ -76,10 +79,10 @@ __device__ __forceinline__ void find_segments(Key* begins, Key* ends, const Key*
 }
 
 // The keys of updates whose order is given: the place of each, or one past the last if it has none.
-template <class P>
+template <class P, class List>
 struct OrderedKeys {
   const Indices<P>& indices;
-  const int* permutation;
+  const List permutation;
   const Sizes<P>& sizes;
 
   __device__ __forceinline__ int operator[](int64 at) const {
@@ -91,8 +94,7 @@ struct OrderedKeys {
   }
 };
 
-// The same where nobody has the index: the last segment that begins at an update or before it. An order
-// that the caller gives may be that of anything.
+// The same where nobody has the index: the last segment that begins at an update or before it.
 template <class Key>
 struct SearchedKeys {
   const Key* begins;
@@ -103,6 +105,23 @@ struct SearchedKeys {
     return static_cast<Key>(begun == 0 ? places : begun - 1);
   }
 };
+
+// Keys of the first entries of slots, which are all that is asked for.
+template <class Key>
+struct SlotKeys {
+  const Key* found;
+  int bits;
+
+  __device__ __forceinline__ Key operator[](int64 at) const { return found[at >> bits]; }
+};
+
+// A search is a chain of reads. A thread for each slot, in a launch of its own, takes less time than the
+// threads of all slots in front of rows, who would all wait for it.
+template <class Key, class Keys>
+__device__ __forceinline__ void find_keys_of_slots(Key* found, const Keys& keys, int64 slots, int bits) {
+  for (int64 slot = first_in_grid(); slot < slots; slot += threads_in_grid())
+    found[slot] = keys[slot << bits];
+}
 
 // Which columns of which row a thread has.
 template <class P, int lanes, int vector>
@@ -192,14 +211,15 @@ __device__ __forceinline__ void carry_updates(typename P::Updates::Carried* carr
 // Sums pieces of long segments, and writes rows that have short ones. `items` has an entry for each
 // update: its number, or what is carried of it. `apart` as of `RowShare`.
 template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, bool apart,
-          class Keys, class Entry>
+          class Keys, class List>
 __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
                                             const typename P::Output& output,
                                             const typename P::Data* data,
                                             const typename P::Updates& updates, const Keys& keys,
                                             const Key* begins, const Key* ends,
-                                            const Entry* items, const Sizes<P>& sizes,
+                                            const List items, const Sizes<P>& sizes,
                                             uint32 longest, int bits, int64 slots, int64 tiles) {
+  using Entry = decltype(entry_of(items));
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   const int64 rows_apart = apart ? slots + static_cast<int64>(sizes.destinations()) : 0;
@@ -276,27 +296,30 @@ __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* p
                                            const typename P::Output& output,
                                            const typename P::Data* data, const Key* begins,
                                            const Key* ends, const Sizes<P>& sizes, uint32 longest,
-                                           int bits, int64 tiles) {
+                                           int bits, int looked, int64 blocks, int64 tiles) {
   using Offset = typename P::Offset;
   using R = typename P::Reduction;
   // As many as there are with the most lanes, so that the order of additions is always the same.
   constexpr uint32 shares = kLongRowThreads / kWarp;
   __shared__ RowSum<P, vector> held[kLongRowThreads];
-  __shared__ uint32 long_rows[kLongRows / kWarp];
+  __shared__ uint32 long_rows[kMostLongRows / kWarp];
   const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
-  const int64 first = share.row * kLongRows, width = sizes.width();
-  if (threadIdx.x < kLongRows) {
-    const int64 row = first + threadIdx.x;
+  const int64 width = sizes.width();
+  const auto row_at = [&](uint32 at) {
+    return (at / kRowsTogether * blocks + share.row) * kRowsTogether + at % kRowsTogether;
+  };
+  if (threadIdx.x < looked) {
+    const int64 row = row_at(threadIdx.x);
     const bool is_long = row < sizes.destinations() &&
                          SegmentRange::of(begins, ends, row, sizes.items()).exceeds(longest);
     const uint32 found = __ballot_sync(kAllLanes, is_long);
     if (threadIdx.x % kWarp == 0) long_rows[threadIdx.x / kWarp] = found;
   }
   __syncthreads();
-  for (int part = 0; part < kLongRows / kWarp; ++part) {
+  for (int part = 0; part < looked / kWarp; ++part) {
     for (uint32 left = long_rows[part]; left != 0; left &= left - 1) {
-      const int64 row = first + part * kWarp + __ffs(left) - 1;
+      const int64 row = row_at(part * kWarp + __ffs(left) - 1);
       const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
       const CutSegment cut(range.begin, range.end, bits);
       const bool again = cut.is_cut_again();

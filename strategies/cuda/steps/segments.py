@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
 from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -30,7 +31,10 @@ _PIECE_BITS = 5
 _MANY = 1 << 21
 _TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
 _LONG_ROW_THREADS = device_constant("segmented", "kLongRowThreads")
-_LONG_ROWS = device_constant("segmented", "kLongRows")
+_MOST_LONG_ROWS = device_constant("segmented", "kMostLongRows")
+#: A block looks for long rows among so many rows at least, and among more if else there were more
+#: blocks than a GPU runs at a time.
+_LEAST_LONG_ROWS, _BLOCKS_AT_A_TIME = 64, 512
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
 #: Where there is little work to share, all that have two pieces are long.
 _USUAL, _MOST = 3, 256
@@ -40,11 +44,12 @@ _SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
 #: Updates whose elements have so many bytes are read before anything is computed with them. Shorter
 #: ones would take more registers, and 1.06 to 1.11 of the time.
 _READ_FIRST_BYTES = 4
-_CARRYING_THREADS = 256
+_CARRYING_THREADS = _FINDING_THREADS = 256
+_KEY_BYTES = 4
 #: As many updates are worth a launch that carries what is the same for all elements of a row: so
 #: 300 000 take 0.94 to 1.0 of the time, and 249 216 of 64 columns 1.07.
 _MANY_TO_CARRY = 1 << 18
-_SUMS, _CARRIED = ("pieces", "together"), "carried"
+_SUMS, _CARRIED, _FOUND = ("pieces", "together"), "carried", "found"
 #: What kernels are instantiated with.
 _COMMON = "P, Key, {lanes}, {vector_and_whole}"
 
@@ -56,11 +61,16 @@ def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -
     layout.add("pieces", ceil_div(sizes.items, piece) * row)
     layout.add("together", ceil_div(sizes.items, piece * _TOGETHER) * row)
     layout.add(_CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
+    layout.add(_FOUND, ceil_div(sizes.items, piece) * _KEY_BYTES if problem.order_alone else 0)
 
 
 def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
-    """Whether a launch that carries something of each update may pay."""
-    return problem.fused and (not isinstance(sizes.items, int) or sizes.items >= _MANY_TO_CARRY)
+    """Whether a launch that carries something of each update may pay.
+
+    What stands in the order already is read side by side without it.
+    """
+    may_be_many = not isinstance(sizes.items, int) or sizes.items >= _MANY_TO_CARRY
+    return problem.fused and not problem.in_order and may_be_many
 
 
 def _piece(sizes: Sizes) -> Any:
@@ -118,7 +128,8 @@ class _Shape:
         # Threads of a row share its logits, or read what makes them once for each part.
         if not adds_up and (carries or not problem.softmax):
             least = _MANY_TO_CARRY if carries else 0
-            part_lanes, apart = lanes_of_parts(operands, lanes, vector, carries, least)
+            cheap = carries or problem.in_order
+            part_lanes, apart = lanes_of_parts(operands, lanes, vector, cheap, least)
         parts = parts_of(sizes.width, part_lanes, vector) if apart else tiles
         return _Shape(vector, lanes, tiles, part_lanes, parts, apart, carries)
 
@@ -145,6 +156,7 @@ def reduce_rows(
     steps = _Steps(operands, layout, lists, arguments, threads)
     items = operands.sizes.items
     shape = _Shape.of(operands, _may_carry(operands.problem, operands.sizes))
+    steps.find_keys()
     if isinstance(items, int) or not shape.carries:
         steps.sum_updates(shape)
     else:
@@ -166,6 +178,22 @@ class _Steps:
     arguments: sorting.Arguments
     threads: int
 
+    def find_keys(self) -> None:
+        """Find the segments that slots lie in, if that takes a search."""
+        if not (self._searches and self._cuts()):
+            return
+        text, arguments = self._declarations(carries=False)
+        launch(
+            self.operands,
+            ("segmented",),
+            f"{text}  (void)begins, (void)ends, (void)items;\n"
+            f"  find_keys_of_slots<Key>({_FOUND}, keys, slots, int(bits));",
+            ceil_div(self._slots, _FINDING_THREADS),
+            _FINDING_THREADS,
+            {**arguments, "slots": ("long long", self._slots)},
+            overlaps=True,
+        )
+
     def sum_updates(self, shape: _Shape) -> None:
         """Write rows that have short segments, and sum pieces of long ones."""
         operands, entries = self.operands, _CARRIED if shape.carries else "items"
@@ -175,7 +203,8 @@ class _Steps:
         apart = str(shape.apart).lower()
         self._step(
             f"sum_updates<{_COMMON}, {self._mean}, {first}, {apart}>(pieces, {self._target}, "
-            f"updates, keys, begins, ends, {entries}, sizes, longest, int(bits), slots, parts);",
+            f"updates, {self._keys}, begins, ends, {entries}, sizes, longest, int(bits), slots, "
+            "parts);",
             (self._slots + operands.sizes.destinations) * shape.parts * shape.part_lanes,
             self.threads,
             shape,
@@ -188,27 +217,48 @@ class _Steps:
         if self._cuts(_TOGETHER):
             together = ceil_div(self._items, _piece(self.operands.sizes) * _TOGETHER)
             self._step(
-                f"sum_together<{_COMMON}>(together, pieces, keys, begins, ends, sizes, longest, "
-                "int(bits), tiles);",
+                f"sum_together<{_COMMON}>(together, pieces, {self._keys}, begins, ends, sizes, "
+                "longest, int(bits), tiles);",
                 together * shape.tiles * shape.lanes,
                 self.threads,
                 shape,
                 shape.lanes,
             )
         if self._cuts():
-            blocks = ceil_div(self.operands.sizes.destinations, _LONG_ROWS) * shape.tiles
+            looked = self._looked
+            blocks = ceil_div(self.operands.sizes.destinations, looked)
             self._step(
                 f"write_long<{_COMMON}, {self._mean}>(pieces, together, {self._target}, begins, "
-                "ends, sizes, longest, int(bits), tiles);",
-                blocks * _LONG_ROW_THREADS,
+                "ends, sizes, longest, int(bits), int(looked), blocks, tiles);",
+                blocks * shape.tiles * _LONG_ROW_THREADS,
                 _LONG_ROW_THREADS,
                 shape,
                 shape.lanes,
+                more={"looked": looked, "blocks": blocks},
             )
 
     @property
     def _items(self) -> Any:
         return self.operands.sizes.items
+
+    @property
+    def _searches(self) -> bool:
+        return self.operands.problem.order_alone
+
+    @property
+    def _keys(self) -> str:
+        """The keys of entries with which slots begin."""
+        return "keys_of_slots" if self._searches else "keys"
+
+    @property
+    def _bits(self) -> Any:
+        return _PIECE_BITS + _are_many(self.operands.sizes)
+
+    @property
+    def _looked(self) -> Any:
+        """The rows among which a block looks for long ones: whole warps."""
+        each = ceil_div(self.operands.sizes.destinations, _BLOCKS_AT_A_TIME)
+        return at_most(at_least(round_up(each, WARP), _LEAST_LONG_ROWS), _MOST_LONG_ROWS)
 
     @property
     def _mean(self) -> str:
@@ -230,12 +280,19 @@ class _Steps:
     def _declarations(self, carries: bool) -> tuple[str, sorting.Arguments]:
         """C++ declarations of the lists and of the workspace's regions, and their arguments."""
         text, regions = self.lists + "  using Wide = Accumulate<Data>;\n", [*_SUMS]
+        bits: sorting.Arguments = {}
         for name in _SUMS:
             text += self.layout.pointer(name, "Wide")
         if carries:
             regions.append(_CARRIED)
             text += self.layout.pointer(_CARRIED, "P::Updates::Carried")
-        return text, {**self.arguments, **self.layout.arguments(*regions)}
+        if self._searches:
+            regions.append(_FOUND)
+            text += self.layout.pointer(_FOUND, "Key")
+            text += f"  const SlotKeys<Key> keys_of_slots{{{_FOUND}, int(bits)}};\n"
+            text += "  (void)keys_of_slots;\n"
+            bits["bits"] = "long long", self._bits
+        return text, {**self.arguments, **bits, **self.layout.arguments(*regions)}
 
     def _carry(self) -> None:
         """Compute for each update once what is the same for all elements of its row."""
@@ -253,7 +310,14 @@ class _Steps:
         )
 
     def _step(
-        self, call: str, work: Any, of: int, shape: _Shape, lanes: int, overlaps: bool = True
+        self,
+        call: str,
+        work: Any,
+        of: int,
+        shape: _Shape,
+        lanes: int,
+        overlaps: bool = True,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         """Launch a templated call for so many threads, in blocks ``of`` some."""
         operands = self.operands
@@ -265,10 +329,11 @@ class _Steps:
         numbers = {
             "usual": _USUAL * self._items // at_least(operands.sizes.destinations, 1),
             "even": even_entries(operands.problem, operands.sizes),
-            "bits": _PIECE_BITS + _are_many(operands.sizes),
+            "bits": self._bits,
             "slots": self._slots,
             "tiles": shape.tiles,
             "parts": shape.parts,
+            **(more or {}),
         }
         arguments |= {name: ("long long", number) for name, number in numbers.items()}
         _launch(operands, text, arguments, call, ceil_div(work, of), of, lanes, overlaps)

@@ -269,6 +269,17 @@ def item_coordinates(operands: Operands, item: Any) -> tuple[Any, Any, Any]:
     return b, item, s
 
 
+def ordered_item(operands: Operands, at: Any) -> Any:
+    """The number of the update at a position of the order that is given.
+
+    Whoever gives it may be wrong, so it is one of the items whatever the permutation holds.
+    """
+    if operands.problem.in_order:
+        return at
+    last = int64(settle(operands.sizes.items)) - 1
+    return tirx.max(tirx.min(int64(operands.ordering[0][at]), last), int64(0))
+
+
 def update_position(operands: Operands, b: Any, k: Any, s: Any) -> Any:
     """The position of update (b, k, s) in the updates, which may be broadcast."""
     problem, sizes = operands.problem, operands.sizes

@@ -129,14 +129,17 @@ class Rows(Reduction):
                 T.buffer_store(place, key + 1, [0])
 
     def _read_ahead(self, part: Part, start: Any, end: Any) -> None:
-        """Read what the updates of a chunk need to know of each row, if rows take long."""
+        """Read what the updates of a chunk need to know of each row, if rows take long.
+
+        Of updates that stand in the order it is read side by side anyway.
+        """
         self._ahead: tuple[RowParts, Any] | None = None
         if self._carried is not None:
             self._ahead = self._carried, loops.int64(0)
             return
         updates = self.operands.updates
         axes = axes_of_rows(self.problem, updates, self.width)
-        if axes is None or not self.takes_long:
+        if axes is None or not self.takes_long or self.problem.in_order:
             return
         most = self.chunk if isinstance(self.chunk, int) else MOST_CHUNK
         ahead = ReadAhead(updates, axes, most)

@@ -81,7 +81,7 @@ class SoftmaxRows:
     def emit(self) -> None:
         """Emit the sums into ``out``, which must hold the data already."""
         sizes = self._operands.sizes
-        _, offsets = self._operands.ordering
+        offsets = self._operands.ordering[-1]
         column_blocks = ceil_div(self._columns, self._block_columns)
 
         def rows(start: Any, length: Any) -> None:
@@ -196,7 +196,7 @@ class SoftmaxRows:
 
     def _item(self, at: Any) -> Any:
         """The number of an update in the order."""
-        return T.bind(loops.int64(self._operands.ordering[0][at]))
+        return T.bind(loops.ordered_item(self._operands, at))
 
     def _raised(self, logit: Any, greatest: Any) -> Any:
         """The exponential of what a logit is less than the greatest."""

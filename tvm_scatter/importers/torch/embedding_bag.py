@@ -10,12 +10,11 @@ from tvm_scatter.importers.shapes import same_shape, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL
-from tvm_scatter.ops.ordering import DTYPE as ORDER_DTYPE
 from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
 from .scatter import add_rows_of_words
-from .segments import last_of, segment_of_each
+from .segments import last_of, order_in_place, segment_of_each
 
 _SUM, _MEAN, _MAX = range(3)
 #: Of these PyTorch sums rows by functions of their own.
@@ -46,15 +45,20 @@ def embedding_bag(call: TorchCall) -> Any:
     ones = call.cast(kept, "int64")
     none = call.emit(relax.op.zeros((bags,), "int64"))
     counts = mode != _SUM or _is_used(call, 2) or _is_used(call, 3)
-    ordering, sizes = _order(call, entries), none
-    if counts and not is_empty(words):
-        # No word is padding that none can be.
-        known = ordering is not None and call["padding_idx"] < 0
-        sizes = (
-            call.compute(_sizes, ordering[1], name="sizes")
-            if known
-            else _added(call, none, bag_of, ones, "add")
-        )
+    ordering, sizes = None, none
+    if not is_empty(words):
+        offsets = _checked_offsets(call, entries)
+        to_end = order_in_place(call, offsets, entries, bags, first=0, to_end=True)
+        ends_early = call["include_last_offset"] and _ends_early(call)
+        ordering = order_in_place(call, offsets, entries, bags, first=0) if ends_early else to_end
+        if counts:
+            # No word is padding that none can be.
+            is_known = call["padding_idx"] < 0
+            sizes = (
+                call.compute(_sizes, *to_end, name="sizes")
+                if is_known
+                else _added(call, none, bag_of, ones, "add")
+            )
     rows = _rows_of_words(call, kept, last if _ends_early(call) else None)
     result = _reduced(call, bag_of, bags, rows, ordering)
     greatest = sizes
@@ -117,43 +121,19 @@ def _rows_of_words(call: TorchCall, kept: Any, last: Any) -> Any:
     return rows
 
 
-def _order(call: TorchCall, entries: Any) -> Any:
-    """The words in the order of their bags, which is their own, and where each bag begins.
-
-    ``None`` where words may lie behind the last bag.
-    """
-    if call["include_last_offset"] or is_empty(call["indices"]):
-        return None
+def _checked_offsets(call: TorchCall, entries: Any) -> Any:
+    """Where bags begin, and where the last one ends if that is included."""
     offsets = call.cast(call["offsets"], "int64")
     if not is_empty(offsets):
         first = call.compute(_first_of, offsets, name="first")
         offsets = call.expect_numbers("the first offset", offsets, first, EQUAL)
         last = call.compute(last_of, offsets, name="last")
         offsets = call.expect_numbers("the last offset", offsets, last, AT_MOST, entries)
-    offsets = call.expect_numbers("an offset", offsets, offsets, ASCENDING)
-    # Of the words, so that TVM makes no constant as large as they are.
-    permutation = call.compute(_positions, call["indices"], name="permutation")
-    return permutation, call.compute(_limits, offsets, entries, name="offsets")
-
-
-def _positions(words: te.Tensor) -> te.Tensor:
-    return te.compute(words.shape, lambda i: i.astype(ORDER_DTYPE), name="permutation")
+    return call.expect_numbers("an offset", offsets, offsets, ASCENDING)
 
 
 def _first_of(offsets: te.Tensor) -> te.Tensor:
     return te.compute((1,), lambda _: offsets[0], name="first")
-
-
-def _limits(offsets: te.Tensor, entries: Any) -> te.Tensor:
-    """Offsets within the words, and the end of the last bag."""
-    bags = offsets.shape[0]
-
-    def limit(bag: Any) -> Any:
-        own = offsets[tirx.min(bag, bags - 1)]
-        inside = tirx.max(tirx.min(own, tirx.Cast("int64", entries)), tirx.IntImm("int64", 0))
-        return tirx.Cast(ORDER_DTYPE, tirx.Select(bag < bags, inside, tirx.Cast("int64", entries)))
-
-    return te.compute((bags + 1,), limit, name="offsets")
 
 
 def _sizes(limits: te.Tensor) -> te.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -98,19 +99,16 @@ def _checked(call: TorchCall, tensor: Any, limits: Any, entries: Any) -> Any:
 def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: str) -> Any:
     """The segments of the data reduced together with initial values."""
     data = call["data"]
-    shape, entries = shape_of(initial), shape_of(data)[axis]
+    entries = shape_of(data)[axis]
     by_offset = call["lengths"] is None
-    leaves_out = by_offset or call["unsafe"]
     if not by_offset:
         # The first segment begins at zero, where no other ends.
         limits = call.emit(relax.op.cumsum(limits, axis=axis, dtype="int64"))
     at = segment_of_each(call, limits, entries, -1 if by_offset else 0)
-    if leaves_out:
-        # Entries before the first offset and behind the last segment belong to none.
-        at = call.compute(_or_last, at, shape[axis], name="segment")
-        beside = (*shape[:axis], 1, *shape[axis + 1 :])
-        unused = call.emit(relax.op.zeros(beside, str(initial.ty.dtype)))
-        initial = call.emit(relax.op.concat([initial, unused], axis=axis))
+    ordering = None
+    if axis == 0:
+        first = 0 if by_offset else -1
+        ordering = order_in_place(call, limits, entries, shape_of(initial)[0], first)
     result = ops.index_put(
         initial,
         [*(call.compute(_coordinates, at, i, name="row") for i in range(axis)), at],
@@ -118,81 +116,50 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
         list(range(axis + 1)),
         reduction,
         wrap_negative=False,
+        # Entries before the first offset and behind the last segment belong to none.
+        leaves_out=by_offset or bool(call["unsafe"]),
         operator=call.origin,
-        ordering=_order(call, limits, entries, shape_of(initial)[0]) if axis == 0 else None,
+        ordering=ordering,
     )
-    result = call.emit(result)
-    if leaves_out:
-        result = _all_but_last(call, result, axis, shape[axis])
-    return result
+    return call.emit(result)
 
 
-def _order(call: TorchCall, limits: Any, entries: Any, rows: Any) -> tuple[Any, Any]:
-    """The entries in the order of their segments, which is their own, and where each begins.
-
-    Entries before the first offset come last: they are of no segment.
+def order_in_place(
+    call: TorchCall, limits: Any, entries: Any, rows: Any, first: int, to_end: bool = False
+) -> tuple[Any]:
+    """The order of entries that stand in that of their segments already: where each one begins.
 
     Parameters
     ----------
     limits : relax.Expr
-        Where segments begin and the last one ends; of lengths, where each ends.
+        Where segments begin. Entries before the first, and behind the last one's end, are of none.
     rows : int or expression
         The rows of the result. One that has no segment is empty.
+    first : int
+        The position among the limits of the first segment's; -1 if that is 0, and none of them.
+    to_end : bool
+        Whether the last segment ends with the entries, and not at the last limit.
     """
-    by_offset = call["lengths"] is None
 
-    def limit(limits: te.Tensor, at: Any, entries: Any) -> Any:
-        """Where a segment begins, or the end of the last one, within the entries."""
-        last = limits.shape[0] - 1
-        own = limits[tirx.max(tirx.min(at if by_offset else at - 1, last), 0)]
-        own = own if by_offset else tirx.Select(at > 0, own, tirx.IntImm("int64", 0))
-        return tirx.max(tirx.min(own, tirx.Cast("int64", entries)), tirx.IntImm("int64", 0))
-
-    def positions(limits: te.Tensor, entries: Any) -> te.Tensor:
-        def position(i: Any) -> Any:
-            place = i + limit(limits, 0, entries)
-            return tirx.Cast(ORDER_DTYPE, tirx.Select(place < entries, place, place - entries))
-
-        return te.compute((entries,), position, name="permutation")
+    def begin(limits: te.Tensor, entries: Any, rows: Any, at: Any) -> Any:
+        count, position = limits.shape[0], at + first
+        zero, end = tirx.IntImm("int64", 0), tirx.Cast("int64", entries)
+        own = limits[tirx.max(tirx.min(position, count - 1), 0)]
+        if first < 0:
+            own = tirx.Select(position < 0, zero, own)
+        if to_end:
+            own = tirx.Select(at < rows, own, end)
+        return tirx.Cast(ORDER_DTYPE, tirx.max(tirx.min(own, end), zero))
 
     def offsets(limits: te.Tensor, entries: Any, rows: Any) -> te.Tensor:
-        def offset(at: Any) -> Any:
-            begin = limit(limits, at, entries) - limit(limits, 0, entries)
-            return tirx.Cast(ORDER_DTYPE, begin)
+        return te.compute((rows + 1,), partial(begin, limits, entries, rows), name="offsets")
 
-        return te.compute((rows + 1,), offset, name="offsets")
-
-    return (
-        call.compute(positions, limits, entries, name="permutation"),
-        call.compute(offsets, limits, entries, rows, name="offsets"),
-    )
+    return (call.compute(offsets, limits, entries, rows, name="offsets"),)
 
 
 def last_of(limits: te.Tensor) -> te.Tensor:
     """The last of some limits, a vector of one."""
     return te.compute((1,), lambda _: limits[limits.shape[0] - 1], name="last")
-
-
-def _all_but_last(call: TorchCall, rows: Any, axis: int, size: Any) -> Any:
-    """The first entries along an axis, of which there is one more."""
-    if isinstance(size, int | tirx.IntImm):
-        return call.emit(relax.op.strided_slice(rows, [axis], [0], [size]))
-
-    # What TVM says of the length of a slice it cannot compare with other sizes.
-    def segments(rows: te.Tensor) -> te.Tensor:
-        shape = [each - 1 if at == axis else each for at, each in enumerate(rows.shape)]
-        return te.compute(shape, lambda *place: rows(*place), name="segments")
-
-    return call.compute(segments, rows, name="segments")
-
-
-def _or_last(at: te.Tensor, last: Any) -> te.Tensor:
-    """A segment that does not exist is replaced by the last one."""
-
-    def segment(*place: Any) -> Any:
-        return tirx.Select(at(*place) < 0, tirx.Cast("int64", last), at(*place))
-
-    return te.compute(at.shape, segment, name="segment")
 
 
 def _coordinates(at: te.Tensor, axis: int) -> te.Tensor:
