@@ -88,9 +88,8 @@ class Lowered:
 
     def without_ordering(self) -> Lowered:
         """The same call, which makes its own order, and treats bad indices by its own policy."""
-        unordered = {"ordered": False, "in_order": False, "order_alone": False}
-        problem = replace(self.problem, bounds=self.bounds, **unordered)
-        return replace(self, problem=problem, ordering=())
+        unordered = replace(self.problem, ordered=False, in_order=False, order_alone=False)
+        return replace(self, problem=replace(unordered, bounds=self.bounds), ordering=())
 
     def with_stored_updates(self) -> Lowered:
         """The same call, with updates that are computed into a tensor first."""
