@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.cli import main
+from tvm_scatter.runtime.cpu_threads import in_words
 
 torch = pytest.importorskip("torch")
 
@@ -93,8 +94,20 @@ def test_explain_as_data(model, capfd):
 def test_doctor(capfd):
     status, out, _ = run(capfd, "doctor")
     assert status == 0
-    for word in ("apache-tvm-ffi", "GPU", "CUDA compiler", "sequential"):
+    for word in ("apache-tvm-ffi", "TVM uses", "GPU", "CUDA compiler", "sequential"):
         assert word in out
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_threads_are_counted(threads):
+    """Of two cores that are one logical CPU each, TVM uses one unless it is told to use both."""
+    assert ("set TVM_NUM_THREADS=2" in in_words(int(threads), 2)) == (threads == "1")
+    assert in_words(int(threads), None).startswith(f"TVM uses {threads} thread")
+    code = "from tvm_scatter.runtime.cpu_threads import *; print(threads_of_tvm(), usable_cores())"
+    environment = {**os.environ, "TVM_NUM_THREADS": threads}
+    said = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    own, found = said.split()
+    assert own == threads and (found == "None" or int(found) >= 1)
 
 
 def test_demo(capfd):

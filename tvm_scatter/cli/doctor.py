@@ -13,6 +13,7 @@ from rich.table import Table
 from tvm.support import cc
 
 from tvm_scatter.runtime import cuda_toolkit
+from tvm_scatter.runtime.cpu_threads import in_words, threads_of_tvm, usable_cores
 from tvm_scatter.selection.backend import backends
 from tvm_scatter.selection.strategy import strategy_for
 from tvm_scatter.selection.targets import default_target, gpu_target
@@ -71,11 +72,12 @@ def _versions(problems: list[str]) -> list[tuple[str, str]]:
 
 
 def _devices() -> list[tuple[str, str]]:
+    rows = [("CPU", in_words(threads_of_tvm(), usable_cores()))]
     target = gpu_target()
     if target is None:
-        return [("GPU", "none found; models run on the CPU")]
+        return [*rows, ("GPU", "none found; models run on the CPU")]
     name = tvm.cuda(0).device_name
-    return [("GPU", f"{name}, {target.attrs['arch']}")]
+    return [*rows, ("GPU", f"{name}, {target.attrs['arch']}")]
 
 
 def _compilers(problems: list[str]) -> list[tuple[str, str]]:

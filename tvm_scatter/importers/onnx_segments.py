@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax, te
+from tvm import relax
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import expect_sizes
 
 from .onnx_sizes import sizes_in, with_shape
-from .segments import segment_of_each
+from .segments import order_in_place, segment_of_each, sizes_of
 from .shapes import differ, same_shape, shape_of, text
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "max": "max"}
@@ -40,28 +40,41 @@ def segment_reduce(
         rows = bb.emit(relax.op.multiply(rows, weights))
     if count is not None:
         offsets = _as_many(bb, name, offsets, bags, sizes_in(bb, name, count)[0])
-    bag_of = bb.emit(
-        relax.op.reshape(
-            segment_of_each(
-                bb, bb.emit(relax.op.reshape(offsets, (1, bags + 1))), entries, 0, name
-            ),
-            (entries,),
-        )
-    )
+    limits = bb.emit(relax.op.reshape(offsets, (1, bags + 1)))
+    bag_of = bb.emit(relax.op.reshape(segment_of_each(bb, limits, entries, -1, name), (entries,)))
+    ordering = order_in_place(bb, offsets, entries, bags, first=0)
+    dtype, kept = str(rows.ty.dtype), None
+    nothing = float("-inf") if how == "max" else 0.0
     if words is not None:
         kept = bb.emit(relax.op.not_equal(words, bb.emit(relax.op.reshape(padding, (1,)))))
-        bag_of = bb.emit(relax.op.where(kept, bag_of, relax.const(0, "int64")))
-    dtype = str(rows.ty.dtype)
-    nothing = float("-inf") if how == "max" else 0.0
-    # The first row is of what lies before all bags, the last one of what lies behind.
-    shape = [bags + 2, *row]
-    data = bb.emit(relax.op.broadcast_to(relax.const(nothing, dtype), shape))
-    result = _between(bb, _added(bb, data, bag_of, rows, _REDUCTIONS[how], name), bags)
+        column = bb.emit(relax.op.reshape(kept, (entries, *(1 for _ in row))))
+        rows = bb.emit(relax.op.where(column, rows, relax.const(nothing, dtype)))
+
+    def reduced(nothing: Any, rows: Any, reduction: str) -> Any:
+        """Rows before the first offset, and behind the last one, are of no bag."""
+        data = bb.emit(relax.op.broadcast_to(nothing, [bags, *shape_of(rows)[1:]]))
+        return bb.emit(
+            ops.index_put(
+                data,
+                [bag_of],
+                rows,
+                [0],
+                reduction,
+                wrap_negative=False,
+                leaves_out=True,
+                operator=name,
+                ordering=ordering,
+            )
+        )
+
+    result = reduced(relax.const(nothing, dtype), rows, _REDUCTIONS[how])
     if how == "sum" or (how == "max" and attributes["empty"] != b"zero"):
         return result
-    none = bb.emit(relax.op.zeros((bags + 2,), "int64"))
-    ones = bb.emit(relax.op.ones((entries,), "int64"))
-    sizes = _between(bb, _added(bb, none, bag_of, ones, "add", name), bags)
+    if kept is None:
+        sizes = bb.emit_te(sizes_of, *ordering, primfunc_name_hint="sizes")
+    else:
+        ones = bb.emit(relax.op.astype(kept, "int64"))
+        sizes = reduced(relax.const(0, "int64"), ones, "add")
     column = bb.emit(relax.op.reshape(sizes, (bags, *(1 for _ in row))))
     empty = bb.emit(relax.op.equal(column, relax.const(0, "int64")))
     if how == "mean":
@@ -79,19 +92,3 @@ def _as_many(bb: Any, name: str, offsets: Any, bags: Any, count: Any) -> Any:
     if same_shape([bags], [count]):
         return offsets
     return bb.emit(expect_sizes(offsets, [bags], [count], what="bags", operator=name))
-
-
-def _added(bb: Any, data: Any, at: Any, rows: Any, reduction: str, name: str) -> Any:
-    return bb.emit(
-        ops.index_put(data, [at], rows, [0], reduction, wrap_negative=False, operator=name)
-    )
-
-
-def _between(bb: Any, tensor: Any, bags: Any) -> Any:
-    """All rows but the first and the last."""
-
-    def behind(tensor: te.Tensor, bags: Any) -> te.Tensor:
-        shape = (bags, *tensor.shape[1:])
-        return te.compute(shape, lambda i, *at: tensor(i + 1, *at), name="bag")
-
-    return bb.emit_te(behind, tensor, bags, primfunc_name_hint="bag")

@@ -1,12 +1,14 @@
-"""To which segment of consecutive entries each entry belongs."""
+"""Segments of consecutive entries: which one an entry belongs to, and in which order they stand."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.ordering import DTYPE as ORDER_DTYPE
 
 from .shapes import shape_of
 
@@ -48,3 +50,55 @@ def segment_of_each(bb: Any, limits: Any, entries: Any, first: int, operator: st
         return te.compute(shape, lambda b, i: passed[b, i] + first, name="segment")
 
     return bb.emit_te(segment, passed, primfunc_name_hint="segment")
+
+
+def order_in_place(
+    bb: Any, limits: Any, entries: Any, rows: Any, first: int, to_end: bool = False
+) -> tuple[Any]:
+    """The order of entries that stand in that of their segments already: where each one begins.
+
+    Parameters
+    ----------
+    bb : relax.BlockBuilder
+        Where the order is emitted.
+    limits : relax.Expr
+        Where segments begin: int64 of shape (limits,). Entries before the first, and behind the
+        last one's end, are of none.
+    entries : int or expression
+        The number of entries.
+    rows : int or expression
+        The rows of the result. One that has no segment is empty.
+    first : int
+        The position among the limits of the first segment's; -1 if that is 0, and none of them.
+    to_end : bool
+        Whether the last segment ends with the entries, and not at the last limit.
+
+    Returns
+    -------
+    ordering : tuple of relax.Expr
+        For :func:`tvm_scatter.ops.index_put`: the offsets alone.
+    """
+
+    def begin(limits: te.Tensor, entries: Any, rows: Any, at: Any) -> Any:
+        count, position = limits.shape[0], at + first
+        zero, end = tirx.IntImm("int64", 0), tirx.Cast("int64", entries)
+        own = limits[tirx.max(tirx.min(position, count - 1), 0)]
+        if first < 0:
+            own = tirx.Select(position < 0, zero, own)
+        if to_end:
+            own = tirx.Select(at < rows, own, end)
+        return tirx.Cast(ORDER_DTYPE, tirx.max(tirx.min(own, end), zero))
+
+    def offsets(limits: te.Tensor, entries: Any, rows: Any) -> te.Tensor:
+        return te.compute((rows + 1,), partial(begin, limits, entries, rows), name="offsets")
+
+    return (bb.emit_te(offsets, limits, entries, rows, primfunc_name_hint="offsets"),)
+
+
+def sizes_of(offsets: te.Tensor) -> te.Tensor:
+    """How many entries each segment of an order has: int64. None has less than none."""
+
+    def size(at: Any) -> Any:
+        return tirx.Cast("int64", tirx.max(offsets[at + 1] - offsets[at], 0))
+
+    return te.compute((offsets.shape[0] - 1,), size, name="sizes")

@@ -6,6 +6,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_scatter.importers.segments import order_in_place, sizes_of
 from tvm_scatter.importers.shapes import same_shape, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
@@ -14,7 +15,7 @@ from tvm_scatter.ops.shapes import is_empty
 
 from .call import TorchCall
 from .scatter import add_rows_of_words
-from .segments import last_of, order_in_place, segment_of_each
+from .segments import last_of, segment_of_each
 
 _SUM, _MEAN, _MAX = range(3)
 #: Of these PyTorch sums rows by functions of their own.
@@ -48,14 +49,16 @@ def embedding_bag(call: TorchCall) -> Any:
     ordering, sizes = None, none
     if not is_empty(words):
         offsets = _checked_offsets(call, entries)
-        to_end = order_in_place(call, offsets, entries, bags, first=0, to_end=True)
+        to_end = order_in_place(call.bb, offsets, entries, bags, first=0, to_end=True)
         ends_early = call["include_last_offset"] and _ends_early(call)
-        ordering = order_in_place(call, offsets, entries, bags, first=0) if ends_early else to_end
+        ordering = (
+            order_in_place(call.bb, offsets, entries, bags, first=0) if ends_early else to_end
+        )
         if counts:
             # No word is padding that none can be.
             is_known = call["padding_idx"] < 0
             sizes = (
-                call.compute(_sizes, *to_end, name="sizes")
+                call.compute(sizes_of, *to_end, name="sizes")
                 if is_known
                 else _added(call, none, bag_of, ones, "add")
             )
@@ -134,13 +137,6 @@ def _checked_offsets(call: TorchCall, entries: Any) -> Any:
 
 def _first_of(offsets: te.Tensor) -> te.Tensor:
     return te.compute((1,), lambda _: offsets[0], name="first")
-
-
-def _sizes(limits: te.Tensor) -> te.Tensor:
-    def size(bag: Any) -> Any:
-        return tirx.Cast("int64", tirx.max(limits[bag + 1] - limits[bag], 0))
-
-    return te.compute((limits.shape[0] - 1,), size, name="sizes")
 
 
 def _reduced(call: TorchCall, bag_of: Any, bags: Any, rows: Any, ordering: Any) -> Any:

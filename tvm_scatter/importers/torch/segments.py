@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax, te
 
+from tvm_scatter.importers.segments import order_in_place
 from tvm_scatter.importers.segments import segment_of_each as segments_of
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL, NOT_NEGATIVE
-from tvm_scatter.ops.ordering import DTYPE as ORDER_DTYPE
 from tvm_scatter.ops.shapes import is_empty
 from tvm_scatter.problem.reductions import REDUCTIONS, canonical_reduction
 
@@ -108,7 +107,7 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
     ordering = None
     if axis == 0:
         first = 0 if by_offset else -1
-        ordering = order_in_place(call, limits, entries, shape_of(initial)[0], first)
+        ordering = order_in_place(call.bb, limits, entries, shape_of(initial)[0], first)
     result = ops.index_put(
         initial,
         [*(call.compute(_coordinates, at, i, name="row") for i in range(axis)), at],
@@ -122,39 +121,6 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
         ordering=ordering,
     )
     return call.emit(result)
-
-
-def order_in_place(
-    call: TorchCall, limits: Any, entries: Any, rows: Any, first: int, to_end: bool = False
-) -> tuple[Any]:
-    """The order of entries that stand in that of their segments already: where each one begins.
-
-    Parameters
-    ----------
-    limits : relax.Expr
-        Where segments begin. Entries before the first, and behind the last one's end, are of none.
-    rows : int or expression
-        The rows of the result. One that has no segment is empty.
-    first : int
-        The position among the limits of the first segment's; -1 if that is 0, and none of them.
-    to_end : bool
-        Whether the last segment ends with the entries, and not at the last limit.
-    """
-
-    def begin(limits: te.Tensor, entries: Any, rows: Any, at: Any) -> Any:
-        count, position = limits.shape[0], at + first
-        zero, end = tirx.IntImm("int64", 0), tirx.Cast("int64", entries)
-        own = limits[tirx.max(tirx.min(position, count - 1), 0)]
-        if first < 0:
-            own = tirx.Select(position < 0, zero, own)
-        if to_end:
-            own = tirx.Select(at < rows, own, end)
-        return tirx.Cast(ORDER_DTYPE, tirx.max(tirx.min(own, end), zero))
-
-    def offsets(limits: te.Tensor, entries: Any, rows: Any) -> te.Tensor:
-        return te.compute((rows + 1,), partial(begin, limits, entries, rows), name="offsets")
-
-    return (call.compute(offsets, limits, entries, rows, name="offsets"),)
 
 
 def last_of(limits: te.Tensor) -> te.Tensor:
