@@ -19,6 +19,8 @@ constexpr int kLongRowThreads = 256, kMostLongRows = 256;
 // So many rows that a block looks at are neighbours: their begins are one access of the memory. The next
 // ones are those of other blocks, because long rows may be neighbours as well.
 constexpr int kRowsTogether = 8;
+// Blocks that look at the same rows.
+constexpr int kLooking = 2;
 
 // How entries [begin, end) are cut into pieces of `least` entries, a power of two, or a few more. Each
 // has a slot, in which no other one is: `least` times the slot is the number of an entry among these.
@@ -262,7 +264,39 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
   }
 }
 
-// The sums of many pieces of one segment, a slot for each group of lanes.
+// For whole blocks: adds up `count` sums from a slot on, and visits each column of the result. One after
+// the other, sums are waited for, so each group of lanes adds up a share of them, and the first one adds
+// up what the groups have.
+template <class P, int lanes, int vector, class Share, class Visit>
+__device__ __forceinline__ void add_up(const Accumulate<typename P::Data>* sums, int64 slot,
+                                       uint32 count, const Sizes<P>& sizes, const Share& share,
+                                       Visit visit) {
+  using Offset = typename P::Offset;
+  using R = typename P::Reduction;
+  // As many as there are with the most lanes, so that the order of additions is always the same.
+  constexpr uint32 shares = kLongRowThreads / kWarp;
+  __shared__ RowSum<P, vector> held[kLongRowThreads];
+  const int64 width = sizes.width();
+  const uint32 each = ceil_div(count, shares), skip = min(threadIdx.x / lanes * each, count);
+  // The same turns for the whole block, so some columns may be beyond the width.
+  for (int64 turn = 0; turn * share.step < width; ++turn) {
+    const int64 column = share.first + turn * share.step;
+    auto sum = sum_of_none<P, vector>();
+    if (column < width)
+      combine_run<R>(sum, min(each, count - skip),
+                     ListedSums<P, vector>{sums, sizes, slot + skip, static_cast<Offset>(column)});
+    held[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x < lanes && column < width && share.writes) {
+      for (uint32 other = 1; other * each < count; ++other)
+        add_row<R>(sum, held[threadIdx.x + other * lanes]);
+      visit(static_cast<Offset>(column), sum);
+    }
+    __syncthreads();
+  }
+}
+
+// For whole blocks: the sums of many pieces of one segment, a slot for each block.
 template <class P, class Key, int lanes, int vector, bool whole, class Keys>
 __device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
                                              const Accumulate<typename P::Data>* from,
@@ -270,7 +304,7 @@ __device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
                                              const Sizes<P>& sizes, uint32 longest, int bits,
                                              int64 tiles) {
   using Offset = typename P::Offset;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes);
+  const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
   int64 place;
   const SegmentRange range = segment_of<P>(keys, share.row << (bits + kTogetherBits), begins, ends,
                                            sizes, place);
@@ -279,35 +313,27 @@ __device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
   if (!cut.is_cut_again() || !cut.together.has(share.row)) return;
   const int64 begin = cut.together.begin_of(share.row);
   const uint32 count = static_cast<uint32>(cut.together.begin_of(share.row + 1) - begin);
-  const Offset width = sizes.width();
-  for (Offset column = share.first; column < width; column += share.step) {
-    auto sum = sum_of_none<P, vector>();
-    combine_run<typename P::Reduction>(sum, count, ListedSums<P, vector>{from, sizes, begin, column});
-    if (!share.writes) continue;
+  add_up<P, lanes, vector>(from, begin, count, sizes, share, [&](Offset column, const auto& sum) {
     *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, share.row, column)) = sum;
-  }
+  });
 }
 
-// For whole blocks, each of which looks at some rows and writes those that have long segments: each
-// group of lanes adds up some sums, and the first one adds up what the groups have.
+// For whole blocks, each of which looks at some rows and writes those that have long segments. Some
+// blocks look at the same rows, and take turns with those that they find.
 template <class P, class Key, int lanes, int vector, bool whole, bool mean>
 __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* pieces,
                                            const Accumulate<typename P::Data>* together,
                                            const typename P::Output& output,
                                            const typename P::Data* data, const Key* begins,
                                            const Key* ends, const Sizes<P>& sizes, uint32 longest,
-                                           int bits, int looked, int64 blocks, int64 tiles) {
+                                           int bits, int looked, int64 groups, int64 tiles) {
   using Offset = typename P::Offset;
-  using R = typename P::Reduction;
-  // As many as there are with the most lanes, so that the order of additions is always the same.
-  constexpr uint32 shares = kLongRowThreads / kWarp;
-  __shared__ RowSum<P, vector> held[kLongRowThreads];
   __shared__ uint32 long_rows[kMostLongRows / kWarp];
   const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
-  const int64 width = sizes.width();
+  const int64 group = share.row / kLooking;
   const auto row_at = [&](uint32 at) {
-    return (at / kRowsTogether * blocks + share.row) * kRowsTogether + at % kRowsTogether;
+    return (at / kRowsTogether * groups + group) * kRowsTogether + at % kRowsTogether;
   };
   if (threadIdx.x < looked) {
     const int64 row = row_at(threadIdx.x);
@@ -317,33 +343,21 @@ __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* p
     if (threadIdx.x % kWarp == 0) long_rows[threadIdx.x / kWarp] = found;
   }
   __syncthreads();
+  int64 turn = share.row - group * kLooking;
   for (int part = 0; part < looked / kWarp; ++part) {
     for (uint32 left = long_rows[part]; left != 0; left &= left - 1) {
+      if (turn-- != 0) continue;
+      turn = kLooking - 1;
       const int64 row = row_at(part * kWarp + __ffs(left) - 1);
       const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
       const CutSegment cut(range.begin, range.end, bits);
       const bool again = cut.is_cut_again();
-      const int64 slot = again ? cut.together.first_slot : cut.pieces.first_slot;
-      const uint32 count = static_cast<uint32>(again ? cut.together.count : cut.pieces.count);
-      const uint32 each = ceil_div(count, shares), skip = min(threadIdx.x / lanes * each, count);
-      // The same turns for the whole block, so some columns may be beyond the width.
-      for (int64 turn = 0; turn * share.step < width; ++turn) {
-        const int64 column = share.first + turn * share.step;
-        auto sum = sum_of_none<P, vector>();
-        if (column < width)
-          combine_run<R>(sum, min(each, count - skip),
-                         ListedSums<P, vector>{again ? together : pieces, sizes, slot + skip,
-                                               static_cast<Offset>(column)});
-        held[threadIdx.x] = sum;
-        __syncthreads();
-        if (threadIdx.x < lanes && column < width && share.writes) {
-          for (uint32 other = 1; other * each < count; ++other)
-            add_row<R>(sum, held[threadIdx.x + other * lanes]);
-          const auto at = static_cast<Offset>(column);
-          rows.write(row, at, rows.old(row, at), sum, range.end - range.begin);
-        }
-        __syncthreads();
-      }
+      const Pieces& parts = again ? cut.together : cut.pieces;
+      add_up<P, lanes, vector>(
+          again ? together : pieces, parts.first_slot, static_cast<uint32>(parts.count), sizes, share,
+          [&](Offset column, const auto& sum) {
+            rows.write(row, column, rows.old(row, column), sum, range.end - range.begin);
+          });
     }
   }
 }

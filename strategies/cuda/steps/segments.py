@@ -32,6 +32,7 @@ _MANY = 1 << 21
 _TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
 _LONG_ROW_THREADS = device_constant("segmented", "kLongRowThreads")
 _MOST_LONG_ROWS = device_constant("segmented", "kMostLongRows")
+_LOOKING = device_constant("segmented", "kLooking")
 #: A block looks for long rows among so many rows at least, and among more if else there were more
 #: blocks than a GPU runs at a time.
 _LEAST_LONG_ROWS, _BLOCKS_AT_A_TIME = 64, 512
@@ -219,22 +220,22 @@ class _Steps:
             self._step(
                 f"sum_together<{_COMMON}>(together, pieces, {self._keys}, begins, ends, sizes, "
                 "longest, int(bits), tiles);",
-                together * shape.tiles * shape.lanes,
-                self.threads,
+                together * shape.tiles * _LONG_ROW_THREADS,
+                _LONG_ROW_THREADS,
                 shape,
                 shape.lanes,
             )
         if self._cuts():
             looked = self._looked
-            blocks = ceil_div(self.operands.sizes.destinations, looked)
+            groups = ceil_div(self.operands.sizes.destinations, looked)
             self._step(
                 f"write_long<{_COMMON}, {self._mean}>(pieces, together, {self._target}, begins, "
-                "ends, sizes, longest, int(bits), int(looked), blocks, tiles);",
-                blocks * shape.tiles * _LONG_ROW_THREADS,
+                "ends, sizes, longest, int(bits), int(looked), groups, tiles);",
+                groups * _LOOKING * shape.tiles * _LONG_ROW_THREADS,
                 _LONG_ROW_THREADS,
                 shape,
                 shape.lanes,
-                more={"looked": looked, "blocks": blocks},
+                more={"looked": looked, "groups": groups},
             )
 
     @property
@@ -257,7 +258,7 @@ class _Steps:
     @property
     def _looked(self) -> Any:
         """The rows among which a block looks for long ones: whole warps."""
-        each = ceil_div(self.operands.sizes.destinations, _BLOCKS_AT_A_TIME)
+        each = ceil_div(self.operands.sizes.destinations * _LOOKING, _BLOCKS_AT_A_TIME)
         return at_most(at_least(round_up(each, WARP), _LEAST_LONG_ROWS), _MOST_LONG_ROWS)
 
     @property
