@@ -359,7 +359,7 @@ def test_offsets_alone_by_eye(device):
     module = foreign(3, 1, {"updates": 6, "offsets": 4})
     arrays = {
         "data": np.array([[10], [20], [30]], "float32"),
-        # Not read.
+        # So few are not read.
         "index": np.full(6, 99),
         "updates": np.array([[1], [2], [3], [4], [5], [6]], "float32"),
         "offsets": np.array([1, 3, 3, 5], "int32"),
@@ -419,9 +419,58 @@ def test_long_orders_from_outside_compile(order, symbolic):
         if "scatter" in name.name_hint
     }
     made = in_one_source(functions, target).source
-    if not symbolic:
-        assert ("carry_updates<P>(carried, " in made) == (order != "offsets")
+    assert ("carry_updates<P>" in made) == (order != "offsets" and not symbolic)
     assert cubin(made, "sm_90").startswith(b"\x7fELF")
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_each_of_a_chain_has_its_own_order(device, symbolic):
+    """Scatters into the result of another, whose updates stand in another order."""
+    counts = np.array([[2, 0, 3, 1], [0, 4, 0, 2]])
+    sizes = [tvm.tirx.Var(f"k{at}", "int64") if symbolic else 6 for at in range(2)]
+    types = {"data": ([4, 8], "float32")}
+    for at, size in enumerate(sizes):
+        types[f"index{at}"], types[f"updates{at}"] = ([size], "int64"), ([size, 8], "float32")
+        types[f"offsets{at}"] = [5], "int32"
+    known = {name: relax.Var(name, relax.TensorType(*of)) for name, of in types.items()}
+    builder = relax.BlockBuilder()
+    with builder.function("main", list(known.values())):
+        with builder.dataflow():
+            result = known["data"]
+            for at in range(2):
+                index, updates = [known[f"index{at}"]], known[f"updates{at}"]
+                order = (known[f"offsets{at}"],)
+                put = index_put(result, index, updates, [0], "add", ordering=order)
+                result = builder.emit(put)
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+    arrays = {"data": np.zeros((4, 8), "float32")}
+    for at in range(2):
+        arrays[f"index{at}"] = np.repeat(np.arange(4), counts[at])
+        arrays[f"updates{at}"] = np.full((6, 8), 10**at, "float32")
+        arrays[f"offsets{at}"] = np.concatenate([[0], np.cumsum(counts[at])]).astype("int32")
+    machine, on = compiled(builder.get(), device), device_of(device)
+    found = machine["main"](*(tvm.runtime.tensor(each, on) for each in arrays.values())).numpy()
+    assert found[:, 0].tolist() == [2, 40, 3, 21] and (found == found[:, :1]).all()
+
+
+def test_who_reads_an_index_besides(device):
+    """Then it is computed all the same, and nobody searches what it says."""
+    builder, types = relax.BlockBuilder(), relax.TensorType
+    given = [
+        relax.Var("index", types([6], "int64")),
+        relax.Var("updates", types([6, 2], "float32")),
+    ]
+    given.append(relax.Var("offsets", types([4], "int32")))
+    with builder.function("main", given):
+        with builder.dataflow():
+            index = builder.emit(relax.op.add(given[0], relax.const(1, "int64")))
+            zeros = builder.emit(relax.op.zeros([3, 2], "float32"))
+            put = index_put(zeros, [index], given[1], [0], "add", ordering=given[2:])
+            output = builder.emit_output(relax.Tuple([builder.emit(put), index]))
+        builder.emit_func_output(output)
+    [found] = tvm_scatter.explain(builder.get(), target_of(device))
+    assert found.problem.in_order and not found.problem.order_alone
 
 
 def wrong_orders(device):

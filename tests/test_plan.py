@@ -67,6 +67,16 @@ CALLS = {
     "ranges": ops.copy_ranges(
         tensor("d", 20, 4), [tensor("a", 4, 4), tensor("b", 5, 4)], RANGES, 0
     ),
+    "left out": ops.index_put(
+        tensor("d", 9, 4, 3),
+        [index("i", 5), index("j", 5)],
+        tensor("u", 4),
+        [0, 2],
+        leaves_out=True,
+    ),
+    "none of all left out": ops.scatter_nd(
+        tensor("d", 9, 4), index("i", 5, 0), tensor("u", 5, 9, 4), "add", leaves_out=True
+    ),
     "nothing to write": ops.index_put(
         tensor("d", 9, 0), [index("i", 5, dtype="uint64")], tensor("u", 5, 0)
     ),

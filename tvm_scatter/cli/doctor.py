@@ -72,7 +72,9 @@ def _versions(problems: list[str]) -> list[tuple[str, str]]:
 
 
 def _devices() -> list[tuple[str, str]]:
-    rows = [("CPU", in_words(threads_of_tvm(), usable_cores()))]
+    # In this order: when TVM starts its threads, it binds this one to a core.
+    cores = usable_cores()
+    rows = [("CPU", in_words(threads_of_tvm(), cores))]
     target = gpu_target()
     if target is None:
         return [*rows, ("GPU", "none found; models run on the CPU")]

@@ -9,10 +9,10 @@ from tvm import relax
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.expectations import expect_sizes
+from tvm_scatter.ops.expectations import ASCENDING, NOT_NEGATIVE, expect_numbers, expect_sizes
 
 from .onnx_sizes import sizes_in, with_shape
-from .segments import order_in_place, segment_of_each, sizes_of
+from .segments import order_of_segments, segment_of_each, sizes_of
 from .shapes import differ, same_shape, shape_of, text
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "max": "max"}
@@ -40,46 +40,65 @@ def segment_reduce(
         rows = bb.emit(relax.op.multiply(rows, weights))
     if count is not None:
         offsets = _as_many(bb, name, offsets, bags, sizes_in(bb, name, count)[0])
+    offsets = _checked(bb, name, offsets)
     limits = bb.emit(relax.op.reshape(offsets, (1, bags + 1)))
-    bag_of = bb.emit(relax.op.reshape(segment_of_each(bb, limits, entries, -1, name), (entries,)))
-    ordering = order_in_place(bb, offsets, entries, bags, first=0)
-    dtype, kept = str(rows.ty.dtype), None
-    nothing = float("-inf") if how == "max" else 0.0
+    bag_of = segment_of_each(bb, limits, entries, -1, name)
+    index = bb.emit(relax.op.reshape(bag_of, (entries,)))
+    order = order_of_segments(bb, offsets, entries, bags)
+    dtype, nothing = str(rows.ty.dtype), float("-inf") if how == "max" else 0.0
+    kept = bb.emit(relax.op.ones((entries,), "bool"))
     if words is not None:
         kept = bb.emit(relax.op.not_equal(words, bb.emit(relax.op.reshape(padding, (1,)))))
         column = bb.emit(relax.op.reshape(kept, (entries, *(1 for _ in row))))
         rows = bb.emit(relax.op.where(column, rows, relax.const(nothing, dtype)))
-
-    def reduced(nothing: Any, rows: Any, reduction: str) -> Any:
-        """Rows before the first offset, and behind the last one, are of no bag."""
-        data = bb.emit(relax.op.broadcast_to(nothing, [bags, *shape_of(rows)[1:]]))
-        return bb.emit(
-            ops.index_put(
-                data,
-                [bag_of],
-                rows,
-                [0],
-                reduction,
-                wrap_negative=False,
-                leaves_out=True,
-                operator=name,
-                ordering=ordering,
-            )
-        )
-
-    result = reduced(relax.const(nothing, dtype), rows, _REDUCTIONS[how])
+    result = _reduced(bb, nothing, (bags, *row), index, rows, _REDUCTIONS[how], order, name)
     if how == "sum" or (how == "max" and attributes["empty"] != b"zero"):
         return result
-    if kept is None:
-        sizes = bb.emit_te(sizes_of, *ordering, primfunc_name_hint="sizes")
+    if words is None and order:
+        sizes = bb.emit_te(sizes_of, *order, primfunc_name_hint="sizes")
     else:
         ones = bb.emit(relax.op.astype(kept, "int64"))
-        sizes = reduced(relax.const(0, "int64"), ones, "add")
+        sizes = _reduced(bb, 0, (bags,), index, ones, "add", order, name)
     column = bb.emit(relax.op.reshape(sizes, (bags, *(1 for _ in row))))
     empty = bb.emit(relax.op.equal(column, relax.const(0, "int64")))
     if how == "mean":
         result = bb.emit(relax.op.divide(result, bb.emit(relax.op.astype(column, dtype))))
     return relax.op.where(empty, relax.const(0.0, dtype), result)
+
+
+def _checked(bb: Any, name: str, offsets: Any) -> Any:
+    """The offsets, after a check that they are not negative and ascend."""
+    options = {"what": "an offset", "operator": name}
+    offsets = bb.emit(expect_numbers(offsets, offsets, NOT_NEGATIVE, **options))
+    return bb.emit(expect_numbers(offsets, offsets, ASCENDING, **options))
+
+
+def _reduced(
+    bb: Any,
+    nothing: float,
+    shape: tuple[Any, ...],
+    index: Any,
+    rows: Any,
+    reduction: str,
+    order: tuple[Any, ...],
+    name: str,
+) -> Any:
+    """The rows of each bag, reduced. Those before the first and behind the last are of none."""
+    dtype = str(rows.ty.dtype)
+    data = bb.emit(relax.op.full(shape, relax.const(nothing, dtype), dtype))
+    return bb.emit(
+        ops.index_put(
+            data,
+            [index],
+            rows,
+            [0],
+            reduction,
+            wrap_negative=False,
+            leaves_out=True,
+            operator=name,
+            ordering=order or None,
+        )
+    )
 
 
 def _as_many(bb: Any, name: str, offsets: Any, bags: Any, count: Any) -> Any:

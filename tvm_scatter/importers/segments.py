@@ -9,6 +9,7 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.ordering import DTYPE as ORDER_DTYPE
+from tvm_scatter.ops.ordering import LIMIT
 
 from .shapes import shape_of
 
@@ -52,38 +53,47 @@ def segment_of_each(bb: Any, limits: Any, entries: Any, first: int, operator: st
     return bb.emit_te(segment, passed, primfunc_name_hint="segment")
 
 
-def order_in_place(
-    bb: Any, limits: Any, entries: Any, rows: Any, first: int, to_end: bool = False
-) -> tuple[Any]:
-    """The order of entries that stand in that of their segments already: where each one begins.
+def order_of_segments(
+    bb: Any,
+    limits: Any,
+    entries: Any,
+    rows: Any,
+    *,
+    limits_are_ends: bool = False,
+    to_end: bool = False,
+) -> tuple[Any, ...]:
+    """The order of entries by segment, in which they stand already: where each segment begins.
 
     Parameters
     ----------
     bb : relax.BlockBuilder
         Where the order is emitted.
     limits : relax.Expr
-        Where segments begin: int64 of shape (limits,). Entries before the first, and behind the
-        last one's end, are of none.
+        Where segments begin and the last one ends: int64 of shape (limits,). Entries before the
+        first limit and behind the last one are of no segment.
     entries : int or expression
         The number of entries.
     rows : int or expression
-        The rows of the result. One that has no segment is empty.
-    first : int
-        The position among the limits of the first segment's; -1 if that is 0, and none of them.
+        The number of rows of the result. One that has no segment is empty.
+    limits_are_ends : bool
+        Whether limits are where segments end, so that the first segment begins at 0.
     to_end : bool
-        Whether the last segment ends with the entries, and not at the last limit.
+        Whether the last segment ends with the entries, whatever the last limit is.
 
     Returns
     -------
     ordering : tuple of relax.Expr
-        For :func:`tvm_scatter.ops.index_put`: the offsets alone.
+        For :func:`tvm_scatter.ops.operators.index_put`: the offsets alone. Empty if there are more
+        entries or rows than an order can have.
     """
+    if any(isinstance(size, int | tirx.IntImm) and int(size) >= LIMIT for size in (entries, rows)):
+        return ()
 
     def begin(limits: te.Tensor, entries: Any, rows: Any, at: Any) -> Any:
-        count, position = limits.shape[0], at + first
+        count, position = limits.shape[0], at - int(limits_are_ends)
         zero, end = tirx.IntImm("int64", 0), tirx.Cast("int64", entries)
         own = limits[tirx.max(tirx.min(position, count - 1), 0)]
-        if first < 0:
+        if limits_are_ends:
             own = tirx.Select(position < 0, zero, own)
         if to_end:
             own = tirx.Select(at < rows, own, end)
@@ -96,7 +106,7 @@ def order_in_place(
 
 
 def sizes_of(offsets: te.Tensor) -> te.Tensor:
-    """How many entries each segment of an order has: int64. None has less than none."""
+    """How many entries each segment of an order has: int64, 0 where offsets fall."""
 
     def size(at: Any) -> Any:
         return tirx.Cast("int64", tirx.max(offsets[at + 1] - offsets[at], 0))

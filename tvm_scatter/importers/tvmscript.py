@@ -69,6 +69,7 @@ def _signature(operands: str, attributes: str, **optional: Any) -> Signature:
 
 
 _PROVED = {"in_range": False, "checked": False}
+_ASCENDING = {"ascending": False, "offsets_only": False}
 _SCATTER = {"earlier": _ABSENT, **REQUESTS}
 #: Where updates may be ordered, their ordering stands in front of what must be computed earlier.
 _ORDERED = {
@@ -90,7 +91,7 @@ _SIGNATURES = {
     GATHER_ELEMENTS: _signature("data index", "axis wrap_negative operator", **_PROVED),
     GATHER_ND: _signature("data indices", "batch_dims wrap_negative operator", **_PROVED),
     ON_HOST: _signature("numbers", ""),
-    ORDER: _signature("index extent", "wrap_negative operator", **_PROVED, ascending=False),
+    ORDER: _signature("index extent", "wrap_negative operator", **_PROVED, **_ASCENDING),
     TRUE_POSITIONS: _signature("mask", ""),
     GROUPED_PRODUCT: _signature("rows matrices ends", "operator"),
     KEPT_BOXES: _signature("boxes order candidates", "overlap most"),

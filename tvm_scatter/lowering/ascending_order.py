@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -12,10 +13,8 @@ from tvm_scatter.ops.ordering import DTYPE
 from tvm_scatter.ops.shapes import is_empty
 
 
-def ascending_order(
-    bb: relax.BlockBuilder, index: Any, extent: Any, types: Sequence[Any]
-) -> list[relax.Expr]:
-    """Emit the permutation, which changes nothing, and the offsets, each found by bisection.
+def ascending_order(bb: relax.BlockBuilder, index: Any, types: Sequence[Any]) -> list[relax.Expr]:
+    """Emit the order: the permutation, which changes nothing, if it is asked for, and the offsets.
 
     Parameters
     ----------
@@ -23,19 +22,20 @@ def ascending_order(
         Integers that ascend, none of which is negative. Those that are not less than the extent
         stand behind the last offset.
     types : sequence of relax.TensorType
-        Those of the permutation and of the offsets.
+        That of the offsets, and in front of it that of the permutation, if it is asked for.
     """
     if is_empty(index):
         return [bb.emit(relax.op.zeros(each.shape, DTYPE)) for each in types]
-    count = index.ty.shape.values[0] if index.ty.ndim == 1 else types[0].shape.values[0]
+    *permutation, offsets = types
+    count = prod(index.ty.shape.values)
     flat = index if index.ty.ndim == 1 else bb.emit(relax.op.reshape(index, [count]))
 
     def numbers(count: Any) -> te.Tensor:
         return te.compute((count,), lambda i: i.astype(DTYPE), name="permutation")
 
-    permutation = bb.emit_te(numbers, count, primfunc_name_hint="permutation")
+    made = [bb.emit_te(numbers, count, primfunc_name_hint="permutation") for _ in permutation]
     search = bb.add_func(_search(str(index.ty.dtype)), "offsets")
-    return [permutation, bb.emit(relax.op.call_tir(search, [flat], types[1]))]
+    return [*made, bb.emit(relax.op.call_tir(search, [flat], offsets))]
 
 
 def _search(dtype: str) -> tirx.PrimFunc:

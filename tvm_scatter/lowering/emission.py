@@ -19,6 +19,7 @@ from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.emit.single_precision import compute_in_single_precision
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
+from tvm_scatter.ops.ordering import LIMIT
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature
@@ -178,6 +179,10 @@ def _expect_ordering(
         message = f"{operator}: the {name} of ordering must be those of the index and the extent"
         with T.Assert(symbols[f"{name}_size"] == wanted[name], message):
             pass
+    for size in (sizes.items, sizes.destinations):
+        if not isinstance(size, int):
+            with T.Assert(size < LIMIT, f"{operator}: fewer than {LIMIT} updates are ordered"):
+                pass
 
 
 def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:

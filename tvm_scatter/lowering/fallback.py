@@ -18,6 +18,7 @@ from tvm_scatter.selection.backend import backends
 
 #: The reductions that TVM's own operators define as this package does.
 _REDUCTIONS = ("update", "add", "mul", "min", "max")
+_ZERO = tirx.IntImm("int64", 0)
 
 
 def writes_nothing(call: ScatterCall) -> bool:
@@ -37,8 +38,8 @@ def stock_refusal(call: ScatterCall, target_kind: str) -> str | None:
         return _refusal(call, target_kind, f"TVM has no {call.reduction}")
     if not call.include_self:
         return _refusal(call, target_kind, "TVM has no include_self=False")
-    if call.leaves_out:
-        return _refusal(call, target_kind, "TVM leaves out no update")
+    if call.leaves_out and call.form == SCATTER_ELEMENTS:
+        return _refusal(call, target_kind, "TVM leaves out no update of an element")
     if any(static_shape(tensor) is None for tensor in call.tensors):
         return _refusal(call, target_kind, "an operand of unknown shape")
     if call.form == SCATTER_ELEMENTS and not _is_whole(call):
@@ -65,12 +66,21 @@ def legalize_as_stock(
     else:
         data, indices, updates = call.tensors
         extents = list(data.ty.shape)[: int(indices.ty.shape[-1])]
-        indices = bb.emit_te(_wrap_last, indices, extents, primfunc_name_hint="wrap_negative")
+        if _wraps(call):
+            indices = bb.emit_te(_wrap_last, indices, extents, primfunc_name_hint="wrap_negative")
         same = relax.op.scatter_nd(data, indices, updates, call.reduction)
-    result = stock["relax.scatter_nd"](bb, bb.normalize(same))
+    if call.leaves_out and int(same.args[1].ty.shape[-1]):
+        result = _without_row(bb, bb.emit(stock["relax.scatter_nd"](bb, _with_row(bb, same))))
+    else:
+        result = stock["relax.scatter_nd"](bb, bb.normalize(same))
     if back == sorted(back):
         return result
     return bb.call_te(topi.transpose, bb.emit(result), back, primfunc_name_hint="transpose")
+
+
+def _wraps(call: ScatterCall) -> bool:
+    """Whether negative indices count from the end; where they are mistakes, they may as well."""
+    return call.wrap_negative or not call.leaves_out
 
 
 def _is_whole(call: ScatterCall) -> bool:
@@ -109,7 +119,8 @@ def _put(bb: relax.BlockBuilder, call: ScatterCall) -> tuple[relax.Expr, list[in
     def stacked(parts: Sequence[te.Tensor], extents: Sequence[Any]) -> te.Tensor:
         common = common_shape([part.shape for part in parts])
         wide = [topi.broadcast_to(topi.cast(part, "int64"), common) for part in parts]
-        return _wrap_last(topi.stack(wide, axis=len(common)), extents)
+        indices = topi.stack(wide, axis=len(common))
+        return _wrap_last(indices, extents) if _wraps(call) else indices
 
     index = bb.emit_te(stacked, list(call.indices), extents, primfunc_name_hint="stacked")
     chosen = list(index.ty.shape)[:-1]
@@ -127,6 +138,46 @@ def _put(bb: relax.BlockBuilder, call: ScatterCall) -> tuple[relax.Expr, list[in
         data = bb.emit_te(topi.transpose, data, order, primfunc_name_hint="transpose")
     back = [order.index(axis) for axis in range(rank)]
     return relax.op.scatter_nd(data, index, updates, call.reduction), back
+
+
+def _with_row(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """A ``scatter_nd`` into one row more, which gets the updates whose index is out of bounds."""
+    data, indices, updates = call.args
+    extents = list(data.ty.shape)[: int(indices.ty.shape[-1])]
+
+    def longer(data: te.Tensor) -> te.Tensor:
+        rows, *others = data.shape
+
+        def element(at: Any, *rest: Any) -> Any:
+            zero = tirx.const(0, data.dtype)
+            return tirx.if_then_else(at < rows, data(tirx.min(at, rows - 1), *rest), zero)
+
+        return te.compute((rows + 1, *others), element, name="longer")
+
+    def placed(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:
+        def place(*at: Any) -> Any:
+            *which, component = at
+            each = [indices(*which, number) for number in range(len(extents))]
+            inside = [
+                tirx.all(one >= 0, one < size) for one, size in zip(each, extents, strict=True)
+            ]
+            nowhere = tirx.Select(component == 0, tirx.Cast("int64", extents[0]), _ZERO)
+            own = tirx.Cast("int64", indices(*at))
+            return tirx.Select(tirx.all(*inside), own, nowhere)
+
+        return te.compute(indices.shape, place, name="placed")
+
+    more = bb.emit_te(longer, data, primfunc_name_hint="longer")
+    at = bb.emit_te(placed, indices, extents, primfunc_name_hint="placed")
+    return bb.normalize(relax.op.scatter_nd(more, at, updates, str(call.attrs.reduction)))
+
+
+def _without_row(bb: relax.BlockBuilder, tensor: relax.Expr) -> relax.Expr:
+    def rows(tensor: te.Tensor) -> te.Tensor:
+        count, *others = tensor.shape
+        return te.compute((count - 1, *others), lambda *at: tensor(*at), name="rows")
+
+    return bb.call_te(rows, tensor, primfunc_name_hint="rows")
 
 
 def _wrap_last(indices: te.Tensor, extents: Sequence[Any]) -> te.Tensor:

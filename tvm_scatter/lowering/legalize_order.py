@@ -62,7 +62,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if str(index.ty.dtype) == "uint64":
         index = bb.emit_te(recipes.signed, [index], primfunc_name_hint="signed_index")
     if bool(call.attrs["ascending"]):
-        return relax.Tuple(ascending_order(bb, index, extent, call.ty.fields))
+        return relax.Tuple(ascending_order(bb, index, call.ty.fields))
     known = isinstance(extent, int | tirx.IntImm)
     problem = _problem(shape, int(extent) if known else _EXTENT, str(index.ty.dtype), wraps)
     func, workspace = _build(operator, problem, shape, backend.ordering, target)

@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.target import Target
 
 from tvm_scatter.bounds.device_check import CheckKind
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.names import COPY_RANGES, STOCK_OPERATORS
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.options import Options
@@ -188,6 +189,12 @@ def _orderable(lowered: Lowered, options: Options, strategy: OpStrategy) -> Lowe
     known = [strategy.implementations[name] for name in names if name in strategy.implementations]
     if not lowered.ordering or any(each.takes_ordering for each in known):
         return lowered
+    if lowered.problem.order_alone:
+        raise ScatterError(
+            f"{lowered.signature.operator}: implementation={options.implementation!r} reads the "
+            "index, which is not computed where only an order is given; ask for it before the "
+            "passes run."
+        )
     return lowered.without_ordering()
 
 

@@ -34,6 +34,7 @@ def order(
     in_range: bool = False,
     checked: bool = False,
     ascending: bool = False,
+    offsets_only: bool = False,
     operator: str = "order",
 ) -> relax.Expr:
     """Order updates by their destinations, once for all scatters by one index.
@@ -56,6 +57,8 @@ def order(
         a bad one is reported without a check of its own.
     ascending : bool
         Whether it is proved that indices ascend and none is negative, so that nothing is sorted.
+    offsets_only : bool
+        Whether the offsets are all that is returned. They are all of the order if indices ascend.
     operator : str
         The name of the operator in errors.
 
@@ -86,16 +89,17 @@ def order(
     if sizes is not None and all(isinstance(size, int | tirx.IntImm) for size in sizes):
         check_number(operator, "updates", _product(sizes))
     attrs: dict[str, Any] = {"wrap_negative": wrap_negative, "operator": operator}
-    attrs |= {"in_range": in_range, "checked": checked, "ascending": ascending}
+    attrs |= {"in_range": in_range, "checked": checked}
+    attrs |= {"ascending": ascending, "offsets_only": offsets_only}
     return call_of(ORDER, [index, relax.ShapeExpr([extent])], attrs)
 
 
 def emitted_order(
     emit: Callable[[Any], Any], index: relax.Expr, extent: Any, **options: Any
-) -> tuple[Any, Any]:
-    """The permutation and the offsets of an :func:`order`, made by ``emit``."""
+) -> tuple[Any, ...]:
+    """What an :func:`order` returns, made by ``emit``."""
     made = emit(order(index, extent, **options))
-    return emit(relax.TupleGetItem(made, 0)), emit(relax.TupleGetItem(made, 1))
+    return tuple(emit(relax.TupleGetItem(made, at)) for at in range(len(made.ty.fields)))
 
 
 def check_number(operator: str, what: str, number: int) -> None:
@@ -122,7 +126,8 @@ def _infer(call: relax.Call, _context: Any) -> Any:
         permutation = relax.TensorType(None, DTYPE, vdevice, 1)
     else:
         permutation = relax.TensorType([_product(sizes)], DTYPE, vdevice)
-    return relax.TupleType([permutation, relax.TensorType([extent + 1], DTYPE, vdevice)])
+    offsets = relax.TensorType([extent + 1], DTYPE, vdevice)
+    return relax.TupleType([offsets] if call.attrs["offsets_only"] else [permutation, offsets])
 
 
 def _product(sizes: Any) -> Any:

@@ -27,9 +27,9 @@ from .own_operators import call_of
 #: The attribute that holds the function of fused updates, as text, because TVMScript cannot print a
 #: function there. Their leaves are then the operand.
 _PRODUCER = "producer"
-#: The attribute of a call that has an ordering, its operand behind the updates: whether only that
-#: says where updates go.
-_ORDERED = "order_alone"
+#: The attribute that only a call with an ordering has, its operand behind the updates. It says
+#: whether nothing else says where updates go.
+_ORDER_ALONE = "order_alone"
 #: The attribute of the function of an epilogue, whose leaves are the next operand.
 _EPILOGUE = "epilogue"
 
@@ -153,9 +153,9 @@ class ScatterCall:
             if _PRODUCER in attrs:
                 updates = FusedUpdates.from_json(attrs[_PRODUCER], tuple(updates.fields))
             operands = {"indices": _fields(indices), "updates": updates}
-            if _ORDERED in attrs:
+            if _ORDER_ALONE in attrs:
                 operands["ordering"] = _fields(earlier.pop(0))
-                operands["order_alone"] = bool(attrs[_ORDERED])
+                operands["order_alone"] = bool(attrs[_ORDER_ALONE])
             if _EPILOGUE in attrs:
                 operands["epilogue"] = Epilogue.from_json(attrs[_EPILOGUE], earlier.pop(0).fields)
         axes = attrs["axes"] if "axes" in attrs else [attrs["axis"]] if "axis" in attrs else []
@@ -195,7 +195,7 @@ class ScatterCall:
             attrs["axis"] = self.axes[0]
         if self.ordering:
             operands.append(relax.Tuple(list(self.ordering)))
-            attrs[_ORDERED] = self.order_alone
+            attrs[_ORDER_ALONE] = self.order_alone
         if self.epilogue is not None:
             operands.append(relax.Tuple(list(self.epilogue.leaves)))
             attrs[_EPILOGUE] = self.epilogue.to_json()
@@ -244,7 +244,7 @@ FACTS = ("unique", "in_range", "known")
 REQUESTS: dict[str, Any] = {
     field.name: field.default
     for field in dataclasses.fields(ScatterCall)
-    if isinstance(field.default, bool | str) and field.name != _ORDERED
+    if isinstance(field.default, bool | str) and field.name != _ORDER_ALONE
 }
 
 

@@ -117,6 +117,7 @@ class _Search:
             and found.axis == count.axes[0]
             and uniform_number(self._values.get(count.updates, count.updates)) == 1
             and count.wrap_negative == total.wrap_negative
+            and count.leaves_out == total.leaves_out
             and same_size(static_shape(count.data)[found.axis], wanted[axis])  # type: ignore[index]
             and self._same(count.indices[0], total.indices[0])
         )

@@ -115,7 +115,8 @@ def _refusal(softmax: Softmax, dtype: str) -> str | None:
         type_ = relax.TensorType(shape, dtype)
         values, logits = (relax.Var(name, type_) for name in ("values", "logits"))
         data = relax.Var("data", relax.TensorType(call.data.ty.shape, dtype))
-        tried = _weighted(call.replace(data=data), values, logits, (permutation, places))
+        given = call.ordering or (permutation, places)
+        tried = _weighted(call.replace(data=data), values, logits, given)
         planned = plan(tried.to_call(), target, current_options())
     except ScatterError as error:
         return str(error)

@@ -204,6 +204,8 @@ def normalised(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedScatte
     if (
         not static_shape(call.data)
         or parts
+        # What is joined has another order.
+        or call.ordering
         or not call.reduces.reduces_into_data(call.include_self)
     ):
         return None

@@ -12,14 +12,13 @@ from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import static_shape, unwritten
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.index_claims import Claims, covers
 from tvm_scatter.passes.analysis.index_rules.accesses import is_permutation
 from tvm_scatter.passes.analysis.integer_ranges import Unproven
 
 from .functions import Emit
-from .new_memory import new_memory
 
 _ARGSORT = "relax.argsort"
 
@@ -51,7 +50,7 @@ def inverse(value: relax.Call, emit: Emit, known: str) -> relax.Call:
     [size], dtype = type_.shape.values, str(type_.dtype)
     return ScatterCall(
         form=INDEX_PUT,
-        data=emit(new_memory(type_)),
+        data=emit(unwritten(type_)),
         indices=(permutation,),
         updates=emit(relax.op.arange(0, size, 1, dtype)),
         axes=(0,),

@@ -265,6 +265,7 @@ def _of_order(call: relax.Call) -> _Access | None:
             wrap_negative=wraps,
             checked=True,
             ascending=bool(attrs["ascending"]),
+            offsets_only=bool(attrs["offsets_only"]),
             operator=operator,
         )
 

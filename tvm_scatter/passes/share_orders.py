@@ -118,10 +118,9 @@ class _Group:
                 wrap_negative=self.call.wrap_negative,
                 in_range=self.call.in_range,
                 ascending=self.ascending,
+                offsets_only=self.ascending,
                 operator=self.call.operator,
             )
-            if self.ascending:
-                self._ordering = self._ordering[1:]
         call = ScatterCall.from_call(scatter)
         return call.replace(indices=self.call.indices, ordering=self._ordering).to_call()
 

@@ -20,7 +20,7 @@ from tvm_scatter.ops.shapes import unwritten
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Bindings
 
-from .functions import Change, Emit, with_changes, with_values
+from .functions import Emit, with_changes, with_values
 
 
 def UnreadIndices() -> tvm.transform.Pass:
@@ -34,14 +34,24 @@ def UnreadIndices() -> tvm.transform.Pass:
 
 def _without(mod: tvm.IRModule, function: relax.Function) -> relax.Function | None:
     """The function without indices that nothing reads; ``None`` if there are none."""
-    found: dict[Any, relax.Expr | Change] = {}
     bindings = Bindings(function)
     values = {binding.var: binding.value for binding in bindings}
+    calls: dict[Any, ScatterCall] = {}
     for binding in bindings:
         if is_scatter(binding.value):
             call = ScatterCall.from_call(binding.value)
             if _is_computed_for(call, values) and _is_unread(binding.value, call):
-                found[binding.var] = partial(_by_order_alone, call)
+                calls[binding.var] = call
+    # Where somebody else reads an index, it is computed all the same.
+    readers = bindings.readers()
+    kept = bindings.returned | {
+        index for index, found in readers.items() if any(each.var not in calls for each in found)
+    }
+    found = {
+        var: partial(_by_order_alone, call)
+        for var, call in calls.items()
+        if call.indices[0] not in kept
+    }
     return with_values(mod, function, found) if found else None
 
 

@@ -109,7 +109,7 @@ def _order(call: relax.Call, known: IndexAnalysis, where: str) -> Change | None:
     index, (extent,), attrs = call.args[0], call.args[1].values, call.attrs
     wraps, operator = bool(attrs["wrap_negative"]), str(attrs["operator"])
     constant = constant_order(index, extent, wraps)
-    if constant is not None:
+    if constant is not None and not attrs["offsets_only"]:
         note("index_facts", where, "is an order that is known: of a constant")
         return lambda _emit: constant
     found = claims([index], [extent], wraps, known)
@@ -124,7 +124,8 @@ def _order(call: relax.Call, known: IndexAnalysis, where: str) -> Change | None:
         wrap_negative=wraps,
         in_range=found.in_range,
         checked=bool(attrs["checked"]),
-        ascending=ascending,
+        ascending=ascending or bool(attrs["ascending"]),
+        offsets_only=bool(attrs["offsets_only"]),
         operator=operator,
     )
 

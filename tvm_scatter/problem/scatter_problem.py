@@ -132,6 +132,11 @@ class ScatterProblem:
             raise ScatterError(
                 f"ScatterProblem: bounds {self.bounds!r} must be one of {', '.join(BOUNDS)}."
             )
+        if (self.in_order or self.order_alone) and not self.ordered:
+            raise ScatterError(
+                "ScatterProblem: in_order and order_alone say what is given of an order; they need "
+                "ordered=True."
+            )
         if self.fill:
             self._check_fill()
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import tvm
 
 _CPUS = Path("/sys/devices/system/cpu")
+#: Of a container: microseconds of CPU time, or ``max``, and in how many.
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def threads_of_tvm() -> int:
     """The threads among which TVM shares a parallel loop.
 
-    Unless ``TVM_NUM_THREADS`` says how many, these are half of the logical CPUs on x86, whether two
-    of them share a core or not.
+    Unless ``TVM_NUM_THREADS`` or ``OMP_NUM_THREADS`` says how many, these are half of the logical
+    CPUs on x86, whether two of them share a core or not.
     """
     return int(tvm.get_global_func("runtime.NumThreads")())
 
@@ -23,14 +26,25 @@ def usable_cores() -> int | None:
     """The cores that this process may run on; ``None`` if the system does not say."""
     if not hasattr(os, "sched_getaffinity"):
         return None
-    siblings = set()
-    for cpu in os.sched_getaffinity(0):
-        try:
-            said = (_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
-        except OSError:
-            return None
-        siblings.add(said)
-    return len(siblings)
+    try:
+        siblings = {_siblings(cpu) for cpu in os.sched_getaffinity(0)}
+    except OSError:
+        return None
+    return min(len(siblings), _quota())
+
+
+def _siblings(cpu: int) -> str:
+    """The logical CPUs that share a core with one, as text."""
+    return (_CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text()
+
+
+def _quota() -> int:
+    """The most CPUs' time that a container may have, rounded up."""
+    try:
+        quota, period = _QUOTA.read_text().split()
+    except (OSError, ValueError):
+        return sys.maxsize
+    return sys.maxsize if quota == "max" else -(-int(quota) // int(period))
 
 
 def in_words(threads: int, cores: int | None) -> str:

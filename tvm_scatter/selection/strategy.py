@@ -280,6 +280,8 @@ class OpStrategy:
                 return f"it accumulates in the output, which is of type {problem.epilogue}"
         if problem.ordered and not implementation.takes_ordering:
             return "it makes an order of its own, and one is given"
+        if problem.order_alone and not implementation.takes_order_alone:
+            return "it reads the index, and only an order of the updates is given"
         if implementation.takes_ordering and not problem.ordered:
             return "no order of the updates is given"
         if problem.is_empty and not implementation.takes_empty:

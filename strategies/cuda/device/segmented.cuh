@@ -14,13 +14,14 @@ namespace tvm_scatter {
 
 // The logarithm of the fewest sums of pieces that are added up together beforehand.
 constexpr int kTogetherBits = 5;
-// Threads of a block that looks for long rows, and the most rows that it looks at.
-constexpr int kLongRowThreads = 256, kMostLongRows = 256;
+// Threads of a block that looks for long rows, and the most rows that it looks at, which are whole warps.
+constexpr int kLongRowThreads = 256, kMostRowsOfBlock = 256;
+static_assert(kMostRowsOfBlock <= kLongRowThreads && kMostRowsOfBlock % kWarp == 0);
 // So many rows that a block looks at are neighbours: their begins are one access of the memory. The next
 // ones are those of other blocks, because long rows may be neighbours as well.
 constexpr int kRowsTogether = 8;
 // Blocks that look at the same rows.
-constexpr int kLooking = 2;
+constexpr int kBlocksOfRows = 2;
 
 // How entries [begin, end) are cut into pieces of `least` entries, a power of two, or a few more. Each
 // has a slot, in which no other one is: `least` times the slot is the number of an entry among these.
@@ -326,16 +327,16 @@ __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* p
                                            const typename P::Output& output,
                                            const typename P::Data* data, const Key* begins,
                                            const Key* ends, const Sizes<P>& sizes, uint32 longest,
-                                           int bits, int looked, int64 groups, int64 tiles) {
+                                           int bits, int rows_of_block, int64 groups, int64 tiles) {
   using Offset = typename P::Offset;
-  __shared__ uint32 long_rows[kMostLongRows / kWarp];
+  __shared__ uint32 long_rows[kMostRowsOfBlock / kWarp];
   const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
-  const int64 group = share.row / kLooking;
+  const int64 group = share.row / kBlocksOfRows;
   const auto row_at = [&](uint32 at) {
     return (at / kRowsTogether * groups + group) * kRowsTogether + at % kRowsTogether;
   };
-  if (threadIdx.x < looked) {
+  if (threadIdx.x < rows_of_block) {
     const int64 row = row_at(threadIdx.x);
     const bool is_long = row < sizes.destinations() &&
                          SegmentRange::of(begins, ends, row, sizes.items()).exceeds(longest);
@@ -343,11 +344,11 @@ __device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* p
     if (threadIdx.x % kWarp == 0) long_rows[threadIdx.x / kWarp] = found;
   }
   __syncthreads();
-  int64 turn = share.row - group * kLooking;
-  for (int part = 0; part < looked / kWarp; ++part) {
+  int64 turn = share.row - group * kBlocksOfRows;
+  for (int part = 0; part < rows_of_block / kWarp; ++part) {
     for (uint32 left = long_rows[part]; left != 0; left &= left - 1) {
       if (turn-- != 0) continue;
-      turn = kLooking - 1;
+      turn = kBlocksOfRows - 1;
       const int64 row = row_at(part * kWarp + __ffs(left) - 1);
       const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
       const CutSegment cut(range.begin, range.end, bits);

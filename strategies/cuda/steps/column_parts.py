@@ -35,7 +35,7 @@ def parts_of(width: Any, lanes: int, vector: int) -> Any:
 
 
 def lanes_of_parts(
-    operands: Operands, lanes: int, vector: int, carries: bool = False, least: int = 0
+    operands: Operands, lanes: int, vector: int, side_by_side: bool = False, least: int = 0
 ) -> tuple[int, bool]:
     """The threads that share a part of a row, and whether all first parts come before all others.
 
@@ -44,8 +44,9 @@ def lanes_of_parts(
     lanes, vector : int
         The threads that share a row, or a part, if all that is read is neighbours; and the elements
         that each has.
-    carries : bool
-        Whether lists carry what is the same for all elements of a row.
+    side_by_side : bool
+        Whether what is the same for all elements of a row is read side by side for the rows of a
+        list: lists carry it, or updates stand in their order.
     least : int
         The fewest updates that there are, if their number is not known.
     """
@@ -66,8 +67,8 @@ def lanes_of_parts(
     fewer = lanes
     while part_of(fewer) > most and fewer // 2 * access >= _LEAST_BYTES:
         fewer //= 2
-    # Lists are read once for each part: what they do not carry, too, from anywhere.
-    if part_of(fewer) > most and not carries:
+    # Lists are read once for each part, and so is what they name, which may be anywhere.
+    if part_of(fewer) > most and not side_by_side:
         return lanes, False
     return fewer, fewer * vector < width
 

@@ -31,11 +31,11 @@ _PIECE_BITS = 5
 _MANY = 1 << 21
 _TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
 _LONG_ROW_THREADS = device_constant("segmented", "kLongRowThreads")
-_MOST_LONG_ROWS = device_constant("segmented", "kMostLongRows")
-_LOOKING = device_constant("segmented", "kLooking")
-#: A block looks for long rows among so many rows at least, and among more if else there were more
-#: blocks than a GPU runs at a time.
-_LEAST_LONG_ROWS, _BLOCKS_AT_A_TIME = 64, 512
+_MOST_ROWS_OF_BLOCK = device_constant("segmented", "kMostRowsOfBlock")
+_BLOCKS_OF_ROWS = device_constant("segmented", "kBlocksOfRows")
+#: A block looks for long rows among so many rows at least, and among up to four times as many where
+#: there would be more blocks than a GPU runs at a time.
+_LEAST_ROWS_OF_BLOCK, _BLOCKS_AT_A_TIME = 64, 512
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
 #: Where there is little work to share, all that have two pieces are long.
 _USUAL, _MOST = 3, 256
@@ -129,8 +129,8 @@ class _Shape:
         # Threads of a row share its logits, or read what makes them once for each part.
         if not adds_up and (carries or not problem.softmax):
             least = _MANY_TO_CARRY if carries else 0
-            cheap = carries or problem.in_order
-            part_lanes, apart = lanes_of_parts(operands, lanes, vector, cheap, least)
+            side_by_side = carries or problem.in_order
+            part_lanes, apart = lanes_of_parts(operands, lanes, vector, side_by_side, least)
         parts = parts_of(sizes.width, part_lanes, vector) if apart else tiles
         return _Shape(vector, lanes, tiles, part_lanes, parts, apart, carries)
 
@@ -226,16 +226,16 @@ class _Steps:
                 shape.lanes,
             )
         if self._cuts():
-            looked = self._looked
-            groups = ceil_div(self.operands.sizes.destinations, looked)
+            rows = self._rows_of_block
+            groups = ceil_div(self.operands.sizes.destinations, rows)
             self._step(
                 f"write_long<{_COMMON}, {self._mean}>(pieces, together, {self._target}, begins, "
-                "ends, sizes, longest, int(bits), int(looked), groups, tiles);",
-                groups * _LOOKING * shape.tiles * _LONG_ROW_THREADS,
+                "ends, sizes, longest, int(bits), int(rows_of_block), groups, tiles);",
+                groups * _BLOCKS_OF_ROWS * shape.tiles * _LONG_ROW_THREADS,
                 _LONG_ROW_THREADS,
                 shape,
                 shape.lanes,
-                more={"looked": looked, "groups": groups},
+                more={"rows_of_block": rows, "groups": groups},
             )
 
     @property
@@ -256,10 +256,10 @@ class _Steps:
         return _PIECE_BITS + _are_many(self.operands.sizes)
 
     @property
-    def _looked(self) -> Any:
+    def _rows_of_block(self) -> Any:
         """The rows among which a block looks for long ones: whole warps."""
-        each = ceil_div(self.operands.sizes.destinations * _LOOKING, _BLOCKS_AT_A_TIME)
-        return at_most(at_least(round_up(each, WARP), _LEAST_LONG_ROWS), _MOST_LONG_ROWS)
+        each = ceil_div(self.operands.sizes.destinations * _BLOCKS_OF_ROWS, _BLOCKS_AT_A_TIME)
+        return at_most(at_least(round_up(each, WARP), _LEAST_ROWS_OF_BLOCK), _MOST_ROWS_OF_BLOCK)
 
     @property
     def _mean(self) -> str:
@@ -281,7 +281,6 @@ class _Steps:
     def _declarations(self, carries: bool) -> tuple[str, sorting.Arguments]:
         """C++ declarations of the lists and of the workspace's regions, and their arguments."""
         text, regions = self.lists + "  using Wide = Accumulate<Data>;\n", [*_SUMS]
-        bits: sorting.Arguments = {}
         for name in _SUMS:
             text += self.layout.pointer(name, "Wide")
         if carries:
@@ -292,8 +291,8 @@ class _Steps:
             text += self.layout.pointer(_FOUND, "Key")
             text += f"  const SlotKeys<Key> keys_of_slots{{{_FOUND}, int(bits)}};\n"
             text += "  (void)keys_of_slots;\n"
-            bits["bits"] = "long long", self._bits
-        return text, {**self.arguments, **bits, **self.layout.arguments(*regions)}
+        arguments = {**self.arguments, **self.layout.arguments(*regions)}
+        return text, {**arguments, "bits": ("long long", self._bits)}
 
     def _carry(self) -> None:
         """Compute for each update once what is the same for all elements of its row."""
@@ -330,7 +329,6 @@ class _Steps:
         numbers = {
             "usual": _USUAL * self._items // at_least(operands.sizes.destinations, 1),
             "even": even_entries(operands.problem, operands.sizes),
-            "bits": self._bits,
             "slots": self._slots,
             "tiles": shape.tiles,
             "parts": shape.parts,

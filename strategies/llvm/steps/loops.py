@@ -276,7 +276,7 @@ def ordered_item(operands: Operands, at: Any) -> Any:
     """
     if operands.problem.in_order:
         return at
-    last = int64(settle(operands.sizes.items)) - 1
+    last = int64(operands.sizes.items) - 1
     return tirx.max(tirx.min(int64(operands.ordering[0][at]), last), int64(0))
 
 

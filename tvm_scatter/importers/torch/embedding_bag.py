@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.segments import order_in_place, sizes_of
+from tvm_scatter.importers.segments import order_of_segments, sizes_of
 from tvm_scatter.importers.shapes import same_shape, shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
@@ -38,35 +38,16 @@ def embedding_bag(call: TorchCall) -> Any:
         )
     dtype, entries = str(weight.ty.dtype), shape_of(words)[0]
     bags = shape_of(call["offsets"])[0] - bool(call["include_last_offset"])
-    bag_of, last = _bag_of_each(call, entries, bags), None
-    if call["include_last_offset"] and not is_empty(words):
-        last = call.compute(last_of, call.cast(call["offsets"], "int64"), name="last")
-        bag_of = call.expect_numbers("the last offset", bag_of, last, AT_MOST, entries)
+    offsets = _checked_offsets(call, entries)
+    bag_of, order = _bag_of_each(call, offsets, entries, bags), _order(call, offsets, bags)
     kept = _not_padding(call, words)
-    ones = call.cast(kept, "int64")
-    none = call.emit(relax.op.zeros((bags,), "int64"))
-    counts = mode != _SUM or _is_used(call, 2) or _is_used(call, 3)
-    ordering, sizes = None, none
-    if not is_empty(words):
-        offsets = _checked_offsets(call, entries)
-        to_end = order_in_place(call.bb, offsets, entries, bags, first=0, to_end=True)
-        ends_early = call["include_last_offset"] and _ends_early(call)
-        ordering = (
-            order_in_place(call.bb, offsets, entries, bags, first=0) if ends_early else to_end
-        )
-        if counts:
-            # No word is padding that none can be.
-            is_known = call["padding_idx"] < 0
-            sizes = (
-                call.compute(sizes_of, *to_end, name="sizes")
-                if is_known
-                else _added(call, none, bag_of, ones, "add")
-            )
-    rows = _rows_of_words(call, kept, last if _ends_early(call) else None)
-    result = _reduced(call, bag_of, bags, rows, ordering)
+    sizes = call.emit(relax.op.zeros((bags,), "int64"))
+    if (mode != _SUM or _is_used(call, 2) or _is_used(call, 3)) and not is_empty(words):
+        sizes = _sizes(call, sizes, bag_of, kept, order)
+    result = _reduced(call, offsets, bag_of, bags, kept, order)
     greatest = sizes
     if mode == _MAX and _is_used(call, 3):
-        greatest = _words_of_maxima(call, result, bag_of, rows)
+        greatest = _words_of_maxima(call, result, bag_of, kept, order)
     column = call.reshape(sizes, (bags, 1))
     if mode == _MEAN:
         least = call.emit(relax.op.maximum(column, relax.const(1, "int64")))
@@ -95,7 +76,8 @@ def embedding_bag_dense_backward(call: TorchCall) -> Any:
         return _of_maxima(call, gradient)
     bag_of = call["offset2bag"]
     if is_empty(bag_of):
-        bag_of = _bag_of_each(call, entries, shape_of(call["offsets"])[0])
+        offsets = call.cast(call["offsets"], "int64")
+        bag_of = _bag_of_each(call, offsets, entries, shape_of(offsets)[0])
     rows = _rows(call, gradient, bag_of)
     if mode == _MEAN:
         sizes = _rows(call, call.reshape(call["bag_size"], (shape_of(gradient)[0], 1)), bag_of)
@@ -106,27 +88,22 @@ def embedding_bag_dense_backward(call: TorchCall) -> Any:
     )
 
 
-def _rows_of_words(call: TorchCall, kept: Any, last: Any) -> Any:
-    """A row of the table for each word; padding has what changes no sum, or no maximum.
-
-    So have words behind the last bag, which ends at ``last``.
-    """
+def _rows_of_words(call: TorchCall, kept: Any) -> Any:
+    """A row of the table for each word; padding has what changes no sum, or no maximum."""
     weight, words = call["weight"], call["indices"]
-    if is_empty(words):
-        return None
     rows = _weighted(call, _rows(call, weight, words))
-    if last is not None:
-        kept = call.compute(_before, last, shape_of(words)[0], name="before")
-    if call["padding_idx"] >= 0 or last is not None:
-        column = call.reshape(kept, (shape_of(words)[0], 1))
-        nothing = relax.const(_initial(call), str(weight.ty.dtype))
-        rows = call.emit(relax.op.where(column, rows, nothing))
-    return rows
+    if call["padding_idx"] < 0:
+        return rows
+    column = call.reshape(kept, (shape_of(words)[0], 1))
+    nothing = relax.const(_initial(call), str(weight.ty.dtype))
+    return call.emit(relax.op.where(column, rows, nothing))
 
 
 def _checked_offsets(call: TorchCall, entries: Any) -> Any:
     """Where bags begin, and where the last one ends if that is included."""
     offsets = call.cast(call["offsets"], "int64")
+    if is_empty(call["indices"]):
+        return offsets
     if not is_empty(offsets):
         first = call.compute(_first_of, offsets, name="first")
         offsets = call.expect_numbers("the first offset", offsets, first, EQUAL)
@@ -135,29 +112,53 @@ def _checked_offsets(call: TorchCall, entries: Any) -> Any:
     return call.expect_numbers("an offset", offsets, offsets, ASCENDING)
 
 
+def _order(call: TorchCall, offsets: Any, bags: Any, to_end: bool = True) -> Any:
+    """The order of the words by bag; the last one has all words behind it unless told otherwise."""
+    words = call["indices"]
+    if is_empty(words):
+        return ()
+    return order_of_segments(call.bb, offsets, shape_of(words)[0], bags, to_end=to_end)
+
+
+def _sizes(call: TorchCall, none: Any, bag_of: Any, kept: Any, order: Any) -> Any:
+    """How many words of each bag are no padding."""
+    if call["padding_idx"] < 0 and order:
+        # No word is.
+        return call.compute(sizes_of, *order, name="sizes")
+    return _added(call, none, bag_of, call.cast(kept, "int64"), "add", order)
+
+
 def _first_of(offsets: te.Tensor) -> te.Tensor:
     return te.compute((1,), lambda _: offsets[0], name="first")
 
 
-def _reduced(call: TorchCall, bag_of: Any, bags: Any, rows: Any, ordering: Any) -> Any:
-    weight, mode = call["weight"], call["mode"]
+def _reduced(call: TorchCall, offsets: Any, bag_of: Any, bags: Any, kept: Any, order: Any) -> Any:
+    """The rows of each bag added up, or their maximum."""
+    weight, words = call["weight"], call["indices"]
     initial = call.full((bags, shape_of(weight)[1]), _initial(call), str(weight.ty.dtype))
-    if rows is None:
+    if is_empty(words):
         return initial
-    return _added(call, initial, bag_of, rows, "max" if mode == _MAX else "add", ordering)
+    ends_early = bool(call["include_last_offset"]) and _ends_early(call)
+    if ends_early:
+        # Words behind the last offset are of the bag behind the last one, which there is not.
+        bag_of = _bag_of_each(call, offsets, shape_of(words)[0], bags + 1)
+        order = _order(call, offsets, bags, to_end=False)
+    reduction = "max" if call["mode"] == _MAX else "add"
+    rows = _rows_of_words(call, kept)
+    return _added(call, initial, bag_of, rows, reduction, order, ends_early)
 
 
 def _initial(call: TorchCall) -> float:
     return float("-inf") if call["mode"] == _MAX else 0.0
 
 
-def _words_of_maxima(call: TorchCall, maxima: Any, bag_of: Any, rows: Any) -> Any:
+def _words_of_maxima(call: TorchCall, maxima: Any, bag_of: Any, kept: Any, order: Any) -> Any:
     """The first word of each bag that has the maximum, for each column; 0 if there is none."""
     words = call["indices"]
     none = call.emit(relax.op.zeros(shape_of(maxima), "int64"))
-    if rows is None:
+    if is_empty(words):
         return none
-    entries = shape_of(words)[0]
+    rows, entries = _rows_of_words(call, kept), shape_of(words)[0]
 
     def place(rows: te.Tensor, maxima: te.Tensor) -> te.Tensor:
         def first(i: Any, j: Any) -> Any:
@@ -169,7 +170,7 @@ def _words_of_maxima(call: TorchCall, maxima: Any, bag_of: Any, rows: Any) -> An
 
     places = call.compute(place, rows, _rows(call, maxima, bag_of), name="place")
     nowhere = call.full(shape_of(maxima), int(_NOWHERE), "int64")
-    first = _added(call, nowhere, bag_of, places, "min")
+    first = _added(call, nowhere, bag_of, places, "min", order)
     found = call.emit(relax.op.less(first, call.scalar(entries, "int64")))
     words = _rows(call, words, call.emit(relax.op.where(found, first, none)))
     return call.emit(relax.op.where(found, call.cast(words, "int64"), none))
@@ -192,10 +193,9 @@ def _of_maxima(call: TorchCall, gradient: Any) -> Any:
     return call.emit(added)
 
 
-def _bag_of_each(call: TorchCall, entries: Any, bags: Any) -> Any:
-    """The bag of each word: the last one that begins at or before it."""
-    offsets = _leading(call, call.cast(call["offsets"], "int64"), bags)
-    return segment_of_each(call, offsets, entries, -1)
+def _bag_of_each(call: TorchCall, offsets: Any, entries: Any, count: Any) -> Any:
+    """The bag of each word: the last of so many that begins at or before it."""
+    return segment_of_each(call, _leading(call, offsets, count), entries, -1)
 
 
 def _leading(call: TorchCall, offsets: Any, count: Any) -> Any:
@@ -219,11 +219,6 @@ def _ends_early(call: TorchCall) -> bool:
     return fast and call["padding_idx"] < 0
 
 
-def _before(last: te.Tensor, entries: Any) -> te.Tensor:
-    """Whether each of some positions is less than the last one."""
-    return te.compute((entries,), lambda i: i.astype("int64") < last[0], name="before")
-
-
 def _not_padding(call: TorchCall, words: Any) -> Any:
     padding = relax.const(call["padding_idx"], str(words.ty.dtype))
     return call.emit(relax.op.not_equal(words, padding))
@@ -241,7 +236,13 @@ def _weighted(call: TorchCall, rows: Any) -> Any:
 
 
 def _added(
-    call: TorchCall, initial: Any, at: Any, rows: Any, reduction: str, ordering: Any = None
+    call: TorchCall,
+    initial: Any,
+    at: Any,
+    rows: Any,
+    reduction: str,
+    order: tuple[Any, ...],
+    leaves_out: bool = False,
 ) -> Any:
     return call.emit(
         ops.index_put(
@@ -251,7 +252,8 @@ def _added(
             [0],
             reduction,
             wrap_negative=False,
-            ordering=ordering,
+            leaves_out=leaves_out,
+            ordering=order or None,
             operator=call.origin,
         )
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm import relax, te
 
-from tvm_scatter.importers.segments import order_in_place
+from tvm_scatter.importers.segments import order_of_segments
 from tvm_scatter.importers.segments import segment_of_each as segments_of
 from tvm_scatter.importers.shapes import number_of, shape_of, text
 from tvm_scatter.ops import operators as ops
@@ -104,10 +104,10 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
         # The first segment begins at zero, where no other ends.
         limits = call.emit(relax.op.cumsum(limits, axis=axis, dtype="int64"))
     at = segment_of_each(call, limits, entries, -1 if by_offset else 0)
-    ordering = None
+    ordering: tuple[Any, ...] = ()
     if axis == 0:
-        first = 0 if by_offset else -1
-        ordering = order_in_place(call.bb, limits, entries, shape_of(initial)[0], first)
+        rows = shape_of(initial)[0]
+        ordering = order_of_segments(call.bb, limits, entries, rows, limits_are_ends=not by_offset)
     result = ops.index_put(
         initial,
         [*(call.compute(_coordinates, at, i, name="row") for i in range(axis)), at],
@@ -118,7 +118,7 @@ def _reduced(call: TorchCall, limits: Any, initial: Any, axis: int, reduction: s
         # Entries before the first offset and behind the last segment belong to none.
         leaves_out=by_offset or bool(call["unsafe"]),
         operator=call.origin,
-        ordering=ordering,
+        ordering=ordering or None,
     )
     return call.emit(result)
 

@@ -148,7 +148,9 @@ class SoftmaxSearch:
     def _is_reduced(self, var: Any, reduction: str, updates: Any, by: ScatterCall) -> bool:
         """Whether a tensor has, for each destination of a call, some updates reduced."""
         call = _rows(self._values.get(var))
-        if call is None or call.reduction != reduction or call.wrap_negative != by.wrap_negative:
+        if call is None or call.reduction != reduction:
+            return False
+        if call.wrap_negative != by.wrap_negative or call.leaves_out != by.leaves_out:
             return False
         begins = not call.include_self or (call.reduces.is_sum and self._is_zero(call.data))
         extents = [static_shape(each.data)[0] for each in (call, by)]  # type: ignore[index]
