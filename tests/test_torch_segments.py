@@ -103,6 +103,24 @@ def test_softmax_of_segments() -> None:
     check(softmax, torch.randn(9, 3), torch.tensor([0, 2, 2, 9]))
 
 
+def test_softmax_of_long_segments_and_the_sum_that_it_weights(device: str) -> None:
+    """One scatter in the order of the segments: some are cut into pieces, and one into many."""
+    lengths = torch.tensor([3, 0, 1, 70, 2200, 0, 129, 1])
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+    total = int(lengths.sum())
+
+    def attention(x: Any, logits: Any, offsets: Any) -> Any:
+        segment = torch.repeat_interleave(offsets.diff(), output_size=total)
+        top = torch.segment_reduce(logits, "max", offsets=offsets, axis=0)
+        weights = (logits - top[segment]).exp()
+        sums = torch.segment_reduce(weights, "sum", offsets=offsets, axis=0)
+        shares = weights / sums[segment]
+        return torch.segment_reduce(x * shares[:, None], "sum", offsets=offsets, axis=0)
+
+    given = torch.randn(total, 12), torch.randn(total), offsets
+    check_all([("attention", attention, given)], device=device)
+
+
 def test_segments_of_torch_geometric() -> None:
     utils = pytest.importorskip("torch_geometric.utils")
 
