@@ -74,6 +74,25 @@ def test_bags(exporter: str, opset: int, padding: int | None) -> None:
         assert same(results[:checked], wanted[:checked])
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_words_behind_the_last_bag(mode: str) -> None:
+    """The newer exporter divides the last sum of a mean by all words from its first on."""
+
+    class Ended(torch.nn.Module):
+        def forward(self, table: Any, words: Any, ended: Any) -> Any:
+            bag = torch.nn.functional.embedding_bag
+            return bag(words, table, ended, mode=mode, include_last_offset=True)
+
+    table = torch.arange(12.0).reshape(6, 2)
+    inputs = (table, torch.arange(6), torch.tensor([0, 2, 4]))
+    names = ["table", "words", "ended"]
+    made = write(Ended().eval(), inputs, names, "dynamo", 18)
+    arrays = {name: each.numpy() for name, each in zip(names, inputs, strict=True)}
+    results = Machine(made, "llvm")([arrays[each.name] for each in made.graph.input])
+    assert same(results, expected(made, arrays))
+    assert same(results, [Ended()(*inputs).numpy()])
+
+
 #: A loop over the parts of x, as the older exporter writes it. What is in braces varies.
 LOOP = """(float[n, 2] x, int64[3] at, int64[k] words) => (float[m, c] y) {{
     yes = Constant<value = bool {{1}}>() zero = Constant<value = int64 {{0}}>()

@@ -359,7 +359,7 @@ def test_offsets_alone_by_eye(device):
     module = foreign(3, 1, {"updates": 6, "offsets": 4})
     arrays = {
         "data": np.array([[10], [20], [30]], "float32"),
-        # So few are not read.
+        # Not read.
         "index": np.full(6, 99),
         "updates": np.array([[1], [2], [3], [4], [5], [6]], "float32"),
         "offsets": np.array([1, 3, 3, 5], "int32"),
@@ -367,6 +367,18 @@ def test_offsets_alone_by_eye(device):
     machine = compiled(module, device)
     tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays.values()]
     assert machine["main"](*tensors).numpy().tolist() == [[15], [20], [39]]
+
+
+def test_an_index_beside_offsets_alone_may_be_anything(device):
+    """Also where a segment has so many updates that it is cut."""
+    many = 3000
+    module, on = foreign(2, 1, {"updates": many, "offsets": 3}), device_of(device)
+    arrays = [np.zeros((2, 1)), np.full(many, 2**40), np.ones((many, 1)), [0, many, many]]
+    types = ("float32", "int64", "float32", "int32")
+    given = [np.asarray(each, dtype) for each, dtype in zip(arrays, types, strict=True)]
+    machine = compiled(module, device, bounds="raise")
+    result = machine["main"](*(tvm.runtime.tensor(each, on) for each in given))
+    assert result.numpy().tolist() == [[many], [0]]
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
@@ -393,7 +405,7 @@ def test_orders_from_outside(device, order, is_index_computed, gather, symbolic)
     with tvm_scatter.options(fuse=True), target_of(device):
         found = tvm_scatter.explain(module, target_of(device))[0].problem
     assert found.ordered and found.in_order == (order == "offsets")
-    assert found.order_alone == is_index_computed
+    assert found.order_alone == (is_index_computed or order == "offsets")
     arrays["index"] = arrays["index"] - is_index_computed
     machine, on = compiled(module, device, fuse=True), device_of(device)
     result = machine["main"](*(tvm.runtime.tensor(each, on) for each in arrays.values()))

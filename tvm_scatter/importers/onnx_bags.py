@@ -25,7 +25,8 @@ _PART = ("Slice", "rows", *_SLICED)
 _SUM = ("ReduceSum", _PART, 0, 1)
 _DENOMINATOR = ("Sub", "size", _SLICED[0])
 _LAST = ("Equal", "i", "last")
-#: The last bag ends behind the last row, which is where PyTorch wants it to end as well.
+#: The last bag of a maximum ends with the rows, wherever the last offset is. That of a mean does
+#: not, but its sum is divided by all rows from its first on. So does PyTorch.
 _OF_BAGS: dict[str, Pattern] = {
     "sum": _SUM,
     "mean": (
@@ -245,7 +246,8 @@ def _segments(terms: Terms, found: Found, result: str, how: str) -> list[Any]:
     operands = [found["rows"], found["offsets"], count]
     if "words" in found:
         operands += [found["words"], found["padding"]]
-    return [*nodes, helper.make_node(SEGMENT_REDUCE, operands, [result], how=how, empty="zero")]
+    options = {"how": how, "empty": "zero", "to_end": int("last" in found)}
+    return [*nodes, helper.make_node(SEGMENT_REDUCE, operands, [result], **options)]
 
 
 def _has_ends(terms: Terms, offsets: str, known: Found) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import ASCENDING, NOT_NEGATIVE, expect_numbers, expect_sizes
 
 from .onnx_sizes import sizes_in, with_shape
-from .segments import order_of_segments, segment_of_each, sizes_of
+from .segments import order_of_segments, segment_of_each
 from .shapes import differ, same_shape, shape_of, text
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "max": "max"}
@@ -24,7 +24,8 @@ def segment_reduce(
     """The sum, mean or maximum of rows between offsets, for each column.
 
     A mean of nothing is 0, as onnxruntime and PyTorch have it; a maximum may be minus infinity.
-    Rows before the first offset, behind the last one, and of words that are padding count nowhere.
+    With ``to_end`` a maximum of the last bag is of all rows from its first on, and a mean is
+    divided by their number. Rows before the first offset, behind the last one, and of words that are padding count nowhere.
     """
     given = [*inputs, *[None] * (6 - len(inputs))]
     rows, offsets, count, words, padding, weights = given
@@ -41,29 +42,43 @@ def segment_reduce(
     if count is not None:
         offsets = _as_many(bb, name, offsets, bags, sizes_in(bb, name, count)[0])
     offsets = _checked(bb, name, offsets)
-    limits = bb.emit(relax.op.reshape(offsets, (1, bags + 1)))
-    bag_of = segment_of_each(bb, limits, entries, -1, name)
-    index = bb.emit(relax.op.reshape(bag_of, (entries,)))
-    order = order_of_segments(bb, offsets, entries, bags)
+    whole = offsets
+    if attributes.get("to_end"):
+        whole = bb.emit_te(_to_end, offsets, entries, primfunc_name_hint="to_end")
     dtype, nothing = str(rows.ty.dtype), float("-inf") if how == "max" else 0.0
     kept = bb.emit(relax.op.ones((entries,), "bool"))
     if words is not None:
         kept = bb.emit(relax.op.not_equal(words, bb.emit(relax.op.reshape(padding, (1,)))))
         column = bb.emit(relax.op.reshape(kept, (entries, *(1 for _ in row))))
         rows = bb.emit(relax.op.where(column, rows, relax.const(nothing, dtype)))
-    result = _reduced(bb, nothing, (bags, *row), index, rows, _REDUCTIONS[how], order, name)
+    limits = whole if how == "max" else offsets
+    result = _reduced(bb, nothing, limits, rows, _REDUCTIONS[how], name)
     if how == "sum" or (how == "max" and attributes["empty"] != b"zero"):
         return result
-    if words is None and order:
-        sizes = bb.emit_te(sizes_of, *order, primfunc_name_hint="sizes")
-    else:
-        ones = bb.emit(relax.op.astype(kept, "int64"))
-        sizes = _reduced(bb, 0, (bags,), index, ones, "add", order, name)
-    column = bb.emit(relax.op.reshape(sizes, (bags, *(1 for _ in row))))
-    empty = bb.emit(relax.op.equal(column, relax.const(0, "int64")))
+    ones = bb.emit(relax.op.astype(kept, "int64"))
+    sizes = _reduced(bb, 0, offsets, ones, "add", name)
+    empty = bb.emit(relax.op.equal(_column(bb, sizes, row), relax.const(0, "int64")))
     if how == "mean":
-        result = bb.emit(relax.op.divide(result, bb.emit(relax.op.astype(column, dtype))))
+        if whole is not offsets:
+            sizes = _reduced(bb, 0, whole, ones, "add", name)
+        divisor = bb.emit(relax.op.astype(_column(bb, sizes, row), dtype))
+        result = bb.emit(relax.op.divide(result, divisor))
     return relax.op.where(empty, relax.const(0.0, dtype), result)
+
+
+def _column(bb: Any, sizes: Any, row: Sequence[Any]) -> Any:
+    """A number for each row."""
+    return bb.emit(relax.op.reshape(sizes, (*shape_of(sizes), *(1 for _ in row))))
+
+
+def _to_end(offsets: te.Tensor, entries: Any) -> te.Tensor:
+    """Offsets, of which the last one is behind all entries."""
+    last = offsets.shape[0] - 1
+
+    def offset(at: Any) -> Any:
+        return tirx.Select(at < last, offsets[at], tirx.Cast("int64", entries))
+
+    return te.compute(offsets.shape, offset, name="to_end")
 
 
 def _checked(bb: Any, name: str, offsets: Any) -> Any:
@@ -73,30 +88,23 @@ def _checked(bb: Any, name: str, offsets: Any) -> Any:
     return bb.emit(expect_numbers(offsets, offsets, ASCENDING, **options))
 
 
-def _reduced(
-    bb: Any,
-    nothing: float,
-    shape: tuple[Any, ...],
-    index: Any,
-    rows: Any,
-    reduction: str,
-    order: tuple[Any, ...],
-    name: str,
-) -> Any:
+def _reduced(bb: Any, nothing: float, offsets: Any, rows: Any, reduction: str, name: str) -> Any:
     """The rows of each bag, reduced. Those before the first and behind the last are of none."""
-    dtype = str(rows.ty.dtype)
-    data = bb.emit(relax.op.full(shape, relax.const(nothing, dtype), dtype))
+    bags, (entries, *row), dtype = shape_of(offsets)[0] - 1, shape_of(rows), str(rows.ty.dtype)
+    limits = bb.emit(relax.op.reshape(offsets, (1, bags + 1)))
+    bag_of = segment_of_each(bb, limits, entries, -1, name)
+    data = bb.emit(relax.op.full((bags, *row), relax.const(nothing, dtype), dtype))
     return bb.emit(
         ops.index_put(
             data,
-            [index],
+            [bb.emit(relax.op.reshape(bag_of, (entries,)))],
             rows,
             [0],
             reduction,
             wrap_negative=False,
             leaves_out=True,
             operator=name,
-            ordering=order or None,
+            ordering=order_of_segments(bb, offsets, entries, bags) or None,
         )
     )
 

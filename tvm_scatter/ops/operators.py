@@ -139,8 +139,8 @@ def index_put(
         What :func:`tvm_scatter.order` returns for the only index tensor and the extent of its axis,
         which is the first. If the index ascends, a tuple of the offsets alone will do: int32 of
         shape (extent + 1,), where the updates of each row begin, and last where those of the last
-        one end, as in the CSR format. Indices are then not checked again, and need not be read. It
-        must be of that index: the result is undefined if it is not.
+        one end, as in the CSR format. Indices are then not checked again, and need not be read.
+        An order must be that of the index: the result is undefined if it is not.
     operator : str
         The name of the operator in errors and in :func:`tvm_scatter.explain`.
 

@@ -1,7 +1,8 @@
 """Drops the indices of scatters that are given an order and read nothing else.
 
 Where the order is made without the index, such as from the offsets of bags, nobody need compute it
-then. A tensor that is only allocated stands in its place.
+then. A tensor that is only allocated stands in its place. An index that is given beside offsets
+alone is not read either: it may be anything.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tvm_scatter.ops.shapes import unwritten
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Bindings
 
-from .functions import Emit, with_changes, with_values
+from .functions import Change, Emit, with_changes, with_values
 
 
 def UnreadIndices() -> tvm.transform.Pass:
@@ -40,18 +41,20 @@ def _without(mod: tvm.IRModule, function: relax.Function) -> relax.Function | No
     for binding in bindings:
         if is_scatter(binding.value):
             call = ScatterCall.from_call(binding.value)
-            if _is_computed_for(call, values) and _is_unread(binding.value, call):
+            if _is_made_apart(call, values) and _is_unread(binding.value, call):
                 calls[binding.var] = call
     # Where somebody else reads an index, it is computed all the same.
     readers = bindings.readers()
     kept = bindings.returned | {
         index for index, found in readers.items() if any(each.var not in calls for each in found)
     }
-    found = {
-        var: partial(_by_order_alone, call)
-        for var, call in calls.items()
-        if call.indices[0] not in kept
-    }
+    found: dict[Any, relax.Expr | Change] = {}
+    for var, call in calls.items():
+        index = call.indices[0]
+        if index in values and index not in kept:
+            found[var] = partial(_by_order_alone, call)
+        elif index not in values and len(call.ordering) == 1:
+            found[var] = call.replace(order_alone=True).to_call()
     return with_values(mod, function, found) if found else None
 
 
@@ -60,9 +63,9 @@ def _by_order_alone(call: ScatterCall, emit: Emit) -> relax.Expr:
     return call.replace(indices=(emit(unwritten(call.indices[0].ty)),), order_alone=True).to_call()
 
 
-def _is_computed_for(call: ScatterCall, values: dict[Any, relax.Expr]) -> bool:
-    """Whether an index is computed, and not for the operator that makes the order of it."""
-    if not call.ordering or call.order_alone or call.indices[0] not in values:
+def _is_made_apart(call: ScatterCall, values: dict[Any, relax.Expr]) -> bool:
+    """Whether a scatter has an order that the operator for it has not made of the index."""
+    if not call.ordering or call.order_alone:
         return False
     offsets = call.ordering[-1]
     return not isinstance(values.get(offsets, offsets), relax.TupleGetItem)
