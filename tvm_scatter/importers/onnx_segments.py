@@ -25,7 +25,8 @@ def segment_reduce(
 
     A mean of nothing is 0, as onnxruntime and PyTorch have it; a maximum may be minus infinity.
     With ``to_end`` a maximum of the last bag is of all rows from its first on, and a mean is
-    divided by their number. Rows before the first offset, behind the last one, and of words that are padding count nowhere.
+    divided by their number. Rows before the first offset, behind the last one otherwise, and of
+    words that are padding count nowhere.
     """
     given = [*inputs, *[None] * (6 - len(inputs))]
     rows, offsets, count, words, padding, weights = given
