@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.cli import main
+from tvm_scatter.runtime import cpu_threads
 from tvm_scatter.runtime.cpu_threads import in_words
 
 torch = pytest.importorskip("torch")
@@ -108,6 +109,15 @@ def test_threads_are_counted(threads):
     said = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
     found, own = said.split()
     assert own == threads and (found == "None" or int(found) >= 1)
+
+
+@pytest.mark.parametrize(("said", "cores"), [("max 100000", None), ("50000 100000", 1)])
+def test_a_container_has_a_quota(monkeypatch, tmp_path, said, cores):
+    (tmp_path / "cpu.max").write_text(said)
+    without = cpu_threads.usable_cores()
+    monkeypatch.setattr(cpu_threads, "_QUOTA", tmp_path / "cpu.max")
+    found = cpu_threads.usable_cores()
+    assert found == (without if without is None or cores is None else cores)
 
 
 def test_demo(capfd):

@@ -9,7 +9,7 @@ from pathlib import Path
 import tvm
 
 _CPUS = Path("/sys/devices/system/cpu")
-#: Of a container: microseconds of CPU time, or ``max``, and in how many.
+#: Of a container: microseconds of CPU time, or a word if it may have all, and in how many.
 _QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
@@ -41,10 +41,11 @@ def _siblings(cpu: int) -> str:
 def _quota() -> int:
     """The most CPUs' time that a container may have, rounded up."""
     try:
-        quota, period = _QUOTA.read_text().split()
+        quota, period = map(int, _QUOTA.read_text().split())
     except (OSError, ValueError):
+        # There is no such file, or no quota.
         return sys.maxsize
-    return sys.maxsize if quota == "max" else -(-int(quota) // int(period))
+    return -(-quota // period)
 
 
 def in_words(threads: int, cores: int | None) -> str:
