@@ -222,6 +222,19 @@ def test_its_implementation_is_the_one_that_takes_an_order(device):
     assert own.alternatives["ordered"] == "no order of the updates is given"
 
 
+def source(module, target):
+    """The CUDA source of what orders and scatters in a module."""
+    with tvm_scatter.options(fuse=True), target:
+        module = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(module)
+        module = relax.transform.LegalizeOps()(module)
+    functions = {
+        name.name_hint: function
+        for name, function in module.functions.items()
+        if name.name_hint == "order" or "scatter" in name.name_hint
+    }
+    return in_one_source(functions, target).source
+
+
 @needs_nvrtc
 @pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
 @pytest.mark.parametrize("symbolic", [pytest.param(False, marks=pytest.mark.exhaustive), True])
@@ -232,15 +245,7 @@ def test_it_compiles(arch, symbolic):
         build(arrays, 300, REDUCTIONS, symbolic=symbolic, gather=True),
         cuda_target(arch),
     )
-    with tvm_scatter.options(fuse=True), target:
-        module = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(module)
-        module = relax.transform.LegalizeOps()(module)
-    functions = {
-        name.name_hint: function
-        for name, function in module.functions.items()
-        if isinstance(function, tvm.tirx.PrimFunc) and name.name_hint != "zeros"
-    }
-    assert cubin(in_one_source(functions, target).source, arch).startswith(b"\x7fELF")
+    assert cubin(source(module, target), arch).startswith(b"\x7fELF")
 
 
 def test_another_implementation_makes_its_own(device):
@@ -422,15 +427,7 @@ def test_long_orders_from_outside_compile(order, symbolic):
     if order != "offsets":
         shapes = {"permutation": many, **shapes}
     module, target = foreign(300, 64, shapes, True, True, symbolic), cuda_target("sm_90")
-    with tvm_scatter.options(fuse=True), target:
-        module = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(module)
-        module = relax.transform.LegalizeOps()(module)
-    functions = {
-        name.name_hint: function
-        for name, function in module.functions.items()
-        if "scatter" in name.name_hint
-    }
-    made = in_one_source(functions, target).source
+    made = source(module, target)
     assert ("carry_updates<P>" in made) == (order != "offsets" and not symbolic)
     assert cubin(made, "sm_90").startswith(b"\x7fELF")
 

@@ -12,7 +12,7 @@ from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import ASCENDING, NOT_NEGATIVE, expect_numbers, expect_sizes
 
 from .onnx_sizes import sizes_in, with_shape
-from .segments import order_of_segments, segment_of_each
+from .segments import order_of_segments, segment_of_each, sizes_of
 from .shapes import differ, same_shape, shape_of, text
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "max": "max"}
@@ -47,7 +47,7 @@ def segment_reduce(
     if attributes.get("to_end"):
         whole = bb.emit_te(_to_end, offsets, entries, primfunc_name_hint="to_end")
     dtype, nothing = str(rows.ty.dtype), float("-inf") if how == "max" else 0.0
-    kept = bb.emit(relax.op.ones((entries,), "bool"))
+    kept = None
     if words is not None:
         kept = bb.emit(relax.op.not_equal(words, bb.emit(relax.op.reshape(padding, (1,)))))
         column = bb.emit(relax.op.reshape(kept, (entries, *(1 for _ in row))))
@@ -56,15 +56,24 @@ def segment_reduce(
     result = _reduced(bb, nothing, limits, rows, _REDUCTIONS[how], name)
     if how == "sum" or (how == "max" and attributes["empty"] != b"zero"):
         return result
-    ones = bb.emit(relax.op.astype(kept, "int64"))
-    sizes = _reduced(bb, 0, offsets, ones, "add", name)
+    sizes = _sizes(bb, offsets, entries, kept, name)
     empty = bb.emit(relax.op.equal(_column(bb, sizes, row), relax.const(0, "int64")))
     if how == "mean":
         if whole is not offsets:
-            sizes = _reduced(bb, 0, whole, ones, "add", name)
+            sizes = _sizes(bb, whole, entries, kept, name)
         divisor = bb.emit(relax.op.astype(_column(bb, sizes, row), dtype))
         result = bb.emit(relax.op.divide(result, divisor))
     return relax.op.where(empty, relax.const(0.0, dtype), result)
+
+
+def _sizes(bb: Any, offsets: Any, entries: Any, kept: Any, name: str) -> Any:
+    """How many rows of each bag are kept; all are if that is ``None``."""
+    order = order_of_segments(bb, offsets, entries, shape_of(offsets)[0] - 1)
+    if kept is None and order:
+        return bb.emit_te(sizes_of, *order, primfunc_name_hint="sizes")
+    if kept is None:
+        kept = bb.emit(relax.op.ones((entries,), "bool"))
+    return _reduced(bb, 0, offsets, bb.emit(relax.op.astype(kept, "int64")), "add", name)
 
 
 def _column(bb: Any, sizes: Any, row: Sequence[Any]) -> Any:

@@ -179,10 +179,16 @@ def _expect_ordering(
         message = f"{operator}: the {name} of ordering must be those of the index and the extent"
         with T.Assert(symbols[f"{name}_size"] == wanted[name], message):
             pass
-    for size in (sizes.items, sizes.destinations):
-        if not isinstance(size, int):
-            with T.Assert(size < LIMIT, f"{operator}: fewer than {LIMIT} updates are ordered"):
-                pass
+    assert_few(operator, sizes)
+
+
+def assert_few(operator: str, sizes: Sizes) -> None:
+    """Emit an assertion that there are as few updates and destinations as an order can have."""
+    most = tirx.max(sizes.items, sizes.destinations)
+    with T.Assert(
+        most < tirx.IntImm("int64", LIMIT), f"{operator}: fewer than {LIMIT} updates are ordered"
+    ):
+        pass
 
 
 def _together(operands: Sequence[Operands], target: Any) -> list[Operands]:

@@ -14,7 +14,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.ordering import DTYPE, LIMIT, ORDER
+from tvm_scatter.ops.ordering import DTYPE, ORDER
 from tvm_scatter.ops.shapes import SymbolTable, no_elements
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -25,6 +25,7 @@ from tvm_scatter.selection.backend import backend_of
 
 from . import recipes
 from .ascending_order import ascending_order
+from .emission import assert_few
 from .legalizations import put_in_front
 from .make import check_alone
 from .target import target_of
@@ -135,7 +136,7 @@ def _build(
                 symbols[_EXTENT] = symbols[_OFFSETS] - 1
             sizes = Sizes.of(problem, symbols)
             if not static:
-                _assert_few(operator, sizes)
+                assert_few(operator, sizes)
             operands = Operands(
                 problem=problem,
                 signature=Signature(operator, (problem.extent.constant,), (shape,), ()),
@@ -150,11 +151,3 @@ def _build(
             )
             ordering.emit(operands, begins)
     return builder.get(), workspace
-
-
-def _assert_few(operator: str, sizes: Sizes) -> None:
-    most = tirx.max(sizes.items, sizes.destinations)
-    with T.Assert(
-        most < tirx.IntImm("int64", LIMIT), f"{operator}: fewer than {LIMIT} updates are ordered"
-    ):
-        pass
