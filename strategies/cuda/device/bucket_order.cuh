@@ -5,8 +5,8 @@
 // begin. What begins before a bucket in all tiles together is where the bucket begins in the
 // permutation, so nothing is counted in advance. Then a block for each bucket gathers its runs, tile
 // after tile, and orders them by place. Both orders are stable. A bucket with too many updates for
-// one block is cut into units: their updates of each place are counted, and then each unit is ordered
-// and moved behind the ones before it.
+// one block is cut into units: their updates of each place are counted, those of some units together
+// as well, and then each unit is ordered and moved behind the ones before it.
 #ifndef TVM_SCATTER_BUCKET_ORDER
 #define TVM_SCATTER_BUCKET_ORDER
 #include "grid.cuh"
@@ -17,6 +17,7 @@ namespace tvm_scatter {
 
 constexpr int kBucketOrderThreads = 512;
 constexpr int kBucketOrderPlaces = 512;  // the most of a bucket
+constexpr uint32 kUnitsTogether = 16;
 
 // A unit begins `skip` entries into the run of a tile. It is one of `units` of its bucket, which
 // begins at `begin` in the permutation, and whose units begin with `first`.
@@ -32,6 +33,9 @@ struct OrderBuckets {
   uint32* taken;  // units
   OrderUnit* units;
   uint32* counts;  // of each unit, entries of each place
+  // The same of the first units of a bucket together, of the next ones, and so on. Those of a bucket
+  // begin where its units begin, so that no others do.
+  uint32* together;
   TileRuns runs;
   uint32 buckets;
   int bits;
@@ -84,11 +88,11 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
     entries[first + at] = ordered[at];
 }
 
-// Shared memory of a block that orders entries of a bucket, so many of each thread. Behind it is room
+// Shared memory of a block that orders entries of a bucket or a unit, so many of each thread. Behind it is room
 // for 16-bit counters, of each warp one for each place.
 template <int per_thread, int place_bits>
 struct OrderRoom {
-  // The most entries of a bucket that a block orders, and those of a unit of a larger one.
+  // The most entries that a block orders, and those of a unit.
   static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
   uint32 words[kMost];
   RunTable<kBucketOrderThreads> table;
@@ -141,6 +145,9 @@ __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 buc
   const uint32 units = ceil_div(found, most);
   if (threadIdx.x == 0) first = atomicAdd(order.taken, units);
   __syncthreads();
+  const uint32 sums = ceil_div(units, kUnitsTogether) << order.bits;
+  for (uint32 at = threadIdx.x; at < sums; at += kBucketOrderThreads)
+    order.together[(first << order.bits) + at] = 0;
   const TileRuns& runs = order.runs;
   const unsigned short* const own = runs.begins + static_cast<int64>(bucket) * runs.tiles;
   uint32 carry = 0;
@@ -155,8 +162,8 @@ __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 buc
   }
 }
 
-// One block for each bucket, and one for the updates that are dropped.
-template <class P, int per_thread, int place_bits>
+// One block for each bucket, and one for the updates that are dropped. `unit` as of who orders units.
+template <class P, int per_thread, int place_bits, int unit>
 __device__ __forceinline__ void order_bucket(int* permutation,
                                              int* offsets, const OrderBuckets& order,
                                              const Sizes<P>& sizes, char* shared) {
@@ -168,7 +175,7 @@ __device__ __forceinline__ void order_bucket(int* permutation,
   const uint32 places = sizes.destinations();
   if (bucket == order.buckets && threadIdx.x == 0) offsets[places] = begin;
   if (found > room.kMost) {
-    cut_bucket(order, bucket, found, begin, room.kMost);
+    cut_bucket(order, bucket, found, begin, OrderRoom<unit, place_bits>::kMost);
     return;
   }
   const uint32 first_place = order.first_place(bucket);
@@ -179,19 +186,24 @@ __device__ __forceinline__ void order_bucket(int* permutation,
     permutation[begin + at] = room.words[at] >> order.bits;
 }
 
-// Count the entries of each place in all units.
+// Count the entries of each place in all units, and in some together.
 template <int per_thread, int place_bits>
 __device__ __forceinline__ void count_units(const OrderBuckets& order, char* shared) {
   auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
   const uint32 units = *order.taken;
-  for (uint32 unit = blockIdx.x; unit < units; unit += gridDim.x) {
+  for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {
+    const OrderUnit& unit = order.units[number];
     for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads) room.totals[p] = 0;
-    const uint32 count = room.gather(order, order.units[unit]);
+    const uint32 count = room.gather(order, unit);
     for (uint32 at = threadIdx.x; at < count; at += kBucketOrderThreads)
       atomicAdd(&room.totals[order.place_of(room.words[at])], 1u);
     __syncthreads();
-    for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads)
-      order.counts[(unit << order.bits) + p] = room.totals[p];
+    const uint32 sum = unit.first + (number - unit.first) / kUnitsTogether;
+    for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads) {
+      const uint32 total = room.totals[p];
+      order.counts[(number << order.bits) + p] = total;
+      if (total != 0) atomicAdd(&order.together[(sum << order.bits) + p], total);
+    }
     __syncthreads();
   }
 }
@@ -205,15 +217,19 @@ __device__ __forceinline__ void add_counts(Room& room, const OrderBuckets& order
     room.totals[p] = room.before[p] = 0;
   __syncthreads();
   // No bucket has more places than a block has threads.
-  const uint32 place = order.place_of(threadIdx.x), groups = kBucketOrderThreads >> order.bits;
-  const uint32* const counts = order.counts + (unit.first << order.bits) + place;
+  const uint32 place = order.place_of(threadIdx.x), begin = (unit.first << order.bits) + place;
+  const uint32 turn = threadIdx.x >> order.bits, turns = kBucketOrderThreads >> order.bits;
+  const uint32 own = number - unit.first, sum = own / kUnitsTogether;
   uint32 all = 0, earlier = 0;
 #pragma unroll 8
-  for (uint32 u = threadIdx.x >> order.bits; u < unit.units; u += groups) {
-    const uint32 count = counts[u << order.bits];
+  for (uint32 s = turn; s < ceil_div(unit.units, kUnitsTogether); s += turns) {
+    const uint32 count = order.together[begin + (s << order.bits)];
     all += count;
-    if (unit.first + u < number) earlier += count;
+    if (s < sum) earlier += count;
   }
+#pragma unroll 8
+  for (uint32 u = sum * kUnitsTogether + turn; u < own; u += turns)
+    earlier += order.counts[begin + (u << order.bits)];
   atomicAdd(&room.totals[place], all);
   atomicAdd(&room.before[place], earlier);
   __syncthreads();

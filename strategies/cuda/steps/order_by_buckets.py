@@ -28,8 +28,12 @@ _ENOUGH_BUCKETS, _SOME_ENTRIES = 256, 512
 _ROOMS = (8, 16)
 _PER_THREAD = (16, 8, 4, 2, 1)
 _ENOUGH_TILES = 128
-#: The updates of a thread where the sizes are symbolic.
-_SYMBOLIC_PER_THREAD = 8
+#: The entries of a unit for each thread of a block: so many that there were enough units if all updates
+#: were in some.
+_UNITS = (8, 4, 2)
+_ENOUGH_UNITS = 256
+#: The updates of a thread where the sizes are symbolic, and those of a unit.
+_SYMBOLIC_PER_THREAD, _SYMBOLIC_UNIT = 8, 4
 #: The most blocks that look for units, whose number only the device knows.
 _UNIT_BLOCKS = 512
 _UNIT_BYTES = 6 * 4
@@ -54,9 +58,11 @@ class _Plan:
         self.buckets = ceil_div(sizes.destinations, _power(self.bits))
         rooms = (n for n in _ROOMS[:-1] if self.static and items <= self.buckets * _fill(n))
         self.room = next(rooms, _ROOMS[-1])
-        # A bucket with units has more entries than fit one of them.
         self.most = self.room * _THREADS
-        self.units = 2 * items // self.most + 1
+        fits = (n for n in _UNITS if self.static and n * _THREADS * _ENOUGH_UNITS <= items)
+        self.unit = next(fits, _UNITS[-1] if self.static else _SYMBOLIC_UNIT)
+        # The last unit of a bucket may have fewer entries. A bucket with units has more than a block.
+        self.units = items // (self.unit * _THREADS) + items // self.most + 1
         self.takes = all_of(
             # An item and a place in a bucket share 32 bits.
             items * _power(self.bits)
@@ -71,12 +77,14 @@ class _Plan:
         most_places = 1 << self.place_bits
         self.tile_bytes = _tile_bytes(self.per_thread, most_buckets)
         self.room_bytes = _room_bytes(self.most, most_places)
+        self.unit_bytes = _room_bytes(self.unit * _THREADS, most_places)
         layout = self.layout = sorting.Layout()
         layout.add("taken", 4)
         layout.add("begins", (most_buckets + 2) * self.tiles * 2)
         layout.add("entries", items * 4)
         layout.add("units", self.units * _UNIT_BYTES)
         layout.add("counts", self.units * most_places * 4)
+        layout.add("together", self.units * most_places * 4)
 
     def declarations(self) -> tuple[str, sorting.Arguments]:
         """C++ declarations of ``order``, ``begins`` and ``entries``, and their arguments."""
@@ -85,13 +93,14 @@ class _Plan:
             "taken": "uint32",
             "units": "OrderUnit",
             "counts": "uint32",
+            "together": "uint32",
             "begins": "unsigned short",
             "entries": "uint32",
         }
         text = "".join(layout.pointer(name, kind) for name, kind in fields.items())
         text += (
-            "  const OrderBuckets order{taken, units, counts, {begins, entries, uint32(tiles), "
-            "uint32(tile_items)},\n      uint32(buckets), int(bits)};\n"
+            "  const OrderBuckets order{taken, units, counts, together, {begins, entries, "
+            "uint32(tiles), uint32(tile_items)},\n      uint32(buckets), int(bits)};\n"
         )
         numbers = ("tiles", "tile_items", "buckets", "bits")
         arguments = {name: ("long long", getattr(self, name)) for name in numbers}
@@ -171,15 +180,15 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
     )
     results = f"{lists.permutation}, {lists.offsets}, order, sizes, shared"
     step(
-        f"  order_bucket<P, {plan.room}, {plan.place_bits}>({results});",
+        f"  order_bucket<P, {plan.room}, {plan.place_bits}, {plan.unit}>({results});",
         plan.buckets + 1,
         plan.room_bytes,
     )
     if plan.static and operands.sizes.items <= plan.most:
         return
     blocks = at_most(plan.units, _UNIT_BLOCKS)
-    step(f"  count_units<{plan.room}, {plan.place_bits}>(order, shared);", blocks, plan.room_bytes)
-    step(f"  order_units<P, {plan.room}, {plan.place_bits}>({results});", blocks, plan.room_bytes)
+    step(f"  count_units<{plan.unit}, {plan.place_bits}>(order, shared);", blocks, plan.unit_bytes)
+    step(f"  order_units<P, {plan.unit}, {plan.place_bits}>({results});", blocks, plan.unit_bytes)
 
 
 FORM = OrderForm("buckets", _takes, _workspace, _emit)
