@@ -21,6 +21,7 @@ from tvm_scatter.strategies.cuda.steps import listed_rows
 from tvm_scatter.strategies.cuda.steps.listed_rows import (
     LEAST_CHUNK,
     LONG_LIST,
+    WRITING_THREADS,
     ListedRows,
     chunk_entries,
     declare_lists,
@@ -115,7 +116,7 @@ class Bucketed(Implementation):
         return {
             "bucket_bits": tuple(near),
             "per_thread": (enough[0], *more),
-            "threads": (128, 256),
+            "threads": WRITING_THREADS,
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:

@@ -20,6 +20,7 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
     CHUNK_THREADS,
     LEAST_CHUNK,
     LONG_LIST,
+    WRITING_THREADS,
     ListedRows,
     chunk_entries,
     declare_lists,
@@ -67,7 +68,7 @@ class Grouped(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        return {"threads": (128, 256)}
+        return {"threads": WRITING_THREADS}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _layout(problem, sizes).total

@@ -210,9 +210,10 @@ __device__ __forceinline__ void carry_updates(typename P::Updates::Carried* carr
   }
 }
 
-// A group of lanes for each slot of a piece, of which there are `slots`, and behind them for each row.
-// Sums pieces of long segments, and writes rows that have short ones. `items` has an entry for each
-// update: its number, or what is carried of it. `apart` as of `RowShare`.
+// A group of lanes for each slot of a piece, of which there are `slots`, and behind them for each
+// `rows_each` rows, one after the other: the range of the next one is on its way meanwhile. Sums pieces
+// of long segments, and writes rows that have short ones. `items` has an entry for each update: its
+// number, or what is carried of it. `apart` as of `RowShare`.
 template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, bool apart,
           class Keys, class List>
 __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
@@ -221,15 +222,18 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
                                             const typename P::Updates& updates, const Keys& keys,
                                             const Key* begins, const Key* ends,
                                             const List items, const Sizes<P>& sizes,
-                                            uint32 longest, int bits, int64 slots, int64 tiles) {
+                                            uint32 longest, int bits, int64 slots, int rows_each,
+                                            int64 tiles) {
   using Entry = decltype(entry_of(items));
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  const int64 rows_apart = apart ? slots + static_cast<int64>(sizes.destinations()) : 0;
+  const int64 places = sizes.destinations();
+  const int64 rows_apart = apart ? slots + ceil_div<int64>(places, rows_each) : 0;
   const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes, rows_apart);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
   const bool is_piece = share.row < slots;
-  int64 place = share.row - slots;
+  int64 place = (share.row - slots) * rows_each;
+  int64 left = min(places - place, static_cast<int64>(rows_each));
   SegmentRange range;
   if (is_piece) {
     range = segment_of<P>(keys, share.row << bits, begins, ends, sizes, place);
@@ -237,31 +241,41 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
     const Pieces pieces(range.begin, range.end, bits);
     if (!pieces.has(share.row)) return;
     range = {pieces.begin_of(share.row), pieces.begin_of(share.row + 1)};
+    left = 1;
   } else {
-    if (place >= sizes.destinations()) return;
+    if (left <= 0) return;
     range = SegmentRange::of(begins, ends, place, sizes.items());
-    if (range.exceeds(longest)) return;
   }
-  const int64 count = range.end - range.begin;
   const Offset width = sizes.width();
-  for (Offset column = share.first; column < width; column += share.step) {
-    if (count <= 0) {
-      if (share.writes) rows.keep(place, column);
-      continue;
+  const auto sum_range = [&] {
+    const int64 count = range.end - range.begin;
+    for (Offset column = share.first; column < width; column += share.step) {
+      if (count <= 0) {
+        if (share.writes) rows.keep(place, column);
+        continue;
+      }
+      Vector<Data, vector> old;
+      if (!is_piece) old = rows.old(place, column);
+      const auto own = own_of<P, vector, whole>(updates, place, column);
+      const PlaceUpdates<P, Entry, lanes, vector, whole, false, first> sorted{
+          {updates, items + range.begin, sizes, column}, own, share.writes};
+      auto sum = sum_of_none<P, vector>();
+      combine_updates(sum, static_cast<uint32>(count), sorted);
+      if (!share.writes) continue;
+      if (is_piece) {
+        *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, share.row, column)) = sum;
+      } else {
+        rows.write(place, column, old, sum, count);
+      }
     }
-    Vector<Data, vector> old;
-    if (!is_piece) old = rows.old(place, column);
-    const auto own = own_of<P, vector, whole>(updates, place, column);
-    const PlaceUpdates<P, Entry, lanes, vector, whole, false, first> sorted{
-        {updates, items + range.begin, sizes, column}, own, share.writes};
-    auto sum = sum_of_none<P, vector>();
-    combine_updates(sum, static_cast<uint32>(count), sorted);
-    if (!share.writes) continue;
-    if (is_piece) {
-      *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, share.row, column)) = sum;
-    } else {
-      rows.write(place, column, old, sum, count);
-    }
+  };
+  for (;;) {
+    SegmentRange next;
+    if (--left > 0) next = SegmentRange::of(begins, ends, place + 1, sizes.items());
+    if (is_piece || !range.exceeds(longest)) sum_range();
+    if (left <= 0) return;
+    range = next;
+    ++place;
   }
 }
 

@@ -28,8 +28,8 @@ _ENOUGH_BUCKETS, _SOME_ENTRIES = 256, 512
 _ROOMS = (8, 16)
 _PER_THREAD = (16, 8, 4, 2, 1)
 _ENOUGH_TILES = 128
-#: The entries of a unit for each thread of a block: so many that there were enough units if all updates
-#: were in some.
+#: The entries of a unit for each thread of a block: so many that there are enough units if all
+#: updates are in some.
 _UNITS = (8, 4, 2)
 _ENOUGH_UNITS = 256
 #: The updates of a thread where the sizes are symbolic, and those of a unit.
@@ -61,7 +61,7 @@ class _Plan:
         self.most = self.room * _THREADS
         fits = (n for n in _UNITS if self.static and n * _THREADS * _ENOUGH_UNITS <= items)
         self.unit = next(fits, _UNITS[-1] if self.static else _SYMBOLIC_UNIT)
-        # The last unit of a bucket may have fewer entries. A bucket with units has more than a block.
+        # The last unit of a bucket may have fewer entries.
         self.units = items // (self.unit * _THREADS) + items // self.most + 1
         self.takes = all_of(
             # An item and a place in a bucket share 32 bits.
