@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 import tvm
 from cuda_cases import cuda_target, in_one_source
-from harness import at_its_address, device_of, orders, target_of
+from harness import at_its_address, declared, device_of, orders, target_of
 from machine_code import cubin, needs_nvrtc
 from tvm import relax
 
 import tvm_scatter
 from tvm_scatter.ops.operators import index_put, scatter_elements
+from tvm_scatter.ops.ordering import LIMIT
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.passes import passes
 
@@ -372,6 +373,33 @@ def test_offsets_alone_by_eye(device):
     machine = compiled(module, device)
     tensors = [tvm.runtime.tensor(each, device_of(device)) for each in arrays.values()]
     assert machine["main"](*tensors).numpy().tolist() == [[15], [20], [39]]
+
+
+@pytest.mark.parametrize("order", ["permutation and offsets", "offsets"])
+def test_more_than_an_order_can_have(device, order):
+    for count, extent, what in ((LIMIT, 3, "updates"), (6, LIMIT, "destinations")):
+        shapes = {"updates": count, "offsets": extent + 1}
+        if order != "offsets":
+            shapes["permutation"] = count
+        said = f"index_put: an order of {LIMIT} {what} cannot be made; .* fewer than {LIMIT}"
+        with pytest.raises(tvm_scatter.ScatterError, match=said):
+            tvm.compile(foreign(extent, 1, shapes), target_of(device))
+
+
+def test_more_than_an_order_can_have_at_run_time():
+    """Offsets of nothing: one update less than the limit is read by nobody."""
+    machine = compiled(foreign(3, 1, {"updates": 6, "offsets": 4}, symbolic=True), "llvm")
+    data = tvm.runtime.tensor(np.array([[1], [2], [3]], "float32"))
+    offsets = tvm.runtime.tensor(np.zeros(4, "int32"))
+
+    def run_of(count):
+        updates = declared([count], "int64"), declared([count, 1], "float32")
+        return machine["main"](data, *updates, offsets).numpy().tolist()
+
+    assert run_of(LIMIT - 1) == [[1], [2], [3]]
+    said = f"index_put: an order must be of fewer than {LIMIT} updates and destinations"
+    with pytest.raises(RuntimeError, match=said):
+        run_of(LIMIT)
 
 
 def test_an_index_beside_offsets_alone_may_be_anything(device):
