@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import numpy as np
 import pytest
@@ -508,6 +509,30 @@ def test_who_reads_an_index_besides(device):
         builder.emit_func_output(output)
     [found] = tvm_scatter.explain(builder.get(), target_of(device))
     assert found.problem.in_order and not found.problem.order_alone
+
+
+def test_who_reads_the_index_is_refused_where_there_is_only_an_order(device):
+    module, target = foreign(3, 2, {"updates": 6, "offsets": 4}), target_of(device)
+
+    def forced(name, mod):
+        with tvm_scatter.options(implementation=name), target:
+            [found] = tvm_scatter.explain(mod, target)
+            relax.transform.LegalizeOps()(mod)
+        return found
+
+    with target:
+        alone = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(module)
+    assert forced("ordered", alone).problem.order_alone
+    said = (
+        "index_put: implementation='sequential' reads the index, of which the passes have left "
+        "only the order; it must be forced before the passes run, or be 'ordered'."
+    )
+    with pytest.raises(tvm_scatter.ScatterError, match=f"^{re.escape(said)}$"):
+        forced("sequential", alone)
+    # If it is forced in time, it has the index.
+    assert not forced("sequential", module).problem.ordered
+    with pytest.raises(tvm_scatter.ScatterError, match="unknown implementation 'sorted'"):
+        forced("sorted", alone)
 
 
 def wrong_orders(device):
