@@ -29,6 +29,8 @@ worker_threads.enable()
 quick_stack.enable()
 quick_code.enable()
 
+from known_gpus import on_an_h200  # noqa: E402, F401
+
 from tvm_scatter import strategy_for  # noqa: E402
 from tvm_scatter.bounds import device_check  # noqa: E402
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -376,6 +377,15 @@ class _DLTensor(ctypes.Structure):
         ("strides", ctypes.c_void_p),
         ("byte_offset", ctypes.c_uint64),
     )
+
+
+def declared(shape: Sequence[int], dtype: str) -> Any:
+    """A tensor that says it has this shape, on the CPU. There is memory for a few elements."""
+    room = np.zeros(256, dtype)
+    # TVM takes aligned memory only.
+    aligned = room[-room.ctypes.data % 64 // room.itemsize :]
+    strides = [room.itemsize * math.prod(shape[at + 1 :]) for at in range(len(shape))]
+    return tvm.runtime.from_dlpack(np.lib.stride_tricks.as_strided(aligned, shape, strides))
 
 
 def at_its_address(view: Any) -> Any:

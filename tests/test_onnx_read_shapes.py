@@ -126,5 +126,12 @@ def test_repeats(device: str) -> None:
         # These products are 4 and 0 in 64 bits.
         for number in (2**62 + 1, 2**62):
             fails(machine, [X, int64(1, number)], f"larger than any memory, .* is {number}")
+        # And these are 0, 4 and -2^63, of as many rows as columns.
+        square = np.ones((4, 4), "float32")
+        for number in (-(2**62), -(2**62) + 1, -(2**61)):
+            for at, sizes in enumerate((int64(number, 1), int64(1, number))):
+                said = f"a tensor would have a negative size, because .*Tile_size{at} is {number}"
+                fails(machine, [square, sizes], said)
+        fails(machine, [square, int64(2**61, 1)], f"larger than any memory, .* is {2**61}")
         plain = "(float[2] x, int64[1] s) => (float[a] y) { y = Tile(x, s) }"
         fails(of(plain, [[X[0, :2], int64(3)]]), [X[0, :2], int64(2**63 - 1)], "than any memory")

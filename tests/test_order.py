@@ -7,10 +7,11 @@ import functools
 import numpy as np
 import pytest
 import tvm
-from harness import device_of, orders, target_of
+from harness import declared, device_of, orders, target_of
 from tvm import relax
 
 import tvm_scatter
+from tvm_scatter.ops.ordering import LIMIT
 
 
 def compiled(shape, dtype, extent, device, symbolic=False, **attributes):
@@ -136,6 +137,11 @@ def test_skewed_destinations(device, exponent):
     check(ordered(index, 500, device), expected(index, 500))
 
 
+def of_size(count):
+    """An index of a declared size."""
+    return relax.Var("i", relax.TensorType([count], "int64"))
+
+
 @pytest.mark.parametrize(
     ("index", "extent", "said"),
     [
@@ -144,12 +150,52 @@ def test_skewed_destinations(device, exponent):
             4,
             "index of type float32 is not supported",
         ),
-        (relax.Var("i", relax.TensorType([3], "int64")), -1, "-1 destinations must be at least 0"),
-        (relax.Var("i", relax.TensorType([3], "int64")), "4", "extent='4' must be a number"),
-        (relax.Var("i", relax.TensorType([1 << 31], "int64")), 4, "2147483648 updates must be"),
+        (of_size(3), -1, f"an order of -1 destinations .* at least 0 and fewer than {LIMIT}"),
+        (of_size(3), LIMIT, f"an order of {LIMIT} destinations .* fewer than {LIMIT}"),
+        (of_size(3), "4", "extent='4' must be a number"),
+        (of_size(LIMIT), 4, f"an order of {LIMIT} updates .* fewer than {LIMIT}"),
         (np.zeros(3), 4, "no tensor of Relax"),
     ],
 )
 def test_what_is_refused(index, extent, said):
     with pytest.raises(tvm_scatter.ScatterError, match=f"order: .*{said}"):
         tvm_scatter.order(index, extent)
+
+
+def test_as_many_as_an_order_can_have():
+    made = tvm_scatter.order(of_size(LIMIT - 1), LIMIT - 1)
+    assert made.op.name == "relax.tvm_scatter.order"
+
+
+@pytest.mark.parametrize("attributes", [{}, {"ascending": True, "offsets_only": True}])
+@pytest.mark.parametrize(("count", "extent"), [(LIMIT, 3), (3, LIMIT)])
+def test_sizes_that_become_known_are_checked(count, extent, attributes):
+    """They are symbolic when the order is asked for."""
+    sizes = [tvm.tirx.Var(name, "int64") for name in ("count", "extent")]
+    builder = relax.BlockBuilder()
+    room = relax.Var("room", relax.TensorType([sizes[1], 0], "int8"))
+    with builder.function("main", [index := of_size(sizes[0]), room]):
+        made = builder.emit(tvm_scatter.order(index, sizes[1], **attributes))
+        builder.emit_func_output(made)
+    module = relax.transform.BindSymbolicVars({"count": count, "extent": extent})(builder.get())
+    said = f"order: an order of {LIMIT} .* fewer than {LIMIT}"
+    with target_of("llvm"), pytest.raises(tvm_scatter.ScatterError, match=said):
+        relax.transform.LegalizeOps()(module)
+
+
+@pytest.mark.parametrize(("count", "extent"), [(LIMIT, 3), (3, LIMIT)])
+def test_too_many_are_an_error_at_run_time(count, extent):
+    """The function is called by itself: a model would allocate the results in front of it."""
+    sizes = [tvm.tirx.Var(name, "int64") for name in ("count", "extent")]
+    builder = relax.BlockBuilder()
+    room = relax.Var("room", relax.TensorType([sizes[1], 0], "int8"))
+    with builder.function("main", [index := of_size(sizes[0]), room]):
+        builder.emit_func_output(builder.emit(tvm_scatter.order(index, sizes[1])))
+    with target_of("llvm"), tvm_scatter.options(bounds="drop"):
+        function = relax.transform.LegalizeOps()(builder.get())["order"]
+    called = tvm.compile(function.with_attr("global_symbol", "order"), target_of("llvm"))["order"]
+    given = [declared([count], "int64"), declared([count], "int32")]
+    given += [declared([extent + 1], "int32"), declared([64], "uint8")]
+    said = f"order: an order must be of fewer than {LIMIT} updates and destinations"
+    with pytest.raises(RuntimeError, match=said):
+        called(*given)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 import numpy as np
 import pytest
 import tvm
 from cuda_cases import cuda_target, in_one_source
-from harness import at_its_address, device_of, orders, target_of
+from harness import at_its_address, declared, device_of, orders, target_of
 from machine_code import cubin, needs_nvrtc
 from tvm import relax
 
 import tvm_scatter
 from tvm_scatter.ops.operators import index_put, scatter_elements
+from tvm_scatter.ops.ordering import LIMIT
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.passes import passes
 
@@ -374,6 +376,33 @@ def test_offsets_alone_by_eye(device):
     assert machine["main"](*tensors).numpy().tolist() == [[15], [20], [39]]
 
 
+@pytest.mark.parametrize("order", ["permutation and offsets", "offsets"])
+def test_more_than_an_order_can_have(device, order):
+    for count, extent, what in ((LIMIT, 3, "updates"), (6, LIMIT, "destinations")):
+        shapes = {"updates": count, "offsets": extent + 1}
+        if order != "offsets":
+            shapes["permutation"] = count
+        said = f"index_put: an order of {LIMIT} {what} cannot be made; .* fewer than {LIMIT}"
+        with pytest.raises(tvm_scatter.ScatterError, match=said):
+            tvm.compile(foreign(extent, 1, shapes), target_of(device))
+
+
+def test_more_than_an_order_can_have_at_run_time():
+    """Offsets of nothing: one update less than the limit is read by nobody."""
+    machine = compiled(foreign(3, 1, {"updates": 6, "offsets": 4}, symbolic=True), "llvm")
+    data = tvm.runtime.tensor(np.array([[1], [2], [3]], "float32"))
+    offsets = tvm.runtime.tensor(np.zeros(4, "int32"))
+
+    def run_of(count):
+        updates = declared([count], "int64"), declared([count, 1], "float32")
+        return machine["main"](data, *updates, offsets).numpy().tolist()
+
+    assert run_of(LIMIT - 1) == [[1], [2], [3]]
+    said = f"index_put: an order must be of fewer than {LIMIT} updates and destinations"
+    with pytest.raises(RuntimeError, match=said):
+        run_of(LIMIT)
+
+
 def test_an_index_beside_offsets_alone_may_be_anything(device):
     """Also where a segment has so many updates that it is cut."""
     many = 3000
@@ -480,6 +509,30 @@ def test_who_reads_an_index_besides(device):
         builder.emit_func_output(output)
     [found] = tvm_scatter.explain(builder.get(), target_of(device))
     assert found.problem.in_order and not found.problem.order_alone
+
+
+def test_who_reads_the_index_is_refused_where_there_is_only_an_order(device):
+    module, target = foreign(3, 2, {"updates": 6, "offsets": 4}), target_of(device)
+
+    def forced(name, mod):
+        with tvm_scatter.options(implementation=name), target:
+            [found] = tvm_scatter.explain(mod, target)
+            relax.transform.LegalizeOps()(mod)
+        return found
+
+    with target:
+        alone = tvm.transform.Sequential(passes(tvm_scatter.current_options()))(module)
+    assert forced("ordered", alone).problem.order_alone
+    said = (
+        "index_put: implementation='sequential' reads the index, of which the passes have left "
+        "only the order; it must be forced before the passes run, or be 'ordered'."
+    )
+    with pytest.raises(tvm_scatter.ScatterError, match=f"^{re.escape(said)}$"):
+        forced("sequential", alone)
+    # If it is forced in time, it has the index.
+    assert not forced("sequential", module).problem.ordered
+    with pytest.raises(tvm_scatter.ScatterError, match="unknown implementation 'sorted'"):
+        forced("sorted", alone)
 
 
 def wrong_orders(device):

@@ -24,6 +24,8 @@ from tvm_scatter.tuning.space.workloads import WORKLOADS
 
 pytest.importorskip("torch")
 
+pytestmark = pytest.mark.usefixtures("on_an_h200")
+
 UPDATES = replace(
     next(each for each in WORKLOADS if each.name == "add 20 to 5000"), count=20, extent=500
 )

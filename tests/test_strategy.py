@@ -315,6 +315,7 @@ def test_messages_on_a_cpu(posed: ScatterProblem, chosen: str) -> None:
     assert table.default(posed, LLVM).implementation.name == chosen
 
 
+@pytest.mark.usefixtures("on_an_h200")
 @pytest.mark.parametrize("kind", DEFAULTS)
 def test_every_implementation_is_the_default_for_some_problem(kind: str) -> None:
     """What is never chosen should be dropped, or its cost be mended."""

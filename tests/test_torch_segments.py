@@ -13,6 +13,7 @@ from torch_harness import Case, check, check_all, compile_for, export, run  # no
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
+from tvm_scatter.ops.ordering import LIMIT  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -70,6 +71,21 @@ def test_segments_are_an_order(device: str) -> None:
     mod = from_exported_program(export(by_offset("sum"), (x, offsets)))
     explained = str(tvm_scatter.explain(mod, target_of(device)))
     assert "order_alone=True" in explained and "add int64" not in explained
+
+
+@pytest.mark.parametrize("how", ["segments", "bags"])
+def test_more_entries_than_an_order_can_have(how: str) -> None:
+    """They are scattered by an index. The sizes are declared only."""
+    for entries in (LIMIT - 1, LIMIT):
+        with torch.device("meta"):
+            offsets = torch.empty(3, dtype=torch.int64)
+            words, rows = torch.empty(entries, dtype=torch.int64), torch.empty(entries, 1)
+            table = torch.empty(5, 2)
+        given = (words, table, offsets) if how == "bags" else (rows, offsets)
+        function = torch.nn.functional.embedding_bag if how == "bags" else by_offset("sum")
+        mod = from_exported_program(export(function, given))
+        found = tvm_scatter.explain(mod, target_of("llvm"))
+        assert found and any(each.problem.ordered for each in found) == (entries < LIMIT)
 
 
 @pytest.mark.parametrize("bounds", ["raise", "drop", "trust"])

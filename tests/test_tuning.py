@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 import tvm
 from cuda_cases import cuda_target
-from harness import target_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_gpus import predict_for
 from tvm.s_tir import meta_schedule as ms
 from tvm.target import Target
 
@@ -37,8 +37,6 @@ from tvm_scatter.selection.records import (
     workload,
 )
 from tvm_scatter.selection.shipped_log import database_for
-from tvm_scatter.strategies.cuda import machines
-from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.tasks import Task, extract_tasks
 from tvm_scatter.tuning.fit import fit_costs
 from tvm_scatter.tuning.fit.candidate_times import CandidateTimes, measured_in_log
@@ -66,7 +64,8 @@ from tvm_scatter.tuning.store.database import open_database
 from tvm_scatter.tuning.store.packed import pack_log, read_log
 
 LLVM = Target("llvm")
-CUDA = target_of("cuda")
+#: What the shipped log and the fitted defaults are of, whatever GPU is here: nothing runs on it.
+CUDA = cuda_target("sm_90")
 
 
 def module(shapes: Sequence[tuple[int | str, ...]], times: int = 1) -> tvm.IRModule:
@@ -560,6 +559,7 @@ def shipped_times() -> CandidateTimes:
     return measured_in_log(read_log(folder / "shipped.tar.xz"))
 
 
+@pytest.mark.usefixtures("on_an_h200")
 def test_the_coefficients_in_force_are_the_fitted_ones() -> None:
     """The file was made by the command that its comment names, and the default loses little."""
     path = Path(str(resources.files("tvm_scatter.strategies") / "defaults" / "cuda.json"))
@@ -575,6 +575,7 @@ def test_the_coefficients_in_force_are_the_fitted_ones() -> None:
     assert judged.worst < 3
 
 
+@pytest.mark.usefixtures("on_an_h200")
 def test_the_default_is_the_fastest_of_each_row_of_the_benchmark() -> None:
     results = Path(__file__).parent.parent / "tuning" / "results"
     measured = {
@@ -619,6 +620,7 @@ def shipped_log() -> Path:
     return Path(str(resources.files("tvm_scatter.tuning") / "logs" / "h200.tar.xz"))
 
 
+@pytest.mark.usefixtures("on_an_h200")
 def test_the_shipped_log_is_found_for_its_architecture() -> None:
     times = shipped_times()
     strategy = need_strategy(CUDA)
@@ -644,6 +646,7 @@ def told_by_a_log(monkeypatch: pytest.MonkeyPatch, *records: TunedRecord) -> Non
     monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", lambda *_: [*records])
 
 
+@pytest.mark.usefixtures("on_an_h200")
 def test_a_log_does_not_keep_the_choice_from_what_it_has_not_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -673,13 +676,10 @@ def test_times_of_a_faster_machine_are_compared_with_predictions_for_it(
 ) -> None:
     """The log is of an H200, on which all of this takes less than on an H100."""
     strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 24)
-    known = strategy.backend
 
     def predicted_on(name: str) -> float:
         """Microseconds on a machine, that the strategy then takes for the target's."""
-        machine = machines.named(name, shared_memory_limit(CUDA))
-        here = replace(known, machine=lambda _target: machine, device_name=lambda _target: "")
-        monkeypatch.setattr(strategy, "backend", here)
+        predict_for(monkeypatch, name)
         return strategy.default(posed, CUDA).predictions["tiled"].microseconds
 
     there = predicted_on("H200")
@@ -689,6 +689,7 @@ def test_times_of_a_faster_machine_are_compared_with_predictions_for_it(
     assert strategy.select(posed, CUDA).implementation.name == "tiled"
 
 
+@pytest.mark.usefixtures("on_an_h200")
 def test_a_record_with_a_copy_is_compared_with_predictions_with_a_copy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -33,14 +33,43 @@ HOLDS: dict[str, Callable[[Any, Any, Any], Any]] = {
     NOT_NEGATIVE: lambda number, before, limit: number >= 0,
     NOT_ZERO: lambda number, before, limit: number != 0,
 }
+#: The number that tells a 0 that breaks a rule; those beside it tell those from 1 on. It is one
+#: that never breaks the rule itself or, where all others do, that hardly any tensor holds.
+_FAR = {ASCENDING: 2**63 - 1}
+_ELSEWHERE = 3 * 2**61
+
+
+def misfit(rule: str, number: Any, before: Any, limit: Any) -> Any:
+    """What is checked like an index, of the extent ``limit + 1``: 0 if a number obeys the rule.
+
+    Else it is the number or, if that would be in range, another one far from it. Nothing overflows.
+    """
+    within = tirx.all(number >= 0, number < _breaking(rule, limit))
+    told = tirx.Select(within, _exchanged(rule, number), number)
+    return tirx.Select(HOLDS[rule](number, before, limit), tirx.IntImm("int64", 0), told)
+
+
+def _number_of(rule: str, misfit: Any, limit: Any) -> Any:
+    """The number that broke the rule."""
+    near = _exchanged(rule, misfit)
+    return tirx.Select(tirx.all(near >= 0, near < _breaking(rule, limit)), near, misfit)
+
+
+def _exchanged(rule: str, number: Any) -> Any:
+    """For a number from 0 on the one that tells it, and the other way round."""
+    return number ^ tirx.IntImm("int64", _FAR.get(rule, _ELSEWHERE))
+
+
+def _breaking(rule: str, limit: Any) -> Any:
+    """How many numbers from 0 on, none above the limit, can break a rule."""
+    return {AT_MOST: 0, NOT_NEGATIVE: 0, EQUAL: limit}.get(rule, 1)
 
 
 @dataclass(frozen=True)
 class NumberCheck(IndexCheck):
-    """A check of numbers, written as a check of indices.
+    """A check of numbers, written as a check of indices, which are their :func:`misfit`.
 
-    The extent is the limit plus one. The index is 0 if the number obeys the rule; else it is the
-    number plus the extent, or the number itself if that is negative.
+    The extent is the limit plus one.
 
     Attributes
     ----------
@@ -74,10 +103,10 @@ class NumberCheck(IndexCheck):
         )
 
     def error(self, status: Any) -> tuple[str, list[Any]]:
-        misfit, extent = status[2], status[3]
-        number = misfit - tirx.Select(misfit < 0, tirx.IntImm("int64", 0), extent)
+        limit = status[3] - 1
+        number = _number_of(self.rule, status[2], limit)
         place = [] if self.shapes[0] in ((), (1,)) else self._position(status)
-        return error_of(self.operator, self.what, self.rule, number, extent - 1, place)
+        return error_of(self.operator, self.what, self.rule, number, limit, place)
 
 
 def error_of(

@@ -40,9 +40,8 @@ from . import (
     onnx_windows,
 )
 from .on_import import forget, when_imported
-from .onnx_stock import Node, OnStock
+from .onnx_stock import MODULE, Node, OnStock, constant_of
 
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
 _TABLE = "_get_convert_map"
 _STOCK = "_tvm_scatter_stock_convert_map"
 _IMPORTER = "ONNXGraphImporter"
@@ -88,7 +87,9 @@ class _Converter:
         """The function that TVM calls for nodes of an opset."""
 
         def convert(bb: Any, inputs: Sequence[Any], attributes: dict[str, Any], params: Any) -> Any:
-            inputs = _with_constants(inputs, self.constants, params)
+            inputs = [
+                constant_of(x, params) if at in self.constants else x for at, x in enumerate(inputs)
+            ]
             if self.is_left is not None and self.is_left(inputs, attributes):
                 return self.stock.get_converter(opset)(bb, inputs, attributes, params)
             operands = [
@@ -168,14 +169,14 @@ _ON_STOCK: dict[str, Callable[[Node], Any]] = {
 
 def install_onnx() -> None:
     """Add the converters to TVM's importer, as soon as it is imported."""
-    when_imported(_MODULE, _extend)
+    when_imported(MODULE, _extend)
 
 
 def uninstall_onnx() -> None:
     """Restore TVM's importer."""
-    forget(_MODULE)
-    if _MODULE in sys.modules:
-        _restore(sys.modules[_MODULE])
+    forget(MODULE)
+    if MODULE in sys.modules:
+        _restore(sys.modules[MODULE])
 
 
 def _extend(module: ModuleType) -> None:
@@ -222,12 +223,6 @@ def _restore(module: ModuleType) -> None:
     if hasattr(importer, _STOCK_IMPORT):
         importer.from_onnx = getattr(importer, _STOCK_IMPORT)
         delattr(importer, _STOCK_IMPORT)
-
-
-def _with_constants(inputs: Sequence[Any], constants: Sequence[int], params: Any) -> list[Any]:
-    """The inputs, some of them as the constants that they are even if kept as parameters."""
-    get_constant = sys.modules[_MODULE].get_constant
-    return [get_constant(x, params) if at in constants else x for at, x in enumerate(inputs)]
 
 
 def _is_tensor(value: Any) -> bool:

@@ -5,7 +5,6 @@ TVM takes defaults in the place of some inputs that are not, or fails without sa
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +14,8 @@ from tvm import relax, tirx
 
 from tvm_scatter.errors import ScatterError
 
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
+from .onnx_stock import constant_of
+
 #: The inputs that must be constant, and their names in ONNX.
 INPUTS: dict[str, dict[int, str]] = {
     "CumSum": {1: "axis"},
@@ -63,7 +63,7 @@ class OfConstants:
         return convert
 
     def _constant(self, value: Any, name: str, params: Any) -> Any:
-        constant = sys.modules[_MODULE].get_constant(value, params)
+        constant = constant_of(value, params)
         if isinstance(constant, tvm.ir.GenericConst):
             return constant
         if isinstance(value, relax.ShapeExpr) and all(isinstance(x, tirx.IntImm) for x in value):

@@ -7,7 +7,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-_MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
+#: The module of TVM's importer, which is imported when a user does.
+MODULE = "tvm.relax.frontend.onnx.onnx_frontend"
+
+
+def constant_of(value: Any, params: Any) -> Any:
+    """A weight that TVM's importer keeps as a parameter as the constant that it is; else the value.
+
+    Parameters
+    ----------
+    value : relax.Expr or None
+        An input of a node.
+    params : Any
+        The weights that TVM's importer keeps.
+    """
+    return sys.modules[MODULE].get_constant(value, params)
 
 
 @dataclass(frozen=True)
@@ -39,8 +53,7 @@ class Node:
 
     def constant(self, at: int) -> Any:
         """An input. A weight that the importer keeps as a parameter is a constant."""
-        value = self.inputs[at]
-        return None if value is None else sys.modules[_MODULE].get_constant(value, self.params)
+        return constant_of(self.inputs[at], self.params)
 
     def by_stock(self, inputs: Iterable[Any] | None = None) -> Any:
         """What TVM's own converter makes of the node, or of other inputs."""

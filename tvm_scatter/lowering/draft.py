@@ -17,7 +17,7 @@ from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
-from tvm_scatter.ops.ordering import check_number
+from tvm_scatter.ops.ordering import check_sizes
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import SymbolTable, expressions, same_size, static_shape
 from tvm_scatter.options import Options
@@ -307,9 +307,7 @@ class Draft:
     def _check_ordering(self, problem: ScatterProblem, ordering: Sequence[Any]) -> None:
         """Raise if an ordering is certainly not one of the updates."""
         sizes = {"permutation": (problem.count, 0), "offsets": (problem.extent, 1)}
-        for what, size in (("updates", problem.count), ("destinations", problem.extent)):
-            if size.is_static:
-                check_number(self.operator, what, size.constant)
+        check_sizes(self.operator, problem.count, problem.extent)
         for name, tensor in zip(problem.ordering, ordering, strict=True):
             size, more = sizes[name]
             found = static_shape(tensor) or []

@@ -185,9 +185,8 @@ def _expect_ordering(
 def assert_few(operator: str, sizes: Sizes) -> None:
     """Emit an assertion that there are as few updates and destinations as an order can have."""
     most = tirx.max(sizes.items, sizes.destinations)
-    with T.Assert(
-        most < tirx.IntImm("int64", LIMIT), f"{operator}: fewer than {LIMIT} updates are ordered"
-    ):
+    message = f"{operator}: an order must be of fewer than {LIMIT} updates and destinations"
+    with T.Assert(most < tirx.IntImm("int64", LIMIT), message):
         pass
 
 

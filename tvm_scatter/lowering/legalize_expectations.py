@@ -8,7 +8,7 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.bounds.count_check import CountCheck
-from tvm_scatter.bounds.number_check import HOLDS, NumberCheck, check_number
+from tvm_scatter.bounds.number_check import NumberCheck, check_number, misfit
 from tvm_scatter.bounds.size_check import check_shape
 from tvm_scatter.ops.expectations import (
     EACH_OR_ONE,
@@ -114,16 +114,14 @@ def _legalize_numbers(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     # The numbers are checked like indices.
     room = bb.emit(no_elements(relax.TensorType([limit + 1, 0], "int8", tensor.ty.vdevice)))
 
-    def misfit(numbers: te.Tensor, limit: Any) -> te.Tensor:
+    def misfits(numbers: te.Tensor, limit: Any) -> te.Tensor:
         def element(*at: Any) -> Any:
             number = numbers(*at)
             before = numbers(*at[:-1], tirx.max(at[-1] - 1, 0)) if at else number
-            zero = tirx.IntImm("int64", 0)
-            beyond = number + tirx.Select(number < zero, zero, tirx.Cast("int64", limit) + 1)
-            return tirx.Select(HOLDS[rule](number, before, limit), zero, beyond)
+            return misfit(rule, number, before, limit)
 
         return te.compute(numbers.shape, element, name="misfit")
 
-    found = bb.emit_te(misfit, numbers, limit, primfunc_name_hint="misfit")
+    found = bb.emit_te(misfits, numbers, limit, primfunc_name_hint="misfit")
     check = NumberCheck.of(operator, what, rule, room, found)
     return check_alone(bb, check, strategy.device_check, tensor)

@@ -14,7 +14,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.ordering import DTYPE, ORDER
+from tvm_scatter.ops.ordering import DTYPE, ORDER, check_sizes
 from tvm_scatter.ops.shapes import SymbolTable, no_elements
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -45,7 +45,8 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     Raises
     ------
     ScatterError
-        If nothing orders on the target, or only the rank of the index is known.
+        If nothing orders on the target, only the rank of the index is known, or there are more
+        updates or destinations than an order can have.
     """
     index, (extent,) = call.args[0], call.args[1].values
     operator, wraps = str(call.attrs["operator"]), bool(call.attrs["wrap_negative"])
@@ -55,6 +56,9 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         raise ScatterError(f"{operator}: nothing orders updates on target {target.kind.name}.")
     symbols = SymbolTable()
     shape = symbols.shape(operator, index)
+    destinations: Dim = int(extent) if isinstance(extent, int | tirx.IntImm) else _EXTENT
+    # Sizes may be known by now that were symbolic when the order was asked for.
+    check_sizes(operator, SymbolicSize.product(shape), SymbolicSize.product([destinations]))
     proved = bool(call.attrs["in_range"]) or bool(call.attrs["checked"])
     raises = not proved and backend.bounds_under(current_options()) == "raise"
     if raises and 0 not in shape:
@@ -64,8 +68,7 @@ def legalize(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
         index = bb.emit_te(recipes.signed, [index], primfunc_name_hint="signed_index")
     if bool(call.attrs["ascending"]):
         return relax.Tuple(ascending_order(bb, index, call.ty.fields))
-    known = isinstance(extent, int | tirx.IntImm)
-    problem = _problem(shape, int(extent) if known else _EXTENT, str(index.ty.dtype), wraps)
+    problem = _problem(shape, destinations, str(index.ty.dtype), wraps)
     func, workspace = _build(operator, problem, shape, backend.ordering, target)
     sizes = Sizes.of(problem, {**symbols.values, _EXTENT: extent})
     types = [*call.ty.fields, relax.TensorType([workspace(sizes)], "uint8", index.ty.vdevice)]

@@ -185,17 +185,21 @@ def _fusable(lowered: Lowered, options: Options, strategy: OpStrategy) -> Lowere
 
 def _orderable(lowered: Lowered, options: Options, strategy: OpStrategy) -> Lowered:
     """The call, without its ordering if no implementation takes it that the caller allows."""
-    names = [options.implementation] if options.implementation else list(strategy.implementations)
-    known = [strategy.implementations[name] for name in names if name in strategy.implementations]
-    if not lowered.ordering or any(each.takes_ordering for each in known):
+    forced = strategy.implementations.get(options.implementation or "")
+    allowed = list(strategy.implementations.values()) if forced is None else [forced]
+    if not lowered.ordering or any(each.takes_ordering for each in allowed):
         return lowered
-    if lowered.problem.order_alone:
-        raise ScatterError(
-            f"{lowered.signature.operator}: implementation={options.implementation!r} reads the "
-            "index, which is not computed where only an order is given; ask for it before the "
-            "passes run."
-        )
-    return lowered.without_ordering()
+    if not lowered.problem.order_alone:
+        return lowered.without_ordering()
+    if forced is None:
+        # Whoever selects says for each why it does not take the problem.
+        return lowered
+    others = [name for name, each in strategy.implementations.items() if each.takes_order_alone]
+    raise ScatterError(
+        f"{lowered.signature.operator}: implementation={options.implementation!r} reads the index, "
+        "of which the passes have left only the order; it must be forced before the passes run, or "
+        f"be {' or '.join(map(repr, others))}."
+    )
 
 
 def nothing_to_do(problem: ScatterProblem) -> bool:

@@ -14,6 +14,7 @@ from tvm import relax, tirx
 
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import check_index_dtype
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 from .arguments import need_tensor
 from .own_operators import call_of, register_operator
@@ -84,10 +85,10 @@ def order(
     if isinstance(extent, bool) or not isinstance(extent, int | tvm.ir.Expr):
         raise ScatterError(f"{operator}: extent={extent!r} must be a number or a symbolic size.")
     if isinstance(extent, int | tirx.IntImm):
-        check_number(operator, "destinations", int(extent))
+        _check_number(operator, "destinations", int(extent))
     sizes = static_shape(index) if typed else None
     if sizes is not None and all(isinstance(size, int | tirx.IntImm) for size in sizes):
-        check_number(operator, "updates", _product(sizes))
+        _check_number(operator, "updates", _product(sizes))
     attrs: dict[str, Any] = {"wrap_negative": wrap_negative, "operator": operator}
     attrs |= {"in_range": in_range, "checked": checked}
     attrs |= {"ascending": ascending, "offsets_only": offsets_only}
@@ -102,21 +103,30 @@ def emitted_order(
     return tuple(emit(relax.TupleGetItem(made, at)) for at in range(len(made.ty.fields)))
 
 
-def check_number(operator: str, what: str, number: int) -> None:
-    """Raise if there are too many updates or destinations.
+def check_sizes(operator: str, updates: SymbolicSize, destinations: SymbolicSize) -> None:
+    """Raise if there are too many updates or destinations, as far as their numbers are known.
 
     Raises
     ------
     ScatterError
-        If the number is negative or too large.
+        If a number is negative or too large.
     """
-    if not 0 <= number < LIMIT:
-        raise ScatterError(f"{operator}: {number} {what} must be at least 0 and less than {LIMIT}.")
+    for what, size in (("updates", updates), ("destinations", destinations)):
+        if size.is_static:
+            _check_number(operator, what, size.constant)
 
 
 def register() -> None:
     """Register the operator with TVM. Calling it again changes nothing."""
     register_operator(ORDER, _infer)
+
+
+def _check_number(operator: str, what: str, number: int) -> None:
+    if not 0 <= number < LIMIT:
+        raise ScatterError(
+            f"{operator}: an order of {number} {what} cannot be made; there must be at least 0 and "
+            f"fewer than {LIMIT}."
+        )
 
 
 def _infer(call: relax.Call, _context: Any) -> Any:

@@ -30,6 +30,8 @@ _DIVISIONS = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 _MOST_IN_MEMORY = 2**40
 #: TVM also counts in bits, as 64-bit integers.
 _MOST_BYTES = 2**56
+#: More than any size, and so little that double precision tells what is near the ends of int64.
+_OVERFLOWS = 2**62
 _ROUNDED = {
     tirx.Add: operator.add,
     tirx.Sub: operator.sub,
@@ -107,14 +109,30 @@ def _rules(stores: list[tirx.BufferStore], heap: ShapeHeap) -> Iterator[_Rule]:
     # A check of a short formula often proves what a long one needs.
     for store in sorted(stores, key=lambda store: len(str(store.value))):
         if int(store.indices[0]) in heap.extents:
-            size = store.value
-            yield _Rule(size, size >= 0, ("a tensor would have the negative size ", size))
+            yield from _rules_of_extent(store.value, _is_read(store, heap))
     for store in stores:
-        read = any(int(load.indices[0]) in heap.read for load in loads_of(store.value))
-        if read and int(store.indices[0]) in heap.bytes:
-            fits = _rounded(store.value) <= tirx.FloatImm("float64", _MOST_BYTES)
-            text = ("a tensor would be larger than any memory",)
-            yield _Rule(store.value, store.value <= _MOST_BYTES, text, checked=fits)
+        if _is_read(store, heap) and int(store.indices[0]) in heap.bytes:
+            yield _at_most(store.value, _MOST_BYTES)
+
+
+def _is_read(store: tirx.BufferStore, heap: ShapeHeap) -> bool:
+    """Whether what is stored is computed from what a tensor holds, which may be any number."""
+    return any(int(load.indices[0]) in heap.read for load in loads_of(store.value))
+
+
+def _rules_of_extent(size: Any, is_read: bool) -> Iterator[_Rule]:
+    if is_read and type(size) in _ROUNDED:
+        # In 64 bits it may overflow to any number, of either sign, which errors must not name.
+        yield _at_most(size, _OVERFLOWS)
+        fits = _rounded(size) >= tirx.FloatImm("float64", -_OVERFLOWS)
+        text = ("a tensor would have a negative size",)
+        yield _Rule(size, size >= -_OVERFLOWS, text, checked=fits)
+    yield _Rule(size, size >= 0, ("a tensor would have the negative size ", size))
+
+
+def _at_most(size: Any, most: int) -> _Rule:
+    fits = _rounded(size) <= tirx.FloatImm("float64", most)
+    return _Rule(size, size <= most, ("a tensor would be larger than any memory",), checked=fits)
 
 
 def _rounded(size: Any) -> Any:
