@@ -185,6 +185,12 @@ def test_scatter_of_scalars_and_of_nothing() -> None:
         ("put nothing", lambda x, i, v: x.put(i, v), (x, nowhere, none)),
         ("index_fill 0-d", lambda x, i: x.index_fill(0, i, 2), (scalar, zero)),
         ("index_add 0-d", lambda x, i, v: x.index_add(0, i, v), (scalar, zero, scalar)),
+        ("index_add of a row", lambda x, i, v: x.index_add(0, i, v), (x, zero, values((1, 4)))),
+        (
+            "index_add of a column",
+            lambda x, i, v: x.index_add(-1, i, v, alpha=2),
+            (x, zero, values((3, 1))),
+        ),
         ("index_copy 0-d", lambda x, i, v: x.index_copy(0, i, v), (scalar, torch.tensor([0]), one)),
         ("index_add none", lambda x, i, v: x.index_add(0, i, v), (x, nowhere, empty)),
         ("index_put none", lambda x, i, v: aten.index_put(x, [i], v), (x, nowhere, empty)),
@@ -231,6 +237,37 @@ def test_rows(dtype: torch.dtype) -> None:
             ("index_fill tensor", lambda x, i, v, d=axis: x.index_fill(d, i, v),
              (x, at, values((), dtype))),
         ]  # fmt: skip
+    check_all(cases)
+
+
+def test_updates_that_are_parts_of_tuples() -> None:
+    """Along the last axis, where lines may be turned into rows."""
+    x, at = torch.randn(4, 12), torch.tensor([3, 0, 3, 8, 2, 5])
+    wide = torch.zeros(4, 9)
+
+    def written(x: Any) -> Any:
+        y = x.clone()
+        y.chunk(2, -1)[1].relu_()
+        return y
+
+    def added(x: Any, wide: Any, at: Any) -> Any:
+        first, second = x.chunk(2, -1)
+        return wide.index_add(1, at, first * second.sigmoid())
+
+    def best(x: Any, wide: Any) -> Any:
+        found, places = x[:, :9].topk(3, -1)
+        return wide.scatter(1, places, found * 2)
+
+    cases: list[Case] = [
+        ("chunk written in place", written, (x,)),
+        ("chunks", added, (x, wide, at)),
+        ("top-k", best, (x, wide)),
+        ("greatest", lambda x, y, i: y.index_add(1, i, x.max(1, True).values.expand(4, 6) * 2),
+         (x, wide, at)),
+        ("sorted", lambda x, y, i: y.index_copy(1, i[1:], x.sort(1)[0].exp()[:, :5]),
+         (x, wide, at)),
+        ("slice", lambda x: torch.slice_scatter(x, x.chunk(2, 1)[0].tanh(), 1, 4, 10), (x,)),
+    ]  # fmt: skip
     check_all(cases)
 
 

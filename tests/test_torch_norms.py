@@ -22,6 +22,12 @@ def test_layer_norm(dtype: torch.dtype) -> None:
     check(lambda x: (norm(x).detach(), bare(x)), torch.randn(2, 3, 4).to(dtype))
 
 
+def test_group_norm_without_a_weight() -> None:
+    bare, whole = torch.nn.GroupNorm(2, 4, affine=False), torch.nn.GroupNorm(2, 4)
+    torch.nn.init.normal_(whole.weight)
+    check(lambda x: (bare(x), whole(x).detach()), torch.randn(3, 4, 5))
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_batch_norms(dtype: Any) -> None:
     norms = torch.nn.BatchNorm2d(3), torch.nn.BatchNorm1d(4, affine=False)

@@ -140,7 +140,8 @@ def _lines(var: Any, value: Any, definitions: Definitions) -> Lines | None:
 
     def computed(tensor: Any) -> bool:
         value = definitions.values.get(tensor)
-        return value is not None and definitions.reaches_all(value.args, var)
+        # A part of a tuple is computed by who makes the tuple.
+        return isinstance(value, relax.Call) and definitions.reaches_all(value.args, var)
 
     found = line_value(updates, lines, definitions.values, computed)
     both = {id(leaf.tensor) for leaf in leaves_in(found) if isinstance(leaf, OfBoth)}

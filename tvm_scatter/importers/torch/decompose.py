@@ -11,10 +11,12 @@ from .graphs import graphs_of, name_of
 
 _Table = dict[Any, Callable[..., Any]]
 
-#: TVM's converters return the normalized tensor, but not the statistics that a gradient reads.
+#: TVM's converters return the normalized tensor, but not the statistics that a gradient reads, and
+#: take no group norm without a weight and a bias.
+_GROUP_NORM = "native_group_norm.default"
 _WITHOUT_STATISTICS = {
     "native_layer_norm.default",
-    "native_group_norm.default",
+    _GROUP_NORM,
     "_native_batch_norm_legit.no_stats",
     "_native_batch_norm_legit_functional.default",
 }
@@ -56,7 +58,9 @@ def _calls(program: Any) -> Iterator[Any]:
 
 def _is_unknown(node: Any, known: Container[str]) -> bool:
     name = node.target.__name__
-    return name not in known or (name in _WITHOUT_STATISTICS and reads_more_than_first(node))
+    if name in _WITHOUT_STATISTICS and reads_more_than_first(node):
+        return True
+    return name not in known or (name == _GROUP_NORM and None in node.args[1:3])
 
 
 def _decompositions(unknown: set[Any], known: Container[str]) -> _Table:

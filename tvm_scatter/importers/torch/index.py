@@ -84,10 +84,14 @@ def is_mask(tensor: Any) -> bool:
 def _put(
     call: TorchCall, data: Any, placed: Sequence[tuple[int, Any]], values: Any, add: bool
 ) -> Any:
+    tensors = [tensor for _, tensor in placed]
+    if call.origin == "index_add":
+        # PyTorch leaves an index that is a number as it is. It is that of one row.
+        tensors = [call.reshape(each, (1,)) if each.ty.ndim == 0 else each for each in tensors]
     return call.emit(
         ops.index_put(
             data,
-            [tensor for _, tensor in placed],
+            tensors,
             values,
             [axis for axis, _ in placed],
             "add" if add else "update",
