@@ -60,14 +60,18 @@ def test_segments_of_all_lengths(monkeypatch, form, dtype, threads):
 
 
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
-@pytest.mark.parametrize("blocks", [1, 3])
-def test_blocks_that_look_at_many_rows(monkeypatch, form, blocks):
-    """More rows than a block looks at, so many that few blocks look at most of them."""
-    monkeypatch.setattr(segments, "_BLOCKS_AT_A_TIME", blocks)
+def test_long_segments_among_many_rows(form):
     counts = np.random.default_rng(2).choice(
         [0, 1, 3, 200, 300], 700, p=[0.5, 0.3, 0.1, 0.05, 0.05]
     )
     for found, wanted in result(form, counts, "float32"):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("form", ["segmented", "ordered"])
+def test_sums_that_are_added_up_three_times(form):
+    """The first row has more than two times 32 times 32 pieces."""
+    for found, wanted in result(form, (70_000, 3, 2100), "float32"):
         np.testing.assert_array_equal(found, wanted)
 
 

@@ -49,7 +49,7 @@ class Ordered(Implementation):
         return at_least(_layout(problem, sizes).total, 16)
 
     def cost(self, work: Work, config: Config) -> Terms:
-        return {"launches": work.launches(3 + work.problem.order_alone), **listed_rows.cost(work)}
+        return {"launches": work.launches(2), **listed_rows.cost(work)}
 
     def emit(self, operands: Operands, config: Config) -> None:
         problem = operands.problem

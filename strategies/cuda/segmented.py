@@ -38,7 +38,7 @@ class Segmented(Implementation):
 
     def cost(self, work: Work, config: Config) -> Terms:
         return {
-            "launches": work.launches(5 + sorting.launches(work)),
+            "launches": work.launches(4 + sorting.launches(work)),
             "sort": sorting.time(work),
             **listed_rows.cost(work),
         }

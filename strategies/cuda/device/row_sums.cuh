@@ -210,7 +210,8 @@ template <class P, int vector>
 struct ListedSums {
   static constexpr bool computes = false;
   using Sum = RowSum<P, vector>;
-  static constexpr uint32 in_flight = kInFlight;
+  // Sums of a softmax take more registers.
+  static constexpr uint32 in_flight = P::softmax ? kInFlight / 2 : kInFlight;
   const Accumulate<typename P::Data>* sums;
   const Sizes<P>& sizes;
   int64 first;
@@ -260,7 +261,7 @@ __device__ __forceinline__ Vector<typename P::Data, vector> result_of(
 template <class P, int lanes, int vector>
 struct RowShare {
   using Offset = typename P::Offset;
-  int64 row;
+  int64 row, tile;
   Offset first, step;
   static constexpr bool writes = true;
 
@@ -275,7 +276,7 @@ struct RowShare {
   // The lane as 32 or 64 bits.
   template <class Lane>
   __device__ __forceinline__ RowShare(int64 tiles, int64 group, Lane lane, int64 rows_apart) {
-    const int64 tile = rows_apart ? group / rows_apart : group % tiles;
+    tile = rows_apart ? group / rows_apart : group % tiles;
     row = rows_apart ? group - tile * rows_apart : group / tiles;
     // Groups behind the last part have no row, or they would do what others do once more.
     if (rows_apart && tile >= tiles) row = rows_apart;

@@ -2,9 +2,9 @@
 // output row is written once, from its own segment or, if it has none, from the data.
 //
 // Segments with more than `longest` updates are cut into pieces, evenly, which are summed by whoever is
-// free beside the short segments. Where there are many, their sums are added up together beforehand.
-// At last each long row adds up sums in the order of the list, so the result depends on the list
-// alone, and no row does more than a few hundred additions for each million.
+// free beside the short segments. Of some neighbours, the last one to be ready adds up the sums of all,
+// and so on, until one has the sum of the row. Sums are added up in the order of the list, so the result
+// depends on the list alone.
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
 #include "ordering.cuh"
@@ -12,45 +12,35 @@
 
 namespace tvm_scatter {
 
-// The logarithm of the fewest sums of pieces that are added up together beforehand.
+// The logarithm of the fewest sums that are added up together.
 constexpr int kTogetherBits = 5;
-// Threads of a block that looks for long rows, and the most rows that it looks at, which are whole warps.
-constexpr int kLongRowThreads = 256, kMostRowsOfBlock = 256;
-static_assert(kMostRowsOfBlock <= kLongRowThreads && kMostRowsOfBlock % kWarp == 0);
-// So many rows that a block looks at are neighbours: their begins are one access of the memory. The next
-// ones are those of other blocks, because long rows may be neighbours as well.
-constexpr int kRowsTogether = 8;
-// Blocks that look at the same rows.
-constexpr int kBlocksOfRows = 2;
 
 // How entries [begin, end) are cut into pieces of `least` entries, a power of two, or a few more. Each
 // has a slot, in which no other one is: `least` times the slot is the number of an entry among these.
+template <class T>
 struct Pieces {
-  int64 begin, size, first_slot, count;
+  T begin, size;
+  uint32 first_slot, count;
 
-  __device__ __forceinline__ Pieces(int64 begin, int64 end, int bits)
-      : begin(begin), size(end - begin), first_slot((begin + (1 << bits) - 1) >> bits),
-        count((end - begin) >> bits) {}
+  __device__ __forceinline__ Pieces(T begin, T end, int bits)
+      : begin(begin), size(end - begin),
+        first_slot(static_cast<uint32>((begin + (T(1) << bits) - 1) >> bits)),
+        count(static_cast<uint32>((end - begin) >> bits)) {}
 
   __device__ __forceinline__ bool has(int64 slot) const {
-    return slot >= first_slot && slot < first_slot + count;
+    return slot >= first_slot && slot < static_cast<int64>(first_slot) + count;
   }
   // Where the piece of a slot begins; that of the slot behind the last is the end.
-  __device__ __forceinline__ int64 begin_of(int64 slot) const {
-    const int64 piece = slot - first_slot;
+  __device__ __forceinline__ T begin_of(uint32 slot) const {
+    const T piece = slot - first_slot;
     return begin + size / count * piece + min(piece, size % count);
   }
-};
-
-// The pieces of a segment, and what is made of many: pieces of the slots of these.
-struct CutSegment {
-  Pieces pieces, together;
-
-  __device__ __forceinline__ CutSegment(int64 begin, int64 end, int bits)
-      : pieces(begin, end, bits),
-        together(pieces.first_slot, pieces.first_slot + pieces.count, kTogetherBits) {}
-
-  __device__ __forceinline__ bool is_cut_again() const { return together.count > 1; }
+  // The slot of the piece that has an entry. The first pieces may have one entry more than others.
+  __device__ __forceinline__ uint32 slot_of(T entry) const {
+    const T least = size / count, longer = size % count, at = entry - begin;
+    const T piece = at < longer * (least + 1) ? at / (least + 1) : (at - longer) / least;
+    return first_slot + static_cast<uint32>(piece);
+  }
 };
 
 // Where a segment begins and ends.
@@ -58,11 +48,13 @@ struct SegmentRange {
   int64 begin, end;
 
   // An order that the caller gives may be that of anything.
+  static __device__ __forceinline__ SegmentRange of(int64 begin, int64 end, int64 items) {
+    return {max(begin, static_cast<int64>(0)), min(end, items)};
+  }
   template <class Key>
   static __device__ __forceinline__ SegmentRange of(const Key* begins, const Key* ends, int64 place,
                                                     int64 items) {
-    return {max(static_cast<int64>(begins[place]), static_cast<int64>(0)),
-            min(static_cast<int64>(ends[place]), items)};
+    return of(begins[place], ends[place], items);
   }
   __device__ __forceinline__ bool exceeds(uint32 longest) const {
     return end - begin > static_cast<int64>(longest);
@@ -210,44 +202,134 @@ __device__ __forceinline__ void carry_updates(typename P::Updates::Carried* carr
   }
 }
 
-// A group of lanes for each slot of a piece, of which there are `slots`, and behind them for each
-// `rows_each` rows, one after the other: the range of the next one is on its way meanwhile. Sums pieces
-// of long segments, and writes rows that have short ones. `items` has an entry for each update: its
-// number, or what is carried of it. `apart` as of `RowShare`.
+// Counts one more, behind all that this thread and those it has met have written. A fence would empty
+// the first cache as well.
+__device__ __forceinline__ uint32 count_written(uint32* counter) {
+#if defined(__CUDA_ARCH__) && !defined(TVM_SCATTER_NO_PTX)
+  uint32 before;
+  asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;"
+               : "=r"(before)
+               : "l"(__cvta_generic_to_global(counter))
+               : "memory");
+  return before;
+#else
+  __threadfence();
+  return atomicAdd(counter, 1u);
+#endif
+}
+
+// For a group of lanes: whether it is the last of `groups` to come here with what it has written, which
+// it can read then. `arrived` starts as zero.
+template <int lanes>
+__device__ __forceinline__ bool arrives_last(uint32* arrived, uint32 groups) {
+  const uint32 group = lanes_of_group<lanes>();
+  __syncwarp(group);
+  uint32 before = 0;
+  if (threadIdx.x % lanes == 0) before = count_written(arrived);
+  before = __shfl_sync(group, before, 0, lanes);
+  if (before + 1 != groups) return false;
+  __threadfence();
+  return true;
+}
+
+// The sums of pieces of long segments, of which there are `slots`; behind them the sums of some of
+// these, and so on. For each part of each row, `arrived` counts the sums that are ready of some
+// neighbours, where the first of these is.
+template <class P>
+struct PieceSums {
+  using Wide = Accumulate<typename P::Data>;
+  Wide* sums;
+  uint32* arrived;
+  uint32 slots;
+
+  template <int vector>
+  __device__ __forceinline__ RowSum<P, vector>& at(const Sizes<P>& sizes, uint32 slot,
+                                                   typename P::Offset column) const {
+    return *reinterpret_cast<RowSum<P, vector>*>(sums + place_of_sum<P>(sizes, slot, column));
+  }
+  // The sums of neighbours among these.
+  __device__ __forceinline__ PieceSums above(const Sizes<P>& sizes, int64 tiles) const {
+    return {sums + place_of_sum<P>(sizes, slots, 0), arrived + slots * tiles,
+            ceil_div<uint32>(slots, 1 << kTogetherBits)};
+  }
+};
+
+// For a group of lanes that has written the sum of a piece, one of `count` from a slot on: adds up the
+// sums of neighbours if it is the last of these, and those of neighbours of these, until others are
+// behind or the row is written. `write(column, sum)` does that.
+template <class P, int lanes, int vector, class Share, class Write>
+__device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 count,
+                                       const Sizes<P>& sizes, const Share& share, int64 tiles,
+                                       Write write) {
+  using Offset = typename P::Offset;
+  for (uint32 slot = static_cast<uint32>(share.row);;) {
+    const Pieces<uint32> together(first, first + count, kTogetherBits);
+    const bool is_row = together.count <= 1;
+    if (!is_row) {
+      slot = together.slot_of(slot);
+      first = together.begin_of(slot);
+      count = together.begin_of(slot + 1) - first;
+    }
+    if (!arrives_last<lanes>(ready.arrived + first * tiles + share.tile, count)) return;
+    const auto above = ready.above(sizes, tiles);
+    for (Offset column = share.first; column < sizes.width(); column += share.step) {
+      auto sum = sum_of_none<P, vector>();
+      combine_run<typename P::Reduction>(sum, count,
+                                         ListedSums<P, vector>{ready.sums, sizes, first, column});
+      if (!share.writes) continue;
+      if (is_row) {
+        write(column, sum);
+      } else {
+        above.template at<vector>(sizes, slot, column) = sum;
+      }
+    }
+    if (is_row) return;
+    ready = above;
+    first = together.first_slot;
+    count = together.count;
+  }
+}
+
+// A group of lanes for each slot of a piece, and behind them for each `rows_each` rows, one after the
+// other: the range of the next one is on its way meanwhile. Sums pieces of long segments, and writes
+// rows. `items` has an entry for each update: its number, or what is carried of it. `apart` as of
+// `RowShare`.
 template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, bool apart,
           class Keys, class List>
-__device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
+__device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
                                             const typename P::Output& output,
                                             const typename P::Data* data,
                                             const typename P::Updates& updates, const Keys& keys,
                                             const Key* begins, const Key* ends,
                                             const List items, const Sizes<P>& sizes,
-                                            uint32 longest, int bits, int64 slots, int rows_each,
-                                            int64 tiles) {
+                                            uint32 longest, int bits, int rows_each, int64 tiles) {
   using Entry = decltype(entry_of(items));
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  const int64 places = sizes.destinations();
-  const int64 rows_apart = apart ? slots + ceil_div<int64>(places, rows_each) : 0;
+  const int64 slots = ready.slots;
+  const int64 rows_apart =
+      apart ? slots + ceil_div<int64>(sizes.destinations(), rows_each) : 0;
   const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes, rows_apart);
   const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
   const bool is_piece = share.row < slots;
   int64 place = (share.row - slots) * rows_each;
-  int64 left = min(places - place, static_cast<int64>(rows_each));
-  SegmentRange range;
+  int left = static_cast<int>(min(sizes.destinations() - place, static_cast<int64>(rows_each)));
+  Key begin, end;
   if (is_piece) {
-    range = segment_of<P>(keys, share.row << bits, begins, ends, sizes, place);
+    const SegmentRange range =
+        segment_of<P>(keys, share.row << bits, begins, ends, sizes, place);
     if (!range.exceeds(longest)) return;
-    const Pieces pieces(range.begin, range.end, bits);
+    const Pieces<int64> pieces(range.begin, range.end, bits);
     if (!pieces.has(share.row)) return;
-    range = {pieces.begin_of(share.row), pieces.begin_of(share.row + 1)};
+    begin = static_cast<Key>(pieces.begin_of(share.row));
+    end = static_cast<Key>(pieces.begin_of(share.row + 1));
     left = 1;
   } else {
     if (left <= 0) return;
-    range = SegmentRange::of(begins, ends, place, sizes.items());
+    begin = begins[place], end = ends[place];
   }
   const Offset width = sizes.width();
-  const auto sum_range = [&] {
+  const auto sum_range = [&](const SegmentRange& range) {
     const int64 count = range.end - range.begin;
     for (Offset column = share.first; column < width; column += share.step) {
       if (count <= 0) {
@@ -263,118 +345,29 @@ __device__ __forceinline__ void sum_updates(Accumulate<typename P::Data>* to,
       combine_updates(sum, static_cast<uint32>(count), sorted);
       if (!share.writes) continue;
       if (is_piece) {
-        *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, share.row, column)) = sum;
+        ready.template at<vector>(sizes, static_cast<uint32>(share.row), column) = sum;
       } else {
         rows.write(place, column, old, sum, count);
       }
     }
   };
   for (;;) {
-    SegmentRange next;
-    if (--left > 0) next = SegmentRange::of(begins, ends, place + 1, sizes.items());
-    if (is_piece || !range.exceeds(longest)) sum_range();
-    if (left <= 0) return;
-    range = next;
+    Key next_begin, next_end;
+    if (--left > 0) next_begin = begins[place + 1], next_end = ends[place + 1];
+    const SegmentRange range = SegmentRange::of(begin, end, sizes.items());
+    if (is_piece || !range.exceeds(longest)) sum_range(range);
+    if (left <= 0) break;
+    begin = next_begin, end = next_end;
     ++place;
   }
-}
-
-// For whole blocks: adds up `count` sums from a slot on, and visits each column of the result. One after
-// the other, sums are waited for, so each group of lanes adds up a share of them, and the first one adds
-// up what the groups have.
-template <class P, int lanes, int vector, class Share, class Visit>
-__device__ __forceinline__ void add_up(const Accumulate<typename P::Data>* sums, int64 slot,
-                                       uint32 count, const Sizes<P>& sizes, const Share& share,
-                                       Visit visit) {
-  using Offset = typename P::Offset;
-  using R = typename P::Reduction;
-  // As many as there are with the most lanes, so that the order of additions is always the same.
-  constexpr uint32 shares = kLongRowThreads / kWarp;
-  __shared__ RowSum<P, vector> held[kLongRowThreads];
-  const int64 width = sizes.width();
-  const uint32 each = ceil_div(count, shares), skip = min(threadIdx.x / lanes * each, count);
-  // The same turns for the whole block, so some columns may be beyond the width.
-  for (int64 turn = 0; turn * share.step < width; ++turn) {
-    const int64 column = share.first + turn * share.step;
-    auto sum = sum_of_none<P, vector>();
-    if (column < width)
-      combine_run<R>(sum, min(each, count - skip),
-                     ListedSums<P, vector>{sums, sizes, slot + skip, static_cast<Offset>(column)});
-    held[threadIdx.x] = sum;
-    __syncthreads();
-    if (threadIdx.x < lanes && column < width && share.writes) {
-      for (uint32 other = 1; other * each < count; ++other)
-        add_row<R>(sum, held[threadIdx.x + other * lanes]);
-      visit(static_cast<Offset>(column), sum);
-    }
-    __syncthreads();
-  }
-}
-
-// For whole blocks: the sums of many pieces of one segment, a slot for each block.
-template <class P, class Key, int lanes, int vector, bool whole, class Keys>
-__device__ __forceinline__ void sum_together(Accumulate<typename P::Data>* to,
-                                             const Accumulate<typename P::Data>* from,
-                                             const Keys& keys, const Key* begins, const Key* ends,
-                                             const Sizes<P>& sizes, uint32 longest, int bits,
-                                             int64 tiles) {
-  using Offset = typename P::Offset;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
-  int64 place;
-  const SegmentRange range = segment_of<P>(keys, share.row << (bits + kTogetherBits), begins, ends,
-                                           sizes, place);
-  if (!range.exceeds(longest)) return;
-  const CutSegment cut(range.begin, range.end, bits);
-  if (!cut.is_cut_again() || !cut.together.has(share.row)) return;
-  const int64 begin = cut.together.begin_of(share.row);
-  const uint32 count = static_cast<uint32>(cut.together.begin_of(share.row + 1) - begin);
-  add_up<P, lanes, vector>(from, begin, count, sizes, share, [&](Offset column, const auto& sum) {
-    *reinterpret_cast<RowSum<P, vector>*>(to + place_of_sum<P>(sizes, share.row, column)) = sum;
-  });
-}
-
-// For whole blocks, each of which looks at some rows and writes those that have long segments. Some
-// blocks look at the same rows, and take turns with those that they find.
-template <class P, class Key, int lanes, int vector, bool whole, bool mean>
-__device__ __forceinline__ void write_long(const Accumulate<typename P::Data>* pieces,
-                                           const Accumulate<typename P::Data>* together,
-                                           const typename P::Output& output,
-                                           const typename P::Data* data, const Key* begins,
-                                           const Key* ends, const Sizes<P>& sizes, uint32 longest,
-                                           int bits, int rows_of_block, int64 groups, int64 tiles) {
-  using Offset = typename P::Offset;
-  __shared__ uint32 long_rows[kMostRowsOfBlock / kWarp];
-  const SegmentShare<P, lanes, vector> share(sizes, tiles, blockIdx.x);
-  const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
-  const int64 group = share.row / kBlocksOfRows;
-  const auto row_at = [&](uint32 at) {
-    return (at / kRowsTogether * groups + group) * kRowsTogether + at % kRowsTogether;
-  };
-  if (threadIdx.x < rows_of_block) {
-    const int64 row = row_at(threadIdx.x);
-    const bool is_long = row < sizes.destinations() &&
-                         SegmentRange::of(begins, ends, row, sizes.items()).exceeds(longest);
-    const uint32 found = __ballot_sync(kAllLanes, is_long);
-    if (threadIdx.x % kWarp == 0) long_rows[threadIdx.x / kWarp] = found;
-  }
-  __syncthreads();
-  int64 turn = share.row - group * kBlocksOfRows;
-  for (int part = 0; part < rows_of_block / kWarp; ++part) {
-    for (uint32 left = long_rows[part]; left != 0; left &= left - 1) {
-      if (turn-- != 0) continue;
-      turn = kBlocksOfRows - 1;
-      const int64 row = row_at(part * kWarp + __ffs(left) - 1);
-      const SegmentRange range = SegmentRange::of(begins, ends, row, sizes.items());
-      const CutSegment cut(range.begin, range.end, bits);
-      const bool again = cut.is_cut_again();
-      const Pieces& parts = again ? cut.together : cut.pieces;
-      add_up<P, lanes, vector>(
-          again ? together : pieces, parts.first_slot, static_cast<uint32>(parts.count), sizes, share,
-          [&](Offset column, const auto& sum) {
-            rows.write(row, column, rows.old(row, column), sum, range.end - range.begin);
-          });
-    }
-  }
+  if (!is_piece) return;
+  const SegmentRange all = SegmentRange::of(begins, ends, place, sizes.items());
+  const Pieces<int64> pieces(all.begin, all.end, bits);
+  add_up<P, lanes, vector>(
+      ready, pieces.first_slot, pieces.count, sizes, share, tiles,
+      [&](Offset column, const auto& sum) {
+        rows.write(place, column, rows.old(place, column), sum, pieces.size);
+      });
 }
 
 }  // namespace tvm_scatter

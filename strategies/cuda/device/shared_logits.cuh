@@ -14,16 +14,21 @@ __device__ __forceinline__ constexpr int sharing_lanes() {
   return lanes;
 }
 
-// The sum over threads side by side, in each of them. Groups of `lanes` threads may have gone
-// different ways.
+// The lanes of a warp that are this thread's group of `lanes` threads. Groups may have gone different
+// ways.
+template <int lanes>
+__device__ __forceinline__ uint32 lanes_of_group() {
+  if constexpr (lanes == kWarp) return kAllLanes;
+  return ((1u << lanes) - 1u) << (threadIdx.x % kWarp / lanes * lanes);
+}
+
+// The sum over threads side by side, in each of them.
 template <int sharing, int lanes, class T>
 __device__ __forceinline__ T sum_of_sharing(T value) {
-  uint32 mask = kAllLanes;
-  if constexpr (lanes < kWarp)
-    mask = ((1u << lanes) - 1u) << (threadIdx.x % kWarp / lanes * lanes);
+  const uint32 group = lanes_of_group<lanes>();
 #pragma unroll
   for (int distance = sharing / 2; distance > 0; distance /= 2)
-    value += __shfl_xor_sync(mask, value, distance);
+    value += __shfl_xor_sync(group, value, distance);
   return value;
 }
 
@@ -32,7 +37,7 @@ __device__ __forceinline__ T sum_of_sharing(T value) {
 template <class P, int lanes, int vector>
 struct LogitShare {
   using Offset = typename P::Offset;
-  int64 row;
+  int64 row, tile;
   Offset first, step;
   bool writes;
 
@@ -42,8 +47,8 @@ struct LogitShare {
     constexpr int sharing = sharing_lanes<P, vector>();
     constexpr Offset columns = P::Updates::summed_columns;
     row = group / tiles;
-    const Offset lane =
-        static_cast<Offset>((group - row * tiles) * lanes + threadIdx.x % lanes);
+    tile = group - row * tiles;
+    const Offset lane = static_cast<Offset>(tile * lanes + threadIdx.x % lanes);
     const Offset logit = lane / sharing, logits = sizes.width() / columns;
     const Offset column = lane % sharing * vector;
     writes = logit < logits && column < columns;

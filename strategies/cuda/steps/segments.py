@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +10,10 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -30,42 +30,38 @@ from .listed_rows import MOST_ROWS_EACH, even_entries, few_bytes, lanes_and_part
 _PIECE_BITS = 5
 _MANY = 1 << 21
 _TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
-_LONG_ROW_THREADS = device_constant("segmented", "kLongRowThreads")
-_MOST_ROWS_OF_BLOCK = device_constant("segmented", "kMostRowsOfBlock")
-_BLOCKS_OF_ROWS = device_constant("segmented", "kBlocksOfRows")
-#: A block looks for long rows among so many rows at least, and among up to four times as many where
-#: there would be more blocks than a GPU runs at a time.
-_LEAST_ROWS_OF_BLOCK, _BLOCKS_AT_A_TIME = 64, 512
+#: How often sums are added up together, at most: more often than 63 bits need.
+_MOST_TIMES = 16
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
 #: Where there is little work to share, all that have two pieces are long.
 _USUAL, _MOST = 3, 256
-#: Threads of a multiprocessor that must have registers where logits are sums. The compiler would
-#: take 96 for each, and twice as many 16-bit floats in a vector leave room for fewer.
-_SUMMING_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
+#: Threads of a multiprocessor that must have registers where there are logits: whoever adds up sums
+#: would take more than whoever waits for rows. Where logits are sums, vectors of 16-bit floats have
+#: twice as many elements, and leave room for fewer.
+_SOFTMAX_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
 #: Updates whose elements have so many bytes are read before anything is computed with them. Shorter
 #: ones would take more registers, and 1.06 to 1.11 of the time.
 _READ_FIRST_BYTES = 4
-_CARRYING_THREADS = _FINDING_THREADS = 256
-_KEY_BYTES = 4
+_BEGINNING_THREADS = 256
+_KEY_BYTES = _COUNT_BYTES = 4
+#: The fewest columns of a part of a row, if it has several.
+_LEAST_COLUMNS = 16
 #: The updates of the rows of a group of lanes, if it has several. Where rows have more, they do not
 #: wait for their ranges.
 _UPDATES_EACH = 12
 #: As many updates are worth a launch that carries what is the same for all elements of a row: so
 #: 300 000 take 0.94 to 1.0 of the time, and 249 216 of 64 columns 1.07.
 _MANY_TO_CARRY = 1 << 18
-_SUMS, _CARRIED, _FOUND = ("pieces", "together"), "carried", "found"
-#: What kernels are instantiated with.
-_COMMON = "P, Key, {lanes}, {vector_and_whole}"
+_SUMS, _ARRIVED, _CARRIED, _FOUND = "sums", "arrived", "carried", "found"
 
 
 def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -> None:
     """Append the regions of the sums of pieces."""
     row = sizes.width * accumulate_bytes(problem.data_dtype) * (3 if problem.softmax else 1)
-    piece = _piece(sizes)
-    layout.add("pieces", ceil_div(sizes.items, piece) * row)
-    layout.add("together", ceil_div(sizes.items, piece * _TOGETHER) * row)
+    layout.add(_SUMS, _all_slots(sizes) * row)
+    layout.add(_ARRIVED, _all_slots(sizes) * _most_parts(sizes) * _COUNT_BYTES)
     layout.add(_CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
-    layout.add(_FOUND, ceil_div(sizes.items, piece) * _KEY_BYTES if problem.order_alone else 0)
+    layout.add(_FOUND, _slots(sizes) * _KEY_BYTES if problem.order_alone else 0)
 
 
 def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
@@ -77,9 +73,20 @@ def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
     return problem.fused and not problem.in_order and may_be_many
 
 
-def _piece(sizes: Sizes) -> Any:
-    """The fewest entries of a piece."""
-    return (1 << _PIECE_BITS) * (1 + _are_many(sizes))
+def _slots(sizes: Sizes) -> Any:
+    """The slots of pieces, of which none has fewer entries than a slot."""
+    return ceil_div(sizes.items, (1 << _PIECE_BITS) * (1 + _are_many(sizes)))
+
+
+def _all_slots(sizes: Sizes) -> Any:
+    """Those of pieces, of some pieces together, of some of these, and so on up to the last one."""
+    slots = _slots(sizes)
+    # Each time they become fewer by this factor, rounded up.
+    return slots + ceil_div(slots, _TOGETHER - 1) + _MOST_TIMES
+
+
+def _most_parts(sizes: Sizes) -> Any:
+    return at_least(ceil_div(sizes.width, _LEAST_COLUMNS), 1)
 
 
 def _are_many(sizes: Sizes) -> Any:
@@ -97,18 +104,15 @@ class _Shape:
     ----------
     vector : int
         The elements that a thread has at a time.
-    lanes, tiles : int, int or expression
-        The threads of a part of a row, which reads neighbours, and the parts of a row.
-    part_lanes, parts, apart : int, int or expression, bool
-        The same where updates are read, and whether all first parts come before all others.
+    lanes, parts, apart : int, int or expression, bool
+        The threads of a part of a row, which reads neighbours, the parts of a row, and whether all
+        first parts come before all others.
     carries : bool
         Whether what is the same for all elements of a row is carried in the order of the list.
     """
 
     vector: int
     lanes: int
-    tiles: Any
-    part_lanes: int
     parts: Any
     apart: bool
     carries: bool
@@ -123,19 +127,20 @@ class _Shape:
             Whether there are so many updates that carrying something of each may pay.
         """
         problem, sizes = operands.problem, operands.sizes
-        vector, lanes, tiles = _whole_rows(operands)
+        vector, lanes, parts = _whole_rows(operands)
         adds_up = _adds_up_logits(operands)
         # Sums of logits in 16 bits wait for other things.
         carries = may_carry and not (adds_up and problem.data_dtype in HALVES)
         carries = carries and carried_bytes(operands, vector) > 0
-        part_lanes, apart = lanes, False
+        apart = False
         # Threads of a row share its logits, or read what makes them once for each part.
         if not adds_up and (carries or not problem.softmax):
             least = _MANY_TO_CARRY if carries else 0
             side_by_side = carries or problem.in_order
-            part_lanes, apart = lanes_of_parts(operands, lanes, vector, side_by_side, least)
-        parts = parts_of(sizes.width, part_lanes, vector) if apart else tiles
-        return _Shape(vector, lanes, tiles, part_lanes, parts, apart, carries)
+            lanes, apart = lanes_of_parts(operands, lanes, vector, side_by_side, least)
+        if apart:
+            parts = parts_of(sizes.width, lanes, vector)
+        return _Shape(vector, lanes, parts, apart, carries)
 
 
 def reduce_rows(
@@ -145,7 +150,7 @@ def reduce_rows(
     arguments: sorting.Arguments,
     threads: int,
 ) -> None:
-    """Emit the launches: short rows and sums of pieces of long ones, then rows from these sums.
+    """Emit the launches: what is found for all rows, and then the rows.
 
     Parameters
     ----------
@@ -160,7 +165,6 @@ def reduce_rows(
     steps = _Steps(operands, layout, lists, arguments, threads)
     items = operands.sizes.items
     shape = _Shape.of(operands, _may_carry(operands.problem, operands.sizes))
-    steps.find_keys()
     if isinstance(items, int) or not shape.carries:
         steps.sum_updates(shape)
     else:
@@ -169,7 +173,6 @@ def reduce_rows(
                 steps.sum_updates(shape)
             with T.Else():
                 steps.sum_updates(_Shape.of(operands, may_carry=False))
-    steps.add_pieces(shape)
 
 
 @dataclass(frozen=True)
@@ -182,67 +185,37 @@ class _Steps:
     arguments: sorting.Arguments
     threads: int
 
-    def find_keys(self) -> None:
-        """Find the segments that slots lie in, if that takes a search."""
-        if not (self._searches and self._cuts()):
-            return
-        text, arguments = self._declarations(carries=False)
-        launch(
-            self.operands,
-            ("segmented",),
-            f"{text}  (void)begins, (void)ends, (void)items;\n"
-            f"  find_keys_of_slots<Key>({_FOUND}, keys, slots, int(bits));",
-            ceil_div(self._slots, _FINDING_THREADS),
-            _FINDING_THREADS,
-            {**arguments, "slots": ("long long", self._slots)},
-            overlaps=True,
-        )
-
     def sum_updates(self, shape: _Shape) -> None:
-        """Write rows that have short segments, and sum pieces of long ones."""
+        """Write the rows."""
         operands, entries = self.operands, _CARRIED if shape.carries else "items"
-        if shape.carries:
-            self._carry()
+        self._begin(shape)
         first = str(item_bytes(operands.problem.data_dtype) >= _READ_FIRST_BYTES).lower()
         apart = str(shape.apart).lower()
         each = self._rows_each(shape)
         groups = ceil_div(operands.sizes.destinations, each)
-        self._step(
-            f"sum_updates<{_COMMON}, {self._mean}, {first}, {apart}>(pieces, {self._target}, "
-            f"updates, {self._keys}, begins, ends, {entries}, sizes, longest, int(bits), slots, "
-            "int(rows_each), parts);",
-            (self._slots + groups) * shape.parts * shape.part_lanes,
+        text, arguments = self._declarations(shape)
+        text += f"""  const uint32 longest = static_cast<uint32>(
+      max(min(min(usual, even), {_MOST}ll), (2ll << bits) - 1));
+  const PieceSums<P> ready{{{_SUMS}, {_ARRIVED}, uint32(slots)}};
+  (void)begins, (void)ends, (void)keys;
+"""
+        numbers = {
+            "usual": _USUAL * self._items // at_least(operands.sizes.destinations, 1),
+            "even": even_entries(operands.problem, operands.sizes),
+            "rows_each": each,
+        }
+        arguments |= {name: ("long long", number) for name, number in numbers.items()}
+        keys = "keys_of_slots" if self._searches else "keys"
+        _launch(
+            operands,
+            text,
+            arguments,
+            f"sum_updates<P, Key, {shape.lanes}, {{vector_and_whole}}, {self._mean}, {first}, "
+            f"{apart}>(ready, {self._target}, updates, {keys}, begins, ends, {entries}, sizes, "
+            "longest, int(bits), int(rows_each), parts);",
+            ceil_div((self._slots + groups) * shape.parts * shape.lanes, self.threads),
             self.threads,
-            shape,
-            shape.part_lanes,
-            few_bytes(operands),
-            more={"rows_each": each},
         )
-
-    def add_pieces(self, shape: _Shape) -> None:
-        """Write rows that have long segments from the sums of their pieces."""
-        if self._cuts(_TOGETHER):
-            together = ceil_div(self._items, _piece(self.operands.sizes) * _TOGETHER)
-            self._step(
-                f"sum_together<{_COMMON}>(together, pieces, {self._keys}, begins, ends, sizes, "
-                "longest, int(bits), tiles);",
-                together * shape.tiles * _LONG_ROW_THREADS,
-                _LONG_ROW_THREADS,
-                shape,
-                shape.lanes,
-            )
-        if self._cuts():
-            rows = self._rows_of_block
-            groups = ceil_div(self.operands.sizes.destinations, rows)
-            self._step(
-                f"write_long<{_COMMON}, {self._mean}>(pieces, together, {self._target}, begins, "
-                "ends, sizes, longest, int(bits), int(rows_of_block), groups, tiles);",
-                groups * _BLOCKS_OF_ROWS * shape.tiles * _LONG_ROW_THREADS,
-                _LONG_ROW_THREADS,
-                shape,
-                shape.lanes,
-                more={"rows_of_block": rows, "groups": groups},
-            )
 
     @property
     def _items(self) -> Any:
@@ -253,11 +226,6 @@ class _Steps:
         return self.operands.problem.order_alone
 
     @property
-    def _keys(self) -> str:
-        """The keys of entries with which slots begin."""
-        return "keys_of_slots" if self._searches else "keys"
-
-    @property
     def _bits(self) -> Any:
         return _PIECE_BITS + _are_many(self.operands.sizes)
 
@@ -265,13 +233,7 @@ class _Steps:
         """The rows of a group of lanes: several where they have few updates."""
         rows = self.operands.sizes.destinations
         few = at_most(_UPDATES_EACH * rows // at_least(self._items, 1), MOST_ROWS_EACH)
-        return rows_each(few, rows * shape.parts * shape.part_lanes)
-
-    @property
-    def _rows_of_block(self) -> Any:
-        """The rows among which a block looks for long ones: whole warps."""
-        each = ceil_div(self.operands.sizes.destinations * _BLOCKS_OF_ROWS, _BLOCKS_AT_A_TIME)
-        return at_most(at_least(round_up(each, WARP), _LEAST_ROWS_OF_BLOCK), _MOST_ROWS_OF_BLOCK)
+        return rows_each(few, rows * shape.parts * shape.lanes)
 
     @property
     def _mean(self) -> str:
@@ -283,71 +245,69 @@ class _Steps:
 
     @property
     def _slots(self) -> Any:
-        return ceil_div(self._items, _piece(self.operands.sizes)) if self._cuts() else 0
+        return _slots(self.operands.sizes) if self._cuts else 0
 
-    def _cuts(self, pieces: int = 1) -> bool:
-        """Whether a segment may have two pieces, or two times so many."""
+    @property
+    def _cuts(self) -> bool:
+        """Whether a segment may have two pieces."""
         items = self._items
-        return not isinstance(items, int) or items >= 2 * _piece(self.operands.sizes) * pieces
+        return not isinstance(items, int) or items >= 2 << self._bits
 
-    def _declarations(self, carries: bool) -> tuple[str, sorting.Arguments]:
+    def _declarations(self, shape: _Shape) -> tuple[str, sorting.Arguments]:
         """C++ declarations of the lists and of the workspace's regions, and their arguments."""
-        text, regions = self.lists + "  using Wide = Accumulate<Data>;\n", [*_SUMS]
-        for name in _SUMS:
-            text += self.layout.pointer(name, "Wide")
-        if carries:
-            regions.append(_CARRIED)
-            text += self.layout.pointer(_CARRIED, "P::Updates::Carried")
+        kinds = {_SUMS: "Wide", _ARRIVED: "uint32"}
+        if shape.carries:
+            kinds[_CARRIED] = "P::Updates::Carried"
         if self._searches:
-            regions.append(_FOUND)
-            text += self.layout.pointer(_FOUND, "Key")
+            kinds[_FOUND] = "Key"
+        text = self.lists + "  using Wide = Accumulate<Data>;\n"
+        text += "".join(self.layout.pointer(name, kind) for name, kind in kinds.items())
+        if self._searches:
             text += f"  const SlotKeys<Key> keys_of_slots{{{_FOUND}, int(bits)}};\n"
             text += "  (void)keys_of_slots;\n"
-        arguments = {**self.arguments, **self.layout.arguments(*regions)}
-        return text, {**arguments, "bits": ("long long", self._bits)}
+        numbers = {"bits": self._bits, "slots": self._slots, "parts": shape.parts}
+        arguments = {**self.arguments, **self.layout.arguments(*kinds)}
+        return text, arguments | {name: ("long long", each) for name, each in numbers.items()}
 
-    def _carry(self) -> None:
-        """Compute for each update once what is the same for all elements of its row."""
-        text, arguments = self._declarations(carries=True)
+    def _begin(self, shape: _Shape) -> None:
+        """Find what is the same for all elements of a row, and where sums of pieces count up."""
+        sizes, calls, work = self.operands.sizes, [], []
+        if self._cuts:
+            _check_parts(shape, sizes)
+            calls.append(f"fill({_ARRIVED}, 0u, counters);")
+            work.append(self._slots)
+        if self._searches and self._cuts:
+            calls.append(f"find_keys_of_slots<Key>({_FOUND}, keys, slots, int(bits));")
+        if shape.carries:
+            calls.append(f"carry_updates<P>({_CARRIED}, updates, items, sizes);")
+            work.append(self._items)
+        if not calls:
+            return
+        text, arguments = self._declarations(shape)
+        text += "  (void)begins, (void)ends, (void)keys, (void)items;\n"
         launch(
             self.operands,
             ("segmented",),
-            f"{text}  (void)begins, (void)ends, (void)keys;\n"
-            f"  carry_updates<P>({_CARRIED}, updates, items, sizes);",
-            ceil_div(self._items, _CARRYING_THREADS),
-            _CARRYING_THREADS,
-            arguments,
+            text + "".join(f"  {call}\n" for call in calls),
+            ceil_div(work[-1], _BEGINNING_THREADS),
+            _BEGINNING_THREADS,
+            {**arguments, "counters": ("long long", _all_slots(sizes) * shape.parts)},
             owns=True,
             overlaps=True,
         )
 
-    def _step(
-        self,
-        call: str,
-        work: Any,
-        of: int,
-        shape: _Shape,
-        lanes: int,
-        overlaps: bool = True,
-        more: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Launch a templated call for so many threads, in blocks ``of`` some."""
-        operands = self.operands
-        text, arguments = self._declarations(shape.carries)
-        text += f"""  const uint32 longest = static_cast<uint32>(
-      max(min(min(usual, even), {_MOST}ll), (2ll << bits) - 1));
-  (void)begins, (void)ends, (void)keys, (void)longest;
-"""
-        numbers = {
-            "usual": _USUAL * self._items // at_least(operands.sizes.destinations, 1),
-            "even": even_entries(operands.problem, operands.sizes),
-            "slots": self._slots,
-            "tiles": shape.tiles,
-            "parts": shape.parts,
-            **(more or {}),
-        }
-        arguments |= {name: ("long long", number) for name, number in numbers.items()}
-        _launch(operands, text, arguments, call, ceil_div(work, of), of, lanes, overlaps)
+
+def _check_parts(shape: _Shape, sizes: Sizes) -> None:
+    """Check that there is a counter for each part of a row."""
+    if isinstance(shape.parts, int) and isinstance(sizes.width, int):
+        enough = shape.parts <= _most_parts(sizes)
+    else:
+        enough = shape.lanes * shape.vector >= _LEAST_COLUMNS
+    if not enough:
+        raise ScatterError(
+            f"scatter: {shape.parts} parts of a row of {sizes.width} elements have fewer than "
+            f"{_LEAST_COLUMNS} columns each."
+        )
 
 
 def _launch(
@@ -357,8 +317,6 @@ def _launch(
     call: str,
     blocks: Any,
     threads: int,
-    lanes: int,
-    overlaps: bool,
 ) -> None:
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
     vector, _, _ = _whole_rows(operands)
@@ -366,12 +324,9 @@ def _launch(
     sums = _adds_up_logits(operands)
     single = f"{vector}, false" if sums else "1, true"
     tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
-    whole = call.format(lanes=lanes, vector_and_whole=f"{vector}, true")
+    whole = call.format(vector_and_whole=f"{vector}, true")
     text += f"  if ({aligned_to(vector, *tensors)})\n    {whole}\n"
-    text += f"  else\n    {call.format(lanes=lanes, vector_and_whole=single)}"
-    halves = operands.problem.data_dtype in HALVES
-    most = _SUMMING_THREADS_OF_HALVES if halves else _SUMMING_THREADS
-    together = most // threads if sums else 0
+    text += f"  else\n    {call.format(vector_and_whole=single)}"
     launch(
         operands,
         ("segmented",),
@@ -380,9 +335,17 @@ def _launch(
         threads,
         arguments,
         owns=True,
-        together=together,
-        overlaps=overlaps,
+        together=_threads_together(operands) // threads,
+        overlaps=few_bytes(operands),
     )
+
+
+def _threads_together(operands: Operands) -> int:
+    """Threads of a multiprocessor that must have registers; 0 leaves that to NVIDIA's compiler."""
+    if not operands.problem.softmax:
+        return 0
+    few = _adds_up_logits(operands) and operands.problem.data_dtype in HALVES
+    return _SUMMING_THREADS_OF_HALVES if few else _SOFTMAX_THREADS
 
 
 def _adds_up_logits(operands: Operands) -> bool:
