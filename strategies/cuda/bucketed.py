@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.weighted_rows import WARP
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
@@ -195,8 +196,10 @@ class _Plan:
         self.tiles = max(ceil_div(items, self.tile_items), 1)
         large = items // (_BUCKET_MOST + 1)
         long_lists = items // (LONG_LIST + 1)
-        _, parts = lanes_and_parts(problem, sizes)
-        enough = (unit for unit in _UNIT_ITEMS if unit * _ENOUGH_UNITS <= items * parts)
+        # Groups of fewer lanes share a unit among more of them.
+        lanes, parts = lanes_and_parts(problem, sizes)
+        work = items * parts * WARP // lanes
+        enough = (unit for unit in _UNIT_ITEMS if unit * _ENOUGH_UNITS <= work)
         self.unit_items = next(enough, _UNIT_ITEMS[-1])
         self.units = items // self.unit_items + large
         # An upper bound: each update accounts for a share of a slot, in a large bucket or a long

@@ -62,6 +62,15 @@ def round_up(value: Any, multiple: int) -> Any:
     return ceil_div(value, multiple) * multiple
 
 
+def power_of_two(exponent: Any) -> Any:
+    """Two to the power of a number or expression that is not negative."""
+    if isinstance(exponent, int):
+        return 1 << exponent
+    from tvm import tirx
+
+    return tirx.shift_left(tirx.IntImm("int64", 1), exponent)
+
+
 def at_least(value: Any, least: int) -> Any:
     """The larger of a number or expression and a constant."""
     if isinstance(value, int):

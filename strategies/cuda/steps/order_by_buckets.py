@@ -8,7 +8,7 @@ from tvm import tirx
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, power_of_two
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
@@ -55,7 +55,7 @@ class _Plan:
         self.tile_items = self.per_thread * _THREADS
         self.tiles = at_least(ceil_div(items, self.tile_items), 1)
         self.bits = _bits(items, sizes.destinations)
-        self.buckets = ceil_div(sizes.destinations, _power(self.bits))
+        self.buckets = ceil_div(sizes.destinations, power_of_two(self.bits))
         rooms = (n for n in _ROOMS[:-1] if self.static and items <= self.buckets * _fill(n))
         self.room = next(rooms, _ROOMS[-1])
         self.most = self.room * _THREADS
@@ -65,7 +65,7 @@ class _Plan:
         self.units = items // (self.unit * _THREADS) + items // self.most + 1
         self.takes = all_of(
             # An item and a place in a bucket share 32 bits.
-            items * _power(self.bits)
+            items * power_of_two(self.bits)
             <= (1 << 32 if self.static else tirx.IntImm("int64", 1 << 32)),
             self.buckets <= _MOST_BUCKETS,
             items <= self.buckets * _fill(_ROOMS[-1]),
@@ -125,10 +125,6 @@ def _bits(items: Any, places: Any) -> Any:
     for condition in enough:
         result = result + tirx.Cast("int64", condition)
     return result
-
-
-def _power(bits: Any) -> Any:
-    return 1 << bits if isinstance(bits, int) else tirx.shift_left(tirx.IntImm("int64", 1), bits)
 
 
 def _tile_bytes(per_thread: int, buckets: int) -> int:

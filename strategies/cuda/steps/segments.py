@@ -13,7 +13,13 @@ from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
+from tvm_scatter.problem.sizes import (
+    Sizes,
+    at_least,
+    at_most,
+    ceil_div,
+    power_of_two,
+)
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -25,10 +31,11 @@ from . import sorting
 from .column_parts import lanes_of_parts, parts_of
 from .listed_rows import MOST_ROWS_EACH, even_entries, few_bytes, lanes_and_parts, rows_each
 
-#: A piece of a long segment has two to the power of this many entries, or a few more; twice as many
-#: where sums of pieces would take much memory.
-_PIECE_BITS = 5
-_MANY = 1 << 21
+#: A piece of a long segment has two to the power of this many entries, or a few more: twice as many
+#: where sums of pieces would take much memory, and half as many where there is little work to share
+#: and each update takes long, because its logit is a sum.
+_PIECE_BITS = 6
+_MANY, _FEW = 1 << 21, 1 << 19
 _TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
 #: How often sums are added up together, at most: more often than 63 bits need.
 _MOST_TIMES = 16
@@ -58,10 +65,11 @@ _SUMS, _ARRIVED, _CARRIED, _FOUND = "sums", "arrived", "carried", "found"
 def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -> None:
     """Append the regions of the sums of pieces."""
     row = sizes.width * accumulate_bytes(problem.data_dtype) * (3 if problem.softmax else 1)
-    layout.add(_SUMS, _all_slots(sizes) * row)
-    layout.add(_ARRIVED, _all_slots(sizes) * _most_parts(sizes) * _COUNT_BYTES)
+    slots = _most_slots(sizes)
+    layout.add(_SUMS, _all_slots(slots) * row)
+    layout.add(_ARRIVED, _all_slots(slots) * _most_parts(sizes) * _COUNT_BYTES)
     layout.add(_CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
-    layout.add(_FOUND, _slots(sizes) * _KEY_BYTES if problem.order_alone else 0)
+    layout.add(_FOUND, slots * _KEY_BYTES if problem.order_alone else 0)
 
 
 def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
@@ -73,14 +81,19 @@ def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
     return problem.fused and not problem.in_order and may_be_many
 
 
-def _slots(sizes: Sizes) -> Any:
-    """The slots of pieces, of which none has fewer entries than a slot."""
-    return ceil_div(sizes.items, (1 << _PIECE_BITS) * (1 + _are_many(sizes)))
+def _piece_bits(sizes: Sizes, takes_long: bool) -> Any:
+    """The logarithm of the fewest entries of a piece."""
+    bits = _PIECE_BITS + _holds(sizes.items >= _MANY)
+    return bits - _holds(sizes.items < _FEW) if takes_long else bits
 
 
-def _all_slots(sizes: Sizes) -> Any:
+def _most_slots(sizes: Sizes) -> Any:
+    """The most slots of pieces: none has fewer entries than a slot."""
+    return ceil_div(sizes.items, power_of_two(_piece_bits(sizes, takes_long=True)))
+
+
+def _all_slots(slots: Any) -> Any:
     """Those of pieces, of some pieces together, of some of these, and so on up to the last one."""
-    slots = _slots(sizes)
     # Each time they become fewer by this factor, rounded up.
     return slots + ceil_div(slots, _TOGETHER - 1) + _MOST_TIMES
 
@@ -89,11 +102,9 @@ def _most_parts(sizes: Sizes) -> Any:
     return at_least(ceil_div(sizes.width, _LEAST_COLUMNS), 1)
 
 
-def _are_many(sizes: Sizes) -> Any:
-    items = sizes.items
-    if isinstance(items, int):
-        return int(items >= _MANY)
-    return tirx.Cast("int64", items >= tirx.IntImm("int64", _MANY))
+def _holds(condition: Any) -> Any:
+    """1 if a condition holds, else 0."""
+    return int(condition) if isinstance(condition, bool) else tirx.Cast("int64", condition)
 
 
 @dataclass(frozen=True)
@@ -227,7 +238,7 @@ class _Steps:
 
     @property
     def _bits(self) -> Any:
-        return _PIECE_BITS + _are_many(self.operands.sizes)
+        return _piece_bits(self.operands.sizes, _adds_up_logits(self.operands))
 
     def _rows_each(self, shape: _Shape) -> Any:
         """The rows of a group of lanes: several where they have few updates."""
@@ -245,7 +256,9 @@ class _Steps:
 
     @property
     def _slots(self) -> Any:
-        return _slots(self.operands.sizes) if self._cuts else 0
+        if not self._cuts:
+            return 0
+        return ceil_div(self._items, power_of_two(self._bits))
 
     @property
     def _cuts(self) -> bool:
@@ -291,7 +304,7 @@ class _Steps:
             text + "".join(f"  {call}\n" for call in calls),
             ceil_div(work[-1], _BEGINNING_THREADS),
             _BEGINNING_THREADS,
-            {**arguments, "counters": ("long long", _all_slots(sizes) * shape.parts)},
+            {**arguments, "counters": ("long long", _all_slots(self._slots) * shape.parts)},
             owns=True,
             overlaps=True,
         )
