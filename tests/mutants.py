@@ -257,7 +257,7 @@ KERNELS = (
     _kernel(
         "the own row of another place",
         "listed_rows",
-        "own_of<P, vector, true>(updates, row, column);",
+        "own_of<P, vector, true>(updates, share.row, column);",
         "own_of<P, vector, true>(updates, 0, column);",
         "tests/test_own_rows.py::test_own_rows_are_read_once",
     ),

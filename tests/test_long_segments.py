@@ -83,11 +83,11 @@ def test_pieces_that_are_added_up_together(monkeypatch, form, many):
         np.testing.assert_array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("form", ["segmented", "ordered", "bucketed", "grouped"])
+@pytest.mark.parametrize("form", ["segmented", "ordered"])
 @pytest.mark.parametrize("rows", [1, 3, 5, 703])
 def test_groups_that_have_several_rows(monkeypatch, form, rows):
     """Long ones and empty ones among them, and fewer in the last group."""
-    monkeypatch.setattr(listed_rows, "_ENOUGH_THREADS", 1)
+    monkeypatch.setattr(segments, "_ENOUGH_THREADS", 1)
     counts = np.random.default_rng(3).choice([0, 1, 2, 5, 80], rows, p=[0.4, 0.2, 0.3, 0.09, 0.01])
     for found, wanted in result(form, counts, "float32"):
         np.testing.assert_array_equal(found, wanted)

@@ -22,7 +22,6 @@ from tvm_scatter.strategies.cuda.steps import listed_rows
 from tvm_scatter.strategies.cuda.steps.listed_rows import (
     LEAST_CHUNK,
     LONG_LIST,
-    WRITING_THREADS,
     ListedRows,
     chunk_entries,
     declare_lists,
@@ -117,7 +116,7 @@ class Bucketed(Implementation):
         return {
             "bucket_bits": tuple(near),
             "per_thread": (enough[0], *more),
-            "threads": WRITING_THREADS,
+            "threads": (128, 256),
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:

@@ -20,7 +20,6 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
     CHUNK_THREADS,
     LEAST_CHUNK,
     LONG_LIST,
-    WRITING_THREADS,
     ListedRows,
     chunk_entries,
     declare_lists,
@@ -68,7 +67,7 @@ class Grouped(Implementation):
         return None
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
-        return {"threads": WRITING_THREADS}
+        return {"threads": (128, 256)}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         return _layout(problem, sizes).total

@@ -80,13 +80,10 @@ def at_least(value: Any, least: int) -> Any:
     return tirx.max(value, tirx.IntImm("int64", least))
 
 
-def at_most(value: Any, most: Any) -> Any:
-    """The smaller of two numbers or expressions."""
-    if isinstance(value, int) and isinstance(most, int):
+def at_most(value: Any, most: int) -> Any:
+    """The smaller of a number or expression and a constant."""
+    if isinstance(value, int):
         return min(value, most)
     from tvm import tirx
 
-    smaller, larger = (
-        tirx.IntImm("int64", each) if isinstance(each, int) else each for each in (value, most)
-    )
-    return tirx.min(smaller, larger)
+    return tirx.min(value, tirx.IntImm("int64", most))

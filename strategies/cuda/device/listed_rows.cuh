@@ -91,48 +91,44 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
   });
 }
 
-// A group of lanes for each `rows_each` rows of the output, one after the other, or for each of `tiles`
-// parts of them: `lists.find(row)` says what is listed for a row, and `lists.list` holds the items. What
-// is listed for the next row is on its way meanwhile. `apart` as of `RowShare`.
+// A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`
+// says what is listed for a row, and `lists.list` holds the items. `apart` as of `RowShare`.
 template <class P, int lanes, int vector, bool mean, bool in_place, bool apart, class Lists>
 __device__ __forceinline__ void write_rows(const typename P::Output& output,
                                            const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
                                            const Lists& lists, const typename P::Updates& updates,
-                                           const Sizes<P>& sizes, int rows_each, int64 tiles) {
+                                           const Sizes<P>& sizes, int64 tiles) {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
   using Wide = Accumulate<Data>;
   using Key = typename Lists::Key;
-  const int64 rows = sizes.destinations();
-  const RowShare<P, lanes, vector> share(tiles, apart ? ceil_div<int64>(rows, rows_each) : 0);
-  const int64 first = share.row * rows_each, end = min(first + rows_each, rows);
-  if (first >= end) return;
+  const int64 rows_apart = apart ? static_cast<int64>(sizes.destinations()) : 0;
+  const RowShare<P, lanes, vector> share(tiles, rows_apart);
+  if (share.row >= sizes.destinations()) return;
   const Offset width = sizes.width();
-  // Before anything depends on the count, unless the data may not be needed at all.
-  constexpr bool keeps = in_place && !P::filled && !P::Output::finishes;
-  Listed listed = lists.find(first), next = listed;
-  for (int64 row = first; row < end; ++row, listed = next) {
-    if (row + 1 < end) next = lists.find(row + 1);
-    if (keeps && listed.count == 0) continue;
-    for (Offset column = share.first; column < width; column += share.step) {
-      const int64 at = row * width + column;
-      Vector<Data, vector> result;
-      if (!keeps || P::include_self) result = data_at<P, vector>(data, at);
-      if (listed.count) {
-        auto sum = splat<Wide, vector>(widen(P::start()));
-        if (listed.summed) {
-          sum = load<Wide, vector>(sums + static_cast<int64>(listed.at) * width + column);
-        } else {
-          const auto own = own_of<P, vector, true>(updates, row, column);
-          const PlaceUpdates<P, Key, lanes, vector, true, true> found{
-              {updates, lists.list + listed.at, sizes, column}, own, true};
-          combine_updates(sum, listed.count, found);
-        }
-        result = result_of<P, vector, mean>(result, sum, listed.count);
+  for (Offset column = share.first; column < width; column += share.step) {
+    const int64 at = share.row * width + column;
+    Vector<Data, vector> result;
+    // Before anything depends on the count, unless the data may not be needed at all.
+    constexpr bool keeps = in_place && !P::filled && !P::Output::finishes;
+    if constexpr (!keeps) result = data_at<P, vector>(data, at);
+    const Listed listed = lists.find(share.row);
+    if (keeps && listed.count == 0) return;
+    if (keeps && P::include_self) result = data_at<P, vector>(data, at);
+    if (listed.count) {
+      auto sum = splat<Wide, vector>(widen(P::start()));
+      if (listed.summed) {
+        sum = load<Wide, vector>(sums + static_cast<int64>(listed.at) * width + column);
+      } else {
+        const auto own = own_of<P, vector, true>(updates, share.row, column);
+        const PlaceUpdates<P, Key, lanes, vector, true, true> rows{
+            {updates, lists.list + listed.at, sizes, column}, own, true};
+        combine_updates(sum, listed.count, rows);
       }
-      output.template store<Offset>(at, result);
+      result = result_of<P, vector, mean>(result, sum, listed.count);
     }
+    output.template store<Offset>(at, result);
   }
 }
 

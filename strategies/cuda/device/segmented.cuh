@@ -257,10 +257,12 @@ struct PieceSums {
 // For a group of lanes that has written the sum of a piece, one of `count` from a slot on: adds up the
 // sums of neighbours if it is the last of these, and those of neighbours of these, until others are
 // behind or the row is written. `write(column, sum)` does that.
+//
+// A function of its own, and everything by value, so that registers are not those of who calls it.
 template <class P, int lanes, int vector, class Share, class Write>
-__device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 count,
-                                       const Sizes<P>& sizes, const Share& share, int64 tiles,
-                                       Write write) {
+__device__ __noinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 count,
+                                    const Sizes<P> sizes, const Share share, int64 tiles,
+                                    const Write write) {
   using Offset = typename P::Offset;
   for (uint32 slot = static_cast<uint32>(share.row);;) {
     const Pieces<uint32> together(first, first + count, kTogetherBits);
@@ -295,14 +297,14 @@ __device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 
 // rows. `items` has an entry for each update: its number, or what is carried of it. `apart` as of
 // `RowShare`.
 template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, bool apart,
-          class Keys, class List>
+          int rows_each, class Keys, class List>
 __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
                                             const typename P::Output& output,
                                             const typename P::Data* data,
                                             const typename P::Updates& updates, const Keys& keys,
                                             const Key* begins, const Key* ends,
                                             const List items, const Sizes<P>& sizes,
-                                            uint32 longest, int bits, int rows_each, int64 tiles) {
+                                            uint32 longest, int bits, int64 tiles) {
   using Entry = decltype(entry_of(items));
   using Offset = typename P::Offset;
   using Data = typename P::Data;
@@ -353,10 +355,10 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
   };
   for (;;) {
     Key next_begin, next_end;
-    if (--left > 0) next_begin = begins[place + 1], next_end = ends[place + 1];
+    if (rows_each > 1 && --left > 0) next_begin = begins[place + 1], next_end = ends[place + 1];
     const SegmentRange range = SegmentRange::of(begin, end, sizes.items());
     if (is_piece || !range.exceeds(longest)) sum_range(range);
-    if (left <= 0) break;
+    if (rows_each == 1 || left <= 0) break;
     begin = next_begin, end = next_end;
     ++place;
   }
@@ -365,7 +367,7 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
   const Pieces<int64> pieces(all.begin, all.end, bits);
   add_up<P, lanes, vector>(
       ready, pieces.first_slot, pieces.count, sizes, share, tiles,
-      [&](Offset column, const auto& sum) {
+      [=](Offset column, const auto& sum) {
         rows.write(place, column, rows.old(place, column), sum, pieces.size);
       });
 }

@@ -13,7 +13,8 @@ from tvm import tirx
 from tvm_scatter.emit.computed_updates import ComputedUpdates, loads_of
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
-from tvm_scatter.problem.sizes import at_least, ceil_div
+from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
 from tvm_scatter.strategies.cuda.machines import machine_of
 
 #: Of the cache the part that a tensor may take. An H100's is two halves, each of which holds a copy
@@ -21,6 +22,9 @@ from tvm_scatter.strategies.cuda.machines import machine_of
 _OF_CACHE = 0.55
 #: Bytes of a row in a part: shorter ones read too much beside.
 _LEAST_BYTES = 128
+#: The fewest columns of a part of a row that has several, whoever divides it: a warp has 32, or at
+#: least half as many where groups of threads share some and a few threads have none.
+LEAST_COLUMNS = 16
 #: Times that a row must be read, at least; and where each part computes a softmax of its own: of 3
 #: reads that took 1.10 of the time, of 10 it takes 0.94.
 _LEAST_READS, _LEAST_READS_OF_SOFTMAX = 2, 5
@@ -32,6 +36,12 @@ def parts_of(width: Any, lanes: int, vector: int) -> Any:
     At least 1, because the device divides by it, and a symbolic width may be 0.
     """
     return at_least(ceil_div(width, lanes * vector), 1)
+
+
+def most_parts(problem: ScatterProblem, sizes: Sizes) -> Any:
+    """The most parts into which the columns of rows are divided, in whatever way."""
+    least = min(LEAST_COLUMNS, max(_LEAST_BYTES // item_bytes(problem.data_dtype), 1))
+    return at_least(ceil_div(sizes.width, least), 1)
 
 
 def lanes_of_parts(

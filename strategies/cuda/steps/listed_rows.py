@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.weighted_rows import WARP
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div
@@ -35,11 +34,6 @@ _BLOCK_THREADS = 256
 _FEW_BYTES = 1 << 28
 #: Threads that search for chunks of long lists, whose number only the device knows.
 CHUNK_THREADS = 1 << 17
-#: A group of lanes has up to four rows, one after the other, as long as there are so many threads.
-#: All warps of a block wait for its longest row: the fewer they are, the more rows a group has.
-MOST_ROWS_EACH, _ENOUGH_THREADS = 4, 1 << 16
-#: Threads of a block that writes rows.
-WRITING_THREADS = (WARP, 128, 256)
 
 
 def chunk_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
@@ -97,19 +91,6 @@ def lanes_and_parts(
     vector = vector or widest_vector(problem)
     lanes = sorting.lanes_in_warp(problem, vector)
     return lanes, parts_of(sizes.width, lanes, vector)
-
-
-def rows_each(most: Any, threads: Any) -> Any:
-    """The rows of a group of lanes, one after the other.
-
-    Parameters
-    ----------
-    most : int or expression
-        The most rows.
-    threads : int or expression
-        The threads that there would be with a row for each group.
-    """
-    return at_least(at_most(threads // _ENOUGH_THREADS, most), 1)
 
 
 def few_bytes(operands: Operands) -> bool:
@@ -244,16 +225,11 @@ class ListedRows:
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
         lanes, apart = lanes_of_parts(operands, self.lanes, self._vector, carries)
         parts = parts_of(operands.sizes.width, lanes, self._vector)
-        rows = operands.sizes.destinations
-        each = rows_each(MOST_ROWS_EACH * WARP // threads, rows * parts * lanes)
-        self._arguments |= {
-            "rows_each": ("long long", each),
-            "column_parts": ("long long", parts),
-        }
+        self._arguments["column_parts"] = "long long", parts
         self.step(
             f"write_rows<P, {lanes}, {{vector}}, {mean}, {in_place}, {str(apart).lower()}>(output, "
-            f"{source}, sums, {lists}, updates, sizes, int(rows_each), column_parts);",
-            ceil_div(ceil_div(rows, each) * parts * lanes, threads),
+            f"{source}, sums, {lists}, updates, sizes, column_parts);",
+            ceil_div(operands.sizes.destinations * parts * lanes, threads),
             threads,
             owns=True,
             overlaps=few_bytes(operands),

@@ -16,7 +16,6 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import (
     Sizes,
     at_least,
-    at_most,
     ceil_div,
     power_of_two,
 )
@@ -28,8 +27,8 @@ from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from . import sorting
-from .column_parts import lanes_of_parts, parts_of
-from .listed_rows import MOST_ROWS_EACH, even_entries, few_bytes, lanes_and_parts, rows_each
+from .column_parts import LEAST_COLUMNS, lanes_of_parts, most_parts, parts_of
+from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
 #: A piece of a long segment has two to the power of this many entries, or a few more: twice as many
 #: where sums of pieces would take much memory, and half as many where there is little work to share
@@ -42,20 +41,19 @@ _MOST_TIMES = 16
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
 #: Where there is little work to share, all that have two pieces are long.
 _USUAL, _MOST = 3, 256
-#: Threads of a multiprocessor that must have registers where there are logits: whoever adds up sums
-#: would take more than whoever waits for rows. Where logits are sums, vectors of 16-bit floats have
-#: twice as many elements, and leave room for fewer.
-_SOFTMAX_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
+#: Threads of a multiprocessor that must have registers: as many as there are where nobody adds up
+#: sums of pieces, which takes more registers than to wait for rows. Where logits are sums, vectors
+#: of 16-bit floats have twice as many elements, and leave room for fewer.
+_THREADS, _SOFTMAX_THREADS = 1280, 1024
+_SOFTMAX_THREADS_OF_HALVES, _SUMMING_THREADS_OF_HALVES = 1152, 768
 #: Updates whose elements have so many bytes are read before anything is computed with them. Shorter
 #: ones would take more registers, and 1.06 to 1.11 of the time.
 _READ_FIRST_BYTES = 4
 _BEGINNING_THREADS = 256
 _KEY_BYTES = _COUNT_BYTES = 4
-#: The fewest columns of a part of a row, if it has several.
-_LEAST_COLUMNS = 16
-#: The updates of the rows of a group of lanes, if it has several. Where rows have more, they do not
-#: wait for their ranges.
-_UPDATES_EACH = 12
+#: A group of lanes has up to four rows with so many updates, as long as there are so many threads.
+#: Where rows have more, they do not wait for their ranges, and registers are worth more.
+_MOST_ROWS_EACH, _UPDATES_EACH, _ENOUGH_THREADS = 4, 12, 1 << 16
 #: As many updates are worth a launch that carries what is the same for all elements of a row: so
 #: 300 000 take 0.94 to 1.0 of the time, and 249 216 of 64 columns 1.07.
 _MANY_TO_CARRY = 1 << 18
@@ -67,7 +65,7 @@ def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -
     row = sizes.width * accumulate_bytes(problem.data_dtype) * (3 if problem.softmax else 1)
     slots = _most_slots(sizes)
     layout.add(_SUMS, _all_slots(slots) * row)
-    layout.add(_ARRIVED, _all_slots(slots) * _most_parts(sizes) * _COUNT_BYTES)
+    layout.add(_ARRIVED, _all_slots(slots) * most_parts(problem, sizes) * _COUNT_BYTES)
     layout.add(_CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
     layout.add(_FOUND, slots * _KEY_BYTES if problem.order_alone else 0)
 
@@ -96,10 +94,6 @@ def _all_slots(slots: Any) -> Any:
     """Those of pieces, of some pieces together, of some of these, and so on up to the last one."""
     # Each time they become fewer by this factor, rounded up.
     return slots + ceil_div(slots, _TOGETHER - 1) + _MOST_TIMES
-
-
-def _most_parts(sizes: Sizes) -> Any:
-    return at_least(ceil_div(sizes.width, _LEAST_COLUMNS), 1)
 
 
 def _holds(condition: Any) -> Any:
@@ -213,7 +207,6 @@ class _Steps:
         numbers = {
             "usual": _USUAL * self._items // at_least(operands.sizes.destinations, 1),
             "even": even_entries(operands.problem, operands.sizes),
-            "rows_each": each,
         }
         arguments |= {name: ("long long", number) for name, number in numbers.items()}
         keys = "keys_of_slots" if self._searches else "keys"
@@ -222,8 +215,8 @@ class _Steps:
             text,
             arguments,
             f"sum_updates<P, Key, {shape.lanes}, {{vector_and_whole}}, {self._mean}, {first}, "
-            f"{apart}>(ready, {self._target}, updates, {keys}, begins, ends, {entries}, sizes, "
-            "longest, int(bits), int(rows_each), parts);",
+            f"{apart}, {each}>(ready, {self._target}, updates, {keys}, begins, ends, {entries}, "
+            "sizes, longest, int(bits), parts);",
             ceil_div((self._slots + groups) * shape.parts * shape.lanes, self.threads),
             self.threads,
         )
@@ -240,11 +233,14 @@ class _Steps:
     def _bits(self) -> Any:
         return _piece_bits(self.operands.sizes, _adds_up_logits(self.operands))
 
-    def _rows_each(self, shape: _Shape) -> Any:
+    def _rows_each(self, shape: _Shape) -> int:
         """The rows of a group of lanes: several where they have few updates."""
-        rows = self.operands.sizes.destinations
-        few = at_most(_UPDATES_EACH * rows // at_least(self._items, 1), MOST_ROWS_EACH)
-        return rows_each(few, rows * shape.parts * shape.lanes)
+        rows, items = self.operands.sizes.destinations, self._items
+        threads = rows * shape.parts * shape.lanes
+        if not isinstance(threads, int) or not isinstance(items, int):
+            return 1
+        few = _UPDATES_EACH * rows // max(items, 1)
+        return max(min(few, threads // _ENOUGH_THREADS, _MOST_ROWS_EACH), 1)
 
     @property
     def _mean(self) -> str:
@@ -286,7 +282,7 @@ class _Steps:
         """Find what is the same for all elements of a row, and where sums of pieces count up."""
         sizes, calls, work = self.operands.sizes, [], []
         if self._cuts:
-            _check_parts(shape, sizes)
+            _check_parts(shape, self.operands.problem, sizes)
             calls.append(f"fill({_ARRIVED}, 0u, counters);")
             work.append(self._slots)
         if self._searches and self._cuts:
@@ -310,16 +306,17 @@ class _Steps:
         )
 
 
-def _check_parts(shape: _Shape, sizes: Sizes) -> None:
+def _check_parts(shape: _Shape, problem: ScatterProblem, sizes: Sizes) -> None:
     """Check that there is a counter for each part of a row."""
-    if isinstance(shape.parts, int) and isinstance(sizes.width, int):
-        enough = shape.parts <= _most_parts(sizes)
+    most = most_parts(problem, sizes)
+    if isinstance(shape.parts, int) and isinstance(most, int):
+        enough = shape.parts <= most
     else:
-        enough = shape.lanes * shape.vector >= _LEAST_COLUMNS
+        enough = shape.lanes * shape.vector >= LEAST_COLUMNS
     if not enough:
         raise ScatterError(
-            f"scatter: {shape.parts} parts of a row of {sizes.width} elements have fewer than "
-            f"{_LEAST_COLUMNS} columns each."
+            f"scatter: a row of {sizes.width} elements has {shape.parts} parts, and there are "
+            f"counters for {most}."
         )
 
 
@@ -354,11 +351,13 @@ def _launch(
 
 
 def _threads_together(operands: Operands) -> int:
-    """Threads of a multiprocessor that must have registers; 0 leaves that to NVIDIA's compiler."""
+    """Threads of a multiprocessor that must have registers."""
     if not operands.problem.softmax:
-        return 0
-    few = _adds_up_logits(operands) and operands.problem.data_dtype in HALVES
-    return _SUMMING_THREADS_OF_HALVES if few else _SOFTMAX_THREADS
+        return _THREADS
+    adds_up = _adds_up_logits(operands)
+    if operands.problem.data_dtype in HALVES:
+        return _SUMMING_THREADS_OF_HALVES if adds_up else _SOFTMAX_THREADS_OF_HALVES
+    return _SOFTMAX_THREADS
 
 
 def _adds_up_logits(operands: Operands) -> bool:
