@@ -205,13 +205,12 @@ __device__ __forceinline__ int64 place_of_sum(const Sizes<P>& sizes, int64 row,
   return (row * sizes.width() + column) * kSumSize<P>;
 }
 
-// Sums that stand one after another, in one column of vectors.
-template <class P, int vector>
+// Sums that stand one after another, in one column of vectors, some of which are read at a time.
+template <class P, int vector, uint32 at_a_time>
 struct ListedSums {
   static constexpr bool computes = false;
   using Sum = RowSum<P, vector>;
-  // Sums of a softmax take more registers.
-  static constexpr uint32 in_flight = P::softmax ? kInFlight / 2 : kInFlight;
+  static constexpr uint32 in_flight = at_a_time;
   const Accumulate<typename P::Data>* sums;
   const Sizes<P>& sizes;
   int64 first;

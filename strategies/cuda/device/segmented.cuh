@@ -205,7 +205,7 @@ __device__ __forceinline__ void carry_updates(typename P::Updates::Carried* carr
 // Counts one more, behind all that this thread and those it has met have written. A fence would empty
 // the first cache as well.
 __device__ __forceinline__ uint32 count_written(uint32* counter) {
-#if defined(__CUDA_ARCH__) && !defined(TVM_SCATTER_NO_PTX)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 700 && !defined(TVM_SCATTER_NO_PTX)
   uint32 before;
   asm volatile("atom.release.gpu.global.add.u32 %0, [%1], 1;"
                : "=r"(before)
@@ -257,12 +257,10 @@ struct PieceSums {
 // For a group of lanes that has written the sum of a piece, one of `count` from a slot on: adds up the
 // sums of neighbours if it is the last of these, and those of neighbours of these, until others are
 // behind or the row is written. `write(column, sum)` does that.
-//
-// A function of its own, and everything by value, so that registers are not those of who calls it.
-template <class P, int lanes, int vector, class Share, class Write>
-__device__ __noinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 count,
-                                    const Sizes<P> sizes, const Share share, int64 tiles,
-                                    const Write write) {
+template <class P, int lanes, int vector, uint32 at_a_time, class Share, class Write>
+__device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 count,
+                                       const Sizes<P>& sizes, const Share& share, int64 tiles,
+                                       Write write) {
   using Offset = typename P::Offset;
   for (uint32 slot = static_cast<uint32>(share.row);;) {
     const Pieces<uint32> together(first, first + count, kTogetherBits);
@@ -276,8 +274,8 @@ __device__ __noinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 cou
     const auto above = ready.above(sizes, tiles);
     for (Offset column = share.first; column < sizes.width(); column += share.step) {
       auto sum = sum_of_none<P, vector>();
-      combine_run<typename P::Reduction>(sum, count,
-                                         ListedSums<P, vector>{ready.sums, sizes, first, column});
+      const ListedSums<P, vector, at_a_time> neighbours{ready.sums, sizes, first, column};
+      combine_run<typename P::Reduction>(sum, count, neighbours);
       if (!share.writes) continue;
       if (is_row) {
         write(column, sum);
@@ -365,9 +363,11 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
   if (!is_piece) return;
   const SegmentRange all = SegmentRange::of(begins, ends, place, sizes.items());
   const Pieces<int64> pieces(all.begin, all.end, bits);
-  add_up<P, lanes, vector>(
+  // Rows keep their registers: sums of a softmax take more, and so does a division behind them.
+  constexpr uint32 at_a_time = P::softmax || mean ? kInFlight / 2 : kInFlight;
+  add_up<P, lanes, vector, at_a_time>(
       ready, pieces.first_slot, pieces.count, sizes, share, tiles,
-      [=](Offset column, const auto& sum) {
+      [&](Offset column, const auto& sum) {
         rows.write(place, column, rows.old(place, column), sum, pieces.size);
       });
 }

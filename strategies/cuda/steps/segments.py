@@ -41,11 +41,10 @@ _MOST_TIMES = 16
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
 #: Where there is little work to share, all that have two pieces are long.
 _USUAL, _MOST = 3, 256
-#: Threads of a multiprocessor that must have registers: as many as there are where nobody adds up
-#: sums of pieces, which takes more registers than to wait for rows. Where logits are sums, vectors
-#: of 16-bit floats have twice as many elements, and leave room for fewer.
-_THREADS, _SOFTMAX_THREADS = 1280, 1024
-_SOFTMAX_THREADS_OF_HALVES, _SUMMING_THREADS_OF_HALVES = 1152, 768
+#: Threads of a multiprocessor that must have registers where there are logits: whoever adds up sums
+#: of pieces would take more than whoever waits for rows. Where logits are sums, vectors of 16-bit
+#: floats have twice as many elements, and leave room for fewer.
+_SOFTMAX_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
 #: Updates whose elements have so many bytes are read before anything is computed with them. Shorter
 #: ones would take more registers, and 1.06 to 1.11 of the time.
 _READ_FIRST_BYTES = 4
@@ -351,13 +350,11 @@ def _launch(
 
 
 def _threads_together(operands: Operands) -> int:
-    """Threads of a multiprocessor that must have registers."""
+    """Threads of a multiprocessor that must have registers; 0 leaves that to NVIDIA's compiler."""
     if not operands.problem.softmax:
-        return _THREADS
-    adds_up = _adds_up_logits(operands)
-    if operands.problem.data_dtype in HALVES:
-        return _SUMMING_THREADS_OF_HALVES if adds_up else _SOFTMAX_THREADS_OF_HALVES
-    return _SOFTMAX_THREADS
+        return 0
+    few = _adds_up_logits(operands) and operands.problem.data_dtype in HALVES
+    return _SUMMING_THREADS_OF_HALVES if few else _SOFTMAX_THREADS
 
 
 def _adds_up_logits(operands: Operands) -> bool:
