@@ -21,7 +21,7 @@ def columns_in_parts() -> Iterator[None]:
     with (
         mock.patch.object(listed_rows, "lanes_of_parts", halves),
         mock.patch.object(segments, "lanes_of_parts", halves),
-        mock.patch.object(segments, "most_parts", lambda problem, sizes: sizes.width),
+        mock.patch.object(segments, "most_parts", lambda width: width),
         mock.patch.object(segments, "_MANY_TO_CARRY", 0),
         mock.patch.object(carried, "_LEAST_ITEMS", 0),
     ):

@@ -88,11 +88,11 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
     entries[first + at] = ordered[at];
 }
 
-// Shared memory of a block that orders entries of a bucket or a unit, so many of each thread. Behind it is room
-// for 16-bit counters, of each warp one for each place.
+// Shared memory of a block that orders entries of a bucket or a unit, so many of each thread. Behind it
+// is room for 16-bit counters, of each warp one for each place.
 template <int per_thread, int place_bits>
 struct OrderRoom {
-  // The most entries that a block orders, and those of a unit.
+  // The most entries that a block orders: those of a whole bucket, or of a unit.
   static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
   uint32 words[kMost];
   RunTable<kBucketOrderThreads> table;

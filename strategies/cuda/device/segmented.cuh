@@ -361,6 +361,7 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
     ++place;
   }
   if (!is_piece) return;
+  // Read again, so that it takes no registers while updates are summed.
   const SegmentRange all = SegmentRange::of(begins, ends, place, sizes.items());
   const Pieces<int64> pieces(all.begin, all.end, bits);
   // Rows keep their registers: sums of a softmax take more, and so does a division behind them.

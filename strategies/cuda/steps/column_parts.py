@@ -13,8 +13,7 @@ from tvm import tirx
 from tvm_scatter.emit.computed_updates import ComputedUpdates, loads_of
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
-from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
+from tvm_scatter.problem.sizes import at_least, ceil_div
 from tvm_scatter.strategies.cuda.machines import machine_of
 
 #: Of the cache the part that a tensor may take. An H100's is two halves, each of which holds a copy
@@ -38,10 +37,9 @@ def parts_of(width: Any, lanes: int, vector: int) -> Any:
     return at_least(ceil_div(width, lanes * vector), 1)
 
 
-def most_parts(problem: ScatterProblem, sizes: Sizes) -> Any:
+def most_parts(width: Any) -> Any:
     """The most parts into which the columns of rows are divided, in whatever way."""
-    least = min(LEAST_COLUMNS, max(_LEAST_BYTES // item_bytes(problem.data_dtype), 1))
-    return at_least(ceil_div(sizes.width, least), 1)
+    return at_least(ceil_div(width, LEAST_COLUMNS), 1)
 
 
 def lanes_of_parts(

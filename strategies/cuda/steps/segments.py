@@ -13,12 +13,7 @@ from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import HALVES, item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import (
-    Sizes,
-    at_least,
-    ceil_div,
-    power_of_two,
-)
+from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, power_of_two
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -64,7 +59,7 @@ def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -
     row = sizes.width * accumulate_bytes(problem.data_dtype) * (3 if problem.softmax else 1)
     slots = _most_slots(sizes)
     layout.add(_SUMS, _all_slots(slots) * row)
-    layout.add(_ARRIVED, _all_slots(slots) * most_parts(problem, sizes) * _COUNT_BYTES)
+    layout.add(_ARRIVED, _all_slots(slots) * most_parts(sizes.width) * _COUNT_BYTES)
     layout.add(_CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
     layout.add(_FOUND, slots * _KEY_BYTES if problem.order_alone else 0)
 
@@ -278,17 +273,16 @@ class _Steps:
         return text, arguments | {name: ("long long", each) for name, each in numbers.items()}
 
     def _begin(self, shape: _Shape) -> None:
-        """Find what is the same for all elements of a row, and where sums of pieces count up."""
-        sizes, calls, work = self.operands.sizes, [], []
+        """Set counters to zero, and find what rows need of slots and of each update."""
+        calls, work = [], self._slots
         if self._cuts:
-            _check_parts(shape, self.operands.problem, sizes)
+            _check_parts(shape, self.operands.sizes.width)
             calls.append(f"fill({_ARRIVED}, 0u, counters);")
-            work.append(self._slots)
-        if self._searches and self._cuts:
-            calls.append(f"find_keys_of_slots<Key>({_FOUND}, keys, slots, int(bits));")
+            if self._searches:
+                calls.append(f"find_keys_of_slots<Key>({_FOUND}, keys, slots, int(bits));")
         if shape.carries:
             calls.append(f"carry_updates<P>({_CARRIED}, updates, items, sizes);")
-            work.append(self._items)
+            work = self._items
         if not calls:
             return
         text, arguments = self._declarations(shape)
@@ -297,7 +291,7 @@ class _Steps:
             self.operands,
             ("segmented",),
             text + "".join(f"  {call}\n" for call in calls),
-            ceil_div(work[-1], _BEGINNING_THREADS),
+            ceil_div(work, _BEGINNING_THREADS),
             _BEGINNING_THREADS,
             {**arguments, "counters": ("long long", _all_slots(self._slots) * shape.parts)},
             owns=True,
@@ -305,16 +299,16 @@ class _Steps:
         )
 
 
-def _check_parts(shape: _Shape, problem: ScatterProblem, sizes: Sizes) -> None:
+def _check_parts(shape: _Shape, width: Any) -> None:
     """Check that there is a counter for each part of a row."""
-    most = most_parts(problem, sizes)
+    most = most_parts(width)
     if isinstance(shape.parts, int) and isinstance(most, int):
         enough = shape.parts <= most
     else:
         enough = shape.lanes * shape.vector >= LEAST_COLUMNS
     if not enough:
         raise ScatterError(
-            f"scatter: a row of {sizes.width} elements has {shape.parts} parts, and there are "
+            f"scatter: a row of {width} elements has {shape.parts} parts, and there are "
             f"counters for {most}."
         )
 

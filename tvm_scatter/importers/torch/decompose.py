@@ -11,9 +11,9 @@ from .graphs import graphs_of, name_of
 
 _Table = dict[Any, Callable[..., Any]]
 
-#: TVM's converters return the normalized tensor, but not the statistics that a gradient reads, and
-#: take no group norm without a weight and a bias.
+#: TVM's converter takes none without a weight and a bias.
 _GROUP_NORM = "native_group_norm.default"
+#: TVM's converters return the normalized tensor, but not the statistics that a gradient reads.
 _WITHOUT_STATISTICS = {
     "native_layer_norm.default",
     _GROUP_NORM,
