@@ -972,8 +972,9 @@ SELECTION = (
     Mutant(
         "the first record or none",
         _STRATEGY,
-        "            if known is not None:\n",
-        "            if known is None:\n                break\n            if known is not None:\n",
+        "            if known is not None and",
+        "            if known is None:\n                break\n"
+        "            if known is not None and",
         ("tests/test_strategy.py::test_the_next_best_record_counts_where_the_best_does_not_fit",),
     ),
     Mutant(

@@ -17,6 +17,7 @@ from harness import ProblemRunner, assert_same, in_order
 from random_problems import draw_operands
 
 from tvm_scatter import ScatterProblem
+from tvm_scatter.problem.reductions import sum_error_bound
 from tvm_scatter.problem.reference import scatter_reference
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
@@ -273,6 +274,34 @@ def test_of_plain_updates_one_wins_whole(on_cuda: str) -> None:
         hit = np.unique(index)
         np.testing.assert_array_equal(index[result[hit].astype(int) - 1000], hit)
         np.testing.assert_array_equal(np.delete(result, hit), np.delete(data.reshape(-1), hit))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_units_of_16_bits_are_rounded_once(on_cuda: str, dtype: str, in_place: bool) -> None:
+    """Ten units have the updates of 200 places; another bucket has few, and one has none."""
+    count = 10 * TILED_UNIT
+    more = {"data_dtype": dtype, "in_place": in_place}
+    problem = Edge("tiled", "add", 64 * 256, 1, count, more=more).problem
+    runner = ProblemRunner(on_cuda)
+    runner.add("main", problem, "tiled", {"bucket_bits": 8})
+    data, _, updates = draw_operands(problem, seed=1)
+    # So small that no sum of float16 is infinite.
+    data[:] = RANDOM.integers(-16, 16, data.shape) / 16
+    updates[:] = RANDOM.integers(1, 16, updates.shape) / 16
+    index = np.where(RANDOM.random(count) < 0.999, RANDOM.integers(512, 712, count), 1500)
+    exact = data.astype("float64").reshape(-1)
+    np.add.at(exact, index, updates.astype("float64").reshape(-1))
+    for order in ("forward", "mixed"):
+        with in_order(order):
+            result = runner.run("main", data, [index], updates, in_place=in_place)
+            result = result.astype("float64").reshape(-1)
+        bound = sum_error_bound(dtype, count, np.abs(exact), exact, True)
+        assert (np.abs(result - exact) <= bound).all()
+        untouched = np.delete(np.arange(len(result)), np.unique(index))
+        np.testing.assert_array_equal(
+            result[untouched], data.reshape(-1).astype("float64")[untouched]
+        )
 
 
 def test_a_broken_promise_of_unique_indices_harms_nothing(on_cuda: str) -> None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from harness import applicable, run_all
+from cuda_cases import cuda_target
+from harness import applicable, run, run_all
 
-from tvm_scatter import strategy_for
+from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.reductions import numpy_dtype, sum_error_bound
+from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.tuning.space.candidates import need_strategy
 
 pytestmark = pytest.mark.optimised
 
@@ -77,22 +81,47 @@ def test_a_sum_rounded_after_every_addition_breaks_the_wide_bound() -> None:
     assert abs(float(total) - _COUNT) > sum_error_bound("bfloat16", _COUNT, _COUNT, _COUNT, True)
 
 
+@pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_cpus_round_once_by_default(dtype: str) -> None:
-    """As PyTorch does there. Ones added one by one would stop at 2 048 and 256."""
+def test_sums_of_many_are_rounded_once_by_default(device: str, dtype: str, symbolic: bool) -> None:
+    """Ones added one by one would stop at 2 048 and 256."""
     index, ones = np.zeros(5000, "int64"), np.ones((5000, 8), numpy_dtype(dtype))
     zeros = np.zeros((3, 8), ones.dtype)
-    factors = np.array([300, 300, 0.01], ones.dtype)
     calls = {
         "add": (_build, [zeros, index, ones]),
         "elements": (_build, [zeros[:, 0].copy(), index, ones[:, 0].copy()]),
         "mean": (partial(index_put_by, "mean"), [zeros, index, ones]),
-        "mul": (partial(index_put_by, "mul"), [ones[:3, 0].copy(), index[:3], factors]),
     }
-    found = run_all(calls, "llvm", bounds="trust")
+    found = run_all(calls, device, symbolic, bounds="trust")
     assert float(found["add"][0, 0]) == float(found["elements"][0]) == float(ones.dtype.type(5000))
     assert float(found["mean"][0, 0]) == float(ones.dtype.type(5000 / 5001))
-    assert abs(float(found["mul"][0]) - 900) < 5
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_cpus_round_once_however_few_there_are(dtype: str) -> None:
+    """As PyTorch does there. The product of two is too large for float16."""
+    one = np.ones(3, numpy_dtype(dtype))
+    factors = np.array([300, 300, 0.01], one.dtype)
+    found = run(partial(index_put_by, "mul"), [one, np.zeros(3, "int64"), factors], "llvm")
+    assert abs(float(found[0]) - 900) < 5
+
+
+def test_a_few_sums_on_gpus_are_those_of_pytorch() -> None:
+    """What takes a few updates does not visit every place of a large output for them."""
+    few = ScatterProblem(
+        batch=SymbolicSize(),
+        extents=(SymbolicSize(1 << 20),),
+        slice=SymbolicSize(24),
+        count=SymbolicSize(6318),
+        data_dtype="bfloat16",
+        index_dtype="int64",
+        reduction="add",
+        in_place=True,
+    )
+    target = cuda_target("sm_90")
+    many = replace(few, count=SymbolicSize(1 << 21))
+    assert need_strategy(target).default(few, target).implementation.name == "parallel_injective"
+    assert need_strategy(target).default(many, target).implementation.accumulates_wide
 
 
 def index_put_by(reduction: str, data: Any, index: Any, updates: Any) -> Any:

@@ -85,6 +85,13 @@ def database(*records: tuple[ScatterProblem, dict[str, Any], float]) -> ms.datab
     return result
 
 
+class Wide(Plain):
+    """Rounds sums of 16 bits once."""
+
+    name = "wide"
+    accumulates_wide = True
+
+
 def test_order_is_by_level(strategy: OpStrategy) -> None:
     assert list(strategy.implementations) == ["fast", "plain"]
     assert list(strategy.applicable(PROBLEM, LLVM)) == ["fast", "plain"]
@@ -211,6 +218,17 @@ def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
     assert not list(tuned_records(PROBLEM, LLVM))
 
 
+def test_a_record_of_what_rounds_each_addition_is_not_for_sums_of_many(
+    strategy: OpStrategy,
+) -> None:
+    strategy.add_implementation(Wide(), plevel=5)
+    half, times = replace(PROBLEM, data_dtype="bfloat16"), {"plain": 1e-6, "wide": 2e-6}
+    records = [(p, {IMPLEMENTATION: n}, times[n]) for p in (PROBLEM, half) for n in times]
+    with database(*records):
+        assert strategy.select(half, LLVM).implementation.name == "wide"
+        assert strategy.select(PROBLEM, LLVM).implementation.name == "plain"
+
+
 @pytest.mark.parametrize(
     "annotations",
     [
@@ -278,6 +296,7 @@ DEFAULTS = {
         ),
         "patched": rows(4096, 128, 1, batch=SymbolicSize(256), reduction="update"),
         "owned_rows": rows(1000, 256, 500, reduction="mean"),
+        "owned_softmax": rows(2708, 128, 10556, softmax=True, fused=True, include_self=False),
         "bucketed": rows(100_000, 128, 1 << 20),
         "grouped": rows(1 << 20, 32, 1 << 18),
         "ordered": rows(100_000, 128, 1 << 20, ordered=True),

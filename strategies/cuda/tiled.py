@@ -50,6 +50,7 @@ class Tiled(Implementation):
     """Two passes over single elements: tiles are ordered, then buckets gather and reduce runs."""
 
     name = "tiled"
+    accumulates_wide = True
     fuses = True
     summary = "many single elements scattered over a large output, plain updates too"
 
@@ -210,20 +211,27 @@ class _Plan:
             self.unit_items = _NO_LIMIT
         self.element = item_bytes(problem.data_dtype)
         layout = self.layout = sorting.Layout()
-        layout.add("units_listed", 4)
+        layout.add("listed", 8)
         layout.add("runs", self.tiles * (self.buckets + 1) * 2)
         layout.add("places", self.tiles * self.tile_items * 2)
         layout.add("values", self.tiles * self.tile_items * self.element)
         layout.add("units", self.units * _UNIT_BYTES)
+        wide = accumulate_bytes(problem.data_dtype)
+        if wide == self.element or problem.reduces.is_store:
+            large = 0
+        layout.add("sums", large * (wide << self.bits))
+        layout.add("unfinished", large * 4)
 
     def declarations(self) -> tuple[str, sorting.Arguments]:
         """A C++ declaration of ``tiles``, and its arguments."""
         fields = {
-            "units_listed": "uint32",
+            "listed": "uint32",
             "runs": "unsigned short",
             "places": "unsigned short",
             "values": "Data",
             "units": "TiledUnit",
+            "sums": "Accumulate<Data>",
+            "unfinished": "uint32",
         }
         text = "".join(self.layout.pointer(name, kind) for name, kind in fields.items())
         numbers = (self.tiles, self.tile_items, self.buckets, self.unit_items)

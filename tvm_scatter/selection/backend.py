@@ -71,8 +71,9 @@ class Backend:
     sums_logits : bool
         Whether implementations can compute the logits of a softmax that are sums along rows.
     rounds_once : bool
-        Whether sums of 16-bit floats are left to implementations that round them once, as PyTorch
-        does on such devices, where one of these can compute them.
+        Whether all sums of 16-bit floats are left to implementations that round them once, as
+        PyTorch does on such devices, where one of these can compute them. On others those are that
+        have more updates than places.
     widens_bfloat16 : bool
         Whether computed updates of bfloat16 are given as expressions of float32, to be rounded.
     schedules_reads : bool

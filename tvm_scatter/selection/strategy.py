@@ -28,6 +28,7 @@ from .cost import (
 from .machine import Machine
 from .measuring import Way, settled
 from .records import TunedRecord, completed, tuned_records
+from .rounding import decided_by_sizes, for_few_updates, has_many_updates, rounds_each
 from .shipped_log import shipped_device, shipped_records
 from .undominated import undominated
 from .work import Terms, Work
@@ -52,7 +53,7 @@ class Implementation(ABC):
     accumulates_wide : bool
         Whether it sums 16-bit floats in 32 bits and rounds once
         (:func:`~tvm_scatter.problem.reductions.sum_error_bound`). Otherwise it rounds after every
-        addition.
+        addition, and is not chosen where a place may have many updates.
     fuses : bool
         Whether it can compute updates where it reads them. Each update should be read once.
     order_cost : float
@@ -71,6 +72,8 @@ class Implementation(ABC):
         order is given alone.
     takes_softmax : bool
         Whether it can weight each update by a softmax among those of its destination.
+    needs_softmax : bool
+        Whether it computes problems that ask for that, and no others.
     summary : str
         One line for readers: the problems that it is best for.
     """
@@ -87,7 +90,13 @@ class Implementation(ABC):
     takes_ordering: bool = False
     takes_order_alone: bool = False
     takes_softmax: bool = False
+    needs_softmax: bool = False
     summary: str = ""
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether it computes scatters that are given an index and updates, and nothing else."""
+        return not (self.takes_ordering or self.needs_softmax)
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         """Why this implementation cannot compute the problem on the target; ``None`` if it can."""
@@ -271,6 +280,8 @@ class OpStrategy:
             return "it accumulates in bfloat16, and these updates are computed in float32"
         if problem.softmax and not implementation.takes_softmax:
             return "it weights no updates by a softmax"
+        if implementation.needs_softmax and not problem.softmax:
+            return "there is no softmax to weight updates by"
         if problem.fill and not (implementation.fills or self.backend.fill):
             return "it reads the data, which are not in memory"
         if problem.epilogue and not implementation.finishes:
@@ -330,7 +341,7 @@ class OpStrategy:
             return Selection((branch,), "forced", "asked for by the caller", refusals)
         for log, record in self._records(problem, target, options):
             known = self.branch(record.way, problem, target, options)
-            if known is not None:
+            if known is not None and not self._rounds_often(known.implementation, problem):
                 reason = f"fastest of the {log}, {record.microseconds:.1f} us"
                 return Selection((known,), "tuned", reason, refusals)
         default = self.default(problem, target, options=options)
@@ -433,16 +444,14 @@ class OpStrategy:
         machine = machine or machine_for(self.backend, target)
         costs = Costs(problem, machine, fitted or coefficients(self.target_kind))
         refusals = self.refusals(problem, target, options)
-        branches = {}
+        possible = {}
         for name, implementation in self.implementations.items():
             if refusals[name] is None:
                 config = implementation.config(problem, target)
-                branches[name] = Branch(implementation, config, costs.of(implementation, config))
-        if not branches:
+                possible[name] = Branch(implementation, config, costs.of(implementation, config))
+        if not possible:
             raise self._nothing_takes(problem, refusals)
-        if self.backend.rounds_once and problem.rounds:
-            wide = [name for name in branches if self.implementations[name].accumulates_wide]
-            branches = {name: branches[name] for name in wide or branches}
+        branches = self._rounded_seldom(possible, problem)
         ways = {name: each.predict for name, each in branches.items() if each.predict}
         predictions: dict[str, Prediction] = {}
         chosen = list(branches)[:1]
@@ -460,6 +469,28 @@ class OpStrategy:
             reason += "; the sizes decide at run time" if len(chosen) > 1 else ""
         found = tuple(branches[name] for name in chosen)
         return Selection(found, "default", reason, refusals, predictions)
+
+    def _rounds_often(self, implementation: Implementation, problem: ScatterProblem) -> bool:
+        """Whether it is not chosen because it would round sums of 16 bits too often."""
+        many = self.backend.rounds_once or has_many_updates(problem)
+        return many and rounds_each(implementation, problem)
+
+    def _rounded_seldom(
+        self, branches: Mapping[str, Branch], problem: ScatterProblem
+    ) -> Mapping[str, Branch]:
+        """Without those that would round sums of 16 bits too often, where there are others."""
+        each = [name for name, it in branches.items() if rounds_each(it.implementation, problem)]
+        if len(each) == len(branches):
+            return branches
+        found = dict(branches)
+        for name in each:
+            branch = found.pop(name)
+            if self._rounds_often(branch.implementation, problem):
+                continue
+            if decided_by_sizes(problem) and branch.predict:
+                branch = replace(branch, predict=for_few_updates(branch.predict))
+            found[name] = branch
+        return found
 
     def forced(
         self, way: Way, problem: ScatterProblem, target: Any, options: Options | None = None

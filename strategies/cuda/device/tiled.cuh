@@ -4,7 +4,7 @@
 // It is a partitioned reduction that counts nothing first: a tile leaves its runs where they are, so
 // all that it writes is contiguous, and whoever reduces a bucket finds them by a table of where they
 // begin. A bucket that has far more updates than others is cut into units, which a launch of their own
-// combines into the output.
+// combines into the output; sums of 16 bits in float32, which the last unit of a bucket rounds.
 #ifndef TVM_SCATTER_TILED
 #define TVM_SCATTER_TILED
 #include "block_scan.cuh"
@@ -15,16 +15,25 @@ namespace tvm_scatter {
 
 // Where a unit begins: so many updates into the run of a tile.
 struct alignas(16) TiledUnit {
-  uint32 bucket, tile, skip, unused;
+  uint32 bucket, tile, skip;
+  uint32 slot;  // of the bucket, among those that are cut
 };
+
+// Whether units are combined in memory of their own.
+template <class P>
+constexpr bool kSumsApart = !same<typename P::Data, Accumulate<typename P::Data>> &&
+                            !same<typename P::Reduction, Update>;
 
 template <class Data>
 struct Tiles {
-  uint32* units_listed;
+  uint32* listed;        // the number of units, and of buckets that are cut
   unsigned short* runs;  // [tile][bucket]: where the run begins; after the last bucket, where it ends
   unsigned short* places;  // tile after tile, within their buckets
   Data* values;
   TiledUnit* units;
+  // Of buckets that are cut, if units are combined apart: the bucket, and how many units are not.
+  Accumulate<Data>* sums;
+  uint32* unfinished;
   uint32 tiles, tile_items, buckets;
   uint32 unit_items;  // of a unit, and the most that one block reduces
 
@@ -55,7 +64,7 @@ __device__ __forceinline__ void order_values(const Tiles<typename P::Data>& tile
   // Behind one number more than there are buckets, and aligned to an access.
   unsigned short* const places =
       reinterpret_cast<unsigned short*>(first + (tiles.buckets + 4) / 4 * 4);
-  if (blockIdx.x == 0 && threadIdx.x == 0) *tiles.units_listed = 0;
+  if (blockIdx.x == 0 && threadIdx.x < 2) tiles.listed[threadIdx.x] = 0;
   for (uint32 b = threadIdx.x; b <= tiles.buckets; b += threads) first[b] = 0;
   __syncthreads();
 
@@ -348,11 +357,17 @@ __device__ __forceinline__ int owned_places(uint32 bucket, const Sizes<P>& sizes
   return static_cast<int>(min(1ll << bits, static_cast<int64>(sizes.destinations()) - first));
 }
 
-// List the units of a bucket that one block does not reduce.
-template <int threads, class Data>
-__device__ __forceinline__ void list_units(const Tiles<Data>& tiles, uint32 bucket, uint32 found) {
-  __shared__ uint32 unit;
-  if (threadIdx.x == 0) unit = atomicAdd(tiles.units_listed, ceil_div(found, tiles.unit_items));
+// List the units of a bucket that one block does not reduce. Returns the bucket's slot.
+template <int threads, bool sums_apart, class Data>
+__device__ __forceinline__ uint32 list_units(const Tiles<Data>& tiles, uint32 bucket,
+                                             uint32 found) {
+  __shared__ uint32 unit, slot;
+  if (threadIdx.x == 0) {
+    const uint32 units = ceil_div(found, tiles.unit_items);
+    unit = atomicAdd(tiles.listed, units);
+    slot = atomicAdd(tiles.listed + 1, 1u);
+    if constexpr (sums_apart) tiles.unfinished[slot] = units;
+  }
   __syncthreads();
   const uint32 step = tiles.unit_items;
   uint32 carry = 0;
@@ -365,9 +380,10 @@ __device__ __forceinline__ void list_units(const Tiles<Data>& tiles, uint32 buck
     }
     const uint32 before = carry + exclusive_in_block<threads>(length, total);
     for (uint32 u = ceil_div(before, step); u * step < before + length; ++u)
-      tiles.units[unit + u] = TiledUnit{bucket, tile, u * step - before, 0};
+      tiles.units[unit + u] = TiledUnit{bucket, tile, u * step - before, slot};
     carry += total;
   }
+  return slot;
 }
 
 // One block for each bucket: reduce it in shared memory and write it; or copy it and list its units.
@@ -389,13 +405,32 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
   if (found <= tiles.unit_items) {
     bucket.combine(gather);
   } else {
-    list_units<threads>(tiles, blockIdx.x, found);
+    const uint32 slot = list_units<threads, kSumsApart<P>>(tiles, blockIdx.x, found);
+    if constexpr (kSumsApart<P>) {
+      auto* const sums = tiles.sums + (static_cast<int64>(slot) << bits);
+      for (int i = threadIdx.x; i < owned; i += threads) sums[i] = bucket.held[i];
+      return;
+    }
     if (out == data) return;
   }
   bucket.write(out + first, owned);
 }
 
-// Units, which blocks take in turn. They are combined into `out`, which holds the data.
+// For whole blocks: whether no unit of the slot's bucket is left. The sums can be read then.
+template <class Data>
+__device__ __forceinline__ bool finishes_bucket(const Tiles<Data>& tiles, uint32 slot) {
+  __shared__ bool is_last;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    is_last = atomicAdd(tiles.unfinished + slot, ~0u) == 1;
+    __threadfence();
+  }
+  __syncthreads();
+  return is_last;
+}
+
+// Units, which blocks take in turn. They are combined into `out`, which holds the data, or apart.
 template <class P, int bits, int threads, int in_flight>
 __device__ __forceinline__ void reduce_listed(typename P::Data* out,
                                               const Tiles<typename P::Data>& tiles,
@@ -405,7 +440,7 @@ __device__ __forceinline__ void reduce_listed(typename P::Data* out,
   using Wide = Accumulate<Data>;
   __shared__ RunRoom<threads> room;
   const HeldBucket<P, bits, in_flight> bucket{reinterpret_cast<Wide*>(shared)};
-  for (uint32 turn = blockIdx.x; turn < *tiles.units_listed; turn += gridDim.x) {
+  for (uint32 turn = blockIdx.x; turn < *tiles.listed; turn += gridDim.x) {
     const TiledUnit unit = tiles.units[turn];
     Data* const to = out + (static_cast<int64>(unit.bucket) << bits);
     Gather<Data, threads> gather(tiles, room, unit.bucket, unit.tile, unit.skip, tiles.unit_items);
@@ -416,9 +451,19 @@ __device__ __forceinline__ void reduce_listed(typename P::Data* out,
       const int owned = owned_places<P, bits>(unit.bucket, sizes);
       for (int i = threadIdx.x; i < owned; i += threads) bucket.held[i] = widen(P::start());
       bucket.combine(gather);
-      for (int i = threadIdx.x; i < owned; i += threads)
-        if (!is_start<P>(bucket.held[i]))
-          atomic_combine<R, Data>(to + i, narrow<Data>(bucket.held[i]));
+      if constexpr (kSumsApart<P>) {
+        Wide* const sums = tiles.sums + (static_cast<int64>(unit.slot) << bits);
+        for (int i = threadIdx.x; i < owned; i += threads)
+          if (!is_start<P>(bucket.held[i])) atomic_combine<R, Wide>(sums + i, bucket.held[i]);
+        if (finishes_bucket(tiles, unit.slot)) {
+          for (int i = threadIdx.x; i < owned; i += threads) bucket.held[i] = sums[i];
+          __syncthreads();
+          bucket.write(to, owned);
+        }
+      } else {
+        for (int i = threadIdx.x; i < owned; i += threads)
+          if (!is_start<P>(bucket.held[i])) atomic_combine<R, Data>(to + i, bucket.held[i]);
+      }
     }
     __syncthreads();
   }
