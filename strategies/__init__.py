@@ -41,6 +41,7 @@ def _register_cuda() -> None:
     from tvm_scatter.strategies.cuda.lane_bins import LaneBins
     from tvm_scatter.strategies.cuda.ordered import Ordered
     from tvm_scatter.strategies.cuda.owned_rows import OwnedRows
+    from tvm_scatter.strategies.cuda.owned_softmax import OwnedSoftmax
     from tvm_scatter.strategies.cuda.parallel_injective import ParallelInjective
     from tvm_scatter.strategies.cuda.partitioned import Partitioned
     from tvm_scatter.strategies.cuda.patched import Patched
@@ -70,4 +71,5 @@ def _register_cuda() -> None:
     cuda.add_implementation(Tiled(), plevel=4)
     cuda.add_implementation(Patched(), plevel=3)
     cuda.add_implementation(OwnedRows(), plevel=2)
+    cuda.add_implementation(OwnedSoftmax(), plevel=2)
     cuda.add_implementation(Sequential(), plevel=1)

@@ -91,8 +91,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _implementations(device: str) -> list[str]:
     strategy = strategy_for("llvm" if device == "llvm" else "cuda")
     every = {} if strategy is None else strategy.implementations
-    # What takes an order is forced by giving one: see test_ordered.py.
-    return [name for name, each in every.items() if not each.takes_ordering]
+    # What takes an order is forced by giving one: see test_ordered.py, and test_fuse_softmax.py.
+    return [name for name, each in every.items() if each.takes_plain]
 
 
 @pytest.fixture

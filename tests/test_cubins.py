@@ -25,11 +25,11 @@ import tvm_scatter
 
 pytestmark = needs_nvrtc
 
-#: What takes an order has a test in test_ordered.py.
+#: What takes an order has a test in test_ordered.py, and a softmax one in test_fuse_softmax.py.
 IMPLEMENTATIONS = tuple(
     name
     for name, each in tvm_scatter.strategy_for("cuda").implementations.items()
-    if not each.takes_ordering
+    if each.takes_plain
 )
 
 

@@ -235,7 +235,7 @@ def problems(implementation):
     [
         name
         for name, each in tvm_scatter.strategy_for("cuda").implementations.items()
-        if not each.takes_ordering
+        if each.takes_plain
     ],
 )
 def test_implementations_keep_their_promise(name):

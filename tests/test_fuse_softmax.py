@@ -52,8 +52,13 @@ def compare(result, kind, arrays):
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=10 * tolerance)
 
 
-def test_by_eye(device):
-    kind = Attention(nodes=3, edges=3, heads=(), columns=(2,))
+#: Of known and of symbolic sizes: on GPUs few updates of known sizes need no order.
+each_size = pytest.mark.parametrize("symbolic", [False, True])
+
+
+@each_size
+def test_by_eye(device, symbolic):
+    kind = Attention(nodes=3, edges=3, heads=(), columns=(2,), symbolic=symbolic)
     logits = np.array([0, np.log(3), 5], "float32")
     values = np.array([[4, 8], [8, 16], [1, 2]], "float32")
     index = np.array([2, 2, 0])
@@ -131,30 +136,33 @@ def test_many_random_programs(device, first):
     tried(device, range(first, first + 20), fill=first % 40 == 0)
 
 
+@each_size
 @pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
-def test_other_types(device, dtype):
-    kind = Attention(dtype=dtype)
+def test_other_types(device, dtype, symbolic):
+    kind = Attention(dtype=dtype, symbolic=symbolic)
     if dtype == "bfloat16":
         assert is_fused(kind.module(), device)
         return
     check(kind, device)
 
 
+@each_size
 @pytest.mark.parametrize("fill", [False, True])
-def test_long_and_short_lists(device, fill):
+def test_long_and_short_lists(device, fill, symbolic):
     """Of one destination thousands: sums of chunks, and of chunks of chunks."""
-    kind = Attention(nodes=5, edges=9000, columns=(2,))
+    kind = Attention(nodes=5, edges=9000, columns=(2,), symbolic=symbolic)
     arrays = kind.arrays()
     arrays[2] = np.where(np.arange(9000) < 8700, 3, arrays[2])
     arrays[0][100] += 40
     check(kind, device, arrays, fill=fill)
 
 
+@each_size
 @pytest.mark.parametrize("among", [1, 100])
 @pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
-def test_special_logits(device, special, among):
+def test_special_logits(device, special, among, symbolic):
     """All of a destination's, one among others, and one at the place of the last or the first."""
-    kind = Attention(nodes=6, edges=6 * among, heads=(), columns=(3,))
+    kind = Attention(nodes=6, edges=6 * among, heads=(), columns=(3,), symbolic=symbolic)
     logits, values, index, like = kind.arrays()
     index = np.arange(kind.edges) % 6
     logits[index == 0] = special
@@ -164,18 +172,20 @@ def test_special_logits(device, special, among):
     check(kind, device, [logits, values, index, like])
 
 
-def test_special_values(device):
+@each_size
+def test_special_values(device, symbolic):
     """A value that is none spoils its own column and no other."""
-    kind = Attention(edges=40)
+    kind = Attention(edges=40, symbolic=symbolic)
     arrays = kind.arrays()
     arrays[1][3, 0, 1] = np.nan
     arrays[1][5, 1, 2] = np.inf
     check(kind, device, arrays)
 
 
+@each_size
 @pytest.mark.parametrize("wraps", [False, True])
-def test_bad_indices(device, wraps):
-    kind = Attention(wraps=wraps)
+def test_bad_indices(device, wraps, symbolic):
+    kind = Attention(wraps=wraps, symbolic=symbolic)
     arrays = kind.arrays()
     arrays[2][4] = kind.nodes
     arrays[2][6] = -kind.nodes - 1
@@ -249,18 +259,39 @@ def test_off_leaves_it_alone(device):
     assert not is_fused(Attention().module(), device, fuse=False)
 
 
+@pytest.mark.parametrize(
+    ("kind", "chosen"),
+    [
+        (Attention(), "owned_softmax"),
+        (Attention(edges=1 << 14), "owned_softmax"),
+        (Attention(edges=(1 << 14) + 1), "ordered"),
+        (Attention(symbolic=True), "ordered"),
+        (Attention(ordered=True), "ordered"),
+        (Attention(edges=1 << 13, columns=(1024,)), "ordered"),
+        (Attention(layers=2), "owned_softmax"),
+        (Attention(layers=3), "ordered"),
+    ],
+    ids=str,
+)
+def test_few_updates_need_no_order(kind, chosen):
+    """Each block looks through them; but an order is worth it if several share it."""
+    found = explained(kind.module(), "cuda", share_values=False)
+    assert [each.implementation for each in found] == [chosen] * kind.layers
+
+
 @needs_nvrtc
-def test_it_compiles():
+@pytest.mark.parametrize("name", ["owned_softmax", "ordered"])
+def test_it_compiles(name):
     target, functions = cuda_target("sm_90"), {}
     for dtype in ("float16", "bfloat16", "float32", "float64"):
         with tvm_scatter.options(**OPTIONS, fill=dtype == "float32"), target:
-            module = Attention(dtype=dtype, edges=9000).module()
+            module = Attention(dtype=dtype, edges=9000, symbolic=name == "ordered").module()
             module = tvm.transform.Sequential(passes(current_options()))(module)
             module = relax.transform.LegalizeOps()(module)
         functions |= {
-            f"{name.name_hint}_{dtype}": function
-            for name, function in module.functions.items()
-            if "ordered" in name.name_hint
+            f"{each.name_hint}_{dtype}": function
+            for each, function in module.functions.items()
+            if name in each.name_hint
         }
     assert len(functions) == 4
     assert len(cubin(in_one_source(functions, target).source)) > 0

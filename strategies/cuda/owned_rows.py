@@ -61,8 +61,6 @@ class OwnedRows(Implementation):
     summary = "means and other reductions of a few hundred rows, in one launch"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
-        if problem.softmax:
-            return "it does not weight updates by a softmax"
         if problem.index_slice:
             return "it takes rows, not an index for each element"
         if not problem.is_static:
