@@ -27,7 +27,7 @@ from .listed_rows import even_entries, few_bytes, lanes_and_parts
 
 #: A piece of a long segment has two to the power of this many entries, or a few more: twice as many
 #: where sums of pieces would take much memory, and half as many where there is little work to share
-#: and each update takes long, because its logit is a sum.
+#: and pieces delay their row.
 _PIECE_BITS = 6
 _MANY, _FEW = 1 << 21, 1 << 19
 _TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
@@ -74,15 +74,24 @@ def _may_carry(problem: ScatterProblem, sizes: Sizes) -> bool:
     return problem.fused and not problem.in_order and may_be_many
 
 
-def _piece_bits(sizes: Sizes, takes_long: bool) -> Any:
+def _piece_bits(sizes: Sizes, delays: bool) -> Any:
     """The logarithm of the fewest entries of a piece."""
     bits = _PIECE_BITS + _holds(sizes.items >= _MANY)
-    return bits - _holds(sizes.items < _FEW) if takes_long else bits
+    return bits - _holds(sizes.items < _FEW) if delays else bits
+
+
+def _delays(problem: ScatterProblem) -> bool:
+    """Whether a long row is ready later than the short ones, as long as there is little work.
+
+    Halves of pieces are worth 0.91 to 0.96 of the time of a softmax and 0.93 of that of sums of 16
+    bits, whose updates are read one by one; of float32 1.03.
+    """
+    return problem.softmax or (problem.data_dtype in HALVES and not problem.in_order)
 
 
 def _most_slots(sizes: Sizes) -> Any:
     """The most slots of pieces: none has fewer entries than a slot."""
-    return ceil_div(sizes.items, power_of_two(_piece_bits(sizes, takes_long=True)))
+    return ceil_div(sizes.items, power_of_two(_piece_bits(sizes, delays=True)))
 
 
 def _all_slots(slots: Any) -> Any:
@@ -226,7 +235,7 @@ class _Steps:
 
     @property
     def _bits(self) -> Any:
-        return _piece_bits(self.operands.sizes, _adds_up_logits(self.operands))
+        return _piece_bits(self.operands.sizes, _delays(self.operands.problem))
 
     def _rows_each(self, shape: _Shape) -> int:
         """The rows of a group of lanes: several where they have few updates."""
