@@ -77,6 +77,8 @@ SHAPES = [
     Attention(heads=(2,), columns=(1100,), edges=9),
     Attention(nodes=1, edges=1),
     Attention(nodes=3, edges=0),
+    Attention(nodes=0, edges=3, heads=(), columns=(3,)),
+    Attention(nodes=0, edges=0),
     Attention(symbolic=True),
     Attention(ordered=True),
 ]
@@ -96,8 +98,8 @@ def of_all_shapes(device):
 def test_shapes(device, at):
     kind, arrays = SHAPES[at], SHAPES[at].arrays()
     result = called(of_all_shapes(device), device, arrays, f"shape{at}")
-    if kind.edges == 0:
-        assert not result.any()
+    if kind.edges == 0 or kind.nodes == 0:
+        assert result.shape[0] == kind.nodes and not result.any()
         return
     [explanation] = explained(kind.module(), device)
     assert explanation.problem.softmax

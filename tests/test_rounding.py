@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from harness import applicable, run, run_all
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.reductions import numpy_dtype, sum_error_bound
+from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.tuning.space.candidates import need_strategy
 
@@ -95,6 +97,34 @@ def test_sums_of_many_are_rounded_once_by_default(device: str, dtype: str, symbo
     found = run_all(calls, device, symbolic, bounds="trust")
     assert float(found["add"][0, 0]) == float(found["elements"][0]) == float(ones.dtype.type(5000))
     assert float(found["mean"][0, 0]) == float(ones.dtype.type(5000 / 5001))
+
+
+_ANY = ("count", "extents", "slice")
+
+
+@pytest.mark.parametrize("symbolic", [some for n in range(4) for some in combinations(_ANY, n)])
+def test_any_size_may_be_known_at_run_time_only(symbolic: tuple[str, ...]) -> None:
+    """What is chosen for some sizes is chosen for the same ones at run time."""
+    known = {"count": 5000, "extents": 3, "slice": 8}
+    sizes = {
+        name: SymbolicSize.product([name if name in symbolic else number])
+        for name, number in known.items()
+    }
+    problem = ScatterProblem(
+        batch=SymbolicSize(),
+        extents=(sizes.pop("extents"),),
+        **sizes,
+        data_dtype="bfloat16",
+        index_dtype="int64",
+        reduction="add",
+    )
+    target = cuda_target("sm_90")
+    branches = need_strategy(target).default(problem, target).branches
+    least = branches[0].implementation
+    if branches[0].predict is not None:
+        at = Sizes.of(problem, {name: known[name] for name in symbolic})
+        least = min(branches, key=lambda each: each.predict(at).microseconds).implementation
+    assert least.accumulates_wide
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -211,6 +211,7 @@ class Inliner:
             If an element is not one expression that can be computed anywhere.
         """
         shape = self._tensors[var].shape
+        self._refuse_empty_leaves()
         at = _coordinates(shape)
         results = [self._stored(self._value(var, at, shape), at, shape, "updates")]
         if logits is not None:
@@ -234,6 +235,7 @@ class Inliner:
             As :meth:`function`, and what ``terms`` raises.
         """
         shape, tensor = self._tensors[var].shape, self._tensors[sums]
+        self._refuse_empty_leaves()
         at = _coordinates(shape)
         values = [self._value(each, at, shape) for each in (var, logits)]
         if any(each.same_as(tensor) for each in all_of(values[0], te.Tensor)):
@@ -246,6 +248,11 @@ class Inliner:
         ]
         every = [*self._leaves, *results, tensor]
         return te.create_prim_func(every).without_attr("global_symbol")
+
+    def _refuse_empty_leaves(self) -> None:
+        """Raise if a leaf has no elements: there is no place to read at."""
+        if any(same_size(size, 0) for leaf in self._leaves for size in leaf.shape):
+            raise NotInlined("they are computed from a tensor that has no elements")
 
     def reduction(self, var: Any) -> tirx.PrimFunc:
         """The function that computes the tensor of a variable, which is bound to a reduction.

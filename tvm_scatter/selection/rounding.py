@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
@@ -36,7 +36,8 @@ def decided_by_sizes(problem: ScatterProblem) -> bool:
 
 def has_many_updates(problem: ScatterProblem) -> bool:
     """Whether there certainly are many updates, so that some places have several."""
-    return not decided_by_sizes(problem) and bool(_excess(Sizes.of(problem)) > 0)
+    few = max(problem.extent.constant, _FEW)
+    return not decided_by_sizes(problem) and problem.count.constant > few
 
 
 def for_few_updates(predict: Predict) -> Predict:
@@ -44,10 +45,7 @@ def for_few_updates(predict: Predict) -> Predict:
 
     def predicted(sizes: Sizes) -> Prediction:
         found = predict(sizes)
-        return Prediction(found.microseconds * (1.0 + _PROHIBITIVE * _excess(sizes)), found.terms)
+        excess = larger(real(sizes.count) - larger(real(sizes.extent), float(_FEW)), 0.0)
+        return Prediction(found.microseconds * (1.0 + _PROHIBITIVE * excess), found.terms)
 
     return predicted
-
-
-def _excess(sizes: Sizes) -> Any:
-    return larger(real(sizes.count) - larger(real(sizes.extent), float(_FEW)), 0.0)
