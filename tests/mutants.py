@@ -970,6 +970,13 @@ SELECTION = (
         ("tests/test_strategy.py::test_order_is_by_level",),
     ),
     Mutant(
+        "sums of 16 bits that are rounded as often as there are updates",
+        _STRATEGY,
+        "many = self.backend.rounds_once or has_many_updates(problem)",
+        "many = self.backend.rounds_once",
+        ("tests/test_rounding.py::test_a_few_sums_on_gpus_are_those_of_pytorch",),
+    ),
+    Mutant(
         "the first record or none",
         _STRATEGY,
         "            if known is not None and",

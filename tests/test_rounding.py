@@ -150,6 +150,10 @@ def test_a_few_sums_on_gpus_are_those_of_pytorch() -> None:
     )
     target = cuda_target("sm_90")
     many = replace(few, count=SymbolicSize(1 << 21))
+    assert (
+        "rounds to 16 bits"
+        in need_strategy(target).default(many, target).alternatives["parallel_injective"]
+    )
     assert need_strategy(target).default(few, target).implementation.name == "parallel_injective"
     assert need_strategy(target).default(many, target).implementation.accumulates_wide
 

@@ -36,6 +36,8 @@ from .work import Terms, Work
 Config = Mapping[str, int]
 #: Of those that are predicted to be about equally fast, so many are measured if that is asked for.
 _MOST_MEASURED = 3
+#: Why one is not chosen that may be forced.
+_ROUNDS = "it rounds to 16 bits after each addition, and others round once"
 
 
 class Implementation(ABC):
@@ -452,6 +454,7 @@ class OpStrategy:
         if not possible:
             raise self._nothing_takes(problem, refusals)
         branches = self._rounded_seldom(possible, problem)
+        refusals |= dict.fromkeys(possible.keys() - branches.keys(), _ROUNDS)
         ways = {name: each.predict for name, each in branches.items() if each.predict}
         predictions: dict[str, Prediction] = {}
         chosen = list(branches)[:1]
