@@ -266,6 +266,7 @@ def test_off_leaves_it_alone(device):
     [
         (Attention(), "owned_softmax"),
         (Attention(edges=1 << 14), "owned_softmax"),
+        (Attention(edges=1 << 14, nodes=3), "ordered"),
         (Attention(edges=(1 << 14) + 1), "ordered"),
         (Attention(symbolic=True), "ordered"),
         (Attention(ordered=True), "ordered"),

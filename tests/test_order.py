@@ -162,6 +162,19 @@ def test_what_is_refused(index, extent, said):
         tvm_scatter.order(index, extent)
 
 
+def test_flags_are_true_or_false():
+    """Also those of NumPy; a text would be true."""
+    made = tvm_scatter.order(of_size(3), 4, ascending=np.bool_(True))
+    assert (
+        made.attrs["ascending"]
+        == tvm_scatter.order(of_size(3), 4, ascending=True).attrs["ascending"]
+    )
+    with pytest.raises(
+        tvm_scatter.ScatterError, match="order: ascending='no' must be True or False"
+    ):
+        tvm_scatter.order(of_size(3), 4, ascending="no")
+
+
 def test_as_many_as_an_order_can_have():
     made = tvm_scatter.order(of_size(LIMIT - 1), LIMIT - 1)
     assert made.op.name == "relax.tvm_scatter.order"

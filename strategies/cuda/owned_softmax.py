@@ -19,6 +19,8 @@ from .steps import owned_lists, segments, sorting
 
 #: The most updates, which every block looks at and may have to list.
 _MOST = 1 << 14
+#: The most of a row in the mean: one block adds up what many would add up by an order.
+_MOST_EACH = 1 << 12
 #: The most bytes of their rows: an order shares more rows more evenly than blocks do.
 _MOST_BYTES = 1 << 24
 #: The more, the sooner a block has looked through all updates. Vectors of 16-bit floats have twice
@@ -57,6 +59,9 @@ class OwnedSoftmax(Implementation):
             return "the sizes must be known"
         if problem.items.constant > _MOST:
             return f"every block would look through {problem.items} updates, which is too many"
+        rows = problem.destinations.constant
+        if problem.items.constant > _MOST_EACH * rows:
+            return f"a block would add up more than {_MOST_EACH} updates of each of {rows} rows"
         row_bytes = problem.width.constant * item_bytes(problem.data_dtype)
         if problem.items.constant * row_bytes > _MOST_BYTES:
             return f"an order shares rows of {problem.items} x {row_bytes} bytes more evenly"

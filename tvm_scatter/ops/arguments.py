@@ -6,6 +6,7 @@ import numbers
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax, tirx
 
@@ -43,6 +44,19 @@ def need_tensor(operator: str, name: str, value: Any) -> None:
     unknown = type(value.ty) is tvm.ir.Type and not isinstance(value, tvm.ir.Op | tvm.ir.GlobalVar)
     if not unknown and not isinstance(value.ty, relax.TensorType):
         raise ScatterError(f"{operator}: {name} is {_short(value)}, which is no tensor.")
+
+
+def flag(operator: str, name: str, value: Any) -> bool:
+    """Something that is true or false, also if NumPy says so.
+
+    Raises
+    ------
+    ScatterError
+        If it is neither.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ScatterError(f"{operator}: {name}={value!r} must be True or False.")
+    return bool(value)
 
 
 def need_tensors(operator: str, name: str, values: Any) -> list[Any]:

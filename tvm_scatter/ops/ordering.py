@@ -16,7 +16,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import check_index_dtype
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
-from .arguments import need_tensor
+from .arguments import flag, need_tensor
 from .own_operators import call_of, register_operator
 from .shapes import static_shape
 
@@ -75,8 +75,8 @@ def order(
     Raises
     ------
     ScatterError
-        If the index is no tensor of integers, the extent is negative, or there are 2**31 - 1
-        updates or destinations or more.
+        If the index is no tensor of integers, the extent is negative, there are 2**31 - 1 updates
+        or destinations or more, or a flag is neither true nor false.
     """
     need_tensor(operator, "index", index)
     typed = isinstance(index.ty, relax.TensorType)
@@ -89,10 +89,10 @@ def order(
     sizes = static_shape(index) if typed else None
     if sizes is not None and all(isinstance(size, int | tirx.IntImm) for size in sizes):
         _check_number(operator, "updates", _product(sizes))
-    attrs: dict[str, Any] = {"wrap_negative": wrap_negative, "operator": operator}
-    attrs |= {"in_range": in_range, "checked": checked}
-    attrs |= {"ascending": ascending, "offsets_only": offsets_only}
-    return call_of(ORDER, [index, relax.ShapeExpr([extent])], attrs)
+    flags = {"wrap_negative": wrap_negative, "in_range": in_range, "checked": checked}
+    flags |= {"ascending": ascending, "offsets_only": offsets_only}
+    attrs = {name: flag(operator, name, value) for name, value in flags.items()}
+    return call_of(ORDER, [index, relax.ShapeExpr([extent])], {**attrs, "operator": operator})
 
 
 def emitted_order(
