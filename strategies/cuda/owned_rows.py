@@ -12,7 +12,7 @@ from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
@@ -156,11 +156,10 @@ class OwnedRows(Implementation):
                 f"(output, {source}, updates, indices, sizes, {plan.spans}, shared);"
             )
 
-        tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
         launch(
             operands,
             ("owned_rows",),
-            f"  if ({aligned_to(vector, *tensors)})\n    {call(vector)}\n  else\n    {call(1)}",
+            by_alignment(operands, vector, call(vector), call(1)),
             plan.groups * plan.spans,
             threads,
             shared_bytes=dynamic_bytes(plan.list_bytes, plan.static_bytes),

@@ -10,7 +10,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import ceil_div, round_up
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
-from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
@@ -105,6 +105,7 @@ class OwnedSoftmax(Implementation):
         plan = _Plan(problem, threads, each * multiprocessors(operands.target))
         vector, lanes, parts = segments.whole_rows(operands)
         source = "out" if operands.data is None else "data"
+        single = segments.form_of_unaligned(operands, vector)
         first = str(segments.reads_first(problem)).lower()
 
         def call(form: str) -> str:
@@ -114,12 +115,10 @@ class OwnedSoftmax(Implementation):
                 f"sizes, {parts}u, shared, {plan.list_bytes}u);"
             )
 
-        tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
         launch(
             operands,
             ("owned_softmax",),
-            f"  if ({aligned_to(vector, *tensors)})\n    {call(f'{vector}, true')}\n"
-            f"  else\n    {call(segments.form_of_unaligned(operands, vector))}",
+            by_alignment(operands, vector, call(f"{vector}, true"), call(single)),
             plan.groups,
             threads,
             shared_bytes=dynamic_bytes(plan.bytes, _STATIC_BYTES),

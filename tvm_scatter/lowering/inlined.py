@@ -17,7 +17,7 @@ from tvm_scatter.emit.computed_updates import BRANCH, FUNCTIONS, function_name, 
 from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
-from tvm_scatter.ops.shapes import is_one, same_size, static_shape
+from tvm_scatter.ops.shapes import is_empty, is_one, same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES
 
@@ -122,6 +122,7 @@ class Inliner:
 
     def __init__(self, leaves: Sequence[Any]) -> None:
         self._tensors: dict[Any, te.Tensor] = {}
+        self._reads_nothing = any(map(is_empty, leaves))
         sizes = self._sizes = OwnSizes(leaf.ty.shape.values for leaf in leaves)
         self._leaves = [
             te.placeholder(
@@ -251,7 +252,7 @@ class Inliner:
 
     def _refuse_empty_leaves(self) -> None:
         """Raise if a leaf has no elements: there is no place to read at."""
-        if any(same_size(size, 0) for leaf in self._leaves for size in leaf.shape):
+        if self._reads_nothing:
             raise NotInlined("they are computed from a tensor that has no elements")
 
     def reduction(self, var: Any) -> tirx.PrimFunc:

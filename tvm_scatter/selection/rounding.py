@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
@@ -36,8 +36,8 @@ def decided_by_sizes(problem: ScatterProblem) -> bool:
 
 def has_many_updates(problem: ScatterProblem) -> bool:
     """Whether there certainly are many updates, so that some places have several."""
-    few = max(problem.extent.constant, _FEW)
-    return not decided_by_sizes(problem) and problem.count.constant > few
+    known = not decided_by_sizes(problem)
+    return known and bool(_excess(problem.count.constant, problem.extent.constant) > 0)
 
 
 def for_few_updates(predict: Predict) -> Predict:
@@ -45,7 +45,12 @@ def for_few_updates(predict: Predict) -> Predict:
 
     def predicted(sizes: Sizes) -> Prediction:
         found = predict(sizes)
-        excess = larger(real(sizes.count) - larger(real(sizes.extent), float(_FEW)), 0.0)
-        return Prediction(found.microseconds * (1.0 + _PROHIBITIVE * excess), found.terms)
+        factor = 1.0 + _PROHIBITIVE * _excess(sizes.count, sizes.extent)
+        return Prediction(found.microseconds * factor, found.terms)
 
     return predicted
+
+
+def _excess(count: Any, extent: Any) -> Any:
+    """How many updates there are above what is few."""
+    return larger(real(count) - larger(real(extent), float(_FEW)), 0.0)

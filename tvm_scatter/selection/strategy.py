@@ -482,15 +482,14 @@ class OpStrategy:
         self, branches: Mapping[str, Branch], problem: ScatterProblem
     ) -> Mapping[str, Branch]:
         """Without those that would round sums of 16 bits too often, where there are others."""
-        each = [name for name, it in branches.items() if rounds_each(it.implementation, problem)]
-        if len(each) == len(branches):
+        if all(rounds_each(branch.implementation, problem) for branch in branches.values()):
             return branches
-        found = dict(branches)
-        for name in each:
-            branch = found.pop(name)
+        found = {}
+        for name, branch in branches.items():
             if self._rounds_often(branch.implementation, problem):
                 continue
-            if decided_by_sizes(problem) and branch.predict:
+            rounds = rounds_each(branch.implementation, problem)
+            if rounds and decided_by_sizes(problem) and branch.predict:
                 branch = replace(branch, predict=for_few_updates(branch.predict))
             found[name] = branch
         return found

@@ -132,6 +132,12 @@ def aligned_to(vector: int, *tensors: str) -> str:
     )
 
 
+def by_alignment(operands: Operands, vector: int, whole: str, single: str) -> str:
+    """C++ that runs one form where rows are read and written by such vectors, and else another."""
+    tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
+    return f"  if ({aligned_to(vector, *tensors)})\n    {whole}\n  else\n    {single}"
+
+
 def _counts_completion(operands: Operands, shared_bytes: Any, count_bytes: int | None) -> bool:
     """Whether blocks count their completion, so that no extra launch has to tell the host.
 

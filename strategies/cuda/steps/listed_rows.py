@@ -14,7 +14,7 @@ from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 
 from . import contention, sorting
@@ -154,8 +154,7 @@ class ListedRows:
             "chunk": ("long long", chunk_entries(operands.problem, sizes)),
             "tiles": ("long long", self.tiles),
         }
-        tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
-        self._prologue = f"{prologue}  if ({aligned_to(self._vector, *tensors)})\n    "
+        self._prologue = prologue
 
     def step(
         self,
@@ -180,7 +179,7 @@ class ListedRows:
             Whether it shall be launched while the launch before it ends.
         """
         forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
-        body = self._prologue + forms[0] + "\n  else\n    " + forms[1]
+        body = self._prologue + by_alignment(self._operands, self._vector, *forms)
         headers = (self._header,)
         launch(
             self._operands,

@@ -17,7 +17,7 @@ from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, power_of_two
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import aligned_to, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
@@ -340,10 +340,8 @@ def _launch(
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
     vector, _, _ = whole_rows(operands)
     single = form_of_unaligned(operands, vector)
-    tensors = ("output", "updates") if operands.data is None else ("output", "updates", "data")
-    whole = call.format(vector_and_whole=f"{vector}, true")
-    text += f"  if ({aligned_to(vector, *tensors)})\n    {whole}\n"
-    text += f"  else\n    {call.format(vector_and_whole=single)}"
+    forms = [call.format(vector_and_whole=form) for form in (f"{vector}, true", single)]
+    text += by_alignment(operands, vector, *forms)
     launch(
         operands,
         ("segmented",),
