@@ -7,10 +7,12 @@ import re
 import numpy as np
 import pytest
 import tvm
-from harness import called, compiled_with
+from harness import called, compiled_with, target_of
 from machine_code import cuda
+from softmax_programs import Attention, emit_attention
 from tvm import relax
 
+import tvm_scatter
 from tvm_scatter.ops.operators import index_put
 
 NODES, EDGES = 9, 40
@@ -87,3 +89,52 @@ def test_parts_of_long_lists_are_read_first() -> None:
     source = cuda(differences(8), implementation="bucketed", fuse=True)
     assert "reads_first = 8 % count == 0" in source
     assert "Read<count, Offset> fetch(" in source
+
+
+def attention(nodes: int, rows: int, wraps: bool) -> tvm.IRModule:
+    """The softmax of a sum of a source's and a destination's number, which has ``rows``."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([NODES, 2, 16], "float32"))
+    own, other = (
+        relax.Var(name, relax.TensorType([size, 2], "float32"))
+        for name, size in (("own", rows), ("other", NODES))
+    )
+    src, dst = (relax.Var(name, relax.TensorType([EDGES], "int64")) for name in ("src", "dst"))
+    kind = Attention(edges=EDGES, columns=(16,), wraps=wraps)
+    mode = "fast" if wraps else "index_select"
+    with builder.function("main", [x, own, other, src, dst]):
+        with builder.dataflow():
+            emit, op = builder.emit, relax.op
+            logits = emit(
+                op.add(emit(op.take(other, src, 0)), emit(op.take(own, dst, 0, mode=mode)))
+            )
+            values = emit(op.take(x, src, 0))
+            output = builder.emit_output(emit_attention(kind, builder, logits, values, dst, nodes))
+        builder.emit_func_output(output)
+    return builder.get()
+
+
+@pytest.mark.parametrize("rows", [NODES, NODES + 3, NODES - 2])
+@pytest.mark.parametrize("wraps", [False, True])
+def test_logits_of_the_destination(device: str, rows: int, wraps: bool) -> None:
+    """As many rows as there are destinations, more, or no more than are named.
+
+    A destination counted from the end is another row where there are more rows.
+    """
+    random = np.random.default_rng(rows)
+    x, own, other = (
+        random.standard_normal(shape).astype("float32")
+        for shape in ((NODES, 2, 16), (rows, 2), (NODES, 2))
+    )
+    src, dst = random.integers(0, NODES, EDGES), random.integers(0, NODES - 2, EDGES)
+    names = (
+        np.where(random.random(EDGES) < 0.4, dst - rows, dst) if wraps and rows == NODES else dst
+    )
+    module, options = attention(NODES, rows, wraps), {"fuse": True, "bounds": "drop"}
+    with tvm_scatter.options(**options):
+        [explanation] = tvm_scatter.explain(module, target_of(device))
+    assert explanation.problem.softmax
+    found = called(compiled_with(module, device, **options), device, [x, own, other, src, names])
+    kind = Attention(nodes=NODES, edges=EDGES, columns=(16,))
+    wanted = kind.expected([other[src] + own[dst], x[src], dst])
+    np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=2e-5)

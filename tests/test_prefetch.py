@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import tvm
+from softmax_programs import Attention
 from tvm import relax
 
 import tvm_scatter
@@ -27,9 +28,14 @@ def assembly(width: Any, dtype: str = "float32") -> str:
             index = builder.emit(relax.op.broadcast_to(relax.op.expand_dims(to, 1), [EDGES, width]))
             output = builder.emit_output(scatter_elements(zeros, index, rows, 0, "add"))
         builder.emit_func_output(output)
+    return compiled(builder.get(), implementation="sort_based")
+
+
+def compiled(module: tvm.IRModule, **options: Any) -> str:
+    """The assembly of a module, for a CPU with vectors of 32 bytes."""
     target = tvm.target.Target({"kind": "llvm", "mcpu": "haswell"})
-    with tvm_scatter.options(implementation="sort_based"):
-        executable = tvm.compile(builder.get(), target)
+    with tvm_scatter.options(**options):
+        executable = tvm.compile(module, target)
     return "\n".join(each.inspect_source("s") for each in executable.mod.imports)
 
 
@@ -45,3 +51,7 @@ def test_each_line_of_a_row_is_asked_for(width: int, dtype: str, lines: int) -> 
 @pytest.mark.parametrize("width", [8, tvm.tirx.Var("width", "int64")], ids=["narrow", "unknown"])
 def test_rows_that_are_not(width: Any) -> None:
     assert "prefetcht0" not in assembly(width)
+
+
+def test_logits_are_asked_for_however_narrow_rows_are() -> None:
+    assert "prefetcht0" in compiled(Attention(columns=(2,)).module(), bounds="drop")

@@ -18,7 +18,8 @@ from harness import (
     target_of,
 )
 from machine_code import cuda, needs_nvrtc, ptx
-from random_row_sums import DTYPES, draw_row_sum, with_symbols
+from random_reads import numpy_dtype
+from random_row_sums import draw_row_sum, with_symbols
 from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
@@ -106,8 +107,6 @@ def test_symbolic_sizes(device: str, seed: int) -> None:
 
 def test_random_row_sums_are_all_fused(device: str) -> None:
     for seed in range(12):
-        if device == "llvm" and DTYPES[seed % len(DTYPES)] == "bfloat16":
-            continue  # CPUs have no vectors of it
         [note] = notes_of(module(*draw_row_sum(seed)[:2]), device)
         assert "computes its rows itself: take" in note
 
@@ -142,6 +141,50 @@ def typed(nodes: int, edges: int, row: Any, dtype: str) -> list[relax.Var]:
 def expected_scores(x: Any, y: Any, attention: Any, src: Any, dst: Any) -> Any:
     rows = x[src] + y[dst]
     return (np.where(rows > 0, rows, rows / 4) * attention).sum(-1)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_halves_are_rounded_after_each_step(device: str, dtype: str) -> None:
+    """As in memory. One column of each row is not zero, so its sum is what that step gives."""
+    typed = numpy_dtype(dtype)
+    random = np.random.default_rng(0)
+    x, y = random.standard_normal((2, 9, 3, 32)).astype(typed)
+    attention = (random.standard_normal((1, 3, 32)) * (np.arange(32) == 5)).astype(typed)
+    arrays = (x, y, attention, *random.integers(0, 9, (2, 40)))
+    result = call(compiled(module(scores, arrays), device, bounds="drop"), device, arrays)
+    rows = x[arrays[3]] + y[arrays[4]]
+    rows = np.where(rows > 0, rows, rows * np.asarray(0.25, typed)) * attention
+    np.testing.assert_array_equal(result, rows[..., 5])
+
+
+def test_sums_of_halves_are_rounded_once(device: str) -> None:
+    """In 16 bits, 2 000 ones would be added up to 256."""
+    width, typed = 2000, numpy_dtype("bfloat16")
+    arrays = (np.ones((9, 1, width), typed), np.zeros((9, 1, width), typed))
+    arrays = (*arrays, np.ones((1, 1, width), typed), *np.zeros((2, 40), "int64"))
+    result = call(compiled(module(scores, arrays), device, bounds="drop"), device, arrays)
+    np.testing.assert_array_equal(result, np.full((40, 1), width, typed))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_cpus_read_heads_within_a_row_by_vectors(dtype: str) -> None:
+    """The heads of a row lie side by side. Element by element they would be gathered."""
+
+    def build(x: Any, y: Any, attention: Any, src: Any, dst: Any) -> Any:
+        emit = relax.BlockBuilder.current().emit
+        rows = emit(relax.op.add(emit(relax.op.take(x, src, 0)), emit(relax.op.take(y, dst, 0))))
+        heads = emit(relax.op.reshape(rows, (40, 4, 32)))
+        return emit(relax.op.sum(emit(relax.op.multiply(heads, attention)), [-1]))
+
+    typed = numpy_dtype(dtype)
+    arrays = (*np.ones((2, 9, 128), typed), np.ones((1, 4, 32), typed))
+    mod = module(build, (*arrays, *np.zeros((2, 40), "int64")))
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "skylake-avx512"})
+    with tvm_scatter.options(bounds="drop"):
+        executable = tvm.compile(mod, target)
+    text = "\n".join(each.inspect_source("s") for each in executable.mod.imports)
+    assert "zmm" in text
+    assert "gather" not in text
 
 
 @pytest.mark.parametrize("bounds", ["drop", "raise"])

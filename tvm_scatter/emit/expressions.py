@@ -6,8 +6,9 @@ from typing import Any
 
 import tvm_ffi
 from tvm import tirx
+from tvm.sym import Analyzer
 
-from .computed_updates import loads_of
+from .computed_updates import loads_of, substitute
 
 
 def all_of(expression: Any, kind: Any) -> list[Any]:
@@ -25,6 +26,23 @@ def varies(expression: Any, axis: Any) -> bool:
 def moves(load: Any, axis: Any) -> bool:
     """Whether a load reads another element at another place along an axis."""
     return any(varies(index, axis) for index in load.indices)
+
+
+def counts_by_one(index: Any, axis: Any) -> bool:
+    """Whether an index begins somewhere and then counts like an axis.
+
+    A head of attention begins within the row of all heads.
+    """
+    step = substitute(index, {axis: axis + 1}) - index
+    return bool(Analyzer().can_prove_equal(step, 1))
+
+
+def are_neighbours(load: Any, axis: Any) -> bool:
+    """Whether a load along an axis reads neighbours, or the same element again and again."""
+    if not moves(load, axis):
+        return True
+    *others, inner = load.indices
+    return not any(varies(index, axis) for index in others) and counts_by_one(inner, axis)
 
 
 def is_by_index(load: Any) -> bool:

@@ -27,6 +27,8 @@ from .computed_updates import (
     same_number,
     substitute,
 )
+from .expressions import moves
+from .operands import Operands
 from .weighted_rows import leading_axes
 
 
@@ -80,6 +82,24 @@ class OwnedUpdates:
                 if not any(tvm_ffi.structural_equal(part, other) for other in found):
                     found.append(part)
         return found
+
+
+def read_by_destination(operands: Operands) -> ComputedUpdates:
+    """The updates, that depend on the destination where that is possible for any destination.
+
+    An order that is given may name a destination that its update does not have.
+    """
+    owned = OwnedUpdates.of(operands.updates, operands.problem)
+    if owned is None or owned.updates.destination is None:
+        return operands.updates
+    updates, analyzer = owned.updates, Analyzer()
+    analyzer.bind(updates.destination, tvm.ir.Range(0, operands.sizes.extents[0]))
+    for axis, size in zip(updates.axes, updates.shape, strict=True):
+        analyzer.bind(axis, tvm.ir.Range(0, size))
+    loads = [load for expression in updates.expressions for load in loads_of(expression)]
+    by_destination = [load for load in loads if moves(load, updates.destination)]
+    inside = all(is_inside(load, analyzer) for load in by_destination)
+    return updates if inside else operands.updates
 
 
 def _has_rows(problem: ScatterProblem) -> bool:

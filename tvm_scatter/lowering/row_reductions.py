@@ -8,11 +8,10 @@ from typing import Any
 
 import tvm_ffi
 from tvm import relax, s_tir, tirx
-from tvm.sym import Analyzer
 from tvm.target import Target
 
-from tvm_scatter.emit.computed_updates import loads_of, substitute
-from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
+from tvm_scatter.emit.computed_updates import loads_of
+from tvm_scatter.emit.expressions import all_of, are_neighbours, is_by_index, moves
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import is_empty, is_one, static_shape
 from tvm_scatter.selection.backend import backend_of
@@ -136,19 +135,6 @@ def check_rows(found: RowReduction, target: Target) -> None:
         are_neighbours(load, last) for load in loads_of(found.value)
     ):
         raise NotInlined("neighbours in a row are computed from what are no neighbours")
-
-
-def are_neighbours(load: Any, axis: Any) -> bool:
-    """Whether a load along an axis reads neighbours, or the same element again and again."""
-    if not moves(load, axis):
-        return True
-    *others, inner = load.indices
-    step = Analyzer().simplify(substitute(inner, {axis: axis + 1}) - inner)
-    return (
-        not any(varies(index, axis) for index in others)
-        and isinstance(step, tirx.IntImm)
-        and int(step) == 1
-    )
 
 
 def _is_of_single_rows(call: relax.Call) -> bool:

@@ -108,9 +108,6 @@ def _is_candidate(binding: Binding) -> bool:
     strategy, dtype = strategy_of(binding.value.args[0])[1], str(binding.var.ty.dtype)
     if strategy is None or not strategy.backend.sums_rows_under(current_options()):
         return False
-    if strategy.backend.widens(dtype):
-        # Scatters alone compute in float32 what they read. TVM's loop makes no vectors of it.
-        return False
     return dtype in strategy.backend.fuses
 
 

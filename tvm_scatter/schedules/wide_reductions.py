@@ -33,15 +33,17 @@ def WideReductions() -> tvm.transform.Pass:
     return tirx.transform.prim_func_pass(widen, opt_level=0, name="WideReductions")
 
 
-def with_wide_reductions(function: tirx.PrimFunc) -> tirx.PrimFunc:
+def with_wide_reductions(function: tirx.PrimFunc, *, products: bool = False) -> tirx.PrimFunc:
     """The function, in which a result of 16 bits is rounded once, behind its reduction.
 
     Parameters
     ----------
     function : tvm.tirx.PrimFunc
-        A function that is not scheduled yet. Products of matrices stay as they are.
+        A function that is not scheduled yet.
+    products : bool
+        Whether this goes for sums of products too. Products of matrices have their own schedules.
     """
-    narrow = list(filter(_is_narrow, reducing_blocks(function)))
+    narrow = [block for block in reducing_blocks(function) if _is_narrow(block, products)]
     if not narrow or not isinstance(function.body, SBlockRealize):
         return function
     own = [buffer for block in all_of(function.body, SBlock) for buffer in block.alloc_buffers]
@@ -97,7 +99,7 @@ def _is_cast(value: Any, *dtypes: str) -> bool:
     return isinstance(value, tirx.Cast) and str(value.ty.dtype) in dtypes
 
 
-def _is_narrow(block: SBlock) -> bool:
+def _is_narrow(block: SBlock, products: bool) -> bool:
     """Whether a block takes numbers into a result of 16 bits, and begins with none.
 
     A function of the user's may begin with another number. TVM does not spread it over threads.
@@ -110,7 +112,7 @@ def _is_narrow(block: SBlock) -> bool:
         dtype in HALVES
         and isinstance(value, _COMBINING)
         and _is_load_of(value.a, store.buffer)
-        and not isinstance(value.b, tirx.Mul)
+        and (products or not isinstance(value.b, tirx.Mul))
         and bool(tvm_ffi.structural_equal(block.init.value, _first(type(value), dtype)))
     )
 

@@ -7,16 +7,15 @@ not stay in that queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import tvm_ffi
 from tvm import tirx
-from tvm.sym import Analyzer
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import loads_of, substitute
-from tvm_scatter.emit.expressions import varies
+from tvm_scatter.emit.expressions import are_neighbours, is_by_index, moves
 from tvm_scatter.problem.reductions import item_bytes
 
 #: So many rows in front of the one that is read. 8 and 32 do nearly as well, 2 are too few.
@@ -45,27 +44,46 @@ def ask_for(element: Callable[[Any], Any], columns: Any) -> None:
         if columns < in_a_line:
             continue
         for first in range(0, columns, in_a_line):
-            at = substitute(load, {column: tirx.IntImm("int64", first)})
-            address = tirx.call_intrin("handle", "tirx.address_of", at)
-            T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, _TO_READ, _KEEP, _DATA))
+            _ask(substitute(load, {column: tirx.IntImm("int64", first)}))
+
+
+def ask_for_entries(item: Any, values: Sequence[Any]) -> None:
+    """Emit requests for what stands at an item itself, as its entry of an index.
+
+    What is read by such an entry can be asked for only where the entry is there.
+
+    Parameters
+    ----------
+    item : Var
+        The number of the item.
+    values : sequence of expression
+        What is computed from its entries.
+    """
+    for load in _each_once(load for value in values for load in loads_of(value)):
+        if moves(load, item) and not is_by_index(load):
+            _ask(load)
+
+
+def _ask(load: Any) -> None:
+    address = tirx.call_intrin("handle", "tirx.address_of", load)
+    T.evaluate(tirx.call_intrin("void", "tirx.prefetch", address, _TO_READ, _KEEP, _DATA))
 
 
 def _rows(value: Any, column: Any) -> list[Any]:
     """The loads that read columns side by side, each once."""
-    found: list[Any] = []
     known = list(tirx.analysis.undefined_vars(value))
-    for load in loads_of(value):
-        is_known = all(any(map(each.same_as, known)) for each in tirx.analysis.undefined_vars(load))
-        is_new = not any(tvm_ffi.structural_equal(load, each) for each in found)
-        if is_known and is_new and _is_along(load, column):
+    return [
+        load
+        for load in _each_once(loads_of(value))
+        if all(any(map(each.same_as, known)) for each in tirx.analysis.undefined_vars(load))
+        and moves(load, column)
+        and are_neighbours(load, column)
+    ]
+
+
+def _each_once(loads: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for load in loads:
+        if not any(tvm_ffi.structural_equal(load, each) for each in found):
             found.append(load)
     return found
-
-
-def _is_along(load: Any, column: Any) -> bool:
-    """Whether the next column is the next element."""
-    *others, last = load.indices
-    if any(varies(each, column) for each in others) or not varies(last, column):
-        return False
-    step = substitute(last, {column: column + 1}) - last
-    return bool(Analyzer().can_prove_equal(step, 1))

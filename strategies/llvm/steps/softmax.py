@@ -15,12 +15,14 @@ from typing import Any
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_updates import substitute
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.owned_updates import read_by_destination
 from tvm_scatter.emit.weighted_rows import WeightedRows
 from tvm_scatter.problem.sizes import ceil_div
 
 from . import loops
-from .prefetch import ask_for
+from .prefetch import ROWS_AHEAD, ask_for, ask_for_entries
 
 #: Destinations of one task.
 _TASK = 64
@@ -38,8 +40,8 @@ class _Block:
 
     Attributes
     ----------
-    first_head, first, columns : expression
-        Its first head, and of each head its first column and how many there are.
+    row, first_head, first, columns : expression
+        The row, its first head, and of each head its first column and how many there are.
     greatest, before, total : buffer
         For each head the greatest logit so far, what it was before the updates at hand, and the sum
         of what the logits are raised to.
@@ -49,6 +51,7 @@ class _Block:
         The sums of values, times those powers.
     """
 
+    row: Any
     first_head: Any
     first: Any
     columns: Any
@@ -67,7 +70,8 @@ class SoftmaxRows:
         self._out = operands.out
         self._dtype = operands.problem.data_dtype
         self._line = operands.sizes.slice
-        self._rows = WeightedRows(operands.updates, operands.sizes.count)
+        self._updates = read_by_destination(operands)
+        self._rows = WeightedRows(self._updates, operands.sizes.count)
         columns, heads = self._rows.columns, self._rows.heads
         known = isinstance(self._line, int) and isinstance(columns, int)
         #: Whether a block is a whole row, or else a part of one head.
@@ -100,7 +104,7 @@ class SoftmaxRows:
 
     def _add(self, row: Any, begin: Any, end: Any, block_head: Any, block: Any) -> None:
         """Add the updates [begin, end) of the order to a block of a row."""
-        kept = self._block(block_head, block)
+        kept = self._block(row, block_head, block)
         with loops.serial(ceil_div(end - begin, _UPDATES)) as tile:
             start = T.bind(begin + tile * _UPDATES)
             count = T.bind(loops.int64(loops.minimum(end - start, _UPDATES)))
@@ -108,9 +112,9 @@ class SoftmaxRows:
             self._rescale(kept)
             self._raise_logits(kept, start, count)
             self._add_values(kept, start, count)
-        self._store(kept, row)
+        self._store(kept)
 
-    def _block(self, block_head: Any, block: Any) -> _Block:
+    def _block(self, row: Any, block_head: Any, block: Any) -> _Block:
         """A block to which nothing is added yet."""
         heads, room, dtype = self._block_heads, self._block_columns, self._dtype
         first_head = loops.int64(0) if self._is_whole else block_head
@@ -125,27 +129,28 @@ class SoftmaxRows:
             T.buffer_store(total, tirx.const(0, dtype), [h])
             with loops.serial(columns) as c:
                 T.buffer_store(sums, tirx.const(0, dtype), [h * room + c])
-        return _Block(first_head, first, columns, greatest, before, total, shares, sums)
+        return _Block(row, first_head, first, columns, greatest, before, total, shares, sums)
 
     def _take_logits(self, kept: _Block, start: Any, count: Any) -> None:
         """Read the logits of the next updates, and find the greatest so far."""
-        greatest = kept.greatest
+        greatest, last = kept.greatest, loops.int64(self._operands.sizes.items) - 1
         with self._each_head() as h:
             T.buffer_store(kept.before, greatest[h], [h])
         with loops.serial(count) as i:
             item = self._item(start + i)
+            later = self._item(T.bind(tirx.min(start + i + ROWS_AHEAD, last)))
+            first = loops.int64(0)
+            values = self._logit(kept, later, first), self._element(kept, later, first, first)
+            ask_for_entries(later, values)
             with self._each_head() as h:
-                logit = T.bind(self._logit(item, h, kept.first_head))
+                logit = T.bind(self._logit(kept, item, h))
                 T.buffer_store(kept.shares, logit, [i * self._block_heads + h])
                 more = tirx.Select(logit > greatest[h], logit, greatest[h])
                 T.buffer_store(greatest, more, [h])
 
     def _ask_for_values(self, kept: _Block, item: Any, h: Any) -> None:
         if self._is_whole:
-            ask_for(
-                lambda c: self._element(item, h, kept.first_head, c, kept.first),
-                self._block_columns,
-            )
+            ask_for(lambda c: self._element(kept, item, h, c), self._block_columns)
 
     def _rescale(self, kept: _Block) -> None:
         """Make what there was relative to the logit that is the greatest now."""
@@ -176,11 +181,11 @@ class SoftmaxRows:
             with self._each_head() as h:
                 share = T.bind(kept.shares[i * self._block_heads + h])
                 with self._columns_of(kept.columns) as c:
-                    value = self._element(item, h, kept.first_head, c, kept.first)
+                    value = self._element(kept, item, h, c)
                     at = h * self._block_columns + c
                     T.buffer_store(kept.sums, kept.sums[at] + value * share, [at])
 
-    def _store(self, kept: _Block, row: Any) -> None:
+    def _store(self, kept: _Block) -> None:
         """Write the sums over the totals."""
         dtype, total = self._dtype, kept.total
         with self._each_head() as h:
@@ -189,7 +194,7 @@ class SoftmaxRows:
             nan = tirx.const(float("nan"), dtype)
             T.buffer_store(total, tirx.Select(finite, total[h], nan), [h])
             place = (kept.first_head + h) * self._columns
-            to = T.bind(row * self._width + place + kept.first)
+            to = T.bind(kept.row * self._width + place + kept.first)
             with loops.serial(kept.columns) as c:
                 at = h * self._block_columns + c
                 T.buffer_store(self._out, kept.sums[at] / total[h], [to + c])
@@ -230,9 +235,14 @@ class SoftmaxRows:
             with T.vectorized(lanes) as lane:
                 yield vector * lanes + lane
 
-    def _logit(self, item: Any, h: Any, first_head: Any) -> Any:
-        return self._rows.logit(item, h if self._is_whole else first_head)
+    def _logit(self, kept: _Block, item: Any, h: Any) -> Any:
+        logit = self._rows.logit(item, h if self._is_whole else kept.first_head)
+        return self._in_row(kept.row, logit)
 
-    def _element(self, item: Any, h: Any, first_head: Any, c: Any, first: Any) -> Any:
-        head, column = (h, c) if self._is_whole else (first_head, first + c)
-        return self._rows.value(item, head, column)
+    def _element(self, kept: _Block, item: Any, h: Any, c: Any) -> Any:
+        head, column = (h, c) if self._is_whole else (kept.first_head, kept.first + c)
+        return self._in_row(kept.row, self._rows.value(item, head, column))
+
+    def _in_row(self, row: Any, expression: Any) -> Any:
+        destination = self._updates.destination
+        return expression if destination is None else substitute(expression, {destination: row})

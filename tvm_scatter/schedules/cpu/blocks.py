@@ -8,6 +8,8 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight import SBlockInfo, normalize_prim_func, try_inline_contiguous_spatial
 
+from tvm_scatter.emit.expressions import counts_by_one
+
 
 @dataclass(frozen=True)
 class Reduced:
@@ -98,7 +100,8 @@ def is_read_along(reads: list[list[Any]], variable: Any) -> bool:
 def lie_side_by_side(reads: list[list[Any]], variable: Any) -> bool:
     """Whether what is read along a variable, if anything, is neighbours in memory."""
     return all(
-        indices[-1].same_as(variable) and not any(uses(each, variable) for each in indices[:-1])
+        counts_by_one(indices[-1], variable)
+        and not any(uses(each, variable) for each in indices[:-1])
         for indices in reads
         if any(uses(each, variable) for each in indices)
     )

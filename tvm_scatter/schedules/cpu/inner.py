@@ -45,16 +45,22 @@ def _lanes(found: Reduced, lanes: int) -> int | None:
 def _scheduled(found: Reduced, lanes: int) -> s_tir.Schedule:
     schedule, block = found.schedule, found.block.block_rv
     _, lane = schedule.split(schedule.get_loops(block)[-1], [None, lanes])
-    vectors = schedule.rfactor(lane, len(found.spatial))
+    steps = [schedule.rfactor(lane, len(found.spatial))]
+    while lanes > 2:
+        lanes //= 2
+        _, lane = schedule.split(schedule.get_loops(block)[-1], [None, lanes])
+        steps.append(schedule.rfactor(lane, len(found.spatial)))
     result = found.epilogue.block_rv if found.epilogue else block
     outer = schedule.get_loops(result)[: len(found.spatial)]
     each = schedule.fuse(*outer) if len(outer) > 1 else outer[0]
     if found.epilogue:
         schedule.compute_at(block, each, preserve_unit_loops=True)
-    schedule.compute_at(vectors, each, preserve_unit_loops=True)
+    for vectors in reversed(steps):
+        schedule.compute_at(vectors, each, preserve_unit_loops=True)
     if is_worth_threads(found.sizes().values()):
         schedule.parallel(each)
-    _add_vectors(schedule, vectors)
+    for vectors in steps:
+        _add_vectors(schedule, vectors)
     return schedule
 
 

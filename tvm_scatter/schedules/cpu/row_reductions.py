@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 from tvm.target import Target
 
-from tvm_scatter.lowering.row_reductions import REDUCES_ROWS
+from tvm_scatter.emit.single_precision import in_single_precision
+from tvm_scatter.lowering.row_reductions import REDUCES_ROWS, reducing_blocks
 from tvm_scatter.schedules.wide_reductions import with_wide_reductions
 from tvm_scatter.selection.backend import backend_of
 
@@ -30,9 +32,24 @@ def scheduled_row_reductions(mod: tvm.IRModule, target: Target | None) -> tvm.IR
 
 
 def _scheduled(function: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
-    function = with_wide_reductions(function)
+    function = with_wide_reductions(function, products=True)
+    if backend_of(target).widens_bfloat16:
+        function = _in_single_precision(function)
     for rule in (InnerReduction(), Spatial()):
         schedule = rule.apply(function, target, False)
         if schedule is not None:
             return schedule.mod["main"].with_attr(_SCHEDULED, True)
     return function
+
+
+def _in_single_precision(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function, which computes what it reduces in float32 wherever that was of bfloat16."""
+    reducing = {block.body for block in reducing_blocks(function)}
+
+    def widened(store: tirx.BufferStore) -> tirx.BufferStore:
+        if store not in reducing:
+            return store
+        return tirx.BufferStore(store.buffer, in_single_precision(store.value), store.indices)
+
+    body = tvm_ffi.structural_map(function.body, (tirx.BufferStore, widened))
+    return function.with_body(body)
