@@ -7,12 +7,13 @@ import functools
 import numpy as np
 import pytest
 import tvm
-from harness import device_of, target_of
+from harness import device_of, run, target_of
 from tvm import relax
 
 import tvm_scatter
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.passes import passes
+from tvm_scatter.problem.reductions import numpy_dtype
 
 FILLING = {
     "cuda": ("bucketed", "grouped", "segmented", "row_resident", "column_resident"),
@@ -213,3 +214,21 @@ def test_a_bad_index_is_an_error_under_raise(device):
     arrays = np.zeros((5, 2), "float32"), np.array([0, 7, 1]), np.ones((3, 2), "float32")
     with pytest.raises(Exception, match="index_put: index 7"):
         machine["main"](*[tvm.runtime.tensor(each, on) for each in arrays])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("reduction", ["max", "min"])
+def test_the_greatest_of_a_number_and_updates(device, dtype, reduction):
+    """0.3 is no number of these types: what counts is the nearest one."""
+    x = np.array([[0, 1], [1, 0], [-1, -2]]).astype(numpy_dtype(dtype))
+
+    def build(x, index):
+        block = relax.BlockBuilder.current()
+        full = block.emit(relax.op.full([3, 2], relax.const(0.3, dtype), dtype))
+        return index_put(full, [index], x, [0], reduction)
+
+    options = {"fill": True, "bounds": "drop", "implementation": ONE[device]}
+    found = run(build, [x, np.array([0, 0, 2])], device, **options)
+    n = np.asarray(0.3).astype(numpy_dtype(dtype))
+    wanted = {"max": [[1, 1], [n, n], [n, n]], "min": [[0, 0], [n, n], [-1, -2]]}[reduction]
+    np.testing.assert_array_equal(found, np.array(wanted, numpy_dtype(dtype)))

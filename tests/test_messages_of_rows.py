@@ -104,6 +104,26 @@ def test_a_limit_of_16_bit_floats(device: str, dtype: str, operator: str) -> Non
     np.testing.assert_array_equal(found.astype("float32"), limit(x.astype("float32"), 0.5))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("slope", [0.2, 1.0, 1.5, -0.5])
+def test_a_leaky_relu_of_all_16_bit_floats(device: str, dtype: str, slope: float) -> None:
+    """By a slope of up to one it is the greater of two numbers. The slope has 16 bits as well."""
+    kind = np.dtype(dtype if dtype == "float16" else ml_dtypes.bfloat16)
+    x = np.arange(1 << 16, dtype="uint16").view(kind).reshape(1024, 64)
+
+    def build(x: Any, index: Any) -> Any:
+        message = emit(relax.op.nn.leakyrelu(x, slope))
+        return index_put(emit(relax.op.zeros_like(x)), [index], message, [0], "update")
+
+    found = run(build, [x, np.arange(1024)], device, fuse=True)
+    with np.errstate(all="ignore"):
+        expected = np.where(x > 0, x, x * np.asarray(slope, kind)).astype("float32")
+    found = found.astype("float32")
+    np.testing.assert_array_equal(found, expected)
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found)[numbers], np.signbit(expected)[numbers])
+
+
 @pytest.mark.parametrize("wraps", [False, True])
 def test_an_index_without_a_sign_reads_the_only_row(device: str, wraps: bool) -> None:
     x, index = np.array([[3.0, 4.0, 5.0, 6.0]], "float32"), np.zeros(5, "uint8")

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import tirx
+
+from tvm_scatter.problem.reductions import numpy_dtype
 
 from .computed_updates import ComputedUpdates, parts_of
 
@@ -43,7 +46,7 @@ def in_single_precision(expression: Any) -> Any:
     if isinstance(expression, tvm.ir.TensorLoad):
         return _widened(expression) if _is_narrow(expression) else expression
     if isinstance(expression, tirx.FloatImm):
-        return tirx.const(float(expression.value), _WIDE) if _is_narrow(expression) else expression
+        return _number(expression) if _is_narrow(expression) else expression
     if isinstance(expression, tirx.Cast):
         return _cast(_dtype(expression), _operand(expression.value))
     parts = parts_of(expression)
@@ -72,6 +75,12 @@ def _dtype(expression: Any) -> str:
 
 def _cast(dtype: str, value: Any) -> Any:
     return value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)
+
+
+def _number(constant: tirx.FloatImm) -> Any:
+    """A constant as it stands in memory: TVM keeps it as it was given."""
+    rounded_once = np.asarray(float(constant.value)).astype(numpy_dtype(_NARROW))
+    return tirx.const(float(rounded_once), _WIDE)
 
 
 def _widened(load: Any) -> Any:

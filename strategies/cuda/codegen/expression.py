@@ -248,8 +248,10 @@ class Writer:
         if isinstance(expression, tvm.ir.TensorLoad):
             return self._load(expression, dtype)
         if isinstance(expression, tirx.Select):
-            sides = expression.true_value, expression.false_value
-            return self._choice_by(expression.condition, *map(self.value, sides))
+            sides = [self.value(each) for each in (expression.true_value, expression.false_value)]
+            if _is_leaky_relu(expression) and _are_pairs(*sides):
+                return self._of_pairs(dtype, "GreaterOrNan", *sides)
+            return self._choice_by(expression.condition, *sides)
         if isinstance(expression, tirx.Cast):
             return self._cast(self.value(expression.value), dtype)
         if isinstance(expression, tirx.Not):
@@ -295,10 +297,10 @@ class Writer:
         if kind not in _OF_HALVES:
             return self._elementwise(dtype, _form(kind, dtype), a, b)
         if b_is_number:
-            if varies and a.stored and b.stored:
+            if _are_pairs(a, b):
                 return self._of_pairs(dtype, _WITH_NUMBER[kind], a, b)
             return self._elementwise(dtype, _form(kind, dtype), a, b, exact=True)
-        if varies and a.stored and b.stored:
+        if _are_pairs(a, b):
             return self._choice_in_pairs(_OF_HALVES[kind], (a, b), (a, b))
         form = f"({{0}} {_INFIX[_OF_HALVES[kind]]} {{1}} ? {{0}} : {{1}})"
         return self._elementwise(dtype, form, a, b, exact=True)
@@ -475,6 +477,30 @@ class Writer:
     def _name(self) -> str:
         self._made += 1
         return f"{self._prefix}{self._made}"
+
+
+def _are_pairs(*values: Value) -> bool:
+    """Whether values are 16-bit floats of which an instruction takes two."""
+    of_halves = all(each.stored and each.dtype in _HALVES for each in values)
+    return of_halves and any(each.varies for each in values)
+
+
+def _is_leaky_relu(choice: Any) -> bool:
+    """Whether a choice is that of x where it is positive, and else of x times at most one.
+
+    Then it is the greater of both, whatever x is: also infinite, or a zero of either sign.
+    """
+    condition, x, scaled = choice.condition, choice.true_value, choice.false_value
+    if not isinstance(condition, tirx.LT) or not isinstance(scaled, tirx.Mul):
+        return False
+    zero, slope = condition.a, scaled.b
+    return (
+        all(isinstance(each, tirx.FloatImm) for each in (zero, slope))
+        and float(zero.value) == 0
+        and 0 < float(slope.value) <= 1
+        and tvm_ffi.structural_equal(condition.b, x)
+        and tvm_ffi.structural_equal(scaled.a, x)
+    )
 
 
 def _is_number(expression: Any) -> bool:

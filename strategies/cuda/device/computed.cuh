@@ -2,6 +2,7 @@
 #ifndef TVM_SCATTER_COMPUTED
 #define TVM_SCATTER_COMPUTED
 #include "common.cuh"
+#include "reduction.cuh"
 
 namespace tvm_scatter {
 
@@ -74,6 +75,15 @@ struct GreaterNumber {
   template <class Pair>
   static __device__ __forceinline__ Pair of_pair(Pair a, Pair b) {
     return __hmax2(a, b);
+  }
+};
+
+// The greater of two 16-bit floats, or a NaN if one of them is.
+struct GreaterOrNan {
+  static __device__ __forceinline__ float of(float a, float b) { return Max::combine(a, b); }
+  template <class Pair>
+  static __device__ __forceinline__ Pair of_pair(Pair a, Pair b) {
+    return __hmax2_nan(a, b);
   }
 };
 

@@ -84,7 +84,7 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
       const auto own = own_of<P, vector, true>(updates, chunk.place, column);
       const PlaceUpdates<P, Key, lanes, vector, true, true, true> rows{
           {updates, chunk.items, sizes, column}, own, true};
-      combine_updates(sum, chunk.length, rows);
+      combine_run<typename P::Reduction>(sum, chunk.length, rows);
     }
     held[threadIdx.x] = sum;
     add_sums<P, lanes, vector>(sums, chunk.slot, held, column, width);
@@ -124,7 +124,7 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
         const auto own = own_of<P, vector, true>(updates, share.row, column);
         const PlaceUpdates<P, Key, lanes, vector, true, true> rows{
             {updates, lists.list + listed.at, sizes, column}, own, true};
-        combine_updates(sum, listed.count, rows);
+        combine_run<typename P::Reduction>(sum, listed.count, rows);
       }
       result = result_of<P, vector, mean>(result, sum, listed.count);
     }

@@ -66,7 +66,7 @@ struct OwnedSoftmax {
     const PlaceUpdates<P, unsigned short, lanes, vector, whole, false, first> listed{
         {updates, lists.list + begin, sizes, column}, own, writes};
     Sum sum = sum_of_none<P, vector>();
-    combine_updates(sum, count, listed);
+    combine_run<typename P::Reduction>(sum, count, listed);
     return sum;
   }
   __device__ __forceinline__ void write(int64 place, Offset column, const Sum& sum,

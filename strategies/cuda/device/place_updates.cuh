@@ -123,14 +123,5 @@ struct AsRead {
   }
 };
 
-// Combine `count` updates of one place into `sum`, in order.
-template <class Sum, class P, class Key, int lanes, int vector, bool whole, bool once, bool first>
-__device__ __forceinline__ void combine_updates(
-    Sum& sum, uint32 count, const PlaceUpdates<P, Key, lanes, vector, whole, once, first>& rows) {
-  for_each_row(count, rows, [&](uint32, const auto& row) {
-    add_row<typename P::Reduction>(sum, row);
-  });
-}
-
 }  // namespace tvm_scatter
 #endif

@@ -15,7 +15,17 @@ __device__ __forceinline__ Vector<Wide, vector> combine_vectors(
   return result;
 }
 
-// As `for_each_row`, of rows that are computed from what is read. After a branch a row would be waited
+// The type of what a function returns by value or by reference.
+template <class T>
+__device__ T copy_of(const T&);
+
+// A number that is known to the compiler.
+template <uint32 number>
+struct Known {
+  static constexpr uint32 value = number;
+};
+
+// As `for_each_few`, of rows that are computed from what is read. After a branch a row would be waited
 // for before the next one is read, so the last rows are read together: some of them again, if need be.
 template <int in_flight, class Rows, class Item, class Held, class Visit>
 __device__ __forceinline__ void visit_computed(uint32 count, const Rows& rows,
@@ -32,27 +42,24 @@ __device__ __forceinline__ void visit_computed(uint32 count, const Rows& rows,
 #pragma unroll
     for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
     find(start + in_flight);
-#pragma unroll
-    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, rows.complete(held[u]));
+    visit(start, held, Known<in_flight>{}, in_flight);
   }
   if (start >= count) return;
-  const uint32 left = count - start;
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u) held[u] = rows.read(item[u]);
-#pragma unroll
-  for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (u < left) visit(start + u, rows.complete(held[u]));
+  visit(start, held, Known<in_flight - 1>{}, count - start);
 }
 
 // Vectors in flight at a time: more would take registers, and with them threads, away.
 constexpr uint32 kInFlight = 4;
 
-// Visit `count` vectors in order, with several loads in flight: `rows.item(i)` names the i-th,
-// `rows.read(item)` reads it, and `rows.complete` makes a vector of what was read. What is read is held
-// as it is stored, so that 16-bit types take half the registers; the next items are read while the
-// vectors of these are on their way.
+// Visit `count` vectors in order, some at a time, whose loads are in flight together: `rows.item(i)`
+// names the i-th, and `rows.read(item)` reads it. `visit(start, held, most, some)` has what was read of
+// `some` vectors, at most `most`; `rows.complete` makes a vector of it. What is read is held as it is
+// stored, so that 16-bit types take half the registers; the next items are read while the vectors of
+// these are on their way.
 template <class Rows, class Visit>
-__device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Visit visit) {
+__device__ __forceinline__ void for_each_few(uint32 count, const Rows& rows, Visit visit) {
   constexpr uint32 in_flight = Rows::in_flight;
   decltype(rows.item(0u)) item[in_flight];
   decltype(rows.read(item[0])) held[in_flight];
@@ -71,15 +78,22 @@ __device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Vis
 #pragma unroll
     for (uint32 u = 0; u < in_flight; ++u) held[u] = rows.read(item[u]);
     find(start + in_flight);
-#pragma unroll
-    for (uint32 u = 0; u < in_flight; ++u) visit(start + u, rows.complete(held[u]));
+    visit(start, held, Known<in_flight>{}, in_flight);
   }
 #pragma unroll
   for (uint32 u = 0; u < in_flight - 1; ++u)
     if (start + u < count) held[u] = rows.read(item[u]);
+  visit(start, held, Known<in_flight - 1>{}, start < count ? count - start : 0);
+}
+
+// Visit them one by one.
+template <class Rows, class Visit>
+__device__ __forceinline__ void for_each_row(uint32 count, const Rows& rows, Visit visit) {
+  for_each_few(count, rows, [&](uint32 start, const auto& held, auto most, uint32 some) {
 #pragma unroll
-  for (uint32 u = 0; u < in_flight - 1; ++u)
-    if (start + u < count) visit(start + u, rows.complete(held[u]));
+    for (uint32 u = 0; u < decltype(most)::value; ++u)
+      if (u < some) visit(start + u, rows.complete(held[u]));
+  });
 }
 
 // The sum of rows of updates, in one column of vectors, and how many numbers it has for each element.
@@ -105,10 +119,27 @@ __device__ __forceinline__ void add_row(Vector<Wide, vector>& sum, const Vector<
   sum = combine_vectors<R>(sum, widen(row));
 }
 
+// Whether rows are added some at a time.
+template <class Row>
+constexpr bool kAddsFew = false;
+template <class Data, int vector>
+constexpr bool kAddsFew<SoftmaxUpdate<Data, vector>> = is_half<Data>;
+
 // Combine `count` rows into `sum`, in order.
 template <class R, class Sum, class Rows>
 __device__ __forceinline__ void combine_run(Sum& sum, uint32 count, const Rows& rows) {
-  for_each_row(count, rows, [&](uint32, const auto& row) { add_row<R>(sum, row); });
+  using Row = decltype(copy_of(rows.complete(rows.read(rows.item(0u)))));
+  if constexpr (kAddsFew<Row>) {
+    for_each_few(count, rows, [&](uint32, const auto& held, auto most, uint32 some) {
+      Row few[decltype(most)::value];
+#pragma unroll
+      for (uint32 u = 0; u < decltype(most)::value; ++u)
+        if (Rows::computes || u < some) few[u] = rows.complete(held[u]);
+      add_few<Rows::computes>(sum, few, some);
+    });
+  } else {
+    for_each_row(count, rows, [&](uint32, const auto& row) { add_row<R>(sum, row); });
+  }
 }
 
 // A list as `ListedUpdates` has it: a pointer to keys, or an object that is indexed like one.

@@ -342,7 +342,7 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
       const PlaceUpdates<P, Entry, lanes, vector, whole, false, first> sorted{
           {updates, items + range.begin, sizes, column}, own, share.writes};
       auto sum = sum_of_none<P, vector>();
-      combine_updates(sum, static_cast<uint32>(count), sorted);
+      combine_run<typename P::Reduction>(sum, static_cast<uint32>(count), sorted);
       if (!share.writes) continue;
       if (is_piece) {
         ready.template at<vector>(sizes, static_cast<uint32>(share.row), column) = sum;

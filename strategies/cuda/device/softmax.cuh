@@ -25,6 +25,19 @@ struct SoftmaxSum {
 __device__ __forceinline__ float exponential(float x) { return expf(x); }
 __device__ __forceinline__ double exponential(double x) { return exp(x); }
 
+// The same of a number that is not positive, as exactly as weights of 16-bit floats need it: the error
+// is that of x / ln(2), at most 2^-16 of the result while that is a normal number. Others are zero.
+__device__ __forceinline__ float coarse_exponential(float x) {
+  const float binary = x * 1.44269504f;
+#if defined(__CUDA_ARCH__) && !defined(TVM_SCATTER_NO_PTX)
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(binary));
+  return result;
+#else
+  return exp2f(binary);
+#endif
+}
+
 template <class Wide>
 __device__ __forceinline__ Wide infinity() {
   if constexpr (sizeof(Wide) == 8) {
@@ -71,6 +84,39 @@ template <class R, class Wide, int count>
 __device__ __forceinline__ void add_row(SoftmaxSum<Wide, count>& sum,
                                         const SoftmaxSum<Wide, count>& other) {
   add_softmax(sum, other.greatest, other.total, [&](int i) { return other.at[i]; });
+}
+
+// What a logit of 16-bit floats is raised to, relative to one that is no less. Equal infinities differ
+// by nothing.
+__device__ __forceinline__ float coarse_weight(float logit, float greatest) {
+  return coarse_exponential(logit == greatest ? 0.0f : logit - greatest);
+}
+
+// Add the first `some` of a few updates of 16-bit floats, in order. The greatest logit of all is found
+// first, so that what is summed already becomes relative to it once. Wider updates would have to be
+// held in more registers than there are. `repeats` says that what is behind them is the last of them.
+template <bool repeats, class Data, int count, uint32 most>
+__device__ __forceinline__ void add_few(SoftmaxSum<float, count>& sum,
+                                        const SoftmaxUpdate<Data, count> (&few)[most],
+                                        uint32 some) {
+  float greatest = sum.greatest;
+#pragma unroll
+  for (uint32 u = 0; u < most; ++u)
+    if (repeats || u < some) greatest = fmaxf(greatest, few[u].logit);  // a NaN is no greatest
+  const float kept = coarse_weight(sum.greatest, greatest);
+  sum.greatest = greatest;
+  sum.total *= kept;
+#pragma unroll
+  for (int i = 0; i < count; ++i) sum.at[i] *= kept;
+#pragma unroll
+  for (uint32 u = 0; u < most; ++u) {
+    if (u >= some) continue;
+    const float weight = coarse_weight(few[u].logit, greatest);
+    const auto value = widen(few[u].value);
+    sum.total += weight;
+#pragma unroll
+    for (int i = 0; i < count; ++i) sum.at[i] += weight * value.at[i];
+  }
 }
 
 // What is raised by an infinite logit is no number, and so is every share.
