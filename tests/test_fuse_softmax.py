@@ -159,6 +159,21 @@ def test_long_and_short_lists(device, fill, symbolic):
     check(kind, device, arrays, fill=fill)
 
 
+@pytest.mark.parametrize(("dtype", "columns"), [("float32", 32), ("bfloat16", 64), ("float32", 27)])
+def test_a_block_shares_its_longer_rows(device, dtype, columns):
+    """Among many rows with few edges: rows of 10 to 140, each by itself and some side by side."""
+    kind = Attention(nodes=17000, edges=20000, columns=(columns,), dtype=dtype)
+    lengths = np.array([*range(10, 71), 64, 128, 129, 140, *[40] * 20])
+    long = np.concatenate([np.arange(61) * 211, np.arange(14000, 14024)])
+    arrays = kind.arrays()
+    index = np.repeat(long, lengths)
+    arrays[2][: len(index)] = index
+    arrays[2] = np.random.default_rng(0).permutation(arrays[2])
+    [found] = explained(kind.module(), device)
+    assert found.implementation == "ordered"
+    check(kind, device, arrays)
+
+
 @each_size
 @pytest.mark.parametrize("among", [1, 100])
 @pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])

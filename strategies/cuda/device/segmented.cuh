@@ -13,7 +13,7 @@
 namespace tvm_scatter {
 
 // The logarithm of the fewest sums that are added up together.
-constexpr int kTogetherBits = 5;
+constexpr int kTogetherBits = 3;
 
 // How entries [begin, end) are cut into pieces of `least` entries, a power of two, or a few more. Each
 // has a slot, in which no other one is: `least` times the slot is the number of an entry among these.
@@ -290,6 +290,24 @@ __device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 
   }
 }
 
+// Behind `add_up`: for a group of lanes that has written the sum of a piece of the row of a place.
+template <class P, int lanes, int vector, bool whole, bool mean, class Key, class Share>
+__device__ __forceinline__ void add_up_pieces(const PieceSums<P>& ready, const Key* begins,
+                                              const Key* ends, int64 place, const Sizes<P>& sizes,
+                                              const Share& share, int bits, int64 tiles,
+                                              const SegmentRows<P, vector, whole, mean>& rows) {
+  // Read again, so that it takes no registers while updates are summed.
+  const SegmentRange all = SegmentRange::of(begins, ends, place, sizes.items());
+  const Pieces<int64> pieces(all.begin, all.end, bits);
+  // Rows keep their registers: sums of a softmax take more, and so does a division behind them.
+  constexpr uint32 at_a_time = P::softmax || mean ? kInFlight / 2 : kInFlight;
+  add_up<P, lanes, vector, at_a_time>(
+      ready, pieces.first_slot, pieces.count, sizes, share, tiles,
+      [&](typename P::Offset column, const auto& sum) {
+        rows.write(place, column, rows.old(place, column), sum, pieces.size);
+      });
+}
+
 // A group of lanes for each slot of a piece, and behind them for each `rows_each` rows, one after the
 // other: the range of the next one is on its way meanwhile. Sums pieces of long segments, and writes
 // rows. `items` has an entry for each update: its number, or what is carried of it. `apart` as of
@@ -360,17 +378,8 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
     begin = next_begin, end = next_end;
     ++place;
   }
-  if (!is_piece) return;
-  // Read again, so that it takes no registers while updates are summed.
-  const SegmentRange all = SegmentRange::of(begins, ends, place, sizes.items());
-  const Pieces<int64> pieces(all.begin, all.end, bits);
-  // Rows keep their registers: sums of a softmax take more, and so does a division behind them.
-  constexpr uint32 at_a_time = P::softmax || mean ? kInFlight / 2 : kInFlight;
-  add_up<P, lanes, vector, at_a_time>(
-      ready, pieces.first_slot, pieces.count, sizes, share, tiles,
-      [&](Offset column, const auto& sum) {
-        rows.write(place, column, rows.old(place, column), sum, pieces.size);
-      });
+  if (is_piece)
+    add_up_pieces<P, lanes>(ready, begins, ends, place, sizes, share, bits, tiles, rows);
 }
 
 }  // namespace tvm_scatter
