@@ -214,8 +214,8 @@ KERNELS = (
     _kernel(
         "an odd row of a list left out",
         "row_sums",
-        "    if (start + u < count) visit(start + u, rows.complete(held[u]));",
-        "    if (start + u + 1 < count) visit(start + u, rows.complete(held[u]));",
+        "visit(start, held, Known<in_flight - 1>{}, start < count ? count - start : 0);",
+        "visit(start, held, Known<in_flight - 1>{}, start < count ? count - start - 1 : 0);",
         _edge("segments"),
         _edge("tiles_of_lists"),
     ),
@@ -250,9 +250,16 @@ KERNELS = (
     _kernel(
         "a computed row of a list left out",
         "row_sums",
-        "if (u < left) visit(start + u, rows.complete(held[u]));",
-        "if (u + 1 < left) visit(start + u, rows.complete(held[u]));",
+        "visit(start, held, Known<in_flight - 1>{}, count - start);",
+        "visit(start, held, Known<in_flight - 1>{}, count - start - 1);",
         _LOGITS + "test_shapes",
+    ),
+    _kernel(
+        "the last part of a row that a block shares",
+        "shared_rows",
+        "for (uint32 other = 1; other * each < count; ++other)",
+        "for (uint32 other = 1; (other + 1) * each < count; ++other)",
+        "tests/test_fuse_softmax.py::test_a_block_shares_its_longer_rows",
     ),
     _kernel(
         "the own row of another place",

@@ -16,7 +16,7 @@ def bits_of(value: Any) -> Any:
     if dtype == "bool":
         # TVM compares booleans as if they were floats.
         return tirx.Cast("int8", value)
-    if isinstance(value, tirx.FloatImm):
+    if isinstance(value, tirx.FloatImm) and dtype == "bfloat16":
         # TVM takes a constant of bfloat16 for one of float32.
         number = np.array(float(value.value)).astype(numpy_dtype(dtype))
         return tirx.const(number.view(_bits_dtype(dtype)).item(), _bits_dtype(dtype))
