@@ -31,7 +31,7 @@ from .listed_rows import even_entries, few_bytes, lanes_and_parts
 _PIECE_BITS = 6
 _MANY, _FEW = 1 << 21, 1 << 19
 _TOGETHER = 1 << device_constant("segmented", "kTogetherBits")
-#: How often sums are added up together, at most: more often than 63 bits need.
+#: How often sums are added up together, at most: more often than the 32 bits of a slot need.
 _MOST_TIMES = 16
 #: A segment of up to three times the mean delays nobody, if it has no more entries than this.
 #: Where there is little work to share, all that have a piece are long: pieces come first, and who
