@@ -70,10 +70,8 @@ def test_short_ones_and_orders_are_by_default():
     assert orders and [name for name in launches if launches[name]] == [*orders, added]
 
 
-@pytest.mark.parametrize("form", ["bucketed", "ordered"])
-@pytest.mark.parametrize(("nodes", "rows_as_well"), [(1000, True), (300_000, False)])
-def test_lists_are_and_rows_if_they_are_few(form, nodes, rows_as_well):
-    """A kernel that begins early gets less of the L1 cache, which matters if it runs for long."""
+def routines_of(form, nodes):
+    """The source of each routine of a sum of 2 * nodes rows."""
     builder = relax.BlockBuilder()
     index = relax.Var("index", relax.TensorType([2 * nodes], "int64"))
     data = relax.Var("data", relax.TensorType([nodes, 128], "float32"))
@@ -87,11 +85,80 @@ def test_lists_are_and_rows_if_they_are_few(form, nodes, rows_as_well):
             output = builder.emit_output(summed)
         builder.emit_func_output(output)
     source = cuda(builder.get(), implementation=form)
-    routines = [each.split("\n}")[0] for each in re.split(r"void scatter_[0-9a-f]+\(", source)[1:]]
-    writes = [bool(re.search(r"(write_rows|sum_updates)<P", each)) for each in routines]
+    return [each.split("\n}")[0] for each in re.split(r"void scatter_[0-9a-f]+\(", source)[1:]]
+
+
+@pytest.mark.parametrize(("nodes", "rows_as_well"), [(1000, True), (300_000, False)])
+def test_lists_are_and_rows_if_they_are_few(nodes, rows_as_well):
+    """A kernel that begins early gets less of the L1 cache, which matters if it runs for long."""
+    routines = routines_of("ordered", nodes)
+    writes = ["sum_updates<P" in each for each in routines]
     waits = ["begin_overlapped();" in each for each in routines]
     assert sum(writes) == 1 and len(routines) >= 3
     assert waits == [rows_as_well or not each for each in writes]
+
+
+@pytest.mark.parametrize("nodes", [1000, 300_000])
+def test_rows_without_a_sum_do_not_wait_for_sums(nodes):
+    def begins(step):
+        [routine] = [each for each in routines_of("bucketed", nodes) if f"{step}<P" in each]
+        return re.search(r"begin_\w+", routine).group()
+
+    assert begins("order_tile") == begins("list_bucket") == "begin_overlapped"
+    assert begins("sum_slots") == "begin_overlapped_in_order"
+    assert begins("write_rows") == "begin_overlapped_early"
+
+
+@needs_nvrtc
+def test_what_begins_early_finds_lists_complete():
+    """Who sums lets the next kernel begin when it has waited itself; that one waits for sums."""
+    source = cuda(module(), implementation="bucketed", overlap_launches=True)
+    kernels = re.findall(r"\.entry scatter\w*\([^{]*\{(.*?)\n\}", ptx(source), re.DOTALL)
+    sums, rows = kernels[-2:]
+    first, second = re.findall(r"griddepcontrol\.(\w+)", sums)
+    assert (first, second) == ("wait", "launch_dependents")
+    assert not re.search(r"\b(ld|st|red|atom)\.(?!param)", sums.split("griddepcontrol")[0])
+    # One block waits in any case, so that this does not end before who sums.
+    assert re.findall(r"griddepcontrol\.(\w+)", rows)[:2] == ["launch_dependents", "wait"]
+    assert rows.count("griddepcontrol.wait") > 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_with_a_sum_do_wait_for_it(dtype):
+    """One call after the other, each with another index: nothing is of the call before."""
+    torch = pytest.importorskip("torch")
+    nodes, edges, width, calls = 20_000, 60_000, 128, 24
+    builder = relax.BlockBuilder()
+    index = relax.Var("index", relax.TensorType([edges], "int64"))
+    rows = relax.Var("rows", relax.TensorType([edges, width], dtype))
+    with builder.function("main", [index, rows]):
+        with builder.dataflow():
+            zeros = builder.emit(relax.op.zeros([nodes, width], dtype))
+            greatest = index_put(zeros, [index], rows, [0], "max", include_self=False)
+            output = builder.emit_output(greatest)
+        builder.emit_func_output(output)
+    with tvm_scatter.options(implementation="bucketed"):
+        executable = tvm.compile(builder.get(), target_of("gpu"))
+    main = relax.VirtualMachine(executable, device_of("gpu"))["main"]
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randn(edges, width, generator=generator).to(getattr(torch, dtype)).cuda()
+    places = []
+    for call in range(calls):
+        # Half of the updates go to a few places, which differ from call to call.
+        hot = torch.randint(0, nodes, (5,), generator=generator)
+        even = torch.randint(0, nodes, (edges // 2,), generator=generator)
+        few = hot[torch.randint(0, 1 + call % 5, (edges - edges // 2,), generator=generator)]
+        places.append(torch.cat([even, few])[torch.randperm(edges, generator=generator)].cuda())
+    torch.cuda.synchronize()
+    given = tvm.runtime.from_dlpack(values)
+    results = [main(tvm.runtime.from_dlpack(each), given) for each in places]
+    device_of("gpu").sync()
+    for place, result in zip(places, results, strict=True):
+        wanted = torch.zeros(nodes, width, device="cuda").scatter_reduce(
+            0, place[:, None].expand(-1, width), values.float(), "amax", include_self=False
+        )
+        assert torch.equal(torch.from_dlpack(result).float(), wanted)
 
 
 @simulated

@@ -25,6 +25,7 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
     ListedRows,
     chunk_entries,
     declare_lists,
+    few_bytes,
     lanes_and_parts,
 )
 
@@ -55,7 +56,8 @@ _ENOUGH_UNITS = 1024
 #: vector: registers suffice for three, and NVIDIA's compiler would take those of two.
 _TOGETHER = 3
 #: Blocks of a multiprocessor that search for chunks and units, whose number only the device knows.
-_SUM_BLOCKS = 4
+#: Rows of few bytes wait for the begin of all of them.
+_SUM_BLOCKS, _SUM_BLOCKS_OF_FEW = 4, _TOGETHER
 #: The most updates: they are counted in 31 bits.
 _LIMIT = 1 << 31
 _FIELDS = {
@@ -267,10 +269,12 @@ def _list_updates(operands: Operands, plan: _Plan, carries: bool) -> None:
 def _reduce(operands: Operands, plan: _Plan, threads: int, carries: bool) -> None:
     text, arguments = plan.declarations(carries)
     items = operands.sizes.items
-    if items > LONG_LIST:
+    sums = items > LONG_LIST
+    if sums:
         room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, {plan.unit_items}> room;\n"
         rows = ListedRows(operands, "bucketed", text + room, arguments)
-        most = _SUM_BLOCKS * multiprocessors(operands.target)
+        blocks = _SUM_BLOCKS_OF_FEW if few_bytes(operands) else _SUM_BLOCKS
+        most = blocks * multiprocessors(operands.target)
         parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
         rows.sum(
             f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}>(room, sums, buckets, updates, "
@@ -280,4 +284,4 @@ def _reduce(operands: Operands, plan: _Plan, threads: int, carries: bool) -> Non
             _TOGETHER,
             overlaps=True,
         )
-    ListedRows(operands, "bucketed", text, arguments).write("buckets", threads, carries)
+    ListedRows(operands, "bucketed", text, arguments).write("buckets", threads, carries, sums)

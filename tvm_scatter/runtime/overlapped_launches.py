@@ -15,8 +15,8 @@ from tvm import tirx
 _BUILD = "target.build.cuda"
 _PARAMETERS = "tirx.kernel_launch_params"
 _TAG = "tirx.use_programtic_dependent_launch"
-#: What the source of a kernel that waits has in it.
-_MARK = "  begin_overlapped();"
+#: What the source of a kernel that waits has in it, in some form.
+_MARK = "  begin_overlapped"
 # Kept as attributes of TVM's module, so that a reloaded copy of this module finds them.
 _ours: dict[str, Any] = tvm.__dict__.setdefault("_tvm_scatter_overlapped_launches", {})
 

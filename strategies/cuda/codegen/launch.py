@@ -46,6 +46,7 @@ def launch(
     owns: bool = False,
     together: int = 0,
     overlaps: bool = False,
+    begins: str = "begin_overlapped",
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -86,6 +87,8 @@ def launch(
     overlaps : bool
         Whether the kernel shall be launched while the one before it ends, unless options say
         otherwise: it, or the one before, takes about as long as a launch.
+    begins : str
+        The device function by which it begins then (``overlap.cuh``).
 
     Raises
     ------
@@ -107,7 +110,7 @@ def launch(
     read = read_owned if owns else read_updates
     overlaps = overlaps if operands.overlaps is None else operands.overlaps
     if overlaps and architecture(operands.target) >= _OVERLAPPING:
-        headers, body = (*headers, "overlap"), f"  begin_overlapped();\n{body}"
+        headers, body = (*headers, "overlap"), f"  {begins}();\n{body}"
     every = operands, headers, body, blocks, (threads, together), arguments or {}, shared_bytes
     if narrow or offset_bytes(operands.problem, operands.sizes) == 4:
         _launch(*every, counts, read, "int")

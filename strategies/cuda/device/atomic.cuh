@@ -39,11 +39,23 @@ __device__ __forceinline__ void atomic_by_swap(T* at, T update) {
   }
 }
 
-// What stands in global memory that others write to, with one access.
+// What stands in global memory that others write to, with as few accesses as possible.
 template <class T, int count>
 __device__ __forceinline__ Vector<T, count> look(const T* at) {
   constexpr int bytes = sizeof(T) * count;
-  return bit_cast<Vector<T, count>>(__ldcv(reinterpret_cast<const Access<bytes>*>(at)));
+  Vector<T, count> seen;
+  if constexpr (bytes > 16) {
+    constexpr int half = count / 2;
+    const auto low = look<T, half>(at), high = look<T, half>(at + half);
+#pragma unroll
+    for (int i = 0; i < half; ++i) seen.at[i] = low.at[i], seen.at[half + i] = high.at[i];
+  } else if constexpr (bytes >= 4) {
+    seen = bit_cast<Vector<T, count>>(__ldcv(reinterpret_cast<const Access<bytes>*>(at)));
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i) seen.at[i] = const_cast<const volatile T*>(at)[i];
+  }
+  return seen;
 }
 
 // Minimum and maximum by integer atomics, after a look. As integers, positive floats are ordered as

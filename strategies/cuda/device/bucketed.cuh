@@ -55,9 +55,10 @@ struct Buckets {
   __device__ __forceinline__ unsigned short* runs_of(uint32 bucket) const {
     return runs + static_cast<int64>(bucket) * tiles;
   }
-  __device__ __forceinline__ Listed find(int64 place) const {
-    const PlaceList found = places[place];
-    return Listed{found.count & ~kSummed, found.at, (found.count & kSummed) != 0};
+  __device__ __forceinline__ Listed find(int64 place) const { return listed(places[place]); }
+  // The same while others count: past the first cache, which would keep what was.
+  __device__ __forceinline__ Listed find_anew(int64 place) const {
+    return listed(look<PlaceList, 1>(places + place).at[0]);
   }
   // How a block names an update while it orders some: by its number, or by where it is carried.
   template <class P>
@@ -80,6 +81,9 @@ struct Buckets {
     } else {
       return names;
     }
+  }
+  static __device__ __forceinline__ Listed listed(const PlaceList& found) {
+    return Listed{found.count & ~kSummed, found.at, (found.count & kSummed) != 0};
   }
   // The first of so many slots and parts, which are the caller's from now on.
   __device__ __forceinline__ Taken take(uint32 slots, uint32 chunks) const {
@@ -214,9 +218,7 @@ __device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
   __syncthreads();
   PlaceList* const places = buckets.places + (static_cast<int64>(bucket) << bits);
   for (int i = threadIdx.x; i < owned; i += kBucketThreads) places[i] = PlaceList{slot + i, kSummed};
-  const int64 width = sizes.width();
-  for (int64 i = threadIdx.x; i < owned * width; i += kBucketThreads)
-    sums[slot * width + i] = widen(P::start());
+  begin_sums(sums, slot, owned, sizes);
   const unsigned short* const runs = buckets.runs_of(bucket);
   uint32 carry = 0;
   for (uint32 start = 0; start < buckets.tiles; start += kBucketThreads) {
@@ -264,7 +266,6 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
     has_long |= room.count(i) > longest;
   }
   if (!__syncthreads_or(has_long)) return;
-  const int64 width = sizes.width();
   for (int start = 0; start < owned; start += kBucketThreads) {
     const int i = start + threadIdx.x;
     const uint32 count = i < owned ? room.count(i) : 0;
@@ -284,8 +285,7 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
             slot, begin + room.first[i] + c * chunk, min(chunk, count - c * chunk),
             static_cast<uint32>(first_place + i)};
     }
-    for (int64 at = threadIdx.x; at < (total >> 16) * width; at += kBucketThreads)
-      sums[taken.slot * width + at] = widen(P::start());
+    begin_sums(sums, taken.slot, total >> 16, sizes);
     __syncthreads();
   }
 }

@@ -2,6 +2,7 @@
 #ifndef TVM_SCATTER_LISTED_ROWS
 #define TVM_SCATTER_LISTED_ROWS
 #include "atomic.cuh"
+#include "overlap.cuh"
 #include "place_updates.cuh"
 
 namespace tvm_scatter {
@@ -27,6 +28,24 @@ struct Listed {
 
 template <class P, int vector>
 using Sum = Vector<Accumulate<typename P::Data>, vector>;
+
+// For whole blocks: begin the sums of `count` slots.
+template <class P>
+__device__ __forceinline__ void begin_sums(Accumulate<typename P::Data>* sums, uint32 slot,
+                                           uint32 count, const Sizes<P>& sizes) {
+  using Wide = Accumulate<typename P::Data>;
+  constexpr int vector = 16 / sizeof(Wide);
+  const Wide start = widen(P::start());
+  const int64 size = count * static_cast<int64>(sizes.width());
+  Wide* const first = sums + slot * static_cast<int64>(sizes.width());
+  if (sizes.width() % vector == 0 && aligned<Wide, vector>(sums)) {
+    const auto some = splat<Wide, vector>(start);
+    for (int64 at = threadIdx.x * vector; at < size; at += blockDim.x * vector)
+      store<Wide, vector>(first + at, some);
+  } else {
+    for (int64 at = threadIdx.x; at < size; at += blockDim.x) first[at] = start;
+  }
+}
 
 // In shared memory: a sum of each thread of the block.
 template <class P, int vector>
@@ -92,8 +111,10 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
 }
 
 // A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`
-// says what is listed for a row, and `lists.list` holds the items. `apart` as of `RowShare`.
-template <class P, int lanes, int vector, bool mean, bool in_place, bool apart, class Lists>
+// says what is listed for a row, and `lists.list` holds the items. `apart` as of `RowShare`. If this
+// begins `early`, sums and their counts are waited for, and nothing else.
+template <class P, int lanes, int vector, bool mean, bool in_place, bool apart, bool early,
+          class Lists>
 __device__ __forceinline__ void write_rows(const typename P::Output& output,
                                            const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
@@ -107,19 +128,30 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
   const RowShare<P, lanes, vector> share(tiles, rows_apart);
   if (share.row >= sizes.destinations()) return;
   const Offset width = sizes.width();
+  Listed listed;
+  if constexpr (early) {
+    // Sums are added up meanwhile, and updates are counted.
+    listed = lists.find_anew(share.row);
+    if (listed.summed) {
+      wait_for_launches();
+      listed = lists.find_anew(share.row);
+    }
+  } else {
+    listed = lists.find(share.row);
+  }
   for (Offset column = share.first; column < width; column += share.step) {
     const int64 at = share.row * width + column;
     Vector<Data, vector> result;
     // Before anything depends on the count, unless the data may not be needed at all.
     constexpr bool keeps = in_place && !P::filled && !P::Output::finishes;
     if constexpr (!keeps) result = data_at<P, vector>(data, at);
-    const Listed listed = lists.find(share.row);
     if (keeps && listed.count == 0) return;
     if (keeps && P::include_self) result = data_at<P, vector>(data, at);
     if (listed.count) {
       auto sum = splat<Wide, vector>(widen(P::start()));
       if (listed.summed) {
-        sum = load<Wide, vector>(sums + static_cast<int64>(listed.at) * width + column);
+        const Wide* const from = sums + static_cast<int64>(listed.at) * width + column;
+        sum = early ? look<Wide, vector>(from) : load<Wide, vector>(from);
       } else {
         const auto own = own_of<P, vector, true>(updates, share.row, column);
         const PlaceUpdates<P, Key, lanes, vector, true, true> rows{

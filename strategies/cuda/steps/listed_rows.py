@@ -164,6 +164,7 @@ class ListedRows:
         owns: bool = False,
         together: int = 0,
         overlaps: bool = False,
+        begins: str = "begin_overlapped",
     ) -> None:
         """Launch ``call``, after filling in ``{lanes}`` and ``{vector}``.
 
@@ -177,6 +178,8 @@ class ListedRows:
             Blocks that registers must leave room for on a multiprocessor; 0 for any number.
         overlaps : bool
             Whether it shall be launched while the launch before it ends.
+        begins : str
+            The device function by which it begins then.
         """
         forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
         body = self._prologue + by_alignment(self._operands, self._vector, *forms)
@@ -191,6 +194,7 @@ class ListedRows:
             owns=owns,
             together=together,
             overlaps=overlaps,
+            begins=begins,
         )
 
     def sum(
@@ -209,15 +213,18 @@ class ListedRows:
         owned = vectors_apart(self._operands, self._vector)
         vectors = owned or read_updates(self._operands).vectors
         together = together if vectors == 1 else 0
-        self.step(call, blocks, threads, owned > 0, together, overlaps)
+        self.step(call, blocks, threads, owned > 0, together, overlaps, "begin_overlapped_in_order")
 
-    def write(self, lists: str, threads: int, carries: bool = False) -> None:
+    def write(self, lists: str, threads: int, carries: bool = False, early: bool = False) -> None:
         """Write every row of the output from its list, its sum or the data.
 
         Parameters
         ----------
         carries : bool
             Whether the lists carry what is the same for all elements of a row.
+        early : bool
+            Whether the launch before this one is that of :meth:`sum`, and begins while the one
+            before it ends. Then rows that have no sum are written meanwhile.
         """
         operands = self._operands
         mean = "true" if operands.problem.reduces.needs_count else "false"
@@ -226,10 +233,12 @@ class ListedRows:
         parts = parts_of(operands.sizes.width, lanes, self._vector)
         self._arguments["column_parts"] = "long long", parts
         self.step(
-            f"write_rows<P, {lanes}, {{vector}}, {mean}, {in_place}, {str(apart).lower()}>(output, "
-            f"{source}, sums, {lists}, updates, sizes, column_parts);",
+            f"write_rows<P, {lanes}, {{vector}}, {mean}, {in_place}, {str(apart).lower()}, "
+            f"{str(early).lower()}>(output, {source}, sums, {lists}, updates, sizes, "
+            "column_parts);",
             ceil_div(operands.sizes.destinations * parts * lanes, threads),
             threads,
             owns=True,
-            overlaps=few_bytes(operands),
+            overlaps=early or few_bytes(operands),
+            begins="begin_overlapped_early" if early else "begin_overlapped",
         )
