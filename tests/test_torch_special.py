@@ -50,6 +50,8 @@ ACTIVATIONS = {
             *("relu", "relu6", "selu", "silu", "softshrink", "softsign"),
         )
     },
+    "leaky_relu by zero": lambda x: functional.leaky_relu(x, 0.0),
+    "rrelu by zero": lambda x: functional.rrelu(x, 0.0, 0.0),
     "threshold": lambda x: functional.threshold(x, 0.5, 2),
     "clamp": lambda x: torch.clamp(x, 0.0, 3.0),
     "times zero": lambda x: x * 0.0,
@@ -95,7 +97,15 @@ def test_activations(dtype: torch.dtype) -> None:
 
 
 def test_activations_on_a_gpu() -> None:
-    chosen = ("softshrink", "relu", "clamp", "times zero", "times minus zero", "root")
+    chosen = (
+        "leaky_relu by zero",
+        "softshrink",
+        "relu",
+        "clamp",
+        "times zero",
+        "times minus zero",
+        "root",
+    )
     functions = {name: ACTIVATIONS[name] for name in chosen}
     assert_close(functions, [torch.tensor(VALUES)], "cuda")
 

@@ -11,13 +11,17 @@ from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import tirx
 
 from tvm_scatter.problem.reductions import numpy_dtype
 
-from .computed_updates import ComputedUpdates, parts_of
+from .computed_updates import BRANCH, ComputedUpdates, function_name, parts_of
 
 _NARROW, _WIDE = "bfloat16", "float32"
+#: The most roundings of what was rounded. A rounding uses a number twice, and TVM looks through
+#: each use: six take it half a second, nine 25 seconds.
+_MOST_ROUNDINGS = 6
 #: What is as exact as its operands, which are rounded.
 _EXACT = (tvm.ir.TensorLoad, tirx.FloatImm, tirx.Max, tirx.Min, tirx.Select)
 #: What makes of rounded operands no NaN but theirs and the processor's own.
@@ -43,25 +47,100 @@ def in_single_precision(expression: Any) -> Any:
     expression : expression
         Of loads, constants, operators, functions, casts and choices.
     """
+    return _single(expression, _within_parts)
+
+
+def takes_too_long(expression: Any) -> bool:
+    """Whether TVM compiles for many seconds what rounds one step after the other so often."""
+    return _roundings(expression) > _MOST_ROUNDINGS
+
+
+def _roundings(expression: Any) -> int:
+    """The most steps that round what was rounded, apart from the last step."""
+    if isinstance(expression, tvm.ir.TensorLoad):
+        return 0
+    found = 0
+    for part in parts_of(expression):
+        found = max(found, _roundings(part) + (_rounding(part) is not None))
+    return found
+
+
+#: Makes an operand of an expression.
+_Operand = Callable[[Any], Any]
+
+
+def _single(expression: Any, operand: _Operand) -> Any:
     if isinstance(expression, tvm.ir.TensorLoad):
         return _widened(expression) if _is_narrow(expression) else expression
     if isinstance(expression, tirx.FloatImm):
         return _number(expression) if _is_narrow(expression) else expression
     if isinstance(expression, tirx.Cast):
-        return _cast(_dtype(expression), _operand(expression.value))
+        return _cast(_dtype(expression), operand(expression.value))
     parts = parts_of(expression)
     if not parts:
         return expression
-    return _with_parts(expression, [_operand(part) for part in parts])
+    return _with_parts(expression, [operand(part) for part in parts])
 
 
-def _operand(expression: Any) -> Any:
-    """What is computed from further: rounded, if it is not exact."""
-    rounding, single = _rounding(expression), in_single_precision(expression)
-    return single if rounding is None else rounding(single)
+def _within_parts(expression: Any) -> Any:
+    steps = _Steps()
+    return steps.around(steps.operand(expression))
 
 
-def _rounding(expression: Any) -> Callable[[Any], Any] | None:
+class _Steps:
+    """The steps that an expression is computed in, of which each has a name.
+
+    Names stand beside each other, in front of what they are used in. TVM looks through what a name
+    is for several times, so names within that of a name would take it exponential time.
+    """
+
+    def __init__(self, before: _Steps | None = None) -> None:
+        self._before = before
+        self._named: list[tuple[Any, Any]] = []
+        self._found: dict[Any, Any] = {}
+
+    def operand(self, expression: Any) -> Any:
+        """What is computed from further: rounded, if it is not exact."""
+        round_off = _rounding(expression)
+        if round_off is None:
+            return self._exact(expression)
+        key = tvm_ffi.StructuralKey(expression)
+        known = self._known(key)
+        if known is None:
+            known = round_off(_single(expression, self.operand), self._name)
+            self._found[key] = known
+        return known
+
+    def around(self, expression: Any) -> Any:
+        """An expression, with what it names."""
+        for name, value in reversed(self._named):
+            expression = tirx.Let(name, value, expression)
+        return expression
+
+    def _exact(self, expression: Any) -> Any:
+        if isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
+            condition, *sides = expression.args
+            # What one side reads may not be there on the other one.
+            parts = [self.operand(condition), *map(self._side, sides)]
+            return _with_parts(expression, parts)
+        return _single(expression, self.operand)
+
+    def _side(self, expression: Any) -> Any:
+        steps = _Steps(self)
+        return steps.around(steps.operand(expression))
+
+    def _name(self, value: Any) -> Any:
+        name = tirx.Var(f"bits{len(self._named)}", value.ty)
+        self._named.append((name, value))
+        return name
+
+    def _known(self, key: Any) -> Any:
+        if key in self._found:
+            return self._found[key]
+        return None if self._before is None else self._before._known(key)
+
+
+def _rounding(expression: Any) -> Callable[..., Any] | None:
     """What rounds an expression that is computed in float32; ``None`` if it is exact."""
     if isinstance(expression, _EXACT) or not _is_narrow(expression):
         return None
@@ -99,31 +178,45 @@ def _is_narrow(expression: Any) -> bool:
     return str(expression.ty.dtype) == _NARROW
 
 
-def rounded(value: Any) -> Any:
+def rounded(value: Any, name: Callable[[Any], Any] | None = None) -> Any:
     """A float32 rounded to the nearest bfloat16, ties to even, still as float32.
 
     A NaN stays one.
+
+    Parameters
+    ----------
+    value : expression
+        The number.
+    name : callable, optional
+        Gives a value a name and returns it. By default the result has the name in itself.
     """
-    bits = tirx.Var("bits", "int32")
-    nearest = _nearest(bits)
-    quiet = tirx.bitwise_or(bits, _int(0x400000))
-    is_nan = tirx.bitwise_and(bits, _int(0x7FFFFFFF)) > _int(0x7F800000)
-    # By a mask, because TVM makes a choice between calls a branch.
-    mask = _int(0) - tirx.Cast("int32", is_nan)
-    chosen = tirx.bitwise_or(
-        tirx.bitwise_and(mask, quiet), tirx.bitwise_and(tirx.bitwise_not(mask), nearest)
-    )
-    # Without a name the value would stand there four times, and its own operands sixteen times.
-    return tirx.reinterpret(_WIDE, tirx.Let(bits, tirx.reinterpret("int32", value), chosen))
+
+    def chosen(bits: Any) -> Any:
+        quiet = tirx.bitwise_or(bits, _int(0x400000))
+        is_nan = tirx.bitwise_and(bits, _int(0x7FFFFFFF)) > _int(0x7F800000)
+        # By a mask, because TVM makes a choice between calls a branch.
+        mask = _int(0) - tirx.Cast("int32", is_nan)
+        nearest = tirx.bitwise_and(tirx.bitwise_not(mask), _nearest(bits))
+        return tirx.bitwise_or(tirx.bitwise_and(mask, quiet), nearest)
+
+    return _of_bits(value, chosen, name)
 
 
-def rounded_arithmetic(value: Any) -> Any:
+def rounded_arithmetic(value: Any, name: Callable[[Any], Any] | None = None) -> Any:
     """The same for a sum, difference, product or quotient of what is rounded.
 
     The lower half of a NaN among these is zero, so that rounding leaves it as it is.
     """
-    bits = tirx.Var("bits", "int32")
-    return tirx.reinterpret(_WIDE, tirx.Let(bits, tirx.reinterpret("int32", value), _nearest(bits)))
+    return _of_bits(value, _nearest, name)
+
+
+def _of_bits(value: Any, change: Callable[[Any], Any], name: Callable[[Any], Any] | None) -> Any:
+    # Without a name the value would stand there four times, and its own operands sixteen times.
+    bits = tirx.reinterpret("int32", value)
+    if name is not None:
+        return tirx.reinterpret(_WIDE, change(name(bits)))
+    own = tirx.Var("bits", "int32")
+    return tirx.reinterpret(_WIDE, tirx.Let(own, bits, change(own)))
 
 
 def _nearest(bits: Any) -> Any:

@@ -13,7 +13,13 @@ import tvm_ffi
 from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
-from tvm_scatter.emit.computed_updates import BRANCH, FUNCTIONS, function_name, substitute
+from tvm_scatter.emit.computed_updates import (
+    BRANCH,
+    FUNCTIONS,
+    function_name,
+    parts_of,
+    substitute,
+)
 from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
@@ -35,6 +41,9 @@ _MOST_NODES = 4000
 #: The most divisions by sizes that are not known. Each is dear, and what TVM makes of some within
 #: each other grows so fast that it compiles for hours.
 _MOST_DIVISIONS = 12
+#: The most choices by what was chosen, one in another. From one to the next TVM compiles for three
+#: to ten times as long: five maxima of maxima take it 3 seconds, of bfloat16 half a minute.
+_MOST_CHOICES = 4
 _INTEGERS_ONLY = (
     *(tirx.Mod, tirx.FloorDiv, tirx.FloorMod),
     *(tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
@@ -241,8 +250,8 @@ class Inliner:
         values = [self._value(each, at, shape) for each in (var, logits)]
         if any(each.same_as(tensor) for each in all_of(values[0], te.Tensor)):
             raise NotInlined("the updates are computed from what their logits are a sum of")
-        values.append(terms(values[1], tensor, self._tensors, at, shape))
-        values[2] = _in_simple_places(values[2], dict(zip(at, shape, strict=True)))
+        term = _with_loads_inlined(terms(values[1], tensor, self._tensors, at, shape))
+        values.append(_in_simple_places(term, dict(zip(at, shape, strict=True))))
         results = [
             self._stored(value, at, shape, name)
             for value, name in zip(values, ("updates", "logits", "terms"), strict=True)
@@ -300,9 +309,11 @@ class Inliner:
 
     def _element(self, value: Any, at: Sequence[Any], shape: Sequence[Any]) -> Callable[..., Any]:
         """A function of coordinates that gives an expression, which is checked, in their place."""
-        value = self._sizes.within(value)
+        value = _without_nested_numbers(self._sizes.within(value))
         _check(value)
         _check_divisions(value)
+        if _choices(value) > _MOST_CHOICES:
+            raise NotInlined("it chooses too often by what it has chosen")
         _check_sizes(value, shape, at, self._leaves)
 
         def element(*own: Any) -> Any:
@@ -469,6 +480,42 @@ def _simple(place: Any, analyzer: Any) -> Any:
 
     hidden = tvm_ffi.structural_map(place, (tvm.ir.Call, hide), order="pre")
     return substitute(analyzer.simplify(hidden), loads)
+
+
+def _without_nested_numbers(value: Any) -> Any:
+    """An expression that chooses by truth values themselves, if it chooses what it chooses by.
+
+    TVM's ``where`` asks whether the number of a truth value is not 0. What TVM knows of numbers it
+    looks for anew at each of them, so that five in each other take it a minute.
+    """
+    asked = [each for each in all_of(value, tirx.NE) if _truth(each) is not None]
+    if not any(_truth(inner) is not None for each in asked for inner in all_of(each.a, tirx.NE)):
+        return value
+
+    def truth(comparison: Any) -> Any:
+        known = _truth(comparison)
+        return comparison if known is None else known
+
+    return tvm_ffi.structural_map(value, (tirx.NE, truth))
+
+
+def _truth(comparison: tirx.NE) -> Any:
+    """The truth value of which it asks whether its number is not 0, or ``None``."""
+    number, other = comparison.a, comparison.b
+    is_asked = isinstance(number, tirx.Cast) and isinstance(other, tirx.IntImm)
+    if not is_asked or other.value != 0 or str(number.value.ty.dtype) != "bool":
+        return None
+    return number.value
+
+
+def _choices(value: Any) -> int:
+    """How many choices are made one by the other, apart from where elements are read."""
+    if isinstance(value, tvm.ir.Call) and function_name(value) == "tensor_load":
+        return 0
+    if isinstance(value, tirx.Select):
+        chosen = max(map(_choices, (value.true_value, value.false_value)))
+        return max(_choices(value.condition) + 1, chosen)
+    return max(map(_choices, parts_of(value)), default=0)
 
 
 def _check_divisions(value: Any) -> None:

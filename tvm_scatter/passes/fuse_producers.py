@@ -20,6 +20,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.emit.computed_updates import OWN_INDEX
+from tvm_scatter.emit.single_precision import takes_too_long
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.inlined import Inliner, NotInlined, leaves_of
 from tvm_scatter.lowering.inlined_sums import RowSum
@@ -140,8 +141,11 @@ def _check_rows(scatter: Binding, updates: FusedUpdates) -> None:
     if lowered.producer is None:
         raise NotInlined("they are put into another order first")
     backend = backend_of(target)
-    if lowered.problem.width.is_one and backend.widens(lowered.problem.data_dtype):
-        raise NotInlined("single elements of bfloat16 are computed faster apart")
+    if backend.widens(lowered.problem.data_dtype):
+        if lowered.problem.width.is_one:
+            raise NotInlined("single elements of bfloat16 are computed faster apart")
+        if any(takes_too_long(store.value) for store in lowered.producer.stores):
+            raise NotInlined("so many steps, each rounded to bfloat16, take too long to compile")
     if backend.fuses_vectors_only and not reads_neighbours(lowered):
         raise NotInlined("neighbours in a row are computed from what are no neighbours")
 

@@ -7,6 +7,7 @@ from typing import Any
 from tvm import relax
 
 from .call import TorchCall, constant
+from .scaling import times
 
 
 def silu_backward(call: TorchCall) -> Any:
@@ -27,16 +28,27 @@ def mish_backward(call: TorchCall) -> Any:
     return _product(call, gradient, call.emit(relax.op.add(tanh, slope)))
 
 
+def leaky_relu(call: TorchCall) -> Any:
+    """``leaky_relu``. TVM takes the product with a slope of zero for zero, also of infinity."""
+    slope = call["negative_slope"]
+    if slope == 0:
+        return _with_slope(call, slope)
+    return call.emit(relax.op.nn.leakyrelu(call["self"], slope))
+
+
 def rrelu(call: TorchCall) -> Any:
     """``rrelu`` outside of training, where the slope of negative numbers is the middle one."""
-    data = call["self"]
-    dtype = str(data.ty.dtype)
-    slope = constant((call["lower"] + call["upper"]) / 2, dtype)
-    positive = call.emit(relax.op.greater(data, constant(0, dtype)))
-    result = call.emit(relax.op.where(positive, data, _product(call, data, slope)))
+    result = _with_slope(call, (call["lower"] + call["upper"]) / 2)
     if "functional" in call.name:
         return call.emit(relax.Tuple([result, call["noise"]]))
     return result
+
+
+def _with_slope(call: TorchCall, slope: float) -> Any:
+    data = call["self"]
+    zero = constant(0, str(data.ty.dtype))
+    positive = call.emit(relax.op.greater(data, zero))
+    return call.emit(relax.op.where(positive, data, times(call, data, slope)))
 
 
 def _product(call: TorchCall, first: Any, *others: Any) -> Any:

@@ -6,6 +6,7 @@ their order and on the target. Reductions compare integers here that have PyTorc
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tvm import relax, te, tirx
@@ -136,6 +137,7 @@ def _operands(call: TorchCall, left: Any, right: Any) -> list[Any]:
 
 
 def _of_two(call: TorchCall, greatest: bool, left: Any, right: Any) -> Any:
+    is_number = isinstance(right, int | float) and not math.isnan(right)
     left, right = _operands(call, left, right)
     dtype = str(left.ty.dtype)
     if dtype == "bool":
@@ -143,6 +145,10 @@ def _of_two(call: TorchCall, greatest: bool, left: Any, right: Any) -> Any:
         return call.emit(operator(left, right))
     if not is_float(dtype):
         return call.emit((relax.op.maximum if greatest else relax.op.minimum)(left, right))
+    if is_number:
+        # The left one unless the right one is better, so also if the left one is not a number.
+        better = (relax.op.less if greatest else relax.op.greater)(left, right)
+        return call.emit(relax.op.where(call.emit(better), right, left))
     compare = relax.op.greater_equal if greatest else relax.op.less_equal
     # If the right one is not a number, the comparison is false, and it is chosen. Of zeros with
     # other signs it is the left one, as by PyTorch's ``clamp``.

@@ -154,6 +154,7 @@ MENDED: dict[str, Mended] = {
     "native_layer_norm.default": norms.layer_norm,
     "silu_backward.default": activations.silu_backward,
     "mish_backward.default": activations.mish_backward,
+    "leaky_relu.default": activations.leaky_relu,
     "rrelu_with_noise.default": activations.rrelu,
     "rrelu_with_noise_functional.default": activations.rrelu,
     **{f"avg_pool{axes}d.default": pooled_values.avg_pool for axes in (1, 2, 3)},

@@ -7,7 +7,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.target import Target
 
-from tvm_scatter.emit.single_precision import in_single_precision
+from tvm_scatter.emit.single_precision import in_single_precision, takes_too_long
 from tvm_scatter.lowering.row_reductions import REDUCES_ROWS, reducing_blocks
 from tvm_scatter.schedules.wide_reductions import with_wide_reductions
 from tvm_scatter.selection.backend import backend_of
@@ -47,7 +47,7 @@ def _in_single_precision(function: tirx.PrimFunc) -> tirx.PrimFunc:
     reducing = {block.body for block in reducing_blocks(function)}
 
     def widened(store: tirx.BufferStore) -> tirx.BufferStore:
-        if store not in reducing:
+        if store not in reducing or takes_too_long(store.value):
             return store
         return tirx.BufferStore(store.buffer, in_single_precision(store.value), store.indices)
 

@@ -1,0 +1,103 @@
+"""Messages of many steps compile in seconds: a scatter does not compute what takes longer."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+from torch.nn import functional
+from torch_harness import check, compile_for, export, from_exported_program, through_tvm
+
+import tvm_scatter
+
+#: Without a limit the last of each would take from half a minute to hours.
+STEPS = {
+    "clamp": lambda m: (m + 0.25).clamp(-1, 1),
+    "relu": lambda m: (m - 0.25).relu(),
+    "leaky_relu": lambda m: functional.leaky_relu(m, 0.125) + 0.25,
+    "quotient": lambda m: 0.25 / (m.abs() + 0.5),
+    "silu": functional.silu,
+}
+TIMES = (1, 2, 3, 5, 8)
+SECONDS = 30
+
+
+def summed(step, times):
+    def model(x, source, destination):
+        messages = x[source]
+        for _ in range(times):
+            messages = step(messages)
+        return torch.zeros(7, x.shape[1], dtype=x.dtype).index_add(0, destination, messages)
+
+    return model
+
+
+def inputs(dtype):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-8, 8, (50, 8), generator=generator).to(dtype) / 4
+    return x, *(torch.randint(0, size, (16,), generator=generator) for size in (50, 7))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", STEPS)
+def test_they_compile(name, dtype, device):
+    # Without a scatter, too, TVM does not end where GPUs' own functions are of many choices.
+    for times in TIMES if device == "llvm" else TIMES[:2]:
+        model, given = summed(STEPS[name], times), inputs(dtype)
+        before = time.monotonic()
+        [found] = through_tvm(model, given, device=device)
+        assert time.monotonic() - before < SECONDS, times
+        wide = [each.double() if each.is_floating_point() else each for each in given]
+        # Each step and the sum are rounded.
+        tolerance = (2.0**-8 if dtype is torch.bfloat16 else 2.0**-22) * 4 * times
+        torch.testing.assert_close(found.double(), model(*wide), rtol=tolerance, atol=tolerance)
+
+
+def notes(model, given, device):
+    program = export(model, given)
+    with tvm_scatter.options(fuse=True):
+        explained = tvm_scatter.explain(from_exported_program(program), device)
+    return str(explained)
+
+
+@pytest.mark.parametrize(("times", "fused"), [(1, True), (2, True), (3, False)])
+def test_a_few_choices_by_choices_are_computed(times, fused):
+    text = notes(summed(STEPS["clamp"], times), inputs(torch.float32), "llvm")
+    assert ("computes its updates itself" in text) == fused
+    assert ("it chooses too often by what it has chosen" in text) != fused
+
+
+def test_steps_of_one_side_are_computed_on_that_side(device):
+    """What a mask leaves out is not read, also if both sides have equal steps."""
+
+    def model(x, source, destination, keep):
+        read = torch.where(keep[:, None], x[source] * 1.5 + 0.25, x[source] * 1.5 - 0.25)
+        return torch.zeros(7, x.shape[1], dtype=x.dtype).index_add(0, destination, read * 1.25)
+
+    x, source, destination = inputs(torch.bfloat16)
+    keep = torch.arange(16) % 3 != 0
+    check(model, x, source, destination, keep, device=device)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32], ids=str)
+def test_attention_by_indices_that_the_model_widens(dtype, device):
+    """Logits are sums along rows of what is read by an index that is converted first."""
+
+    def model(x, y, source, destination):
+        source, destination = source.long(), destination.long()
+        logits = (y[destination] * x[source]).sum(-1)
+        zeros = torch.zeros(y.shape[0], y.shape[1])
+        greatest = zeros.index_reduce(0, destination, logits, "amax", include_self=False)
+        powers = (logits - greatest[destination]).exp()
+        shares = powers / zeros.index_add(0, destination, powers)[destination]
+        messages = shares[..., None] * x[source]
+        return torch.zeros(y.shape).index_add(0, destination, messages)
+
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(nodes, 3, 5, generator=generator) for nodes in (9, 7))
+    source, destination = (
+        torch.randint(0, nodes, (40,), generator=generator).to(dtype) for nodes in (9, 7)
+    )
+    compile_for(from_exported_program(export(model, (x, y, source, destination))), device)
+    check(model, x, y, source, destination, device=device)
