@@ -6,10 +6,15 @@ import time
 
 import pytest
 import torch
+import tvm
 from torch.nn import functional
 from torch_harness import check, compile_for, export, from_exported_program, through_tvm
+from tvm import tirx
 
 import tvm_scatter
+from tvm_scatter.emit.computed_updates import BRANCH, function_name, parts_of
+from tvm_scatter.emit.expressions import all_of
+from tvm_scatter.emit.single_precision import in_single_precision
 
 #: Without a limit the last of each would take from half a minute to hours.
 STEPS = {
@@ -66,6 +71,35 @@ def test_a_few_choices_by_choices_are_computed(times, fused):
     text = notes(summed(STEPS["clamp"], times), inputs(torch.float32), "llvm")
     assert ("computes its updates itself" in text) == fused
     assert ("it chooses too often by what it has chosen" in text) != fused
+
+
+def test_a_few_roundings_are_computed():
+    # A quotient is four steps: of an absolute value, a sum, a reciprocal and a product.
+    for times, fused in ((1, True), (2, False)):
+        text = notes(summed(STEPS["quotient"], times), inputs(torch.bfloat16), "llvm")
+        assert ("each rounded to bfloat16, take too long to compile" in text) != fused
+
+
+def test_what_a_branch_reads_is_read_within_it():
+    """Steps have names in front of what uses them, but not in front of a branch."""
+    axis, number = tirx.Var("i", "int64"), lambda value: tirx.const(value, "bfloat16")
+    leaf = tirx.decl_buffer([4], "bfloat16")
+    read = leaf[axis] * number(1.5) + number(0.25)
+    guarded = tirx.if_then_else(axis < 4, read, number(0))
+    single = in_single_precision((guarded * number(1.25) + number(0.5)) * number(2))
+    outside = []
+
+    def without_branches(expression):
+        if isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
+            return
+        outside.extend([expression] if isinstance(expression, tvm.ir.TensorLoad) else [])
+        is_let = isinstance(expression, tirx.Let)
+        for part in [expression.value, expression.body] if is_let else parts_of(expression):
+            without_branches(part)
+
+    without_branches(single)
+    assert not outside
+    assert len(all_of(single, tvm.ir.TensorLoad)) == 1
 
 
 def test_steps_of_one_side_are_computed_on_that_side(device):

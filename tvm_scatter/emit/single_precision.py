@@ -103,11 +103,11 @@ class _Steps:
         """What is computed from further: rounded, if it is not exact."""
         round_off = _rounding(expression)
         if round_off is None:
-            return self._exact(expression)
+            return self._computed(expression)
         key = tvm_ffi.StructuralKey(expression)
         known = self._known(key)
         if known is None:
-            known = round_off(_single(expression, self.operand), self._name)
+            known = round_off(self._computed(expression), self._name)
             self._found[key] = known
         return known
 
@@ -117,7 +117,7 @@ class _Steps:
             expression = tirx.Let(name, value, expression)
         return expression
 
-    def _exact(self, expression: Any) -> Any:
+    def _computed(self, expression: Any) -> Any:
         if isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
             condition, *sides = expression.args
             # What one side reads may not be there on the other one.
