@@ -43,19 +43,16 @@ __device__ __forceinline__ void atomic_by_swap(T* at, T update) {
 template <class T, int count>
 __device__ __forceinline__ Vector<T, count> look(const T* at) {
   constexpr int bytes = sizeof(T) * count;
-  Vector<T, count> seen;
-  if constexpr (bytes > 16) {
+  if constexpr (bytes <= 16) {
+    return bit_cast<Vector<T, count>>(__ldcv(reinterpret_cast<const Access<bytes>*>(at)));
+  } else {
     constexpr int half = count / 2;
     const auto low = look<T, half>(at), high = look<T, half>(at + half);
+    Vector<T, count> seen;
 #pragma unroll
     for (int i = 0; i < half; ++i) seen.at[i] = low.at[i], seen.at[half + i] = high.at[i];
-  } else if constexpr (bytes >= 4) {
-    seen = bit_cast<Vector<T, count>>(__ldcv(reinterpret_cast<const Access<bytes>*>(at)));
-  } else {
-#pragma unroll
-    for (int i = 0; i < count; ++i) seen.at[i] = const_cast<const volatile T*>(at)[i];
+    return seen;
   }
-  return seen;
 }
 
 // Minimum and maximum by integer atomics, after a look. As integers, positive floats are ordered as

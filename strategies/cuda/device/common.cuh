@@ -163,9 +163,13 @@ template <class T, int count>
 __device__ __forceinline__ Vector<T, count> load(const T* from) {
   return *reinterpret_cast<const Vector<T, count>*>(from);
 }
-// What loads with a cache hint take for 4, 8 and 16 bytes.
+// What loads with a cache hint take for 1, 2, 4, 8 and 16 bytes.
 template <int bytes>
-using Access = typename If<bytes == 16, uint4, typename If<bytes == 8, uint2, uint32>::type>::type;
+using ShortAccess = typename If<bytes == 1, unsigned char, unsigned short>::type;
+template <int bytes>
+using LongAccess = typename If<bytes == 16, uint4, typename If<bytes == 8, uint2, uint32>::type>::type;
+template <int bytes>
+using Access = typename If<bytes < 4, ShortAccess<bytes>, LongAccess<bytes>>::type;
 
 // For what is read once: it gives way first in the caches.
 template <class T, int count>
