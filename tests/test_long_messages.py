@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 import torch
 import tvm
+from machine_code import cuda
 from torch.nn import functional
 from torch_harness import check, compile_for, export, from_exported_program, through_tvm
 from tvm import tirx
@@ -47,8 +49,7 @@ def inputs(dtype):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("name", STEPS)
 def test_they_compile(name, dtype, device):
-    # Without a scatter, too, TVM does not end where GPUs' own functions are of many choices.
-    for times in TIMES if device == "llvm" else TIMES[:2]:
+    for times in TIMES:
         model, given = summed(STEPS[name], times), inputs(dtype)
         before = time.monotonic()
         [found] = through_tvm(model, given, device=device)
@@ -71,6 +72,33 @@ def test_a_few_choices_by_choices_are_computed(times, fused):
     text = notes(summed(STEPS["clamp"], times), inputs(torch.float32), "llvm")
     assert ("computes its updates itself" in text) == fused
     assert ("it chooses too often by what it has chosen" in text) != fused
+
+
+@pytest.mark.parametrize(("times", "kernels"), [(1, 1), (4, 1), (5, 2), (8, 2)])
+def test_kernels_of_gpus_choose_a_few_times(times, kernels):
+    """Four choices to a kernel: each of the others stores what the next goes on from."""
+
+    def model(x):
+        for _ in range(times):
+            x = STEPS["relu"](x)
+        return x * 2 + 1
+
+    program = export(model, (torch.ones(64, 64),))
+    source = cuda(from_exported_program(program))
+    assert len(re.findall(r"__global__[^;]*\{", source)) == kernels
+
+
+def test_independent_choices_are_one_kernel():
+    """Of a function in pieces, no condition depends on what another one has chosen."""
+
+    def model(x):
+        result = x
+        for bound in range(8):
+            result = torch.where(x > bound, x * bound, result)
+        return result
+
+    source = cuda(from_exported_program(export(model, (torch.ones(64, 64),))))
+    assert len(re.findall(r"__global__[^;]*\{", source)) == 1
 
 
 def test_a_few_roundings_are_computed():

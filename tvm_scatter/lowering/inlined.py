@@ -17,10 +17,9 @@ from tvm_scatter.emit.computed_updates import (
     BRANCH,
     FUNCTIONS,
     function_name,
-    parts_of,
     substitute,
 )
-from tvm_scatter.emit.expressions import all_of
+from tvm_scatter.emit.expressions import MOST_CHOICES, all_of, choices
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
 from tvm_scatter.ops.shapes import is_empty, is_one, same_size, static_shape
@@ -41,9 +40,6 @@ _MOST_NODES = 4000
 #: The most divisions by sizes that are not known. Each is dear, and what TVM makes of some within
 #: each other grows so fast that it compiles for hours.
 _MOST_DIVISIONS = 12
-#: The most choices by what was chosen, one in another. From one to the next TVM compiles for three
-#: to ten times as long: five maxima of maxima take it 3 seconds, of bfloat16 half a minute.
-_MOST_CHOICES = 4
 _INTEGERS_ONLY = (
     *(tirx.Mod, tirx.FloorDiv, tirx.FloorMod),
     *(tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
@@ -312,7 +308,7 @@ class Inliner:
         value = _without_nested_numbers(self._sizes.within(value))
         _check(value)
         _check_divisions(value)
-        if _choices(value) > _MOST_CHOICES:
+        if choices(value) > MOST_CHOICES:
             raise NotInlined("it chooses too often by what it has chosen")
         _check_sizes(value, shape, at, self._leaves)
 
@@ -506,16 +502,6 @@ def _truth(comparison: tirx.NE) -> Any:
     if not is_asked or other.value != 0 or str(number.value.ty.dtype) != "bool":
         return None
     return number.value
-
-
-def _choices(value: Any) -> int:
-    """How many choices are made one by the other, apart from where elements are read."""
-    if isinstance(value, tvm.ir.Call) and function_name(value) == "tensor_load":
-        return 0
-    if isinstance(value, tirx.Select):
-        chosen = max(map(_choices, (value.true_value, value.false_value)))
-        return max(_choices(value.condition) + 1, chosen)
-    return max(map(_choices, parts_of(value)), default=0)
 
 
 def _check_divisions(value: Any) -> None:
