@@ -25,8 +25,10 @@ STEPS = {
     "leaky_relu": lambda m: functional.leaky_relu(m, 0.125) + 0.25,
     "quotient": lambda m: 0.25 / (m.abs() + 0.5),
     "silu": functional.silu,
+    "tanh": torch.tanh,
+    "logaddexp": lambda m: torch.logaddexp(m, m * 0.5) - 1,
 }
-TIMES = (1, 2, 3, 5, 8)
+TIMES = (3, 8)
 SECONDS = 30
 
 
@@ -101,6 +103,19 @@ def test_independent_choices_are_one_kernel():
     assert len(re.findall(r"__global__[^;]*\{", source)) == 1
 
 
+@pytest.mark.parametrize(("times", "kernels"), [(1, 1), (2, 1), (3, 2)])
+def test_kernels_of_gpus_write_a_value_out_a_few_times(times, kernels):
+    """A tangent has its operand sixteen times; of three of them the first is stored."""
+
+    def model(x):
+        for _ in range(times):
+            x = STEPS["tanh"](x)
+        return x * 2 + 1
+
+    source = cuda(from_exported_program(export(model, (torch.ones(64, 64),))))
+    assert len(re.findall(r"__global__[^;]*\{", source)) == kernels
+
+
 def test_a_few_roundings_are_computed():
     # A quotient is four steps: of an absolute value, a sum, a reciprocal and a product.
     for times, fused in ((1, True), (2, False)):
@@ -142,7 +157,7 @@ def test_steps_of_one_side_are_computed_on_that_side(device):
     check(model, x, source, destination, keep, device=device)
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int16, torch.int32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32], ids=str)
 def test_attention_by_indices_that_the_model_widens(dtype, device):
     """Logits are sums along rows of what is read by an index that is converted first."""
 

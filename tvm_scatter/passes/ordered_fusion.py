@@ -16,10 +16,10 @@ from tvm import relax
 from tvm.relax import transform
 
 from .analysis.size_order import reads_sizes_too_early
-from .choices_apart import choices_apart
 from .cut_at_sizes import cut_at_sizes
 from .functions import is_ours_to_change, with_changes
 from .fuse_product_rows import fuse_product_rows
+from .long_expressions import without_long_expressions
 from .reads_apart import reads_apart
 
 #: Not replaced where they are defined, so that they are found after a reload of this package, too.
@@ -44,7 +44,7 @@ def _ordered(stock: Callable[..., tvm.transform.Pass]) -> Callable[..., tvm.tran
         fuse = stock(*args, **kwargs)
 
         def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-            return _fused(choices_apart(reads_apart(fuse_product_rows(mod))), fuse)
+            return _fused(without_long_expressions(reads_apart(fuse_product_rows(mod))), fuse)
 
         return tvm.transform.module_pass(run, opt_level=fuse.info.opt_level, name=fuse.info.name)
 

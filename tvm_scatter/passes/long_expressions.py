@@ -1,0 +1,183 @@
+"""Long chains of elementwise operators are stored in between, on GPUs.
+
+There TVM computes neighbouring elementwise operators as one expression, in which a value that is
+used twice stands twice: a clamp uses its operand twice, and again for its second limit, a
+hyperbolic tangent sixteen times. And from one choice by what was chosen to the next, TVM takes
+several times as long to compile. Three clamps, or four tangents, take it minutes to hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import tvm
+import tvm_ffi
+from tvm import relax, tirx
+from tvm.relax.backend.utils import BackendDispatcher
+from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.target import Target
+
+from tvm_scatter.emit.expressions import MOST_CHOICES, MOST_NODES, choices, nodes
+from tvm_scatter.lowering.fused_reads import INJECTIVE
+from tvm_scatter.ops.called import CALL_TIR, operator_of
+
+from .analysis.bindings import Binding, Bindings
+from .functions import is_ours_to_change
+
+_PATTERN = "op_pattern"
+#: TVM's number for a reduction: it is fused with what it reads, and with nothing behind it.
+_REDUCTION = 3
+
+
+def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module, in which nothing is fused to an expression that TVM compiles for minutes.
+
+    Parameters
+    ----------
+    mod : tvm.IRModule
+        With functions that are legalized and have TVM's patterns, but are not fused.
+    """
+    target = Target.current(allow_none=True)
+    if target is None or not BackendDispatcher.is_gpu_target(target):
+        return mod
+    cutter = _Cutter(mod)
+    for name, function in mod.functions.items():
+        if is_ours_to_change(function):
+            stored = _Chains(Bindings(function), mod.functions).stored()
+            if stored:
+                cutter.cut(name, stored)
+    return cutter.builder_.get()
+
+
+@dataclass(frozen=True)
+class _Length:
+    """How long the expression of an element is: its nodes, and its choices, one by the other."""
+
+    nodes: int = 1
+    choices: int = 0
+
+    @property
+    def is_too_long(self) -> bool:
+        return self.nodes > MOST_NODES or self.choices > MOST_CHOICES
+
+
+class _Chains:
+    """The elementwise functions that a function calls, in the order in which they run."""
+
+    def __init__(self, bindings: Bindings, functions: Mapping[Any, Any]) -> None:
+        self._functions: dict[Any, tirx.PrimFunc] = {}
+        self._operands: dict[Any, Sequence[Any]] = {}
+        self._uses: dict[Any, int] = {}
+        for binding in bindings:
+            function = _elementwise(binding, functions)
+            if function is None:
+                continue
+            self._functions[binding.var] = function
+            operands = self._operands[binding.var] = list(binding.value.args[1].fields)
+            for at, operand in enumerate(operands):
+                self._uses[operand] = self._uses.get(operand, 0) + _uses(function, at)
+        self._lengths: dict[Any, _Length] = {}
+
+    def stored(self) -> set[Any]:
+        """The variables to store, so that no expression between them is too long."""
+        order = list(self._functions)
+        found: set[Any] = set()
+        at = 0
+        while at < len(order):
+            var = order[at]
+            if var not in found:
+                lengths = [self._length_of(operand) for operand in self._operands[var]]
+                length = self._lengths[var] = _length(self._functions[var], lengths)
+                cut = self._cut(var) if length.is_too_long else None
+                if cut is not None:
+                    found.add(cut)
+                    self._lengths[cut] = _Length()
+                    # What is computed from it is shorter now.
+                    at = order.index(cut)
+            at += 1
+        return found
+
+    def _length_of(self, operand: Any) -> _Length:
+        return self._lengths.get(operand, _Length())
+
+    def _cut(self, var: Any) -> Any:
+        """The nearest variable that stands more than once in the expression of another one.
+
+        The longest part of it is followed. Without such a variable the first is taken, and ``None``
+        if nothing is computed in front.
+        """
+        by_nodes = self._lengths[var].nodes > MOST_NODES
+        path: list[Any] = []
+        while (var := self._longest_operand(var, by_nodes)) is not None:
+            if self._uses[var] > 1:
+                return var
+            path.append(var)
+        return path[0] if path else None
+
+    def _longest_operand(self, var: Any, by_nodes: bool) -> Any:
+        """The operand that makes an expression long; ``None`` if all are read from memory."""
+
+        def length(operand: Any) -> int:
+            found = self._length_of(operand)
+            return found.nodes if by_nodes else found.choices
+
+        computed = [each for each in self._operands[var] if self._length_of(each) != _Length()]
+        return max(computed, key=length, default=None)
+
+
+def _length(function: tirx.PrimFunc, lengths: Sequence[_Length]) -> _Length:
+    """The length of what a function computes, given those of its operands."""
+    known = dict(zip(function.params, lengths, strict=False))
+
+    def store(found: Any) -> None:
+        size = nodes(found.value, {buffer: each.nodes for buffer, each in known.items()})
+        chosen = choices(found.value, {buffer: each.choices for buffer, each in known.items()})
+        known[found.buffer] = _Length(size, chosen)
+
+    tvm_ffi.structural_walk(function.body, (tirx.BufferStore, store))
+    return known.get(function.params[-1], _Length())
+
+
+def _uses(function: tirx.PrimFunc, at: int) -> int:
+    """How often an operand stands in the expression of a function."""
+    once, twice = (_length(function, [*[_Length()] * at, _Length(size)]) for size in (1, 2))
+    return twice.nodes - once.nodes
+
+
+def _elementwise(binding: Binding, functions: Mapping[Any, Any]) -> tirx.PrimFunc | None:
+    """The function that a binding calls, if TVM fuses it with its neighbours on both sides."""
+    value = binding.value
+    if operator_of(value) != CALL_TIR or not binding.fused:
+        return None
+    function = functions.get(value.args[0])
+    if not isinstance(function, tirx.PrimFunc):
+        return None
+    pattern = (function.attrs or {}).get(_PATTERN)
+    return function if pattern is not None and int(pattern) <= INJECTIVE else None
+
+
+@mutator
+class _Cutter(PyExprMutator):
+    """Lets functions of their own, behind which nothing is fused, compute some variables."""
+
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self._mod = mod
+        self._stored: set[Any] = set()
+
+    def cut(self, name: Any, stored: set[Any]) -> None:
+        """Change a function of the module."""
+        self._stored = stored
+        self.builder_.update_func(name, self.visit_expr(self._mod[name]))
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self._stored:
+            call = binding.value
+            called, operands = call.args[:2]
+            apart = self._mod[called].with_attr(_PATTERN, _REDUCTION)
+            name = self.builder_.add_func(apart, f"{called.name_hint}_apart")
+            value = relax.op.call_tir(name, operands, call.ty, *call.args[2:])
+            binding = relax.VarBinding(binding.var, value)
+        super().visit_var_binding_(binding)
