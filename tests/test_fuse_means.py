@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 import tvm
 from harness import device_of, target_of
+from torch_harness import check, export, from_exported_program
 from tvm import relax
 
 import tvm_scatter
@@ -19,6 +21,8 @@ def clamped(builder, count, form="where", least=1.0):
     op, one = relax.op, relax.const(least, str(count.ty.dtype))
     if form == "maximum":
         return builder.emit(op.maximum(count, one))
+    if form == "less":
+        return builder.emit(op.where(builder.emit(op.less(count, one)), one, count))
     more = builder.emit(op.greater(count, one))
     if form == "where":
         more = builder.emit(op.logical_or(builder.emit(op.isnan(count)), more))
@@ -86,7 +90,7 @@ def arrays(shape=(9, 4), edges=40, dtype="float32"):
     return updates, index, other
 
 
-@pytest.mark.parametrize("form", ["where", "maximum", "greater"])
+@pytest.mark.parametrize("form", ["where", "maximum", "greater", "less"])
 @pytest.mark.parametrize("shape", [(9,), (9, 4), (9, 2, 4)])
 def test_a_mean_is_found_and_is_the_same(device, form, shape):
     module = mean(form, shape)
@@ -97,6 +101,23 @@ def test_a_mean_is_found_and_is_the_same(device, form, shape):
     [result], [wanted] = run(module, device, *given), run(module, "llvm", *given, fuse=False)
     np.testing.assert_allclose(result, wanted, rtol=1e-6, atol=1e-6)
     assert not result[-2:].any()
+
+
+@pytest.mark.parametrize("least", [1, 1.0])
+def test_a_clamp_that_the_importer_writes_is_known(device, least):
+    """As graph libraries write a mean: whatever becomes of ``clamp``, this knows it."""
+
+    def model(x, index):
+        total = torch.zeros(9, 4).index_add(0, index, x)
+        count = torch.zeros(9).index_add(0, index, torch.ones(40))
+        return total / count.clamp(min=least)[:, None]
+
+    updates, index, _ = (torch.from_numpy(each) for each in arrays())
+    index[5] = 8
+    module = from_exported_program(export(model, (updates, index)))
+    found, every = means(module, device)
+    assert len(found) == len(every) == 1
+    check(model, updates, index, device=device)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])

@@ -128,19 +128,28 @@ class _Search:
         if operator_of(value) == "relax.maximum" and uniform_number(value.args[1]) == 1:
             return value.args[0]
         # What the maximum is written as that keeps a NaN, as a front end's clamp does.
-        if operator_of(value) != "relax.where" or uniform_number(value.args[2]) != 1:
+        if operator_of(value) != "relax.where":
             return None
-        chosen, count, _ = value.args
+        chosen, first, second = value.args
         condition: Any = self._values.get(chosen)
-        if operator_of(condition) == "relax.logical_or":
-            is_nan: Any = self._values.get(condition.args[0])
-            condition = self._values.get(condition.args[1])
-            if operator_of(is_nan) != "relax.isnan" or not is_nan.args[0].same_as(count):
+        if operator_of(condition) in ("relax.less", "relax.less_equal"):
+            count, one = second, first
+        else:
+            count, one = first, second
+            condition = self._without_nan(condition, count)
+            if operator_of(condition) not in ("relax.greater", "relax.greater_equal"):
                 return None
-        if operator_of(condition) not in ("relax.greater", "relax.greater_equal"):
-            return None
         compared, least = condition.args
-        return count if compared.same_as(count) and uniform_number(least) == 1 else None
+        is_maximum = compared.same_as(count) and uniform_number(least) == uniform_number(one) == 1
+        return count if is_maximum else None
+
+    def _without_nan(self, condition: Any, count: Any) -> Any:
+        """What is asked of a tensor besides whether it is not a number, if that is."""
+        if operator_of(condition) != "relax.logical_or":
+            return condition
+        is_nan, other = (self._values.get(each) for each in condition.args)
+        is_its = operator_of(is_nan) == "relax.isnan" and is_nan.args[0].same_as(count)
+        return other if is_its else None
 
 
 def _vars(call: ScatterCall) -> list[Any]:
