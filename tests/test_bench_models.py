@@ -16,7 +16,9 @@ pytest.importorskip("torch_geometric")
 
 import torch
 import tvm
+from cuda_cases import cuda_target
 
+import tvm_scatter
 from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
 from tvm_scatter.selection.targets import gpu_target
@@ -25,6 +27,8 @@ from tvm_scatter.tuning.bench.models import applications, report, run, timing
 from tvm_scatter.tuning.bench.models.case import Case
 from tvm_scatter.tuning.bench.models.check import reference
 from tvm_scatter.tuning.bench.models.figures import COMPILE, Figures, Report
+from tvm_scatter.tuning.bench.models.graph import Size
+from tvm_scatter.tuning.bench.models.layers import LAYERS, two_layers
 from tvm_scatter.tuning.bench.models.ours import OPTIONS, compiled, imported
 from tvm_scatter.tuning.bench.models.rows import picked, rows
 
@@ -48,6 +52,18 @@ SOME = (
 FACTS = {
     **{"device": "a GPU", "threads": 2, "caches": "cold", "scale": 1, "copy_bytes_per_us": 1e6},
     **{"tvm": "0.27", "torch": "2.11"},
+}
+
+
+#: The scatters of whole models on a GPU: what they reduce by, and whether a softmax is part of it.
+SCATTERS = {
+    "GCN": [("add", False)] * 3,  # the first counts edges
+    "SAGE": [("mean", False)] * 2,
+    "GIN": [("add", False)] * 2,
+    "GAT": [("add", True)] * 2,
+    "GATv2": [("add", True)] * 2,
+    "EdgeConv": [("max", False)] * 2,
+    "TransformerConv": [("add", True)] * 2,
 }
 
 
@@ -276,3 +292,13 @@ def test_rows_are_compiled_side_by_side(tmp_path: Path) -> None:
     names = [row["name"] for row in found]
     assert names == [row.name for row in picked(rows(100), wanted[3])] and len(names) > 5
     assert all(row["ours"] and row["peers"] for row in found)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_of_libraries_have_no_other_scatters(name: str) -> None:
+    """A mean, a softmax and their messages are found in what the importer makes of a layer."""
+    case = two_layers(name, Size(1000, 10_000, "uniform", 10))
+    explained = tvm_scatter.explain(imported(case.module.eval(), case.inputs), cuda_target("sm_90"))
+    problems = [each.problem for each in explained]
+    assert [(each.reduction, each.softmax) for each in problems] == SCATTERS[name]
+    assert sum(each.fused for each in problems) == 2
