@@ -176,7 +176,9 @@ def test_a_block_shares_its_longer_rows(device, dtype, columns):
 
 @each_size
 @pytest.mark.parametrize("among", [1, 100])
-@pytest.mark.parametrize("special", [-np.inf, np.inf, np.nan])
+@pytest.mark.parametrize(
+    "special", [-np.inf, np.nan, pytest.param(np.inf, marks=pytest.mark.exhaustive)]
+)
 def test_special_logits(device, special, among, symbolic):
     """All of a destination's, one among others, and one at the place of the last or the first."""
     kind = Attention(nodes=6, edges=6 * among, heads=(), columns=(3,), symbolic=symbolic)

@@ -83,8 +83,15 @@ def test_a_sum_rounded_after_every_addition_breaks_the_wide_bound() -> None:
     assert abs(float(total) - _COUNT) > sum_error_bound("bfloat16", _COUNT, _COUNT, _COUNT, True)
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("dtype", "symbolic"),
+    [
+        ("float16", False),
+        ("bfloat16", True),
+        pytest.param("float16", True, marks=pytest.mark.exhaustive),
+        pytest.param("bfloat16", False, marks=pytest.mark.exhaustive),
+    ],
+)
 def test_sums_of_many_are_rounded_once_by_default(device: str, dtype: str, symbolic: bool) -> None:
     """Ones added one by one would stop at 2 048 and 256."""
     index, ones = np.zeros(5000, "int64"), np.ones((5000, 8), numpy_dtype(dtype))

@@ -52,7 +52,11 @@ def module(extent, dtype, read, scatters):
 @pytest.mark.parametrize("scatters", [False, True], ids=["read", "scatter"])
 @pytest.mark.parametrize("read", READS)
 @pytest.mark.parametrize("dtype", ["int64", "uint64"])
-@pytest.mark.parametrize("extent", EXTENTS)
+@pytest.mark.parametrize(
+    "extent",
+    ["n - 1", "2 n - 1"]
+    + [pytest.param(e, marks=pytest.mark.exhaustive) for e in ("n - 5", "n + 1")],
+)
 def test_the_greatest_indices_read_zero(device, extent, dtype, read, scatters):
     if dtype == "uint64" and read != "take":
         pytest.skip("TVM's operator takes signed indices only")

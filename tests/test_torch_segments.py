@@ -89,7 +89,9 @@ def test_more_entries_than_an_order_can_have(how: str) -> None:
 
 
 @pytest.mark.parametrize("bounds", ["raise", "drop", "trust"])
-@pytest.mark.parametrize("forced", [None, "sequential", "parallel_injective"])
+@pytest.mark.parametrize(
+    "forced", [None, "sequential", pytest.param("parallel_injective", marks=pytest.mark.exhaustive)]
+)
 def test_entries_of_no_segment(device: str, bounds: str, forced: str | None) -> None:
     """They are left out under any policy, also by who makes an order of its own of an index."""
     x, offsets = torch.arange(12.0).reshape(6, 2), torch.tensor([1, 3, 3, 5])

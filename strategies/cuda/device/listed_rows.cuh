@@ -134,7 +134,8 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
     listed = lists.find_anew(share.row);
     if (listed.summed) {
       wait_for_launches();
-      listed = lists.find_anew(share.row);
+      // All else stays as it was, and takes no registers twice.
+      listed.count = lists.find_anew(share.row).count;
     }
   } else {
     listed = lists.find(share.row);
