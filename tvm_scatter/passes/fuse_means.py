@@ -147,7 +147,8 @@ class _Search:
         """What is asked of a tensor besides whether it is not a number, if that is."""
         if operator_of(condition) != "relax.logical_or":
             return condition
-        is_nan, other = (self._values.get(each) for each in condition.args)
+        is_nan: Any = self._values.get(condition.args[0])
+        other: Any = self._values.get(condition.args[1])
         is_its = operator_of(is_nan) == "relax.isnan" and is_nan.args[0].same_as(count)
         return other if is_its else None
 
