@@ -26,9 +26,10 @@ STEPS = {
     "quotient": lambda m: 0.25 / (m.abs() + 0.5),
     "silu": functional.silu,
     "tanh": torch.tanh,
+    "power": lambda m: (m.abs() + 1) ** 0.75,
+    "copysign": lambda m: torch.copysign(m + 0.25, m - 0.25),
     "logaddexp": lambda m: torch.logaddexp(m, m * 0.5) - 1,
 }
-TIMES = (3, 8)
 SECONDS = 30
 
 
@@ -49,7 +50,7 @@ def inputs(dtype):
 
 
 #: Of which 16-bit floats compile as float32 does, but for a few more conversions.
-ALIKE = ("relu", "leaky_relu", "silu", "tanh")
+ALIKE = ("relu", "leaky_relu", "silu", "tanh", "power", "copysign")
 
 
 @pytest.mark.parametrize(
@@ -64,16 +65,18 @@ ALIKE = ("relu", "leaky_relu", "silu", "tanh")
         for dtype in (torch.float32, torch.bfloat16)
     ],
 )
-def test_they_compile(name, dtype, device):
-    for times in TIMES:
-        model, given = summed(STEPS[name], times), inputs(dtype)
-        before = time.monotonic()
-        [found] = through_tvm(model, given, device=device)
-        assert time.monotonic() - before < SECONDS, times
-        wide = [each.double() if each.is_floating_point() else each for each in given]
-        # Each step and the sum are rounded.
-        tolerance = (2.0**-8 if dtype is torch.bfloat16 else 2.0**-22) * 4 * times
-        torch.testing.assert_close(found.double(), model(*wide), rtol=tolerance, atol=tolerance)
+@pytest.mark.parametrize(
+    "times", [2, 8, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (1, 3, 5))]
+)
+def test_they_compile(name, dtype, times, device):
+    model, given = summed(STEPS[name], times), inputs(dtype)
+    before = time.monotonic()
+    [found] = through_tvm(model, given, device=device)
+    assert time.monotonic() - before < SECONDS
+    wide = [each.double() if each.is_floating_point() else each for each in given]
+    # Each step and the sum are rounded.
+    tolerance = (2.0**-8 if dtype is torch.bfloat16 else 2.0**-22) * 4 * times
+    torch.testing.assert_close(found.double(), model(*wide), rtol=tolerance, atol=tolerance)
 
 
 def notes(model, given, device):
@@ -171,7 +174,14 @@ def test_steps_of_one_side_are_computed_on_that_side(device):
     check(model, x, source, destination, keep, device=device)
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32], ids=str)
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(torch.uint8, torch.int32),
+        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (torch.int8, torch.int16)),
+    ],
+    ids=str,
+)
 def test_attention_by_indices_that_the_model_widens(dtype, device):
     """Logits are sums along rows of what is read by an index that is converted first."""
 

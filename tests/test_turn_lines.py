@@ -448,7 +448,7 @@ def check(seeds: range, device: str) -> None:
 
 
 def test_random_chains(device: str, always: list[RowsOfLines]) -> None:
-    check(range(14), device)
+    check(range(24), device)
     assert {len(each.groups) for each in always} >= {1, 2}
     assert max(len(group) for each in always for group in each.groups) > 2
 

@@ -15,9 +15,8 @@ from tvm.s_tir import SBlock
 
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 
-#: TVM's numbers: a function that computes each element by itself, and one that only elementwise
-#: operators behind it are fused with.
-INJECTIVE, ROOT = 2, 4
+from .fusion_patterns import INJECTIVE, ROOT, fusion_pattern
+
 #: The attribute of a function that reads by index and may be fused.
 IS_READ = "tvm_scatter.read"
 
@@ -54,7 +53,7 @@ def _computes_elements(function: Any) -> bool:
     """Whether a function computes each element of its result by itself."""
     if not isinstance(function, tirx.PrimFunc):
         return False
-    if int((function.attrs or {}).get("op_pattern", INJECTIVE)) > INJECTIVE:
+    if fusion_pattern(function, INJECTIVE) > INJECTIVE:
         return False
     blocks: list[SBlock] = []
     tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))

@@ -15,7 +15,7 @@ import tvm
 from tvm import relax, tirx
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.lowering.fused_reads import ROOT
+from tvm_scatter.lowering.fusion_patterns import PATTERN, ROOT
 
 from .analysis.product_rows import ProductRows, product_rows
 
@@ -95,7 +95,7 @@ def _merged(rows: ProductRows, mod: tvm.IRModule) -> tirx.PrimFunc:
         builder.emit_func_output(builder.emit(relax.Call(product, outer)))
     fused = relax.transform.FuseTIR()(builder.get())
     (whole,) = (each for each in fused.functions.values() if isinstance(each, tirx.PrimFunc))
-    return whole.with_attr("op_pattern", ROOT)
+    return whole.with_attr(PATTERN, ROOT)
 
 
 def _parameters(rows: ProductRows) -> list[relax.Var]:

@@ -17,6 +17,7 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_scatter.lowering.fusion_patterns import OPAQUE, PATTERN
 from tvm_scatter.lowering.inlined import Inliner, NotInlined, leaves_of, operands_of
 from tvm_scatter.lowering.row_reductions import (
     REDUCES_ROWS,
@@ -34,10 +35,6 @@ from tvm_scatter.passes.analysis.row_producers import row_producers
 from .checks_in_front import Checks
 from .functions import is_ours_to_change
 from .report import note
-
-_PATTERN = "op_pattern"
-#: TVM's number for a function that is fused with no other.
-_OPAQUE = 8
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def _fused(reduction: Binding, taken: Sequence[Binding], checked: Sequence[Bindi
     check_rows(reduction_of(function), target_of(call.args[0]))
     # Sizes of its own, which its callers do not share.
     function = tvm.ir.load_json(tvm.ir.save_json(function))
-    function = function.with_attr(_PATTERN, _OPAQUE).with_attr(REDUCES_ROWS, 1)
+    function = function.with_attr(PATTERN, OPAQUE).with_attr(REDUCES_ROWS, 1)
     return _Fused(function, leaves, [each.value for each in checked], divisor)
 
 

@@ -20,15 +20,11 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
 from tvm_scatter.emit.expressions import MOST_CHOICES, MOST_NODES, choices, nodes
-from tvm_scatter.lowering.fused_reads import INJECTIVE
+from tvm_scatter.lowering.fusion_patterns import INJECTIVE, PATTERN, REDUCTION, fusion_pattern
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 
 from .analysis.bindings import Binding, Bindings
 from .functions import is_ours_to_change
-
-_PATTERN = "op_pattern"
-#: TVM's number for a reduction: it is fused with what it reads, and with nothing behind it.
-_REDUCTION = 3
 
 
 def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
@@ -42,12 +38,17 @@ def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
     target = Target.current(allow_none=True)
     if target is None or not BackendDispatcher.is_gpu_target(target):
         return mod
+    found = {
+        name: stored
+        for name, function in mod.functions.items()
+        if is_ours_to_change(function)
+        and (stored := _Chains(Bindings(function), mod.functions).stored())
+    }
+    if not found:
+        return mod
     cutter = _Cutter(mod)
-    for name, function in mod.functions.items():
-        if is_ours_to_change(function):
-            stored = _Chains(Bindings(function), mod.functions).stored()
-            if stored:
-                cutter.cut(name, stored)
+    for name, stored in found.items():
+        cutter.cut(name, stored)
     return cutter.builder_.get()
 
 
@@ -69,15 +70,12 @@ class _Chains:
     def __init__(self, bindings: Bindings, functions: Mapping[Any, Any]) -> None:
         self._functions: dict[Any, tirx.PrimFunc] = {}
         self._operands: dict[Any, Sequence[Any]] = {}
-        self._uses: dict[Any, int] = {}
         for binding in bindings:
             function = _elementwise(binding, functions)
             if function is None:
                 continue
             self._functions[binding.var] = function
-            operands = self._operands[binding.var] = list(binding.value.args[1].fields)
-            for at, operand in enumerate(operands):
-                self._uses[operand] = self._uses.get(operand, 0) + _uses(function, at)
+            self._operands[binding.var] = list(binding.value.args[1].fields)
         self._lengths: dict[Any, _Length] = {}
 
     def stored(self) -> set[Any]:
@@ -111,10 +109,19 @@ class _Chains:
         by_nodes = self._lengths[var].nodes > MOST_NODES
         path: list[Any] = []
         while (var := self._longest_operand(var, by_nodes)) is not None:
-            if self._uses[var] > 1:
+            if self._uses(var) > 1:
                 return var
             path.append(var)
         return path[0] if path else None
+
+    def _uses(self, var: Any) -> int:
+        """How often a variable stands in the expressions of those that are computed from it."""
+        return sum(
+            _uses(self._functions[reader], at)
+            for reader, operands in self._operands.items()
+            for at, operand in enumerate(operands)
+            if operand.same_as(var)
+        )
 
     def _longest_operand(self, var: Any, by_nodes: bool) -> Any:
         """The operand that makes an expression long; ``None`` if all are read from memory."""
@@ -129,15 +136,16 @@ class _Chains:
 
 def _length(function: tirx.PrimFunc, lengths: Sequence[_Length]) -> _Length:
     """The length of what a function computes, given those of its operands."""
-    known = dict(zip(function.params, lengths, strict=False))
+    sizes = {buffer: each.nodes for buffer, each in zip(function.params, lengths, strict=False)}
+    chosen = {buffer: each.choices for buffer, each in zip(function.params, lengths, strict=False)}
 
     def store(found: Any) -> None:
-        size = nodes(found.value, {buffer: each.nodes for buffer, each in known.items()})
-        chosen = choices(found.value, {buffer: each.choices for buffer, each in known.items()})
-        known[found.buffer] = _Length(size, chosen)
+        sizes[found.buffer] = nodes(found.value, sizes)
+        chosen[found.buffer] = choices(found.value, chosen)
 
     tvm_ffi.structural_walk(function.body, (tirx.BufferStore, store))
-    return known.get(function.params[-1], _Length())
+    result = function.params[-1]
+    return _Length(sizes.get(result, 1), chosen.get(result, 0))
 
 
 def _uses(function: tirx.PrimFunc, at: int) -> int:
@@ -154,8 +162,7 @@ def _elementwise(binding: Binding, functions: Mapping[Any, Any]) -> tirx.PrimFun
     function = functions.get(value.args[0])
     if not isinstance(function, tirx.PrimFunc):
         return None
-    pattern = (function.attrs or {}).get(_PATTERN)
-    return function if pattern is not None and int(pattern) <= INJECTIVE else None
+    return function if fusion_pattern(function) <= INJECTIVE else None
 
 
 @mutator
@@ -176,7 +183,7 @@ class _Cutter(PyExprMutator):
         if binding.var in self._stored:
             call = binding.value
             called, operands = call.args[:2]
-            apart = self._mod[called].with_attr(_PATTERN, _REDUCTION)
+            apart = self._mod[called].with_attr(PATTERN, REDUCTION)
             name = self.builder_.add_func(apart, f"{called.name_hint}_apart")
             value = relax.op.call_tir(name, operands, call.ty, *call.args[2:])
             binding = relax.VarBinding(binding.var, value)

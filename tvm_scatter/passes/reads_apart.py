@@ -12,15 +12,17 @@ import tvm
 from tvm import tirx
 
 from tvm_scatter.lowering.fused_reads import IS_READ
+from tvm_scatter.lowering.fusion_patterns import (
+    INJECTIVE,
+    OPAQUE,
+    PATTERN,
+    REDUCTION,
+    fusion_pattern,
+)
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 
 from .analysis.bindings import Binding, Bindings
 from .functions import is_ours_to_change
-
-_PATTERN = "op_pattern"
-#: TVM's numbers for functions: the last that computes elements by themselves, a reduction, and one
-#: that is fused with nothing.
-_INJECTIVE, _REDUCTION, _OPAQUE = 2, 3, 8
 
 
 def reads_apart(mod: tvm.IRModule) -> tvm.IRModule:
@@ -35,7 +37,7 @@ def reads_apart(mod: tvm.IRModule) -> tvm.IRModule:
         return mod
     result = mod.clone()
     for name in apart:
-        result.update_func(name, mod[name].with_attr(_PATTERN, _OPAQUE))
+        result.update_func(name, mod[name].with_attr(PATTERN, OPAQUE))
     return result
 
 
@@ -48,11 +50,11 @@ def _before_reductions(bindings: Bindings, functions: Mapping[Any, Any]) -> set[
         function = None if name is None else functions.get(name)
         if not isinstance(function, tirx.PrimFunc):
             continue
-        pattern = int((function.attrs or {}).get(_PATTERN, _OPAQUE))
-        leads = pattern <= _INJECTIVE and binding.var in leading
+        pattern = fusion_pattern(function)
+        leads = pattern <= INJECTIVE and binding.var in leading
         if leads and IS_READ in function.attrs:
             found.add(name)
-        elif leads or pattern == _REDUCTION:
+        elif leads or pattern == REDUCTION:
             leading |= binding.reads
     return found
 

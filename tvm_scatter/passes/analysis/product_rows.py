@@ -9,7 +9,8 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tvm_scatter.lowering.fused_reads import INJECTIVE, IS_READ, ROOT
+from tvm_scatter.lowering.fused_reads import IS_READ
+from tvm_scatter.lowering.fusion_patterns import INJECTIVE, ROOT, fusion_pattern
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.names import NAMES, STOCK_OPERATORS
 from tvm_scatter.options import current_options
@@ -18,9 +19,6 @@ from tvm_scatter.passes.functions import is_ours_to_change
 from .bindings import Binding, Bindings
 from .large_products import blocks_of_columns
 
-_PATTERN = "op_pattern"
-#: TVM's number of a function that is fused with nothing.
-_OPAQUE = 8
 #: So often may each row be computed, at most. Twice, what is read for a sum or difference of two
 #: rows is still less than what would be written and read again.
 _MOST_BLOCKS = 2
@@ -104,7 +102,7 @@ def _group(product: Binding, bindings: Bindings, mod: tvm.IRModule) -> list[Bind
         function = _called(binding, mod)
         is_alone = all(reader.var in inside for reader in readers[binding.var])
         is_inner = isinstance(binding.var, relax.DataflowVar) and is_alone
-        if function is None or _pattern(function) > INJECTIVE or not is_inner:
+        if function is None or fusion_pattern(function) > INJECTIVE or not is_inner:
             continue
         inside.add(binding.var)
         group.append(binding)
@@ -125,7 +123,7 @@ def _called(binding: Binding, mod: tvm.IRModule) -> tirx.PrimFunc | None:
 
 
 def _is_product(function: tirx.PrimFunc) -> bool:
-    blocks = blocks_of_columns(function) if _pattern(function) == ROOT else None
+    blocks = blocks_of_columns(function) if fusion_pattern(function) == ROOT else None
     return blocks is not None and blocks <= _MOST_BLOCKS
 
 
@@ -153,7 +151,3 @@ def _says_sizes(rows: ProductRows) -> bool:
         for variable in tirx.analysis.undefined_vars(size)
     }
     return needed <= said
-
-
-def _pattern(function: tirx.PrimFunc) -> int:
-    return int((function.attrs or {}).get(_PATTERN, _OPAQUE))

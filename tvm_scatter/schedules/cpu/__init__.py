@@ -14,6 +14,7 @@ from tvm.relax.backend import cpu_generic
 from tvm.s_tir import dlight
 from tvm.target import Target
 
+from tvm_scatter.lowering.fusion_patterns import OPAQUE, PATTERN
 from tvm_scatter.schedules.guarded import GuardedDefaultSchedule
 from tvm_scatter.schedules.initialised import may_reduce_nothing
 
@@ -21,9 +22,6 @@ from .inner import InnerReduction
 from .product import Product
 from .row_product import RowProduct
 from .spatial import Spatial
-
-#: TVM's number for a function that is not fused with others.
-_OPAQUE = 8
 
 
 class _OfKnownSize(dlight.cpu.Reduction):
@@ -61,7 +59,7 @@ def _opaque() -> tvm.transform.Pass:
     """Keeps TVM's pipelines from fusing what is scheduled."""
 
     def mark(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
-        return function.with_attr("op_pattern", _OPAQUE)
+        return function.with_attr(PATTERN, OPAQUE)
 
     return tirx.transform.prim_func_pass(mark, opt_level=0, name="MarkOpaque")
 
