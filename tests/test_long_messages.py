@@ -133,6 +133,46 @@ def test_kernels_of_gpus_write_a_value_out_a_few_times(times, kernels):
     assert len(re.findall(r"__global__[^;]*\{", source)) == kernels
 
 
+#: Each reads what it goes on from several times, most of them at another place. Without a limit
+#: that counts where they read, the first took hours, the others up to half a minute.
+MOVES = {
+    "stack": lambda x: torch.stack([x, x.flip(0)], 0)[0] + x.flip(1) * 0.25,
+    "mask": lambda x: torch.where((x > 0) & (x.flip(0) > 0) | (x.roll(1, 0) > 0), x, -x),
+    "pad": lambda x: torch.maximum(functional.pad(x, (1, 0))[:, :-1], x),
+    "flat": lambda x: x.flatten().flip(0).reshape(x.shape) * 0.25 + x * 0.5,
+    "roll": lambda x: x * 0.5 + x.flip(0) * 0.25 + x.roll(1, 0) * 0.25,
+}
+
+
+@pytest.mark.parametrize("times", [4, pytest.param(12, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("step", MOVES.values(), ids=MOVES)
+def test_what_moves_elements_compiles(step, times, device):
+    def model(x, index):
+        for _ in range(times):
+            x = step(x)
+        return x[index]
+
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(-8, 8, (12, 8), generator=generator) / 4
+    before = time.monotonic()
+    check(model, x, torch.arange(9), device=device)
+    assert time.monotonic() - before < SECONDS
+
+
+def test_a_read_behind_what_is_read_twice_compiles():
+    """Each step doubles the paths to the first tensor: 2 to the power of 40 in all."""
+
+    def model(x, index):
+        for _ in range(40):
+            x = x * 0.5 + x.flip(0)
+        return x[index]
+
+    program = from_exported_program(export(model, (torch.ones(8, 8), torch.arange(3))))
+    before = time.monotonic()
+    cuda(program)
+    assert time.monotonic() - before < SECONDS
+
+
 def test_a_few_roundings_are_computed():
     # A quotient is four steps: of an absolute value, a sum, a reciprocal and a product.
     for times, fused in ((1, True), (2, False)):

@@ -25,7 +25,6 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
     ListedRows,
     chunk_entries,
     declare_lists,
-    few_bytes,
     lanes_and_parts,
 )
 
@@ -52,12 +51,10 @@ _SUM_BYTES = 1 << 18
 #: Updates of a unit, into which larger buckets are cut: fewer if there is little work to share.
 _UNIT_ITEMS = (1024, 512, 256)
 _ENOUGH_UNITS = 1024
-#: Blocks of a multiprocessor that sum chunks and units at a time, where a row is computed from one
-#: vector: registers suffice for three, and NVIDIA's compiler would take those of two.
-_TOGETHER = 3
-#: Blocks of a multiprocessor that search for chunks and units, whose number only the device knows.
-#: Rows of few bytes wait for the begin of all of them.
-_SUM_BLOCKS, _SUM_BLOCKS_OF_FEW = 4, _TOGETHER
+#: Blocks of a multiprocessor that sum chunks and units, whose number only the device knows.
+#: Registers must suffice for them where a row is computed from one vector: NVIDIA's compiler would
+#: take those of three or two.
+_SUM_BLOCKS = 4
 #: The most updates: they are counted in 31 bits.
 _LIMIT = 1 << 31
 _FIELDS = {
@@ -273,15 +270,14 @@ def _reduce(operands: Operands, plan: _Plan, threads: int, carries: bool) -> Non
     if sums:
         room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, {plan.unit_items}> room;\n"
         rows = ListedRows(operands, "bucketed", text + room, arguments)
-        blocks = _SUM_BLOCKS_OF_FEW if few_bytes(operands) else _SUM_BLOCKS
-        most = blocks * multiprocessors(operands.target)
+        most = _SUM_BLOCKS * multiprocessors(operands.target)
         parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
         rows.sum(
             f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}>(room, sums, buckets, updates, "
             "sizes, tiles);",
             at_most((plan.units + parts) * rows.tiles, most),
             _UNIT_THREADS,
-            _TOGETHER,
+            _SUM_BLOCKS,
             overlaps=True,
         )
     ListedRows(operands, "bucketed", text, arguments).write("buckets", threads, carries, sums)

@@ -12,28 +12,12 @@ from tvm.sym import Analyzer
 
 from .computed_updates import BRANCH, function_name, loads_of, parts_of, substitute
 
-#: The most choices by what was chosen, one in another. From one to the next TVM compiles for three
-#: to ten times as long: five maxima of maxima take it 3 seconds, of bfloat16 half a minute.
-MOST_CHOICES = 4
-#: The most nodes of an expression. In it, a value that is used twice is written twice.
-MOST_NODES = 4000
-
 
 def all_of(expression: Any, kind: Any) -> list[Any]:
     """The nodes of some kind in an expression."""
     found: list[Any] = []
     tvm_ffi.structural_walk(expression, (kind, found.append))
     return found
-
-
-def nodes(value: Any, known: Mapping[Any, int]) -> int:
-    """The nodes of an expression, given those that stand for elements of buffers; others are one.
-
-    Where elements are read does not count.
-    """
-    if isinstance(value, tvm.ir.TensorLoad):
-        return known.get(value.source, 1)
-    return 1 + sum(nodes(part, known) for part in parts_of(value))
 
 
 def choices(value: Any, known: Mapping[Any, int] | None = None) -> int:

@@ -35,18 +35,30 @@ def pattern_of(bb: relax.BlockBuilder, data: relax.Expr, result: relax.TensorTyp
 
 def _sources(bb: relax.BlockBuilder, value: Any) -> list[Any]:
     """The tensors that a value is computed from, element by element; itself, if by none."""
+    found: list[Any] = []
+    seen: list[Any] = []
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        # What is read twice has the same sources twice, and twice as many paths lead to each.
+        if any(map(value.same_as, seen)):
+            continue
+        seen.append(value)
+        operands = _operands(bb, value)
+        if operands is None:
+            found.append(value)
+        else:
+            waiting.extend(operands)
+    return found
+
+
+def _operands(bb: relax.BlockBuilder, value: Any) -> list[Any] | None:
+    """What a value is computed from, element by element; ``None`` if it is not."""
     call: Any = bb.lookup_binding(value) if isinstance(value, relax.Var) else None
     if operator_of(call) != CALL_TIR:
-        return [value]
+        return None
     function, operands = call.args[:2]
-    if not _computes_elements(bb.get()[function]):
-        return [value]
-    found: list[Any] = []
-    for operand in operands.fields:
-        for source in _sources(bb, operand):
-            if not any(map(source.same_as, found)):
-                found.append(source)
-    return found
+    return list(operands.fields) if _computes_elements(bb.get()[function]) else None
 
 
 def _computes_elements(function: Any) -> bool:

@@ -19,7 +19,8 @@ from tvm_scatter.emit.computed_updates import (
     function_name,
     substitute,
 )
-from tvm_scatter.emit.expressions import MOST_CHOICES, MOST_NODES, all_of, choices
+from tvm_scatter.emit.expression_length import MOST_CHOICES
+from tvm_scatter.emit.expressions import all_of, choices
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
 from tvm_scatter.ops.shapes import is_empty, is_one, same_size, static_shape
@@ -38,6 +39,8 @@ _MOST_LEAVES = 12
 #: The most divisions by sizes that are not known. Each is dear, and what TVM makes of some within
 #: each other grows so fast that it compiles for hours.
 _MOST_DIVISIONS = 12
+#: The most nodes of an expression, with all that stands in it.
+_MOST_NODES = 4000
 _INTEGERS_ONLY = (
     *(tirx.Mod, tirx.FloorDiv, tirx.FloorMod),
     *(tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
@@ -441,7 +444,7 @@ def _with_loads_inlined(body: Any) -> Any:
     value = tvm_ffi.structural_map(body, (tvm.ir.Call, load))
     for refusal in refusals:
         raise refusal
-    if len(all_of(value, tvm.ir.Expr)) > MOST_NODES:
+    if len(all_of(value, tvm.ir.Expr)) > _MOST_NODES:
         raise NotInlined("the expression of an element is too long")
     return value
 

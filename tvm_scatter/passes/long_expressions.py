@@ -9,7 +9,6 @@ several times as long to compile. Three clamps, or four tangents, take it minute
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import tvm
@@ -19,7 +18,7 @@ from tvm.relax.backend.utils import BackendDispatcher
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
-from tvm_scatter.emit.expressions import MOST_CHOICES, MOST_NODES, choices, nodes
+from tvm_scatter.emit.expression_length import MOST_NODES, ExpressionLength
 from tvm_scatter.lowering.fusion_patterns import INJECTIVE, PATTERN, REDUCTION, fusion_pattern
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 
@@ -52,18 +51,6 @@ def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
     return cutter.builder_.get()
 
 
-@dataclass(frozen=True)
-class _Length:
-    """How long the expression of an element is: its nodes, and its choices, one by the other."""
-
-    nodes: int = 1
-    choices: int = 0
-
-    @property
-    def is_too_long(self) -> bool:
-        return self.nodes > MOST_NODES or self.choices > MOST_CHOICES
-
-
 class _Chains:
     """The elementwise functions that a function calls, in the order in which they run."""
 
@@ -76,7 +63,7 @@ class _Chains:
                 continue
             self._functions[binding.var] = function
             self._operands[binding.var] = list(binding.value.args[1].fields)
-        self._lengths: dict[Any, _Length] = {}
+        self._lengths: dict[Any, ExpressionLength] = {}
 
     def stored(self) -> set[Any]:
         """The variables to store, so that no expression between them is too long."""
@@ -91,14 +78,14 @@ class _Chains:
                 cut = self._cut(var) if length.is_too_long else None
                 if cut is not None:
                     found.add(cut)
-                    self._lengths[cut] = _Length()
+                    self._lengths[cut] = ExpressionLength()
                     # What is computed from it is shorter now.
                     at = order.index(cut)
             at += 1
         return found
 
-    def _length_of(self, operand: Any) -> _Length:
-        return self._lengths.get(operand, _Length())
+    def _length_of(self, operand: Any) -> ExpressionLength:
+        return self._lengths.get(operand, ExpressionLength())
 
     def _cut(self, var: Any) -> Any:
         """The nearest variable that stands more than once in the expression of another one.
@@ -130,27 +117,27 @@ class _Chains:
             found = self._length_of(operand)
             return found.nodes if by_nodes else found.choices
 
-        computed = [each for each in self._operands[var] if self._length_of(each) != _Length()]
+        computed = [
+            each for each in self._operands[var] if self._length_of(each) != ExpressionLength()
+        ]
         return max(computed, key=length, default=None)
 
 
-def _length(function: tirx.PrimFunc, lengths: Sequence[_Length]) -> _Length:
+def _length(function: tirx.PrimFunc, lengths: Sequence[ExpressionLength]) -> ExpressionLength:
     """The length of what a function computes, given those of its operands."""
-    sizes = {buffer: each.nodes for buffer, each in zip(function.params, lengths, strict=False)}
-    chosen = {buffer: each.choices for buffer, each in zip(function.params, lengths, strict=False)}
+    known = dict(zip(function.params, lengths, strict=False))
 
     def store(found: Any) -> None:
-        sizes[found.buffer] = nodes(found.value, sizes)
-        chosen[found.buffer] = choices(found.value, chosen)
+        known[found.buffer] = ExpressionLength.of(found, known)
 
     tvm_ffi.structural_walk(function.body, (tirx.BufferStore, store))
-    result = function.params[-1]
-    return _Length(sizes.get(result, 1), chosen.get(result, 0))
+    return known.get(function.params[-1], ExpressionLength())
 
 
 def _uses(function: tirx.PrimFunc, at: int) -> int:
     """How often an operand stands in the expression of a function."""
-    once, twice = (_length(function, [*[_Length()] * at, _Length(size)]) for size in (1, 2))
+    in_front = [ExpressionLength()] * at
+    once, twice = (_length(function, [*in_front, ExpressionLength(size)]) for size in (1, 2))
     return twice.nodes - once.nodes
 
 

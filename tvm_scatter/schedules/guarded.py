@@ -17,6 +17,7 @@ from tvm.target import Target
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
 from .gpu import Gather, Products, RowSums, Transposes, WholeReductions
+from .in_place import computed_in_place
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 from .wide_reductions import with_wide_reductions
@@ -61,7 +62,7 @@ class GuardedDefaultSchedule:
     def _scheduled(self, name: str, function: tirx.PrimFunc) -> tirx.PrimFunc | None:
         if _is_scheduled(function):
             return function
-        function = without_reductions_of_one(function)
+        function = _computed_in_place(without_reductions_of_one(function))
         target = function.attrs.get("target") or Target.current(allow_none=False)
         wide = with_wide_reductions(function)
         failures: list[str] = []
@@ -93,6 +94,13 @@ def uninstall_guard() -> None:
 
 def _is_scheduled(function: tirx.PrimFunc) -> bool:
     return bool(function.attrs.get(_SCHEDULED, False))
+
+
+def _computed_in_place(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    try:
+        return computed_in_place(function)
+    except Exception:  # then the rules fail one by one, and say so
+        return function
 
 
 def _apply(

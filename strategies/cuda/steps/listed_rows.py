@@ -30,6 +30,9 @@ _ENTRY_CYCLES = 500.0
 #: Cycles of a multiprocessor for a byte that is an element, read or written.
 _MOVE_CYCLES = 0.2
 _BLOCK_THREADS = 256
+#: Threads of a multiprocessor that must have registers where an update is computed from one vector.
+#: Two registers more, and a sixth of them would have none.
+_ROW_THREADS = 1536
 #: Bytes of rows that are read and written in some forty microseconds.
 _FEW_BYTES = 1 << 28
 #: Threads that search for chunks of long lists, whose number only the device knows.
@@ -232,6 +235,7 @@ class ListedRows:
         lanes, apart = lanes_of_parts(operands, self.lanes, self._vector, carries)
         parts = parts_of(operands.sizes.width, lanes, self._vector)
         self._arguments["column_parts"] = "long long", parts
+        single = vectors_apart(operands, self._vector) == 1
         self.step(
             f"write_rows<P, {lanes}, {{vector}}, {mean}, {in_place}, {str(apart).lower()}, "
             f"{str(early).lower()}>(output, {source}, sums, {lists}, updates, sizes, "
@@ -239,6 +243,7 @@ class ListedRows:
             ceil_div(operands.sizes.destinations * parts * lanes, threads),
             threads,
             owns=True,
+            together=_ROW_THREADS // threads if single else 0,
             overlaps=early or few_bytes(operands),
             begins="begin_overlapped_early" if early else "begin_overlapped",
         )

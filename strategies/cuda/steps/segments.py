@@ -37,10 +37,10 @@ _MOST_TIMES = 16
 #: Where there is little work to share, all that have a piece are long: pieces come first, and who
 #: begins late with a row of 127 entries is what all wait for.
 _USUAL, _MOST = 3, 256
-#: Threads of a multiprocessor that must have registers where there are logits: whoever adds up sums
-#: of pieces would take more than whoever waits for rows. Where logits are sums, vectors of 16-bit
-#: floats have twice as many elements, and leave room for fewer.
-_SOFTMAX_THREADS, _SUMMING_THREADS_OF_HALVES = 1024, 768
+#: Threads of a multiprocessor that must have registers where there are logits or 16-bit floats:
+#: whoever adds up sums of pieces would take more than whoever waits for rows. Where logits are
+#: sums, vectors of 16-bit floats have twice as many elements, and leave room for fewer.
+_SOFTMAX_THREADS, _SUMMING_THREADS_OF_HALVES, _THREADS_OF_HALVES = 1024, 768, 1280
 #: Updates whose elements have so many bytes are read before anything is computed with them. Shorter
 #: ones would take more registers, and 1.06 to 1.11 of the time.
 _READ_FIRST_BYTES = 4
@@ -383,7 +383,7 @@ def reads_first(problem: ScatterProblem) -> bool:
 def _threads_together(operands: Operands) -> int:
     """Threads of a multiprocessor that must have registers; 0 leaves that to NVIDIA's compiler."""
     if not operands.problem.softmax:
-        return 0
+        return _THREADS_OF_HALVES if operands.problem.data_dtype in HALVES else 0
     return _SUMMING_THREADS_OF_HALVES if _adds_up_halves(operands) else _SOFTMAX_THREADS
 
 
