@@ -9,13 +9,12 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import tvm_ffi
 from tvm import relax, tirx
-from tvm.s_tir import SBlock
 
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 
 from .fusion_patterns import INJECTIVE, ROOT, fusion_pattern
+from .row_reductions import has_parallel_axes_alone
 
 #: The attribute of a function that reads by index and may be fused.
 IS_READ = "tvm_scatter.read"
@@ -67,10 +66,7 @@ def _computes_elements(function: Any) -> bool:
         return False
     if fusion_pattern(function, INJECTIVE) > INJECTIVE:
         return False
-    blocks: list[SBlock] = []
-    tvm_ffi.structural_walk(function.body, (SBlock, blocks.append))
-    axes = [axis for block in blocks for axis in block.iter_vars]
-    return bool(axes) and all(axis.iter_type == tirx.IterVar.DataPar for axis in axes)
+    return has_parallel_axes_alone(function)
 
 
 def _is_as_large(tensor: Any, data: Any) -> bool:

@@ -152,6 +152,12 @@ def _is_of_single_rows(call: relax.Call) -> bool:
     )
 
 
+def has_parallel_axes_alone(function: tirx.PrimFunc) -> bool:
+    """Whether a function has axes, and computes what it has for each place of them by itself."""
+    axes = [axis for block in all_of(function.body, s_tir.SBlock) for axis in block.iter_vars]
+    return bool(axes) and all(axis.iter_type == tirx.IterVar.DataPar for axis in axes)
+
+
 def reducing_blocks(function: tirx.PrimFunc) -> list[s_tir.SBlock]:
     """The blocks of a function that reduce."""
     return [block for block in all_of(function.body, s_tir.SBlock) if block.init is not None]

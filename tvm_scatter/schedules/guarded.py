@@ -14,10 +14,11 @@ from tvm import tirx
 from tvm.s_tir import analysis, dlight
 from tvm.target import Target
 
+from tvm_scatter.lowering.row_reductions import has_parallel_axes_alone
+
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
 from .gpu import Gather, Products, RowSums, Transposes, WholeReductions
-from .in_place import computed_in_place
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 from .wide_reductions import with_wide_reductions
@@ -25,6 +26,9 @@ from .wide_reductions import with_wide_reductions
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
 _STOCK = dlight.base.ApplyDefaultSchedule
 _SCHEDULED = "tirx.is_scheduled"
+#: Rules of reductions. Each computes what can be computed in place before it looks for one. Of long
+#: chains that takes most of the time.
+_OF_REDUCTIONS = (dlight.gpu.GEMV, dlight.gpu.Reduction, dlight.gpu.GeneralReduction)
 _logger = logging.getLogger("tvm_scatter")
 
 
@@ -62,11 +66,14 @@ class GuardedDefaultSchedule:
     def _scheduled(self, name: str, function: tirx.PrimFunc) -> tirx.PrimFunc | None:
         if _is_scheduled(function):
             return function
-        function = _computed_in_place(without_reductions_of_one(function))
+        function = without_reductions_of_one(function)
         target = function.attrs.get("target") or Target.current(allow_none=False)
         wide = with_wide_reductions(function)
+        computes_elements = has_parallel_axes_alone(function)
         failures: list[str] = []
         for rule in self.rules:
+            if computes_elements and isinstance(rule, _OF_REDUCTIONS):
+                continue
             try:
                 # The rules of this package for GPUs reduce in single precision by themselves.
                 given = function if isinstance(rule, (Gather, RowSums)) else wide
@@ -94,13 +101,6 @@ def uninstall_guard() -> None:
 
 def _is_scheduled(function: tirx.PrimFunc) -> bool:
     return bool(function.attrs.get(_SCHEDULED, False))
-
-
-def _computed_in_place(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    try:
-        return computed_in_place(function)
-    except Exception:  # then the rules fail one by one, and say so
-        return function
 
 
 def _apply(
