@@ -53,7 +53,9 @@ def together(names, target):
 
 
 def kernels(source):
-    return re.findall(r"__global__ void[^(]*?(?:__launch_bounds__\(\d+\) )?(\w+)\(", source)
+    return re.findall(
+        r"__global__ void[^(]*?(?:__launch_bounds__\(\d+(?:, \d+)?\) )?(\w+)\(", source
+    )
 
 
 def each_on_one_architecture():

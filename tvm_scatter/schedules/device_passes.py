@@ -10,6 +10,7 @@ from tvm.tirx import compilation_pipeline as tvm_pipelines
 
 from tvm_scatter.options import current_options
 
+from .named_choices import HideNamedChoices
 from .narrow_infinities import WidenInfinities
 from .narrow_integers import WrapNarrowIntegers
 
@@ -26,8 +27,10 @@ def install_device_passes() -> None:
         lower, finalize_host, finalize_device = stock(*args, **kwargs)
 
         def finalize() -> tvm.transform.Pass:
-            last = [WrapNarrowIntegers(), WidenInfinities()] if current_options().enabled else []
-            return tvm.transform.Sequential([finalize_device(), *last])
+            if not current_options().enabled:
+                return finalize_device()
+            last = [WrapNarrowIntegers(), WidenInfinities()]
+            return tvm.transform.Sequential([HideNamedChoices(), finalize_device(), *last])
 
         return lower, finalize_host, finalize
 
