@@ -19,8 +19,8 @@ def HideNamedChoices() -> tvm.transform.Pass:
     """The pass: TVM takes such a choice for a function's result. Vectors have none with a name."""
 
     def hide(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
-        named = (tirx.Bind, _named), (tirx.Let, _named_inside)
-        return function.with_body(tvm_ffi.structural_map(function.body, *named))
+        named = [(tirx.Bind, _named), (tirx.Let, _named_inside)]
+        return function.with_body(tvm_ffi.structural_map(function.body, named))
 
     return tirx.transform.prim_func_pass(hide, opt_level=0, name="HideNamedChoices")
 
