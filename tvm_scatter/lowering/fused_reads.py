@@ -35,14 +35,14 @@ def pattern_of(bb: relax.BlockBuilder, data: relax.Expr, result: relax.TensorTyp
 def _sources(bb: relax.BlockBuilder, value: Any) -> list[Any]:
     """The tensors that a value is computed from, element by element; itself, if by none."""
     found: list[Any] = []
-    seen: list[Any] = []
+    seen: set[Any] = set()
     waiting = [value]
     while waiting:
         value = waiting.pop()
         # What is read twice has the same sources twice, and twice as many paths lead to each.
-        if any(map(value.same_as, seen)):
+        if value in seen:
             continue
-        seen.append(value)
+        seen.add(value)
         operands = _operands(bb, value)
         if operands is None:
             found.append(value)

@@ -25,6 +25,9 @@ from tvm_scatter.ops.called import CALL_TIR, operator_of
 from .analysis.bindings import Binding, Bindings
 from .functions import is_ours_to_change
 
+#: The length of what is read from memory.
+_READ = ExpressionLength()
+
 
 def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
     """The module, in which nothing is fused to an expression that TVM compiles for minutes.
@@ -78,14 +81,14 @@ class _Chains:
                 cut = self._cut(var) if length.is_too_long else None
                 if cut is not None:
                     found.add(cut)
-                    self._lengths[cut] = ExpressionLength()
+                    self._lengths[cut] = _READ
                     # What is computed from it is shorter now.
                     at = order.index(cut)
             at += 1
         return found
 
     def _length_of(self, operand: Any) -> ExpressionLength:
-        return self._lengths.get(operand, ExpressionLength())
+        return self._lengths.get(operand, _READ)
 
     def _cut(self, var: Any) -> Any:
         """The nearest variable that stands more than once in the expression of another one.
@@ -117,9 +120,7 @@ class _Chains:
             found = self._length_of(operand)
             return found.nodes if by_nodes else found.choices
 
-        computed = [
-            each for each in self._operands[var] if self._length_of(each) != ExpressionLength()
-        ]
+        computed = [each for each in self._operands[var] if self._length_of(each) != _READ]
         return max(computed, key=length, default=None)
 
 
@@ -131,12 +132,12 @@ def _length(function: tirx.PrimFunc, lengths: Sequence[ExpressionLength]) -> Exp
         known[found.buffer] = ExpressionLength.of(found, known)
 
     tvm_ffi.structural_walk(function.body, (tirx.BufferStore, store))
-    return known.get(function.params[-1], ExpressionLength())
+    return known.get(function.params[-1], _READ)
 
 
 def _uses(function: tirx.PrimFunc, at: int) -> int:
     """How often an operand stands in the expression of a function."""
-    in_front = [ExpressionLength()] * at
+    in_front = [_READ] * at
     once, twice = (_length(function, [*in_front, ExpressionLength(size)]) for size in (1, 2))
     return twice.nodes - once.nodes
 

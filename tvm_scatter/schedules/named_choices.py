@@ -38,7 +38,6 @@ def _without_choices(value: Any) -> Any:
 
 
 def _hidden(choice: tirx.Select) -> Any:
-    is_number = choice.ty.dtype.startswith(_FLOATS) and choice.condition.ty.dtype == "bool"
-    if not is_number:
-        return choice
-    return tirx.if_then_else(choice.condition, choice.true_value, choice.false_value)
+    if choice.ty.dtype.startswith(_FLOATS) and choice.condition.ty.dtype == "bool":
+        return tirx.if_then_else(choice.condition, choice.true_value, choice.false_value)
+    return choice
