@@ -241,3 +241,51 @@ def test_a_cpu_carries_within_its_workspace(monkeypatch: pytest.MonkeyPatch) -> 
         machine = compiled_with(module, "llvm", **options)
     assert ends and max(ends) <= min(rooms)
     np.testing.assert_array_equal(called(machine, "llvm", arrays), expected(False, *arrays))
+
+
+@pytest.mark.parametrize("bad", [2**32 + 3, -(2**32) + 3, 2**63 - 1])
+def test_a_cpu_carries_whole_numbers_where_they_matter(bad: int) -> None:
+    """A source that only its low half takes for a good one, and weights that need both halves."""
+    module, arrays = weighted(4, "int64"), operands(4, "int64", EDGES, 1)
+    arrays[2][::7] = bad
+    arrays[5][::3] *= 2**40 + 1
+    options = {"implementation": "sort_based", "fuse": True, "bounds": "drop", "share_order": False}
+    with columns_in_parts():
+        machine = compiled_with(module, "llvm", **options)
+    x, _, src, dst, _, weights = arrays
+    good = (src >= -NODES) & (src < NODES)
+    wanted = np.zeros([NODES, 4], "int64")
+    np.add.at(wanted, dst[good], x[src[good]] * weights[good])
+    np.testing.assert_array_equal(called(machine, "llvm", arrays), wanted)
+
+
+def test_a_cpu_finds_numbers_that_are_more_than_begins_of_rows() -> None:
+    """The source itself is added to its row, and so is the number of the edge."""
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([NODES, 4], "int64"))
+    src, dst = (relax.Var(name, relax.TensorType([EDGES], "int64")) for name in ("src", "dst"))
+    weight = relax.Var("weight", relax.TensorType([EDGES, 4], "int64"))
+    with builder.function("main", [x, src, dst, weight]):
+        with builder.dataflow():
+            rows = builder.emit(relax.op.take(x, src, axis=0, mode="clip"))
+            column = builder.emit(relax.op.expand_dims(src, [1]))
+            message = builder.emit(relax.op.add(rows, column))
+            message = builder.emit(relax.op.add(message, weight))
+            zeros = builder.emit(relax.op.zeros([NODES, 4], "int64"))
+            output = builder.emit_output(index_put(zeros, [dst], message, [0], "add"))
+        builder.emit_func_output(output)
+    random = np.random.default_rng(0)
+    arrays = [
+        random.integers(-3, 4, [NODES, 4]),
+        random.integers(-(2**40), 2**40, EDGES),
+        random.integers(0, NODES, EDGES),
+        random.integers(-3, 4, [EDGES, 4]),
+    ]
+    wanted = np.zeros([NODES, 4], "int64")
+    read = arrays[0][np.clip(arrays[1], 0, NODES - 1)] + arrays[1][:, None] + arrays[3]
+    np.add.at(wanted, arrays[2], read)
+    with columns_in_parts():
+        machine = compiled_with(
+            builder.get(), "llvm", implementation="sort_based", fuse=True, share_order=False
+        )
+    np.testing.assert_array_equal(called(machine, "llvm", arrays), wanted)

@@ -28,8 +28,12 @@ def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
 
 def _emit(operands: Operands, offsets: Any) -> None:
     if CountingSort.suits(operands.problem):
-        sort = CountingSort(operands.problem, operands.sizes)
-        sort.emit_into(operands, operands.out, offsets, offset=0)
+        items = operands.out
+
+        def put(to: Any, item: Any) -> None:
+            T.buffer_store(items, tirx.Cast("int32", item), [to])
+
+        CountingSort(operands.problem, operands.sizes).emit(operands, 0, offsets, put)
         return
     keys, items = RadixSort(operands.problem, operands.sizes).emit(operands, offset=0)
     size = loops.settle(operands.sizes.items)

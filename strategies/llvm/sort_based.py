@@ -7,13 +7,13 @@ from typing import Any
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, round_up
+from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.arithmetic import larger
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
 from .steps import costs, loops
-from .steps.carried import carried, carried_bytes
+from .steps.carried import SortedItems, items_bytes
 from .steps.counting import CountingSort
 from .steps.radix import RadixSort
 from .steps.rows import Rows
@@ -42,8 +42,8 @@ class SortBased(Implementation):
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
         if CountingSort.suits(problem):
             counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
-            more = 0 if rows.takes_long else carried_bytes(problem, sizes)
-            return _begin_of_carried(counting, rows) + more
+            sort = counting.workspace_bytes + counting.offsets_bytes
+            return sort + items_bytes(problem, sizes) + rows.workspace_bytes
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         return sort.workspace_bytes + segments.workspace_bytes
 
@@ -82,23 +82,20 @@ class SortBased(Implementation):
         if not problem.fill:
             loops.copy_data(operands)
         if CountingSort.suits(problem):
-            counting, rows = CountingSort(problem, sizes), Rows(problem, sizes)
-            # Rows that take long are read ahead, which needs no memory of the size of the index.
-            known = None
-            if not rows.takes_long:
-                known = carried(operands, rows.width, _begin_of_carried(counting, rows))
-            items, offsets = counting.emit(operands, 0, None if known is None else known.carry)
-
-            def item_at(at: Any) -> Any:
-                return loops.int64(items[at])
-
-            rows.emit(operands, offsets, item_at, counting.workspace_bytes, known)
+            _emit_in_one_pass(operands)
             return
         sort, segments = RadixSort(problem, sizes), Segments(problem, sizes)
         keys, order = sort.emit(operands, offset=0)
         segments.emit(operands, keys, order, offset=sort.workspace_bytes)
 
 
-def _begin_of_carried(counting: CountingSort, rows: Rows) -> Any:
-    """Where the workspace of what is carried begins, in bytes."""
-    return round_up(counting.workspace_bytes + rows.workspace_bytes, 64)
+def _emit_in_one_pass(operands: Operands) -> None:
+    counting = CountingSort(operands.problem, operands.sizes)
+    rows = Rows(operands.problem, operands.sizes)
+    offset = counting.workspace_bytes
+    offsets = counting.view_offsets(operands, offset)
+    offset = offset + counting.offsets_bytes
+    items = SortedItems(operands, rows.width, offset)
+    offset = offset + items_bytes(operands.problem, operands.sizes)
+    counting.emit(operands, 0, offsets, items.put)
+    rows.emit(operands, offsets, items.item_at, offset, items.rows)

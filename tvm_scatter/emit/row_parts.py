@@ -33,6 +33,19 @@ def row_parts(updates: ComputedUpdates, axes: int) -> list[Any]:
     return sorted(found, key=_size, reverse=True)
 
 
+def are_all_of_rows(updates: ComputedUpdates, axes: int) -> bool:
+    """Whether the elements of a row depend on its parts and their columns alone."""
+    value, _ = with_named_parts(updates, row_parts(updates, axes))
+    columns = {*updates.axes[-axes:]}
+    return {*tirx.analysis.undefined_vars(value)}.isdisjoint({*updates.axes} - columns)
+
+
+def with_named_parts(updates: ComputedUpdates, parts: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """The element, with a variable in place of each part, and these variables."""
+    names = [tirx.Var("part", str(part.ty.dtype)) for part in parts]
+    return with_parts(updates.value, list(zip(parts, names, strict=True))), names
+
+
 def _parts(expression: Any, varying: set[Any]) -> Iterator[Any]:
     if _is_part(expression, varying):
         yield expression

@@ -1,4 +1,4 @@
-"""Carries through a sort what computed updates need to know of each row.
+"""What a sort keeps of each item: its number, and what computed updates need to know of its row.
 
 Whoever sorts items comes by them in order, and reads where their rows are, and their weights, side
 by side. In the order of destinations both are anywhere.
@@ -11,76 +11,88 @@ from typing import Any
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.row_parts import row_parts
+from tvm_scatter.emit.row_parts import are_all_of_rows, row_parts
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, round_up
+from tvm_scatter.problem.sizes import Sizes
 
 from . import loops
+from .begins_of_rows import fit_in_32_bits
 from .read_ahead import RowParts, axes_of_rows
+from .records import Field, record_bytes, records, records_bytes
 
-#: Bytes that are carried of an item, at most. There is room for as many, whatever is carried.
+#: Bytes that are kept of an item, at most. There is room for as many, whatever is kept.
 _MOST_BYTES = 16
 #: As many items are worth it: fewer are in a cache of the core, whatever their order.
-_LEAST_ITEMS = 1 << 15
-#: Each buffer begins at a multiple of so many items, and so of as many bytes.
-_ROUNDED_TO = 64
+_LEAST_ITEMS = 1 << 12
+_NUMBER = "int32"
 
 
-class CarriedRows(RowParts):
-    """What is carried of each item, in the order of destinations.
+class SortedItems:
+    """The items in the order of destinations, a record for each.
 
-    Parameters
-    ----------
-    axes : int
-        How many of the last axes of the updates make up a row.
-    offset : int
-        Where its workspace begins, in bytes.
-    """
-
-    def __init__(self, operands: Operands, axes: int, offset: Any) -> None:
-        self._operands, self._end = operands, offset
-        super().__init__(operands.updates, axes, self._buffer)
-
-    def _buffer(self, dtype: str) -> Any:
-        begin, items = self._end, _rounded_items(self._operands.problem, self._operands.sizes)
-        self._end = begin + items * item_bytes(dtype)
-        return loops.workspace_view(self._operands, begin, items, dtype)
-
-    def carry(self, to: Any, item: Any) -> None:
-        """Emit the reads of an item, whose position in the order is given."""
-        b, k, _ = loops.item_coordinates(self._operands, item)
-        update = loops.update_position(self._operands, b, k, loops.int64(0))
-        self.read(to, T.bind(update))
-
-
-def carried_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
-    """Bytes of the workspace, for a problem with known sizes."""
-    return _rounded_items(problem, sizes) * _MOST_BYTES if _suits(problem, sizes) else 0
-
-
-def carried(operands: Operands, width: Any, offset: Any) -> CarriedRows | None:
-    """What is carried of each item; ``None`` if that does not pay.
+    Those of one destination come from anywhere, so what stood apart from the others would be one
+    line more of the cache that is written to. For the same reason the number of an item is left out
+    where all of its row is known without.
 
     Parameters
     ----------
     width : int
         Elements of a row.
     offset : int
-        Where its workspace begins, in bytes.
+        Where the workspace begins, in bytes.
+
+    Attributes
+    ----------
+    rows : RowParts or None
+        What is known of the row of each item, if that is kept.
     """
-    updates = operands.updates
-    axes = axes_of_rows(operands.problem, updates, width)
-    if axes is None or not _suits(operands.problem, operands.sizes):
-        return None
-    needed = sum(item_bytes(str(part.ty.dtype)) for part in row_parts(updates, axes))
-    return None if needed > _MOST_BYTES else CarriedRows(operands, axes, offset)
+
+    def __init__(self, operands: Operands, width: Any, offset: Any) -> None:
+        self._operands, updates = operands, operands.updates
+        axes, dtypes = _carried(operands, width)
+        numbers = [] if axes and are_all_of_rows(updates, axes) else [_NUMBER]
+        count = loops.item_count(operands.problem, operands.sizes)
+        fields = records(operands, offset, count, [*dtypes, *numbers])
+        self._number: Field | None = fields[-1] if numbers else None
+        self.rows = RowParts(updates, axes, fields[: len(dtypes)]) if axes else None
+
+    def put(self, to: Any, item: Any) -> None:
+        """Emit what is kept of an item, whose position in the order is given."""
+        if self._number is not None:
+            self._number.store(to, item)
+        if self.rows is not None:
+            b, k, _ = loops.item_coordinates(self._operands, item)
+            update = loops.update_position(self._operands, b, k, loops.int64(0))
+            self.rows.read(to, T.bind(update))
+
+    def item_at(self, at: Any) -> Any:
+        """The item at a position of the order; any where nobody needs to know."""
+        return loops.int64(0) if self._number is None else self._number.load(at, "int64")
+
+
+def items_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
+    """Bytes of the workspace, for a problem with known sizes."""
+    each = _MOST_BYTES if _suits(problem, sizes) else item_bytes(_NUMBER)
+    return records_bytes(loops.item_count(problem, sizes), each)
+
+
+def _carried(operands: Operands, width: Any) -> tuple[int | None, list[str]]:
+    """How many axes make up a row, and the types in which what is known of it is kept.
+
+    ``None`` and nothing if nothing is, or would take too much room.
+    """
+    problem, updates = operands.problem, operands.updates
+    axes = axes_of_rows(problem, updates, width)
+    if axes is None or not _suits(problem, operands.sizes):
+        return None, []
+    parts = row_parts(updates, axes)
+    short = fit_in_32_bits(updates, parts)
+    own = [str(part.ty.dtype) for part in parts]
+    dtypes = ["int32" if fits else dtype for dtype, fits in zip(own, short, strict=True)]
+    return (axes, dtypes) if record_bytes([*dtypes, _NUMBER]) <= _MOST_BYTES else (None, [])
 
 
 def _suits(problem: ScatterProblem, sizes: Sizes) -> bool:
     is_simple = problem.fused and problem.batch.is_one and not problem.reduces.is_store
     return bool(is_simple and loops.item_count(problem, sizes) >= _LEAST_ITEMS)
-
-
-def _rounded_items(problem: ScatterProblem, sizes: Sizes) -> Any:
-    return round_up(loops.item_count(problem, sizes), _ROUNDED_TO)

@@ -49,45 +49,32 @@ class CountingSort:
 
     @property
     def workspace_bytes(self) -> Any:
-        """Bytes of the workspace: the items, the offsets, and counters of each chunk."""
-        counters = round_up(self.chunks * self._counters * _BYTES, 64)
-        return self._items_bytes + self._offsets_bytes + counters
+        """Bytes of the workspace: counters of each chunk."""
+        return round_up(self.chunks * self._counters * _BYTES, 64)
 
     @property
-    def _items_bytes(self) -> Any:
-        return round_up(self.items * _BYTES, 64)
-
-    @property
-    def _offsets_bytes(self) -> Any:
+    def offsets_bytes(self) -> Any:
+        """Bytes of the offsets."""
         return round_up(self._counters * _BYTES, 64)
 
+    def view_offsets(self, operands: Operands, offset: Any) -> Any:
+        """A buffer for the offsets, so many bytes behind the begin of the workspace."""
+        return loops.workspace_view(operands, offset, self._counters, _DTYPE)
+
     def emit(
-        self, operands: Operands, offset: Any, visit: Callable[[Any, Any], None] | None = None
-    ) -> tuple[Any, Any]:
-        """Emit the sort. Returns the items in order, and the offset of each key and of the end.
+        self, operands: Operands, offset: Any, offsets: Any, put: Callable[[Any, Any], None]
+    ) -> None:
+        """Emit the sort.
 
         Parameters
         ----------
-        visit : callable, optional
-            Emits what else is done with each item, given its position in the order and the item.
+        offset : int or expression
+            Where the workspace begins, in bytes.
+        offsets : buffer
+            For the position of each key's first item, and behind them that of the end.
+        put : callable
+            Emits the store of an item, from its position in the order and its number.
         """
-        view, self._operands = loops.workspace_view, operands
-        items = view(operands, offset, self.items, _DTYPE)
-        offset = offset + self._items_bytes
-        offsets = view(operands, offset, self._counters, _DTYPE)
-        offset = offset + self._offsets_bytes
-        self.emit_into(operands, items, offsets, offset, visit)
-        return items, offsets
-
-    def emit_into(
-        self,
-        operands: Operands,
-        items: Any,
-        offsets: Any,
-        offset: Any,
-        visit: Callable[[Any, Any], None] | None = None,
-    ) -> None:
-        """Emit the sort into buffers of items and offsets."""
         self._operands = operands
         places = loops.workspace_view(operands, offset, self.chunks * self._counters, _DTYPE)
 
@@ -108,9 +95,7 @@ class CountingSort:
                 at = T.bind(base + self._key(item))
                 to = T.bind(places[at])
                 T.buffer_store(places, to + 1, [at])
-                T.buffer_store(items, tirx.Cast(_DTYPE, item), [loops.int64(to)])
-                if visit is not None:
-                    visit(loops.int64(to), item)
+                put(loops.int64(to), item)
 
         loops.for_each(self.chunks, self.items, count)
         self._add_up(places, offsets)

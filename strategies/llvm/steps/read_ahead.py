@@ -7,7 +7,7 @@ these reads are under way together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tvm.tirx.script import builder as T
@@ -18,6 +18,7 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 from . import loops
+from .records import Field
 
 
 def axes_of_rows(problem: ScatterProblem, updates: Any, width: Any) -> int | None:
@@ -34,7 +35,7 @@ def axes_of_rows(problem: ScatterProblem, updates: Any, width: Any) -> int | Non
 
 
 class RowParts:
-    """What is known of some rows of updates before they are read, in buffers.
+    """What is known of some rows of updates before they are read.
 
     Parameters
     ----------
@@ -42,24 +43,25 @@ class RowParts:
         What reads them.
     axes : int
         How many of the last axes of the updates make up a row.
-    buffer : callable
-        Makes a buffer for the values of a part, from their data type.
+    fields : sequence of Field
+        Where each part of the rows is kept.
     """
 
-    def __init__(self, updates: ComputedUpdates, axes: int, buffer: Callable[[str], Any]) -> None:
+    def __init__(self, updates: ComputedUpdates, axes: int, fields: Sequence[Field]) -> None:
         self._updates, self._axes = updates, axes
-        self._parts = row_parts(updates, axes)
-        self._buffers = [buffer(str(part.ty.dtype)) for part in self._parts]
+        self._parts, self._fields = row_parts(updates, axes), fields
 
     def read(self, i: Any, update: Any) -> None:
         """Emit the reads of the row at a position in the updates, as the i-th."""
-        for part, buffer in zip(self._parts, self._buffers, strict=True):
-            value = self._updates.expression(update, loops.int64(0), self._axes, part)
-            T.buffer_store(buffer, value, [i])
+        for part, field in zip(self._parts, self._fields, strict=True):
+            field.store(i, self._updates.expression(update, loops.int64(0), self._axes, part))
 
     def element(self, i: Any, update: Any, column: Any) -> Any:
         """An element of the i-th row."""
-        pairs = [(part, buffer[i]) for part, buffer in zip(self._parts, self._buffers, strict=True)]
+        pairs = [
+            (part, field.load(i, str(part.ty.dtype)))
+            for part, field in zip(self._parts, self._fields, strict=True)
+        ]
         value = with_parts(self._updates.value, pairs)
         return self._updates.expression(update, column, self._axes, value)
 
@@ -74,7 +76,8 @@ class ReadAhead(RowParts):
     """
 
     def __init__(self, updates: ComputedUpdates, axes: int, most: int) -> None:
-        super().__init__(updates, axes, lambda dtype: _buffer(most, dtype))
+        parts = row_parts(updates, axes)
+        super().__init__(updates, axes, [_field(most, str(part.ty.dtype)) for part in parts])
 
     def read_all(self, length: Any, update_at: Callable[[Any], Any]) -> None:
         """Emit the reads of a chunk.
@@ -90,7 +93,7 @@ class ReadAhead(RowParts):
             self.read(i, T.bind(update_at(i)))
 
 
-def _buffer(size: int, dtype: str) -> Any:
+def _field(size: int, dtype: str) -> Field:
     """A buffer of a task. TVM would keep bfloat16 as float32 in one that it knows the type of."""
     room = T.alloc_buffer((size * item_bytes(dtype),), "uint8", scope="global")
-    return T.decl_buffer((size,), dtype, data=room.data)
+    return Field(T.decl_buffer((size,), dtype, data=room.data))
