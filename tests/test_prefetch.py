@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -41,11 +42,12 @@ def compiled(module: tvm.IRModule, **options: Any) -> str:
 
 @pytest.mark.parametrize(
     ("width", "dtype", "lines"),
-    [(128, "float32", 8), (128, "bfloat16", 4), (16, "float32", 1), (40, "float32", 3)],
+    [(128, "float32", 2), (128, "bfloat16", 4), (16, "float32", 1), (40, "float32", 2)],
 )
-def test_each_line_of_a_row_is_asked_for(width: int, dtype: str, lines: int) -> None:
-    count = assembly(width, dtype).count("prefetcht0")
-    assert count and count % lines == 0
+def test_lines_of_a_row_are_asked_for(width: int, dtype: str, lines: int) -> None:
+    """Each line, or the first two where an update takes few instructions."""
+    found = re.findall(r"prefetcht0\t(\d*)\(", assembly(width, dtype))
+    assert {int(offset or 0) for offset in found} == {64 * line for line in range(lines)}
 
 
 @pytest.mark.parametrize("width", [8, tvm.tirx.Var("width", "int64")], ids=["narrow", "unknown"])

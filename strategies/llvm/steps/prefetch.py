@@ -25,7 +25,7 @@ _LINE_BYTES = 64
 _TO_READ, _KEEP, _DATA = 0, 3, 1
 
 
-def ask_for(element: Callable[[Any], Any], columns: Any) -> None:
+def ask_for(element: Callable[[Any], Any], columns: Any, lines: int | None = None) -> None:
     """Emit requests for what some columns of a row are computed from.
 
     Parameters
@@ -35,6 +35,8 @@ def ask_for(element: Callable[[Any], Any], columns: Any) -> None:
     columns : int or expression
         How many columns there are. If that is not known, or they are less than a line of the cache,
         nothing is asked for.
+    lines : int, optional
+        Ask for so many lines of each row, and leave the others to the processor, which reads on.
     """
     if not isinstance(columns, int):
         return
@@ -43,7 +45,7 @@ def ask_for(element: Callable[[Any], Any], columns: Any) -> None:
         in_a_line = _LINE_BYTES // item_bytes(str(load.source.dtype))
         if columns < in_a_line:
             continue
-        for first in range(0, columns, in_a_line):
+        for first in range(0, columns, in_a_line)[:lines]:
             _ask(substitute(load, {column: tirx.IntImm("int64", first)}))
 
 

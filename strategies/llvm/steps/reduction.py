@@ -32,6 +32,9 @@ MOST_CHUNK = 2048
 _CHUNKS = 64
 #: Columns that one task reduces, so that its accumulator fits the first-level cache.
 _MOST_COLUMNS = 256
+#: Lines of the cache that a row is asked for by, if reading it is all that takes time. A processor
+#: foresees the others, and each request takes the place of a read.
+_LINES_OF_SHORT = 2
 #: The parts of a chunk: the end of a segment that began before, the begin of one that goes on.
 HEAD, TAIL = 0, 1
 
@@ -75,6 +78,11 @@ class Reduction:
         self.dtype = self.kept.dtype
         work = sizes.batch * sizes.count * sizes.slice
         self.work = work if isinstance(work, int) else None
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether an update takes so many instructions that a processor sees few rows ahead."""
+        return bool(self.dtype != self.problem.data_dtype)
 
     @property
     def parts_bytes(self) -> Any:
@@ -202,7 +210,8 @@ class Reduction:
     ) -> None:
         """Ask for the update of an item that is added soon; ``element`` is that of :meth:`add`."""
         update, step = self.update_position(item, part.batch, part.first)
-        ask_for(lambda s: (element or self.element)(update, s * step), part.columns.count)
+        lines = None if self.takes_long else _LINES_OF_SHORT
+        ask_for(lambda s: (element or self.element)(update, s * step), part.columns.count, lines)
 
     def leave(self, part: Part, which: int, total: Any) -> None:
         """Keep a part of a segment: :data:`HEAD` or :data:`TAIL`."""

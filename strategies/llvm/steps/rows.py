@@ -31,11 +31,6 @@ class Rows(Reduction):
             return 0
         return self.parts_bytes + self.chunks * 8
 
-    @property
-    def takes_long(self) -> bool:
-        """Whether an update takes so many instructions that a processor sees few rows ahead."""
-        return bool(self.dtype != self.problem.data_dtype)
-
     def emit(
         self,
         operands: Operands,
@@ -202,12 +197,7 @@ class Rows(Reduction):
                     columns.each(lambda s: T.buffer_store(store, fill, [out + s]))
 
     def _add_all(self, total: Any, part: Part, low: Any, high: Any) -> None:
-        """Add the items in some positions of the order.
-
-        An item that is negative, which none is, would end the loop. A compiler does not know that,
-        so it does not compute four items at a time and the rest in a loop behind: most
-        destinations have so few items that each branch more is one that is not foreseen.
-        """
+        """Add the items in some positions of the order."""
         with loops.serial(high - low) as i:
             at = T.bind(low + i)
             later = T.bind(tirx.min(at + ROWS_AHEAD, self._last))
