@@ -25,7 +25,6 @@ from .records import Field, record_bytes, records, records_bytes
 _MOST_BYTES = 16
 #: As many items are worth it: fewer are in a cache of the core, whatever their order.
 _LEAST_ITEMS = 1 << 12
-_NUMBER = "int32"
 
 
 class SortedItems:
@@ -51,7 +50,8 @@ class SortedItems:
     def __init__(self, operands: Operands, width: Any, offset: Any) -> None:
         self._operands, updates = operands, operands.updates
         axes, dtypes = _carried(operands, width)
-        numbers = [] if axes and are_all_of_rows(updates, axes) else [_NUMBER]
+        is_all = axes is not None and are_all_of_rows(updates, axes)
+        numbers = [] if is_all else [loops.counter_dtype(operands.problem)]
         count = loops.item_count(operands.problem, operands.sizes)
         fields = records(operands, offset, count, [*dtypes, *numbers])
         self._number: Field | None = fields[-1] if numbers else None
@@ -73,7 +73,7 @@ class SortedItems:
 
 def items_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
     """Bytes of the workspace, for a problem with known sizes."""
-    each = _MOST_BYTES if _suits(problem, sizes) else item_bytes(_NUMBER)
+    each = _MOST_BYTES if _suits(problem, sizes) else item_bytes(loops.counter_dtype(problem))
     return records_bytes(loops.item_count(problem, sizes), each)
 
 
@@ -90,9 +90,11 @@ def _carried(operands: Operands, width: Any) -> tuple[int | None, list[str]]:
     short = fit_in_32_bits(updates, parts)
     own = [str(part.ty.dtype) for part in parts]
     dtypes = ["int32" if fits else dtype for dtype, fits in zip(own, short, strict=True)]
-    return (axes, dtypes) if record_bytes([*dtypes, _NUMBER]) <= _MOST_BYTES else (None, [])
+    needed = record_bytes([*dtypes, loops.counter_dtype(problem)])
+    return (axes, dtypes) if needed <= _MOST_BYTES else (None, [])
 
 
 def _suits(problem: ScatterProblem, sizes: Sizes) -> bool:
     is_simple = problem.fused and problem.batch.is_one and not problem.reduces.is_store
-    return bool(is_simple and loops.item_count(problem, sizes) >= _LEAST_ITEMS)
+    count = loops.item_count(problem, sizes)
+    return is_simple and not (isinstance(count, int) and count < _LEAST_ITEMS)

@@ -9,6 +9,7 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, round_up
 
@@ -19,8 +20,6 @@ _MOST_COUNTERS = 1 << 18
 #: Items of a chunk, and of a chunk for each counter, which must be cleared and added up.
 _LEAST_CHUNK, _ITEMS_PER_COUNTER = 8192, 2
 _MOST_CHUNKS = 64
-_DTYPE = "int32"
-_BYTES = 4
 
 
 class CountingSort:
@@ -30,6 +29,7 @@ class CountingSort:
     """
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
+        self.dtype = loops.counter_dtype(problem)
         self.keys = loops.key_count(problem, sizes)
         self.items = loops.item_count(problem, sizes)
         # One more counter is for items out of bounds.
@@ -40,26 +40,25 @@ class CountingSort:
 
     @staticmethod
     def suits(problem: ScatterProblem) -> bool:
-        """Whether counters are so few, and fewer than items, for certain."""
-        if not problem.is_static:
-            return False
-        sizes = Sizes.of(problem)
+        """Whether counters are known to be few, and fewer than items if these are known."""
+        sizes: Any = problem
         keys, items = loops.key_count(problem, sizes), loops.item_count(problem, sizes)
-        return keys < min(items, _MOST_COUNTERS) and items < 2**31 - 1
+        most = min(items.constant, _MOST_COUNTERS) if items.is_static else _MOST_COUNTERS
+        return bool(keys.is_static and keys.constant < most)
 
     @property
     def workspace_bytes(self) -> Any:
         """Bytes of the workspace: counters of each chunk."""
-        return round_up(self.chunks * self._counters * _BYTES, 64)
+        return round_up(self.chunks * self._counters * item_bytes(self.dtype), 64)
 
     @property
     def offsets_bytes(self) -> Any:
         """Bytes of the offsets."""
-        return round_up(self._counters * _BYTES, 64)
+        return round_up(self._counters * item_bytes(self.dtype), 64)
 
     def view_offsets(self, operands: Operands, offset: Any) -> Any:
         """A buffer for the offsets, so many bytes behind the begin of the workspace."""
-        return loops.workspace_view(operands, offset, self._counters, _DTYPE)
+        return loops.workspace_view(operands, offset, self._counters, self.dtype)
 
     def emit(
         self, operands: Operands, offset: Any, offsets: Any, put: Callable[[Any, Any], None]
@@ -76,13 +75,16 @@ class CountingSort:
             Emits the store of an item, from its position in the order and its number.
         """
         self._operands = operands
-        places = loops.workspace_view(operands, offset, self.chunks * self._counters, _DTYPE)
+        self.items, self.chunk, self.chunks = map(
+            loops.settle, (self.items, self.chunk, self.chunks)
+        )
+        places = loops.workspace_view(operands, offset, self.chunks * self._counters, self.dtype)
 
         def count(c: Any) -> None:
             start, length = loops.chunk_bounds(c, self.items, self.chunk)
             base = T.bind(c * self._counters)
             with loops.serial(self._counters) as key:
-                T.buffer_store(places, tirx.const(0, _DTYPE), [base + key])
+                T.buffer_store(places, tirx.const(0, self.dtype), [base + key])
             with loops.serial(length) as i:
                 at = T.bind(base + self._key(T.bind(start + i)))
                 T.buffer_store(places, places[at] + 1, [at])
@@ -103,10 +105,10 @@ class CountingSort:
 
     def _add_up(self, places: Any, offsets: Any) -> None:
         """Replace counts by the position of the first item of each chunk and key."""
-        total = loops.small_buffer(1, _DTYPE)
-        T.buffer_store(total, tirx.const(0, _DTYPE), [0])
+        total = loops.small_buffer(1, self.dtype)
+        T.buffer_store(total, tirx.const(0, self.dtype), [0])
         with loops.serial(self._counters) as key:
-            T.buffer_store(offsets, total[0], [key])
+            T.buffer_store(offsets, tirx.Cast(str(offsets.dtype), total[0]), [key])
             with loops.serial(self.chunks) as c:
                 at = T.bind(c * self._counters + key)
                 here = T.bind(places[at])
