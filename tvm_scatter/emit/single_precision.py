@@ -168,6 +168,25 @@ def _widened(load: Any) -> Any:
     return tirx.reinterpret(_WIDE, tirx.shift_left(bits, tirx.const(16, "uint32")))
 
 
+def widened_load(expression: Any) -> Any:
+    """The load of bfloat16 that an expression is as float32; ``None`` if it is none.
+
+    Parameters
+    ----------
+    expression : expression
+        Any part of what :func:`in_single_precision` makes.
+    """
+    if not isinstance(expression, tvm.ir.Call) or function_name(expression) != "reinterpret":
+        return None
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expression, (tvm.ir.TensorLoad, found.append))
+    return next((load for load in found if _is_widened(expression, load)), None)
+
+
+def _is_widened(expression: Any, load: Any) -> bool:
+    return _is_narrow(load) and tvm_ffi.structural_equal(expression, _widened(load))
+
+
 def _with_parts(expression: Any, parts: list[Any]) -> Any:
     if isinstance(expression, tvm.ir.Call):
         return tirx.call_intrin(_dtype(expression), expression.op, *parts)

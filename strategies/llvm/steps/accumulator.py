@@ -55,9 +55,11 @@ class Accumulator:
         count : expression
             How many values were combined, for a mean.
         """
-        if self._reduction.needs_count:
-            kept = values.mean(self.dtype, kept, count)
-        return values.stored(self._reduction, self._stored, kept, old)
+        return values.stored(self._reduction, self._stored, self.number(kept, count), old)
+
+    def number(self, kept: Any, count: Any) -> Any:
+        """The value of what is kept, in its type: a mean is divided by the count."""
+        return values.mean(self.dtype, kept, count) if self._reduction.needs_count else kept
 
 
 class Extremes(Accumulator):

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
-from tvm_scatter.emit.computed_updates import element_expression
+from tvm_scatter.emit.computed_updates import ComputedUpdates, element_expression
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, round_up
 
-from . import loops, values
+from . import loops, pairs, values
 from .accumulator import accumulator
 from .columns import Columns
 from .fills import fill_value
@@ -99,6 +100,21 @@ class Reduction:
         names = ("items", "key_limit", "batches", "width", "block", "blocks", "chunk", "chunks")
         for name in names:
             setattr(self, name, loops.settle(getattr(self, name)))
+        self.in_pairs = self._suits_pairs()
+
+    def _suits_pairs(self) -> bool:
+        """Whether rows are read and written in words, which hold two columns."""
+        problem, updates, width = self.problem, self.operands.updates, self.width
+        if not isinstance(updates, ComputedUpdates) or problem.index_slice:
+            return False
+        sums = problem.data_dtype == "bfloat16" and not problem.reduces.is_extreme
+        from_nothing = bool(problem.fill) or not problem.include_self
+        if not (sums and from_nothing and problem.update_slice and updates.dtype == self.dtype):
+            return False
+        if not isinstance(width, int) or width % pairs.COLUMNS:
+            return False
+        item, column = (tirx.Var(name, "int64") for name in ("item", "column"))
+        return pairs.read_in_words(self.element(item * width, column), column)
 
     def view_parts(self, offset: Any) -> None:
         """Lay out the parts in the workspace, ``offset`` bytes from its start."""
@@ -193,13 +209,16 @@ class Reduction:
         # An extreme is rounded at the end: rounding keeps the order.
         at_end = problem.reduces.is_extreme
 
-        def add(s: Any) -> None:
+        def add(s: Any, value: Any) -> None:
             # TVM loses a variable bound to what it makes no vectors of. A buffer it does not lose.
-            T.buffer_store(one, (element or self.element)(update, s * step), [s])
+            T.buffer_store(one, value, [s])
             taken = self.kept.take(one[s] if at_end else rounded(one[s]))
             T.buffer_store(total, self.kept.combine(total[s], taken), [s])
 
-        part.columns.each(add)
+        if self.in_pairs:
+            pairs.read(part.columns.count, partial(element or self.element, update), add)
+        else:
+            part.columns.each(lambda s: add(s, (element or self.element)(update, s * step)))
 
     def element(self, update: Any, column: Any) -> Any:
         """The element some columns after a position in the updates."""
@@ -226,14 +245,24 @@ class Reduction:
         total = loops.small_buffer(1, self.dtype)
         with loops.serial(self.batches) as b:
             with loops.serial(self.width) as s:
-                T.buffer_store(total, self._parts[self._part(c, TAIL, b) + s], [0])
+                slot = pairs.slot(s) if self.in_pairs else s
+                T.buffer_store(total, self._parts[self._part(c, TAIL, b) + slot], [0])
                 with loops.serial(last - c) as i:
-                    part = self._parts[self._part(c + 1 + i, HEAD, b) + s]
+                    part = self._parts[self._part(c + 1 + i, HEAD, b) + slot]
                     T.buffer_store(total, self.kept.combine(total[0], part), [0])
                 self.finish(loops.key_position(self.operands, key, b, s), total[0], count)
 
+    def finish_row(self, out: Any, total: Any, columns: Columns, count: Any) -> None:
+        """Write the columns of a reduced segment."""
+        if not self.in_pairs:
+            columns.each(lambda s: self.finish(out + s, total[s], count))
+            return
+        count = count + int(self.problem.include_self)
+        number = partial(self.kept.number, count=count)
+        pairs.write(self.operands.out, out, columns.count, lambda slot: number(total[slot]))
+
     def finish(self, at: Any, total: Any, count: Any) -> None:
-        """Write a reduced segment."""
+        """Write an element of a reduced segment."""
         old = None
         if self.problem.include_self:
             count, old = count + 1, self._data(at)

@@ -182,7 +182,7 @@ class Rows(Reduction):
         def reduce() -> None:
             self.start(total, columns, out)
             self._add_all(total, part, begin, stop)
-            columns.each(lambda s: self.finish(out + s, total[s], stop - begin))
+            self.finish_row(out, total, columns, stop - begin)
 
         if problem.fill and problem.include_self:
             # Without items the number is what is left.

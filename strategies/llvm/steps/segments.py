@@ -91,7 +91,7 @@ class Segments(Reduction):
         ends = T.bind(self._ends(end - 1, key))
         with T.If(tirx.all(begins, ends)):
             with T.Then():
-                part.columns.each(lambda s: self.finish(out + s, total[s], end - began))
+                self.finish_row(out, total, part.columns, end - began)
             with T.Else():
                 with T.If(begins):
                     with T.Then():
