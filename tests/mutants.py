@@ -496,13 +496,41 @@ CPU = (
         (_SORTED_ROWS + "test_many_destinations[5000]",),
     ),
     Mutant(
+        "fields of a record that lie on each other",
+        "strategies/llvm/steps/records.py",
+        "begin += widths[at]",
+        "begin += 0 * widths[at]",
+        ("tests/test_pairs_of_columns.py::test_sums[carried-32-weighted]",),
+    ),
+    Mutant(
+        "a number cut to 32 bits that is more than where a row begins",
+        "strategies/llvm/steps/begins_of_rows.py",
+        'str(name.ty.dtype) == "int64" and _only_begins(name, value, analyzer) for name in names',
+        'str(name.ty.dtype) == "int64" for name in names',
+        ("tests/test_carried.py::test_a_cpu_finds_numbers_that_are_more_than_begins_of_rows",),
+    ),
+    Mutant(
+        "parts of a segment joined by columns where they stand by slots",
+        "strategies/llvm/steps/reduction.py",
+        "slot = pairs.slot(s) if self.in_pairs else s",
+        "slot = s",
+        ("tests/test_pairs_of_columns.py::test_sums[read-32-sum]",),
+    ),
+    Mutant(
+        "rows read in words that begin within one",
+        "strategies/llvm/steps/pairs.py",
+        "return bool(Analyzer().can_prove_equal(tirx.floormod(begin, 2), 0))",
+        "return True",
+        ("tests/test_pairs_of_columns.py::test_rows_that_begin_with_whole_words",),
+    ),
+    Mutant(
         "one place read ahead for all rows of a chunk",
         "strategies/llvm/steps/read_ahead.py",
         "self.read(i, T.bind(update_at(i)))",
         "self.read(i, T.bind(update_at(i * 0)))",
         (
             "tests/test_fuse_producers.py::"
-            "test_where_rows_are_is_read_ahead_of_them[False-max-float32]",
+            "test_where_rows_are_is_read_ahead_of_them[True-max-float32]",
         ),
     ),
     Mutant(

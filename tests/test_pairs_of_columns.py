@@ -11,9 +11,10 @@ import tvm
 from column_parts import columns_in_parts
 from harness import at_its_address, called, compiled_with
 from test_prefetch import compiled
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_scatter.ops.operators import index_put
+from tvm_scatter.strategies.llvm.steps import pairs
 
 NODES, EDGES = 13, 700
 BFLOAT16 = ml_dtypes.bfloat16
@@ -84,6 +85,25 @@ def test_sums(width: int, weighted: bool, carry: bool) -> None:
     else:
         machine = compiled_with(module(width, weighted=weighted), "llvm", **FORCED)
     np.testing.assert_array_equal(called(machine, "llvm", arrays), expected(arrays, weighted))
+
+
+def test_rows_that_begin_with_whole_words() -> None:
+    item, column = (tirx.Var(name, "int64") for name in ("item", "column"))
+    narrow, wide = (tirx.decl_buffer((4096,), dtype) for dtype in ("bfloat16", "float32"))
+    sources = tirx.decl_buffer((64,), "int64")
+
+    def read(buffer: Any, at: Any) -> bool:
+        return pairs.read_in_words(tirx.BufferLoad(buffer, [at]), column)
+
+    with tvm.target.Target("llvm"):
+        assert read(narrow, item * 32 + column)
+        assert read(narrow, sources[item] * 64 + 32 + column)
+        assert not read(narrow, item * 32 + 1 + column)
+        assert not read(narrow, item * 33 + column)
+        assert not read(narrow, sources[item] + column)
+        assert not read(narrow, item * 32 + column * 2)
+        assert not read(narrow, item)
+        assert not read(wide, item * 32 + column)
 
 
 @pytest.mark.parametrize("skipped", [1, 2])

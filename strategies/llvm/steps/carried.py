@@ -49,9 +49,7 @@ class SortedItems:
 
     def __init__(self, operands: Operands, width: Any, offset: Any) -> None:
         self._operands, updates = operands, operands.updates
-        axes, dtypes = _carried(operands, width)
-        is_all = axes is not None and are_all_of_rows(updates, axes)
-        numbers = [] if is_all else [loops.counter_dtype(operands.problem)]
+        axes, dtypes, numbers = _kept(operands, width)
         count = loops.item_count(operands.problem, operands.sizes)
         fields = records(operands, offset, count, [*dtypes, *numbers])
         self._number: Field | None = fields[-1] if numbers else None
@@ -77,21 +75,22 @@ def items_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
     return records_bytes(loops.item_count(problem, sizes), each)
 
 
-def _carried(operands: Operands, width: Any) -> tuple[int | None, list[str]]:
-    """How many axes make up a row, and the types in which what is known of it is kept.
+def _kept(operands: Operands, width: Any) -> tuple[int | None, list[str], list[str]]:
+    """How many axes make up a row, and the types of what is known of it and of the item's number.
 
-    ``None`` and nothing if nothing is, or would take too much room.
+    Only the number is, where nothing is known or too much. It is not, where nobody needs it.
     """
     problem, updates = operands.problem, operands.updates
-    axes = axes_of_rows(problem, updates, width)
+    axes, number = axes_of_rows(problem, updates, width), [loops.counter_dtype(problem)]
     if axes is None or not _suits(problem, operands.sizes):
-        return None, []
+        return None, [], number
     parts = row_parts(updates, axes)
     short = fit_in_32_bits(updates, parts)
     own = [str(part.ty.dtype) for part in parts]
-    dtypes = ["int32" if fits else dtype for dtype, fits in zip(own, short, strict=True)]
-    needed = record_bytes([*dtypes, loops.counter_dtype(problem)])
-    return (axes, dtypes) if needed <= _MOST_BYTES else (None, [])
+    dtypes = ["int32" if each else dtype for each, dtype in zip(short, own, strict=True)]
+    needed = [] if are_all_of_rows(updates, axes) else number
+    fits = record_bytes([*dtypes, *needed]) <= _MOST_BYTES
+    return (axes, dtypes, needed) if fits else (None, [], number)
 
 
 def _suits(problem: ScatterProblem, sizes: Sizes) -> bool:
