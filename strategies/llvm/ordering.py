@@ -19,6 +19,7 @@ from tvm_scatter.problem.sizes import Sizes
 from .steps import loops
 from .steps.counting import CountingSort
 from .steps.radix import RadixSort
+from .steps.records import Field
 
 
 def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
@@ -28,12 +29,8 @@ def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
 
 def _emit(operands: Operands, offsets: Any) -> None:
     if CountingSort.suits(operands.problem):
-        items = operands.out
-
-        def put(to: Any, item: Any) -> None:
-            T.buffer_store(items, tirx.Cast("int32", item), [to])
-
-        CountingSort(operands.problem, operands.sizes).emit(operands, 0, offsets, put)
+        sort = CountingSort(operands.problem, operands.sizes)
+        sort.emit(operands, 0, offsets, Field(operands.out).store)
         return
     keys, items = RadixSort(operands.problem, operands.sizes).emit(operands, offset=0)
     size = loops.settle(operands.sizes.items)

@@ -129,9 +129,7 @@ class ComputedUpdates:
         self.own_index = [leaves[at] for at in producer.own_index]
         store, *others = producer.stores
         self.axes = list(store.indices)
-        analyzer = Analyzer()
-        for axis, size in zip(self.axes, self.shape, strict=True):
-            analyzer.bind(axis, tvm.ir.Range(0, size))
+        analyzer = self.analyzer()
 
         def positioned(value: Any) -> Any:
             return with_positions(_over_flat(producer, value, self.leaves, symbols), analyzer)
@@ -166,6 +164,13 @@ class ComputedUpdates:
             return self.sum
 
         self.logit = tvm_ffi.structural_map(self.logit, (tvm.ir.TensorLoad, name))
+
+    def analyzer(self) -> Any:
+        """An analyzer that knows how long the axes are."""
+        analyzer = Analyzer()
+        for axis, size in zip(self.axes, self.shape, strict=True):
+            analyzer.bind(axis, tvm.ir.Range(0, size))
+        return analyzer
 
     def __getitem__(self, at: Any) -> Any:
         """The element at a flat position, bound to a variable. Emits statements."""

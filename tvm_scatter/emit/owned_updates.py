@@ -72,9 +72,8 @@ class OwnedUpdates:
 
     def parts(self) -> list[Any]:
         """What reads memory and is the same for all updates of a destination, in each column."""
-        updates, analyzer = self.updates, Analyzer()
-        for axis, size in zip(updates.axes, updates.shape, strict=True):
-            analyzer.bind(axis, tvm.ir.Range(0, size))
+        updates = self.updates
+        analyzer = updates.analyzer()
         varying = {*updates.axes[: self.rows], updates.sum}
         found: list[Any] = []
         for expression in updates.expressions:
@@ -92,10 +91,9 @@ def read_by_destination(operands: Operands) -> ComputedUpdates:
     owned = OwnedUpdates.of(operands.updates, operands.problem)
     if owned is None or owned.updates.destination is None:
         return operands.updates
-    updates, analyzer = owned.updates, Analyzer()
+    updates = owned.updates
+    analyzer = updates.analyzer()
     analyzer.bind(updates.destination, tvm.ir.Range(0, operands.sizes.extents[0]))
-    for axis, size in zip(updates.axes, updates.shape, strict=True):
-        analyzer.bind(axis, tvm.ir.Range(0, size))
     loads = [load for expression in updates.expressions for load in loads_of(expression)]
     by_destination = [load for load in loads if moves(load, updates.destination)]
     inside = all(is_inside(load, analyzer) for load in by_destination)

@@ -33,9 +33,9 @@ def row_parts(updates: ComputedUpdates, axes: int) -> list[Any]:
     return sorted(found, key=_size, reverse=True)
 
 
-def are_all_of_rows(updates: ComputedUpdates, axes: int) -> bool:
+def are_all_of_rows(updates: ComputedUpdates, axes: int, parts: Sequence[Any]) -> bool:
     """Whether the elements of a row depend on its parts and their columns alone."""
-    value, _ = with_named_parts(updates, row_parts(updates, axes))
+    value, _ = with_named_parts(updates, parts)
     columns = {*updates.axes[-axes:]}
     return {*tirx.analysis.undefined_vars(value)}.isdisjoint({*updates.axes} - columns)
 

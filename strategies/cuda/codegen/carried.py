@@ -16,7 +16,6 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import (
     BRANCH,
@@ -144,9 +143,7 @@ class _Rows:
         self._rows = {*updates.axes[: owned.rows]}
         self._columns = updates.axes[owned.rows :]
         self._others = {*self._columns, updates.destination, updates.sum}
-        self._analyzer = Analyzer()
-        for axis, size in zip(updates.axes, updates.shape, strict=True):
-            self._analyzer.bind(axis, tvm.ir.Range(0, size))
+        self._analyzer = updates.analyzer()
 
     def parts(self) -> list[_Part]:
         """The parts of all expressions, each once, and a condition with a part where possible."""

@@ -8,7 +8,6 @@ import numpy as np
 import tvm
 import tvm_ffi
 from tvm import tirx
-from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import ComputedUpdates, loads_of, substitute
 from tvm_scatter.emit.expressions import counts_by_one, varies
@@ -28,9 +27,7 @@ def fit_in_32_bits(updates: ComputedUpdates, parts: list[Any]) -> list[bool]:
     parts : list of expression
         As :func:`~tvm_scatter.emit.row_parts.row_parts` finds them.
     """
-    analyzer = Analyzer()
-    for axis, size in zip(updates.axes, updates.shape, strict=True):
-        analyzer.bind(axis, tvm.ir.Range(0, size))
+    analyzer = updates.analyzer()
     value, names = with_named_parts(updates, parts)
     return [str(name.ty.dtype) == "int64" and _only_begins(name, value, analyzer) for name in names]
 

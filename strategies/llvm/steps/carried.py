@@ -49,11 +49,12 @@ class SortedItems:
 
     def __init__(self, operands: Operands, width: Any, offset: Any) -> None:
         self._operands, updates = operands, operands.updates
-        axes, dtypes, numbers = _kept(operands, width)
+        axes, parts, dtypes = _kept(operands, width)
         count = loops.item_count(operands.problem, operands.sizes)
-        fields = records(operands, offset, count, [*dtypes, *numbers])
-        self._number: Field | None = fields[-1] if numbers else None
-        self.rows = RowParts(updates, axes, fields[: len(dtypes)]) if axes else None
+        fields = records(operands, offset, count, dtypes)
+        self._number: Field | None = fields[-1] if len(fields) > len(parts) else None
+        known = list(zip(parts, fields[: len(parts)], strict=True))
+        self.rows = RowParts(updates, axes, known) if axes else None
 
     def put(self, to: Any, item: Any) -> None:
         """Emit what is kept of an item, whose position in the order is given."""
@@ -75,22 +76,23 @@ def items_bytes(problem: ScatterProblem, sizes: Sizes) -> Any:
     return records_bytes(loops.item_count(problem, sizes), each)
 
 
-def _kept(operands: Operands, width: Any) -> tuple[int | None, list[str], list[str]]:
-    """How many axes make up a row, and the types of what is known of it and of the item's number.
+def _kept(operands: Operands, width: Any) -> tuple[int | None, list[Any], list[str]]:
+    """How many axes make up a row, its parts, and the types of these and of the item's number.
 
-    Only the number is, where nothing is known or too much. It is not, where nobody needs it.
+    Only the number is kept, where nothing is known or too much. It is not, where nobody needs it.
     """
     problem, updates = operands.problem, operands.updates
-    axes, number = axes_of_rows(problem, updates, width), [loops.counter_dtype(problem)]
+    axes, number = axes_of_rows(problem, updates, width), loops.counter_dtype(problem)
     if axes is None or not _suits(problem, operands.sizes):
-        return None, [], number
+        return None, [], [number]
     parts = row_parts(updates, axes)
     short = fit_in_32_bits(updates, parts)
     own = [str(part.ty.dtype) for part in parts]
     dtypes = ["int32" if each else dtype for each, dtype in zip(short, own, strict=True)]
-    needed = [] if are_all_of_rows(updates, axes) else number
-    fits = record_bytes([*dtypes, *needed]) <= _MOST_BYTES
-    return (axes, dtypes, needed) if fits else (None, [], number)
+    if not are_all_of_rows(updates, axes, parts):
+        dtypes.append(number)
+    fits = record_bytes(dtypes) <= _MOST_BYTES
+    return (axes, parts, dtypes) if fits else (None, [], [number])
 
 
 def _suits(problem: ScatterProblem, sizes: Sizes) -> bool:

@@ -14,6 +14,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, round_up
 
 from . import loops
+from .records import Field
 
 #: With more counters than these, which take 1 MB, counting an item misses the cache of a core.
 _MOST_COUNTERS = 1 << 18
@@ -108,7 +109,7 @@ class CountingSort:
         total = loops.small_buffer(1, self.dtype)
         T.buffer_store(total, tirx.const(0, self.dtype), [0])
         with loops.serial(self._counters) as key:
-            T.buffer_store(offsets, tirx.Cast(str(offsets.dtype), total[0]), [key])
+            Field(offsets).store(key, total[0])
             with loops.serial(self.chunks) as c:
                 at = T.bind(c * self._counters + key)
                 here = T.bind(places[at])

@@ -43,25 +43,23 @@ class RowParts:
         What reads them.
     axes : int
         How many of the last axes of the updates make up a row.
-    fields : sequence of Field
-        Where each part of the rows is kept.
+    fields : sequence of (expression, Field)
+        The parts of the rows, and where each is kept.
     """
 
-    def __init__(self, updates: ComputedUpdates, axes: int, fields: Sequence[Field]) -> None:
-        self._updates, self._axes = updates, axes
-        self._parts, self._fields = row_parts(updates, axes), fields
+    def __init__(
+        self, updates: ComputedUpdates, axes: int, fields: Sequence[tuple[Any, Field]]
+    ) -> None:
+        self._updates, self._axes, self._fields = updates, axes, fields
 
     def read(self, i: Any, update: Any) -> None:
         """Emit the reads of the row at a position in the updates, as the i-th."""
-        for part, field in zip(self._parts, self._fields, strict=True):
+        for part, field in self._fields:
             field.store(i, self._updates.expression(update, loops.int64(0), self._axes, part))
 
     def element(self, i: Any, update: Any, column: Any) -> Any:
         """An element of the i-th row."""
-        pairs = [
-            (part, field.load(i, str(part.ty.dtype)))
-            for part, field in zip(self._parts, self._fields, strict=True)
-        ]
+        pairs = [(part, field.load(i, str(part.ty.dtype))) for part, field in self._fields]
         value = with_parts(self._updates.value, pairs)
         return self._updates.expression(update, column, self._axes, value)
 
@@ -77,7 +75,7 @@ class ReadAhead(RowParts):
 
     def __init__(self, updates: ComputedUpdates, axes: int, most: int) -> None:
         parts = row_parts(updates, axes)
-        super().__init__(updates, axes, [_field(most, str(part.ty.dtype)) for part in parts])
+        super().__init__(updates, axes, [(part, _field(most, part)) for part in parts])
 
     def read_all(self, length: Any, update_at: Callable[[Any], Any]) -> None:
         """Emit the reads of a chunk.
@@ -93,7 +91,8 @@ class ReadAhead(RowParts):
             self.read(i, T.bind(update_at(i)))
 
 
-def _field(size: int, dtype: str) -> Field:
+def _field(size: int, part: Any) -> Field:
     """A buffer of a task. TVM would keep bfloat16 as float32 in one that it knows the type of."""
+    dtype = str(part.ty.dtype)
     room = T.alloc_buffer((size * item_bytes(dtype),), "uint8", scope="global")
     return Field(T.decl_buffer((size,), dtype, data=room.data))

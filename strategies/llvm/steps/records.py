@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
@@ -14,6 +13,7 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.sizes import round_up
 
 from . import loops
+from .values import convert
 
 #: Records are so many that each buffer of them has whole elements of any width.
 _ROUNDED_TO = 64
@@ -39,14 +39,12 @@ class Field:
 
     def store(self, i: Any, value: Any) -> None:
         """Emit the store of the i-th value."""
-        dtype = str(self.buffer.dtype)
-        kept = value if str(value.ty.dtype) == dtype else tirx.Cast(dtype, value)
+        kept = convert(value, str(self.buffer.dtype))
         T.buffer_store(self.buffer, kept, [i * self.step + self.first])
 
     def load(self, i: Any, dtype: str) -> Any:
         """The i-th value, in a data type."""
-        kept = self.buffer[i * self.step + self.first]
-        return kept if str(self.buffer.dtype) == dtype else tirx.Cast(dtype, kept)
+        return convert(self.buffer[i * self.step + self.first], dtype)
 
 
 def record_bytes(dtypes: Sequence[str]) -> int:

@@ -203,6 +203,7 @@ class Reduction:
             The element some columns after a position in the updates, if it is not read there.
         """
         update, step = self.update_position(item, part.batch, part.first)
+        read = partial(element or self.element, update)
         problem, updates = self.problem, self.operands.updates
         dtype, rounded = values.read_as(updates, problem.data_dtype)
         one = loops.small_buffer(part.columns.room, dtype)
@@ -216,9 +217,9 @@ class Reduction:
             T.buffer_store(total, self.kept.combine(total[s], taken), [s])
 
         if self.in_pairs:
-            pairs.read(part.columns.count, partial(element or self.element, update), add)
+            pairs.read(part.columns.count, read, add)
         else:
-            part.columns.each(lambda s: add(s, (element or self.element)(update, s * step)))
+            part.columns.each(lambda s: add(s, read(s * step)))
 
     def element(self, update: Any, column: Any) -> Any:
         """The element some columns after a position in the updates."""
@@ -257,9 +258,10 @@ class Reduction:
         if not self.in_pairs:
             columns.each(lambda s: self.finish(out + s, total[s], count))
             return
-        count = count + int(self.problem.include_self)
-        number = partial(self.kept.number, count=count)
-        pairs.write(self.operands.out, out, columns.count, lambda slot: number(total[slot]))
+        number, combined = self.kept.number, count + int(self.problem.include_self)
+        pairs.write(
+            self.operands.out, out, columns.count, lambda slot: number(total[slot], combined)
+        )
 
     def finish(self, at: Any, total: Any, count: Any) -> None:
         """Write an element of a reduced segment."""
