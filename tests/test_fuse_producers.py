@@ -581,30 +581,42 @@ def _bfloat16(values):
     return np.asarray(values, "float32").astype(numpy_dtype("bfloat16"))
 
 
+@pytest.mark.parametrize("casts", [False, True])
 @pytest.mark.parametrize("reduce", ["add", "mean", "max"])
-def test_messages_of_bfloat16_are_rounded_once_computed(device, reduce):
-    """Products of eight bits have up to sixteen. Sums of the rounded ones are exact in float32."""
+def test_products_of_bfloat16_are_rounded_where_they_are_asked_to_be(device, reduce, casts):
+    """Products of eight bits have up to sixteen, so that all of these sums are exact in float32.
+
+    A CPU reduces products as they are. GPUs round two at a time. A cast to bfloat16 rounds.
+    """
     generator = np.random.default_rng(0)
     x, weight = generator.integers(129, 256, (9, 32)), generator.integers(129, 256, (20, 1))
     src, dst = (generator.integers(0, 9, 20) for _ in range(2))
     x[3, 5] = x[4, 7] = -200
     rows, weights = _bfloat16(x), _bfloat16(weight)
     rows[5, 6] = np.nan
+    if casts:
+        rows, weights = (each.astype("float32") for each in (rows, weights))
 
     def build(x, weight, src, dst):
         emit = relax.BlockBuilder.current().emit
         message = emit(relax.op.multiply(emit(relax.op.take(x, src, 0)), weight))
+        if casts:
+            message = emit(relax.op.astype(message, "bfloat16"))
         zeros = emit(relax.op.zeros([9, 32], "bfloat16"))
         return index_put(zeros, [dst], message, [0], reduce, include_self=False)
 
-    message = _bfloat16(rows[src].astype("float32") * weights.astype("float32"))
+    message = rows[src].astype("float32") * weights.astype("float32")
+    if casts or device != "llvm":
+        message = _bfloat16(message).astype("float32")
     expected = np.zeros((9, 32), "float32")
     for place in set(dst):
-        of = message[dst == place].astype("float32")
+        of = message[dst == place]
         total = np.maximum.reduce(of) if reduce == "max" else of.sum(0, dtype="float32")
         expected[place] = total / len(of) if reduce == "mean" else total
     calls = {"main": (build, [rows, weights, src, dst])}
-    found = run_compiled(compile_all(calls, device), calls, device)["main"]
+    with every_one_fused(device):
+        compiled_calls = compile_all(calls, device)
+    found = run_compiled(compiled_calls, calls, device)["main"]
     np.testing.assert_array_equal(found.astype("float32"), _bfloat16(expected).astype("float32"))
 
 

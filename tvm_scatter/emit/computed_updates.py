@@ -117,7 +117,7 @@ class ComputedUpdates:
     """
 
     destination: Any = None
-    #: What rounds the value to bfloat16, if it is emitted in float32 and has yet to be rounded.
+    #: What rounds the value to bfloat16 before it is reduced, if it is emitted in float32.
     rounding: Callable[[Any], Any] | None = None
 
     def __init__(

@@ -29,11 +29,16 @@ _ARITHMETIC = (tirx.Add, tirx.Sub, tirx.Mul, tirx.Div)
 
 
 def compute_in_single_precision(updates: ComputedUpdates) -> ComputedUpdates:
-    """The updates, which are emitted as float32 wherever they were of bfloat16."""
+    """The updates, which are emitted as float32 wherever they were of bfloat16.
+
+    What their last operator computes is reduced as it is, and rounded with the result. So do
+    PyTorch's sparse products and ``torch.compile``. Only a cast that the program asks for rounds.
+    """
     updates.emitted = in_single_precision
     if _is_narrow(updates.value):
         updates.dtype = _WIDE
-        updates.rounding = _rounding(updates.value)
+        if isinstance(updates.value, tirx.Cast):
+            updates.rounding = _rounding(updates.value)
     return updates
 
 
