@@ -614,6 +614,9 @@ CPU = (
 
 _BOUNDS = "tvm_scatter/bounds/host_check.py"
 
+_ROUNDED = (
+    "tests/test_fuse_producers.py::test_products_of_bfloat16_are_rounded_where_they_are_asked_to_be"
+)
 _ALONE = "tests/test_host_check.py::test_every_bad_index_at_every_position"
 
 CHECKS = (
@@ -638,6 +641,20 @@ CHECKS = (
         "return tirx.any(index < lowest, index >= kept_apart(extent))",
         "return tirx.any(index < lowest, index > kept_apart(extent))",
         (_ALONE + "[int64-True]",),
+    ),
+    Mutant(
+        "what a cast to bfloat16 rounds is summed as it was",
+        "tvm_scatter/emit/single_precision.py",
+        "if isinstance(updates.value, tirx.Cast):",
+        "if False:",
+        (_ROUNDED + "[llvm-add-True]",),
+    ),
+    Mutant(
+        "products of bfloat16 that a CPU rounds before it sums them",
+        "tvm_scatter/emit/single_precision.py",
+        "if isinstance(updates.value, tirx.Cast):",
+        "if True:",
+        (_ROUNDED + "[llvm-mean-False]",),
     ),
     Mutant(
         "a number moves from an extent to the index that is compared with it",
