@@ -614,6 +614,7 @@ CPU = (
 
 _BOUNDS = "tvm_scatter/bounds/host_check.py"
 
+_TIES = "tests/test_tuning.py::test_the_default_is_chosen_where_a_log_has_it_as_fast_as_any"
 _ROUNDED = (
     "tests/test_fuse_producers.py::test_products_of_bfloat16_are_rounded_where_they_are_asked_to_be"
 )
@@ -1027,6 +1028,20 @@ SELECTION = (
         "many = self.backend.rounds_once or has_many_updates(problem)",
         "many = self.backend.rounds_once",
         ("tests/test_rounding.py::test_a_few_sums_on_gpus_are_those_of_pytorch",),
+    ),
+    Mutant(
+        "of equally fast records the default is not chosen",
+        _STRATEGY,
+        "return [*same, *records] if ties else records",
+        "return records",
+        (_TIES + "[1.01-tiled]",),
+    ),
+    Mutant(
+        "the default is chosen where a record is faster",
+        _STRATEGY,
+        "return [*same, *records] if ties else records",
+        "return [*same, *records]",
+        (_TIES + "[1.03-partitioned]",),
     ),
     Mutant(
         "the first record or none",

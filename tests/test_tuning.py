@@ -610,12 +610,6 @@ def test_a_thousand_choices_take_a_second() -> None:
     assert time.process_time() - began < 0.5
 
 
-def _lacks_the_default(posed: ScatterProblem, measured: dict[Candidate, float]) -> bool:
-    default = default_candidate(posed, CUDA)
-    fastest = min(measured, key=measured.__getitem__)
-    return default not in measured and default.implementation == fastest.implementation
-
-
 def shipped_log() -> Path:
     return Path(str(resources.files("tvm_scatter.tuning") / "logs" / "h200.tar.xz"))
 
@@ -631,9 +625,6 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
     assert Candidate.of(selection.implementation.name, selection.config) == fastest
     with options(shipped_log=False):
         assert strategy.select(posed, CUDA).source == "default"
-    # Knobs that the log has, of an implementation whose default knobs it has not, are not better.
-    untold = next(p for p in times.best if _lacks_the_default(p, times.best[p]))
-    assert strategy.select(untold, CUDA).source == "default"
     # TVM's own names for GPUs stand for the architecture with all of its instructions.
     assert strategy.select(posed, cuda_target("sm_90a")).source == "tuned"
     elsewhere = cuda_target("sm_80")
@@ -669,6 +660,38 @@ def test_a_log_does_not_keep_the_choice_from_what_it_has_not_measured(
     slower = TunedRecord(name, default.config, 2 * predicted.microseconds)
     told_by_a_log(monkeypatch, older(1.3), slower)
     assert strategy.select(posed, CUDA).implementation.name == "partitioned"
+
+
+@pytest.mark.usefixtures("on_an_h200")
+def test_knobs_are_not_better_than_those_that_a_log_has_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 24)
+    default = default_candidate(posed, CUDA)
+    other = next(
+        each
+        for each in candidates(posed, CUDA)
+        if each.implementation == default.implementation and each != default
+    )
+    told_by_a_log(monkeypatch, TunedRecord(other.implementation, dict(other.config), 1.0))
+    assert strategy.select(posed, CUDA).source == "default"
+
+
+@pytest.mark.usefixtures("on_an_h200")
+@pytest.mark.parametrize(("ratio", "chosen"), [(1.01, "tiled"), (1.03, "partitioned")])
+def test_the_default_is_chosen_where_a_log_has_it_as_fast_as_any(
+    monkeypatch: pytest.MonkeyPatch, ratio: float, chosen: str
+) -> None:
+    strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 24)
+    default = strategy.default(posed, CUDA)
+    assert default.implementation.name == "tiled"
+    config = strategy.implementations["partitioned"].config(posed, CUDA)
+    told_by_a_log(
+        monkeypatch,
+        TunedRecord("partitioned", config, 100.0),
+        TunedRecord("tiled", default.config, 100.0 * ratio),
+    )
+    assert strategy.select(posed, CUDA).implementation.name == chosen
 
 
 def test_times_of_a_faster_machine_are_compared_with_predictions_for_it(

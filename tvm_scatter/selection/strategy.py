@@ -36,6 +36,9 @@ from .work import Terms, Work
 Config = Mapping[str, int]
 #: Of those that are predicted to be about equally fast, so many are measured if that is asked for.
 _MOST_MEASURED = 3
+#: How many times longer than the fastest record the default's may take and count as being as fast:
+#: two runs differ by more, and the default was fitted to thousands of other measurements.
+_TIE = 1.015
 #: Why one is not chosen that may be forced.
 _ROUNDS = "it rounds to 16 bits after each addition, and others round once"
 
@@ -393,7 +396,8 @@ class OpStrategy:
 
         None are returned where the log cannot say what is better: it has no record of the default's
         implementation, which is predicted to take clearly less than what it has, or that was the
-        fastest of the log, but with other knobs than the default's now.
+        fastest of the log, but with other knobs than the default's now. The default comes first
+        where it is as fast as any.
 
         Parameters
         ----------
@@ -408,10 +412,13 @@ class OpStrategy:
             return records
         name, config = default.implementation.name, dict(default.config)
         knobs = default.implementation.knobs(measured, target)
-        own = [completed(each.config, knobs) for each in records if each.implementation == name]
+        own = [each for each in records if each.implementation == name]
         if own:
-            newer = records[0].implementation == name and config not in own
-            return () if newer else records
+            same = [each for each in own if completed(each.config, knobs) == config]
+            if not same and records[0] is own[0]:
+                return ()
+            ties = bool(same) and same[0].microseconds <= _TIE * records[0].microseconds
+            return [*same, *records] if ties else records
         # The log's times are those of its own machine, which may be faster than this one.
         machine = self.backend.named_machine(shipped_device(target), target)
         there = self.default(measured, target, options=options, machine=machine)
