@@ -27,6 +27,7 @@ from tvm_scatter.ops.shapes import is_empty, is_one, same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES
 
+from .float_arithmetic import as_floats
 from .legalizations import stock
 from .own_sizes import OwnSizes
 from .plan_read import ReadPlan, plan_read
@@ -306,7 +307,7 @@ class Inliner:
 
     def _element(self, value: Any, at: Sequence[Any], shape: Sequence[Any]) -> Callable[..., Any]:
         """A function of coordinates that gives an expression, which is checked, in their place."""
-        value = _without_nested_numbers(self._sizes.within(value))
+        value = as_floats(_without_nested_numbers(self._sizes.within(value)))
         _check(value)
         _check_divisions(value)
         if choices(value) > MOST_CHOICES:
