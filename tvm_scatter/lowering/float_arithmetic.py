@@ -10,43 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import tvm
 import tvm_ffi
 from tvm import tirx
 
-from tvm_scatter.emit.computed_updates import function_name, substitute
 from tvm_scatter.emit.expressions import is_false
 from tvm_scatter.problem.reductions import FLOATS
+
+from .hidden_loads import HiddenLoads
 
 
 def as_floats(expression: Any) -> Any:
     """An expression of placeholders, whose value is that of its operators one after the other."""
-    loads = _Loads()
+    loads = HiddenLoads()
     hidden = loads.hidden(expression)
     kept = tvm_ffi.structural_map(hidden, [(tirx.Sub, _difference), (tirx.NE, _unequal)])
-    return substitute(kept, loads.found)
-
-
-class _Loads:
-    """Variables that stand for what is read, since placeholders cannot be compared."""
-
-    def __init__(self) -> None:
-        self.found: dict[Any, Any] = {}
-        self._known: dict[Any, Any] = {}
-
-    def hidden(self, expression: Any) -> Any:
-        """The expression with a variable for each different load."""
-        return tvm_ffi.structural_map(expression, (tvm.ir.Call, self._hide), order="pre")
-
-    def _hide(self, call: Any) -> Any:
-        if function_name(call) != "tensor_load":
-            return call
-        source, *place = call.args
-        key = source.op.name, *(tvm_ffi.StructuralKey(self.hidden(each)) for each in place)
-        if key not in self._known:
-            number = tirx.Var(f"loaded{len(self._known)}", call.ty)
-            self._known[key], self.found[number] = number, call
-        return self._known[key]
+    return loads.shown(kept)
 
 
 def _difference(node: Any) -> Any:

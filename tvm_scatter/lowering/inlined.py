@@ -28,6 +28,7 @@ from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES
 
 from .float_arithmetic import as_floats
+from .hidden_loads import HiddenLoads
 from .legalizations import stock
 from .own_sizes import OwnSizes
 from .plan_read import ReadPlan, plan_read
@@ -467,17 +468,8 @@ def _in_simple_places(value: Any, sizes: Mapping[Any, Any]) -> Any:
 
 def _simple(place: Any, analyzer: Any) -> Any:
     """A place simplified. What is loaded there is a number like any other."""
-    loads: dict[Any, Any] = {}
-
-    def hide(call: Any) -> Any:
-        if function_name(call) != "tensor_load":
-            return call
-        number = tirx.Var(f"loaded{len(loads)}", call.ty)
-        loads[number] = call
-        return number
-
-    hidden = tvm_ffi.structural_map(place, (tvm.ir.Call, hide), order="pre")
-    return substitute(analyzer.simplify(hidden), loads)
+    loads = HiddenLoads()
+    return loads.shown(analyzer.simplify(loads.hidden(place)))
 
 
 def _without_nested_numbers(value: Any) -> Any:
