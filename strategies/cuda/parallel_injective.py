@@ -39,22 +39,24 @@ class ParallelInjective(Implementation):
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         vector = widest_vector(problem)
         vectors = tuple(v for v in (16, 8, 4, 2, 1) if v <= vector)
+        # Where updates seldom meet and nothing is copied first, more threads are sooner done.
+        unroll = (1, 2, 4, 8) if _writes_apart(problem) else (2, 1, 4, 8)
         if problem.width.is_one:
             if problem.only_stores:
                 if _stores_to_few(problem):
                     return {"vector": vectors, "unroll": (8, 4, 2, 1), "threads": (512, 256, 128)}
-                return {"vector": vectors, "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
+                return {"vector": vectors, "unroll": unroll, "threads": (256, 128, 512)}
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (128, 256, 512)}
         if vector > 1 and _looks_at_vectors(problem):
             if problem.data_dtype in HALVES:
                 # One compare-and-swap updates two elements, and rarely has to be repeated.
                 first = (2, *(v for v in vectors if v != 2))
-                return {"vector": first, "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
+                return {"vector": first, "unroll": unroll, "threads": (256, 128, 512)}
             # More items per thread would take registers from other threads.
             return {"vector": vectors, "unroll": (1, 2, 4, 8), "threads": (256, 128, 512)}
         if not (problem.only_stores or adds_vectors(problem)):
             # The compare-and-swap loops of a vector's elements would wait for each other.
-            return {"vector": vectors[::-1], "unroll": (2, 1, 4, 8), "threads": (256, 128, 512)}
+            return {"vector": vectors[::-1], "unroll": unroll, "threads": (256, 128, 512)}
         # If a row takes a whole block, two rows to a block keep more loads in flight.
         wide = lanes_for(problem, vector) == _MAX_LANES
         threads = (512, 256, 128) if wide else (256, 128, 512)
@@ -95,6 +97,18 @@ class ParallelInjective(Implementation):
     def emit(self, operands: Operands, config: Config) -> None:
         stages.copy_data(operands)
         stages.around(operands, lambda: _reduce(operands, config))
+
+
+def _writes_apart(problem: ScatterProblem) -> bool:
+    """Whether few updates are written to the same place, and behind no copy or one of unique ones.
+
+    With one update for each thread 44 problems of an H200 take 0.95 of the time with two.
+    """
+    if problem.unique:
+        return True
+    items, places = problem.items, problem.destinations
+    known = items.is_static and places.is_static
+    return problem.in_place and known and items.constant <= places.constant
 
 
 def _stores_to_few(problem: ScatterProblem) -> bool:
