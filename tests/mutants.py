@@ -615,7 +615,7 @@ CPU = (
 _BOUNDS = "tvm_scatter/bounds/host_check.py"
 
 _TIES = "tests/test_tuning.py::test_the_default_is_chosen_where_a_log_has_it_as_fast_as_any"
-_REAL = "tests/test_float_arithmetic.py::test_a_message_is_not_simplified"
+_REAL = "tests/test_machine_arithmetic.py::test_a_message_is_not_simplified"
 _ROUNDED = (
     "tests/test_fuse_producers.py::test_products_of_bfloat16_are_rounded_where_they_are_asked_to_be"
 )
@@ -646,14 +646,14 @@ CHECKS = (
     ),
     Mutant(
         "a sum of which a term is subtracted is simplified",
-        "tvm_scatter/lowering/float_arithmetic.py",
+        "tvm_scatter/lowering/machine_arithmetic.py",
         "yield from _terms(value.a)",
         "pass",
         (_REAL + "[llvm-a sum without its first-float32]",),
     ),
     Mutant(
         "two sums with a term are compared without it",
-        "tvm_scatter/lowering/float_arithmetic.py",
+        "tvm_scatter/lowering/machine_arithmetic.py",
         "return is_false(tirx.And(tirx.LE(node.a, node.b), tirx.LE(node.b, node.a)))",
         "return node",
         (_REAL + "[llvm-unequal-float32]",),

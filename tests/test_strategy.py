@@ -203,7 +203,7 @@ class Dear(Plain):
 def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
     fast = {IMPLEMENTATION: "fast", f"{KNOBS}.threads": 256}
     with database((PROBLEM, {IMPLEMENTATION: "plain"}, 3e-6), (PROBLEM, fast, 2e-6)):
-        record = next(tuned_records(PROBLEM, LLVM))
+        record, *_ = tuned_records(PROBLEM, LLVM)
         assert (record.implementation, record.config) == ("fast", {"threads": 256})
         assert record.microseconds == pytest.approx(2)
         selection = strategy.select(PROBLEM, LLVM)
@@ -215,7 +215,7 @@ def test_a_tuned_record_is_found(strategy: OpStrategy) -> None:
         assert strategy.select(replace(PROBLEM, count=SymbolicSize(51)), LLVM).source == "default"
         # The caller goes before the record.
         assert strategy.select(PROBLEM, LLVM, Options("plain")).source == "forced"
-    assert not list(tuned_records(PROBLEM, LLVM))
+    assert not tuned_records(PROBLEM, LLVM)
 
 
 def test_a_record_of_what_rounds_each_addition_is_not_for_sums_of_many(

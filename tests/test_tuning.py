@@ -634,7 +634,11 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
 
 def told_by_a_log(monkeypatch: pytest.MonkeyPatch, *records: TunedRecord) -> None:
     """These are the records of every problem in the shipped log."""
-    monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", lambda *_: [*records])
+
+    def usable_ones(_posed: ScatterProblem, _target: Any, usable: Any) -> list[TunedRecord]:
+        return [record for record in records if usable(record.way)]
+
+    monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", usable_ones)
 
 
 @pytest.mark.usefixtures("on_an_h200")
@@ -726,11 +730,70 @@ def test_a_record_with_a_copy_is_compared_with_predictions_with_a_copy(
     config = strategy.implementations[told].config(in_place, CUDA)
     record = TunedRecord(told, config, copied[name].microseconds)
 
-    def records(asked: ScatterProblem, _target: Any) -> list[TunedRecord]:
+    def records(asked: ScatterProblem, *_: Any) -> list[TunedRecord]:
         return [] if asked.in_place else [record]
 
     monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", records)
     assert strategy.select(in_place, CUDA).implementation.name == told
+
+
+@pytest.mark.usefixtures("on_an_h200")
+def test_records_with_a_copy_do_not_overrule_those_in_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """That the log's own knobs are older than the default's is known by its records in place."""
+    strategy, posed = need_strategy(CUDA), problem(1 << 24, 1, 1 << 10, in_place=True)
+    default = strategy.default(posed, CUDA)
+    name, knobs = default.implementation.name, default.implementation.knobs(posed, CUDA)
+    older = {**default.config, "threads": next(n for n in knobs["threads"][::-1])}
+    assert older != dict(default.config)
+    copied = TunedRecord("patched", strategy.implementations["patched"].config(posed, CUDA), 130.0)
+
+    def records(asked: ScatterProblem, *_: Any) -> list[TunedRecord]:
+        return [TunedRecord(name, older, 9.0)] if asked.in_place else [copied]
+
+    monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", records)
+    selection = strategy.select(posed, CUDA)
+    assert (selection.source, selection.implementation.name) == ("default", name)
+
+
+@pytest.mark.usefixtures("on_an_h200")
+def test_what_may_not_be_chosen_does_not_say_what_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding often, it would be the fastest, and hide that another one is far behind."""
+    strategy = need_strategy(CUDA)
+    posed = problem(100_000, 64, 400_000, dtype="bfloat16")
+    default = strategy.default(posed, CUDA)
+    least = next(iter(default.predictions.values())).microseconds
+
+    def record(name: str, ratio: float) -> TunedRecord:
+        config = strategy.implementations[name].config(posed, CUDA)
+        return TunedRecord(name, config, ratio * least)
+
+    told_by_a_log(monkeypatch, record("parallel_injective", 0.9), record("sort_based", 10.0))
+    assert strategy.select(posed, CUDA).implementation.name == default.implementation.name
+    # A tie is one with the fastest that may be chosen.
+    name = default.implementation.name
+    near = record("sort_based", 0.995), record(name, 1.0)
+    told_by_a_log(monkeypatch, record("parallel_injective", 0.9), *near)
+    assert strategy.select(posed, CUDA).implementation.name == name
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_equally_fast_ones_the_first_by_name_is_chosen(order: int) -> None:
+    names = ("parallel_injective", "bucketed", "grouped")[::order]
+    timed = [(Decision(name, {"threads": 128}, {}), 10.0) for name in names]
+    assert [each.implementation for each in ranking(timed)] == sorted(names)
+
+
+def test_what_another_version_has_measured_more_often_hides_nothing() -> None:
+    timed = [
+        (Decision("of another version", {}, {"distribution": each}), 1.0)
+        for each in ("uniform", "zipf")
+    ]
+    timed.append((Decision("bucketed", {}, {"distribution": "uniform"}), 10.0))
+    assert [each.implementation for each in ranking(timed)] == ["of another version"]
+    known = ranking(timed, lambda way: way[0] == "bucketed")
+    assert [each.implementation for each in known] == ["bucketed"]
 
 
 def test_the_shipped_log_knows_what_was_measured(tmp_path: Path) -> None:

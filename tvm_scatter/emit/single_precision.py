@@ -17,6 +17,7 @@ from tvm import tirx
 from tvm_scatter.problem.reductions import numpy_dtype
 
 from .computed_updates import BRANCH, ComputedUpdates, function_name, parts_of
+from .kept import kept, kept_value
 
 _NARROW, _WIDE = "bfloat16", "float32"
 #: The most roundings of what was rounded. A rounding uses a number twice, and TVM looks through
@@ -123,6 +124,9 @@ class _Steps:
         return expression
 
     def _computed(self, expression: Any) -> Any:
+        value = kept_value(expression)
+        if value is not None:
+            return kept(self.operand(value))
         if isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
             condition, *sides = expression.args
             # What one side reads may not be there on the other one.
@@ -149,7 +153,20 @@ def _rounding(expression: Any) -> Callable[..., Any] | None:
     """What rounds an expression that is computed in float32; ``None`` if it is exact."""
     if isinstance(expression, _EXACT) or not _is_narrow(expression):
         return None
-    return rounded_arithmetic if isinstance(expression, _ARITHMETIC) else rounded
+    if kept_value(expression) is not None:
+        return None
+    return rounded_arithmetic if _is_arithmetic(expression) else rounded
+
+
+def _is_arithmetic(expression: Any) -> bool:
+    """Whether it is a sum, difference, product or quotient of what is rounded."""
+    if not isinstance(expression, tirx.Cast):
+        return isinstance(expression, _ARITHMETIC)
+    value = expression.value
+    return isinstance(value, _ARITHMETIC) and all(
+        isinstance(each, tirx.FloatImm) or (isinstance(each, tirx.Cast) and _is_narrow(each.value))
+        for each in (value.a, value.b)
+    )
 
 
 def _dtype(expression: Any) -> str:

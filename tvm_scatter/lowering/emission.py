@@ -14,6 +14,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.computed_result import ComputedResult
 from tvm_scatter.emit.computed_updates import ComputedUpdates, Producer
 from tvm_scatter.emit.drop_signal import MakeSignal
+from tvm_scatter.emit.kept import with_wrapping
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.emit.single_precision import compute_in_single_precision
@@ -144,7 +145,7 @@ class _Parts:
             sizes=sizes,
             overlaps=current_options().overlaps,
             ordering=[named[f"{name}{suffix}"] for name in _ordering(problem)],
-            result=self._result(suffix, named),
+            result=self._result(suffix, named, target),
         )
 
     def _updates(self, suffix: str, named: Mapping[str, Any], target: Any) -> Any:
@@ -152,14 +153,26 @@ class _Parts:
             return named[f"updates{suffix}"]
         leaves = [named[f"leaf{i}{suffix}"] for i in range(len(self.producer.leaves))]
         updates = ComputedUpdates(self.producer, leaves, self.parameters.symbols)
+        _wrap_around(updates, target)
         single = backend_of(target).widens_bfloat16
         return compute_in_single_precision(updates) if single else updates
 
-    def _result(self, suffix: str, named: Mapping[str, Any]) -> ComputedResult | None:
+    def _result(self, suffix: str, named: Mapping[str, Any], target: Any) -> ComputedResult | None:
         if self.epilogue is None:
             return None
         others = [named[f"other{i}{suffix}"] for i in range(len(self.epilogue.leaves) - 1)]
-        return ComputedResult(self.epilogue, others, self.parameters.symbols)
+        result = ComputedResult(self.epilogue, others, self.parameters.symbols)
+        _wrap_around(result, target)
+        return result
+
+
+def _wrap_around(computed: ComputedUpdates, target: Any) -> None:
+    """Let integers wrap around where a compiler takes them never to overflow."""
+    if not backend_of(target).is_gpu:
+        computed.value, computed.logit, computed.term = (
+            None if each is None else with_wrapping(each)
+            for each in (computed.value, computed.logit, computed.term)
+        )
 
 
 def _ordering(problem: ScatterProblem) -> dict[str, tuple[Dim, ...]]:

@@ -21,15 +21,16 @@ from tvm_scatter.emit.computed_updates import (
 )
 from tvm_scatter.emit.expression_length import MOST_CHOICES
 from tvm_scatter.emit.expressions import all_of, choices
+from tvm_scatter.emit.kept import REINTERPRET
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
 from tvm_scatter.ops.shapes import is_empty, is_one, same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES
 
-from .float_arithmetic import as_floats
 from .hidden_loads import HiddenLoads
 from .legalizations import stock
+from .machine_arithmetic import as_floats, as_integers, as_result
 from .own_sizes import OwnSizes
 from .plan_read import ReadPlan, plan_read
 from .reads import is_read
@@ -102,12 +103,14 @@ CALLS = frozenset(
 
 
 #: Those of them of which TVM's own legalization is wrong: the power of a negative number on GPUs,
-#: comparisons with a NaN, what loses digits, and what 16-bit floats have no function for.
+#: comparisons with a NaN, what loses digits or rounds often, and what 16-bit floats have no
+#: function for.
 _MENDED = frozenset(
     f"relax.{name}"
     for name in (
         *("power", "logical_not", "equal", "not_equal", "mod", "floor_mod", "round"),
-        *("isfinite", "isinf", "isnan", "tanh", "nn.gelu_tanh", "sin", "cos"),
+        *("isfinite", "isinf", "isnan", "tanh", "sin", "cos"),
+        *("nn.gelu", "nn.gelu_tanh", "nn.leakyrelu", "nn.silu", "rsqrt"),
     )
 )
 
@@ -438,7 +441,7 @@ def _with_loads_inlined(body: Any) -> Any:
             return call
         source, *place = call.args
         try:
-            return _inlined(source, place)
+            return as_result(_inlined(source, place))
         except NotInlined as refusal:
             refusals.append(refusal)
             return call
@@ -453,6 +456,7 @@ def _with_loads_inlined(body: Any) -> Any:
 
 def _in_simple_places(value: Any, sizes: Mapping[Any, Any]) -> Any:
     """An expression whose loads are at what their indices come to where axes have these sizes."""
+    value = as_integers(value)
     analyzer = Analyzer()
     for axis, size in sizes.items():
         analyzer.bind(axis, tvm.ir.Range(0, size))
@@ -518,7 +522,7 @@ def _check(value: Any) -> None:
         floating = str(node.ty.dtype).startswith(("float", "bfloat"))
         if isinstance(node, tvm.ir.Call):
             name = function_name(node)
-            if name in (BRANCH, "tensor_load") or (
+            if name in (BRANCH, REINTERPRET, "tensor_load") or (
                 name in FUNCTIONS and (floating or name == "isnan")
             ):
                 continue

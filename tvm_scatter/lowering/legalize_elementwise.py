@@ -108,19 +108,26 @@ def legalize_not(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
 
 
 def legalize_equal(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Emit a comparison with itself that says whether an element is a number.
+    """Emit a comparison that is right for what is not a number, too.
 
-    TVM takes any element to be equal to itself.
+    TVM takes any element to be equal to itself, and its code for CPUs no two to be unequal of which
+    one is not a number.
     """
     (left, right), operator = call.args, call.op.name
-    if not left.same_as(right) or "float" not in str(left.ty.dtype):
+    if "float" not in str(left.ty.dtype) or (operator == _EQUAL and not left.same_as(right)):
         return stock[operator](bb, call)
 
-    def compare(value: te.Tensor) -> te.Tensor:
+    def compare_itself(value: te.Tensor) -> te.Tensor:
         unknown = topi.isnan(value if value.dtype == "float64" else topi.cast(value, "float32"))
         return unknown if operator == _UNLIKE else _negation(unknown)
 
-    return bb.call_te(compare, left, primfunc_name_hint=operator.removeprefix("relax."))
+    def unlike(left: te.Tensor, right: te.Tensor) -> te.Tensor:
+        return _negation(topi.equal(left, right))
+
+    name = operator.removeprefix("relax.")
+    if left.same_as(right):
+        return bb.call_te(compare_itself, left, primfunc_name_hint=name)
+    return bb.call_te(unlike, left, right, primfunc_name_hint=name)
 
 
 def legalize_in_float32(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -23,6 +23,8 @@ from .target import target_of
 
 _TANH, _GELU = "relax.tanh", "relax.nn.gelu_tanh"
 _SIN, _COS = "relax.sin", "relax.cos"
+_RSQRT = "relax.rsqrt"
+_ERF_GELU, _SILU, _LEAKY = "relax.nn.gelu", "relax.nn.silu", "relax.nn.leakyrelu"
 #: tanh(x) / x - 1, divided by the square of x, which is at most the square of the limit: of float32
 #: a polynomial of the square, of float64 a quotient. From Cephes.
 _LIMIT = 0.625
@@ -46,6 +48,10 @@ def install_legalizations() -> None:
     put_in_front((_GELU,), lambda bb, call: _emit(bb, call, _gelu))
     put_in_front((_SIN,), lambda bb, call: _emit_on_gpu(bb, call, _sine))
     put_in_front((_COS,), lambda bb, call: _emit_on_gpu(bb, call, _cosine))
+    put_in_front((_ERF_GELU,), lambda bb, call: _emit_of_halves(bb, call, _erf_gelu))
+    put_in_front((_SILU,), lambda bb, call: _emit_of_halves(bb, call, _silu))
+    put_in_front((_LEAKY,), _legalize_leaky_relu)
+    put_in_front((_RSQRT,), _legalize_rsqrt)
 
 
 def _emit_on_gpu(bb: relax.BlockBuilder, call: relax.Call, function: Function) -> relax.Expr:
@@ -54,6 +60,37 @@ def _emit_on_gpu(bb: relax.BlockBuilder, call: relax.Call, function: Function) -
     if not on_gpu or str(call.args[0].ty.dtype) == "float64":
         return stock[call.op.name](bb, call)
     return _emit(bb, call, function)
+
+
+def _emit_of_halves(bb: relax.BlockBuilder, call: relax.Call, function: Function) -> relax.Expr:
+    """The function in single precision of 16-bit floats, of which TVM rounds every step."""
+    if str(call.args[0].ty.dtype) not in HALVES:
+        return stock[call.op.name](bb, call)
+    return _emit(bb, call, function)
+
+
+def _legalize_rsqrt(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """What TVM makes of it for a CPU, where it makes no vectors of the function itself."""
+    if BackendDispatcher.is_gpu_target(target_of(call.args[0])):
+        return stock[_RSQRT](bb, call)
+    return _emit(bb, call, lambda value: number_like(1, value) / tirx.sqrt(value))
+
+
+def _legalize_leaky_relu(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """The number or its product with a slope, which has no 16-bit float either."""
+    [value], slope = call.args, call.attrs.alpha
+    if str(value.ty.dtype) not in HALVES:
+        return stock[_LEAKY](bb, call)
+
+    def compute(values: te.Tensor) -> te.Tensor:
+        def element(*at: Any) -> Any:
+            value = values(*at)
+            product = value.astype("float32") * tirx.const(slope, "float32")
+            return tirx.Select(number_like(0, value) < value, value, product.astype(values.dtype))
+
+        return te.compute(values.shape, element, name="leaky_relu")
+
+    return bb.call_te(compute, value, primfunc_name_hint="leaky_relu")
 
 
 def _emit(bb: relax.BlockBuilder, call: relax.Call, function: Function) -> relax.Expr:
@@ -87,6 +124,17 @@ def _gelu(value: Any) -> Any:
     inner = value * (one + number_like(0.044715, value) * value * value)
     factor = number_like(math.sqrt(2 / math.pi), value)
     return number_like(0.5, value) * value * (one + tanh(factor * inner))
+
+
+def _erf_gelu(value: Any) -> Any:
+    """The activation of that name, in its form with an error function."""
+    half, root = number_like(0.5, value), number_like(math.sqrt(0.5), value)
+    return half * value * (number_like(1, value) + tirx.erf(value * root))
+
+
+def _silu(value: Any) -> Any:
+    """The activation of that name, also called swish."""
+    return value / (number_like(1, value) + tirx.exp(-value))
 
 
 def _sine(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,10 @@ from tvm_scatter.problem.plain_data import read_text
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 from .backend import backend_of
-from .records import TunedRecord, records_in, workload_key
+from .records import TunedRecord, Way, records_in, workload_key
 from .shipped_log import RECORDS, WORKLOADS, Log
 from .user_folder import user_folder
 
-#: An implementation's name and its knobs.
-Way = tuple[str, Mapping[str, int]]
 #: The host makes operands and checks answers, which takes seconds beyond so many elements.
 _MOST_ELEMENTS = 1 << 26
 #: What times ways. This package measures without it, so it is imported where it is asked for.

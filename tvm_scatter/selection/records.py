@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from statistics import geometric_mean, median_high
@@ -67,6 +67,12 @@ class Decision:
         return tuple(sorted(self.circumstances.items()))
 
 
+#: The name of an implementation and its knobs.
+Way = tuple[str, Mapping[str, int]]
+#: Whether a problem may be computed in such a way.
+Usable = Callable[[Way], bool]
+
+
 @dataclass(frozen=True)
 class TunedRecord:
     """A measured candidate: implementation, knobs and time in microseconds."""
@@ -76,7 +82,7 @@ class TunedRecord:
     microseconds: float
 
     @property
-    def way(self) -> tuple[str, Mapping[str, int]]:
+    def way(self) -> Way:
         """Implementation and knobs."""
         return self.implementation, self.config
 
@@ -261,19 +267,27 @@ def _below(marks: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
     ]
 
 
-def tuned_records(problem: ScatterProblem, target: Any) -> Iterator[TunedRecord]:
-    """The measured candidates of a problem in the current database, fastest first."""
+def tuned_records(
+    problem: ScatterProblem, target: Any, usable: Usable | None = None
+) -> list[TunedRecord]:
+    """The measured candidates of a problem in the current database, as :func:`records_in`."""
     database = ms.Database.current()
-    if database is not None:
-        yield from records_in(database, problem, target)
+    return [] if database is None else records_in(database, problem, target, usable)
 
 
-def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[TunedRecord]:
+def records_in(
+    database: Any, problem: ScatterProblem, target: Any, usable: Usable | None = None
+) -> list[TunedRecord]:
     """The measured candidates of a problem in a database, fastest first.
 
     Candidates may have been measured under several circumstances. Only those that were measured
     under the most circumstances count, by the geometric mean of their times. So no candidate wins
     because its hardest case is missing.
+
+    Parameters
+    ----------
+    usable : callable, optional
+        Whether a candidate counts at all.
     """
     module = workload(problem, target)
     if not database.has_workload(module):
@@ -286,7 +300,7 @@ def records_in(database: Any, problem: ScatterProblem, target: Any) -> list[Tune
             passed_over(f"a record of [{problem}]", error)
         else:
             timed += [] if said is None else [(said[0], typical(said[1]))]
-    return ranking(timed)
+    return ranking(timed, usable)
 
 
 def measurement(record: Any) -> tuple[Decision, list[float]] | None:
@@ -330,17 +344,24 @@ def typical(seconds: Iterable[float]) -> float:
     return 1e6 * median_high(seconds)
 
 
-def ranking(timed: Iterable[tuple[Decision, float]]) -> list[TunedRecord]:
-    """Measured candidates, fastest first by the rule of :func:`records_in`."""
+def ranking(
+    timed: Iterable[tuple[Decision, float]], usable: Usable | None = None
+) -> list[TunedRecord]:
+    """Measured candidates, fastest first by the rule of :func:`records_in`, then by name."""
     times: dict[Any, dict[Any, float]] = {}
     for decision, microseconds in timed:
         seen = times.setdefault(decision.candidate, {})
         circumstance = decision.circumstance
         seen[circumstance] = min(microseconds, seen.get(circumstance, microseconds))
+    if usable is not None:
+        times = {each: seen for each, seen in times.items() if usable((each[0], dict(each[1])))}
     most = max(map(len, times.values()), default=0)
     ranked = [
         TunedRecord(implementation, dict(config), geometric_mean(seen.values()))
         for (implementation, config), seen in times.items()
         if len(seen) == most
     ]
-    return sorted(ranked, key=lambda record: record.microseconds)
+    return sorted(
+        ranked,
+        key=lambda each: (each.microseconds, each.implementation, sorted(each.config.items())),
+    )

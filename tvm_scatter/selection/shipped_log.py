@@ -24,6 +24,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from .record_form import check_record
 from .records import (
     TunedRecord,
+    Usable,
     architecture,
     passed_over,
     positive,
@@ -40,10 +41,15 @@ RECORDS = "database_tuning_record.json"
 PACKED = ".tar.xz"
 
 
-def shipped_records(problem: ScatterProblem, target: Any) -> list[TunedRecord]:
-    """The measured candidates of a problem in the log shipped for a target, fastest first."""
+def shipped_records(
+    problem: ScatterProblem, target: Any, usable: Usable | None = None
+) -> list[TunedRecord]:
+    """The measured candidates of a problem in the log shipped for a target.
+
+    In the order of :func:`~tvm_scatter.selection.records.records_in`.
+    """
     database = shipped_database(str(target.kind.name), architecture(target))
-    return [] if database is None else records_in(database, problem, target)
+    return [] if database is None else records_in(database, problem, target, usable)
 
 
 def shipped_device(target: Any) -> str:

@@ -26,8 +26,8 @@ from .cost import (
     ratio_error,
 )
 from .machine import Machine
-from .measuring import Way, settled
-from .records import TunedRecord, completed, tuned_records
+from .measuring import settled
+from .records import TunedRecord, Way, completed, tuned_records
 from .rounding import decided_by_sizes, for_few_updates, has_many_updates, rounds_each
 from .shipped_log import shipped_device, shipped_records
 from .undominated import undominated
@@ -345,10 +345,9 @@ class OpStrategy:
             branch = self.forced(way, problem, target, options)
             return Selection((branch,), "forced", "asked for by the caller", refusals)
         for log, record in self._records(problem, target, options):
-            known = self.branch(record.way, problem, target, options)
-            if known is not None and not self._rounds_often(known.implementation, problem):
-                reason = f"fastest of the {log}, {record.microseconds:.1f} us"
-                return Selection((known,), "tuned", reason, refusals)
+            branch = self.forced(record.way, problem, target, options)
+            reason = f"fastest of the {log}, {record.microseconds:.1f} us"
+            return Selection((branch,), "tuned", reason, refusals)
         default = self.default(problem, target, options=options)
         return self._measured(default, problem, target, options) if options.measure else default
 
@@ -356,6 +355,11 @@ class OpStrategy:
         self, problem: ScatterProblem, target: Any, options: Options
     ) -> Iterator[tuple[str, TunedRecord]]:
         """The measured candidates and the log that has them, those that count most first."""
+
+        def usable(way: Way) -> bool:
+            known = self.branch(way, problem, target, options)
+            return known is not None and not self._rounds_often(known.implementation, problem)
+
         # What is best for stored updates is the best guess for computed ones.
         spellings = [problem.measured]
         if problem.in_place:
@@ -363,10 +367,14 @@ class OpStrategy:
             # guess.
             spellings.append(replace(problem.measured, in_place=False))
         for each in spellings:
-            yield from (("tuned records", record) for record in tuned_records(each, target))
+            for record in tuned_records(each, target, usable):
+                yield "tuned records", record
         for each in spellings if options.shipped_log else ():
-            for record in self._settled(each, problem, target, options):
-                yield "log shipped for this architecture", record
+            known = shipped_records(each, target, usable)
+            if known:
+                for record in self._settled(known, each, problem, target, options):
+                    yield "log shipped for this architecture", record
+                return
 
     def _measured(
         self, default: Selection, problem: ScatterProblem, target: Any, options: Options
@@ -390,7 +398,12 @@ class OpStrategy:
         return replace(default, branches=(branch,), source="tuned", reason=reason)
 
     def _settled(
-        self, measured: ScatterProblem, problem: ScatterProblem, target: Any, options: Options
+        self,
+        records: Sequence[TunedRecord],
+        measured: ScatterProblem,
+        problem: ScatterProblem,
+        target: Any,
+        options: Options,
     ) -> Sequence[TunedRecord]:
         """The records of a shipped log, which may be older than the default.
 
@@ -401,12 +414,11 @@ class OpStrategy:
 
         Parameters
         ----------
+        records : sequence of TunedRecord
+            Those that may be chosen, the fastest first.
         measured : ScatterProblem
             The problem as the log has it.
         """
-        records = shipped_records(measured, target)
-        if not records:
-            return records
         default = self.default(problem, target, options=options)
         if len(default.branches) > 1:
             return records
@@ -424,12 +436,8 @@ class OpStrategy:
         there = self.default(measured, target, options=options, machine=machine)
         predicted = there.predictions.get(name)
         margin = margin_below_a_record(self.target_kind)
-        usable = (
-            record.microseconds
-            for record in records
-            if self.branch(record.way, problem, target, options)
-        )
-        return () if predicted and predicted.microseconds * margin < next(usable, 0.0) else records
+        known = predicted and predicted.microseconds * margin < records[0].microseconds
+        return () if known else records
 
     def default(
         self,
