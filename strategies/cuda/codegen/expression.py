@@ -253,10 +253,10 @@ class Writer:
             # What computes integers wraps around here, and of floats nothing is cancelled.
             return self.value(value)
         if isinstance(expression, tirx.Select):
-            yes = self.value(expression.true_value)
-            if _is_leaky_relu(expression) and _are_pairs(yes):
-                return self._of_pairs(dtype, "GreaterOrNan", yes, self._scaled(yes, expression))
-            return self._choice_by(expression.condition, yes, self.value(expression.false_value))
+            sides = [self.value(each) for each in (expression.true_value, expression.false_value)]
+            if _is_leaky_relu(expression) and _are_pairs(*sides):
+                return self._of_pairs(dtype, "GreaterOrNan", *sides)
+            return self._choice_by(expression.condition, *sides)
         if isinstance(expression, tirx.Cast):
             return self._cast(self.value(expression.value), dtype)
         if isinstance(expression, tirx.Not):
@@ -335,18 +335,6 @@ class Writer:
         else:
             text = f"static_cast<{computed_type(dtype)}>({value.wide})"
         return self._define(dtype, text, value.varies)
-
-    def _scaled(self, x: Value, choice: Any) -> Value:
-        """The other side of a leaky ReLU of pairs, in pairs: a product that is rounded once."""
-        scaled = choice.false_value
-        if not isinstance(scaled, tirx.Cast):
-            return self.value(scaled)
-        slope = _literal(scaled.value.b.value, "float32")
-        product = self._define("float32", f"{self.wide(x)} * {slope}", True)
-        result = Value(self._name(), x.dtype, True, True, packed=True)
-        kind = stored_type(x.dtype)
-        self.lines.append(f"const auto {result.name} = narrow<{kind}>({product.name});")
-        return result
 
     def _choice_by(self, condition: Any, yes: Value, no: Value) -> Value:
         """A choice between two values that are known."""
@@ -508,18 +496,15 @@ def _is_leaky_relu(choice: Any) -> bool:
     Then it is the greater of both, whatever x is: also infinite, or a zero of either sign.
     """
     condition, x, scaled = choice.condition, choice.true_value, choice.false_value
-    if isinstance(scaled, tirx.Cast):
-        scaled = scaled.value
     if not isinstance(condition, tirx.LT) or not isinstance(scaled, tirx.Mul):
         return False
     zero, slope = condition.a, scaled.b
-    factor = scaled.a.value if isinstance(scaled.a, tirx.Cast) else scaled.a
     return (
         all(isinstance(each, tirx.FloatImm) for each in (zero, slope))
         and float(zero.value) == 0
         and 0 < float(slope.value) <= 1
         and tvm_ffi.structural_equal(condition.b, x)
-        and tvm_ffi.structural_equal(factor, x)
+        and tvm_ffi.structural_equal(scaled.a, x)
     )
 
 
