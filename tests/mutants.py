@@ -616,6 +616,8 @@ _BOUNDS = "tvm_scatter/bounds/host_check.py"
 
 _TIES = "tests/test_tuning.py::test_the_default_is_chosen_where_a_log_has_it_as_fast_as_any"
 _REAL = "tests/test_machine_arithmetic.py::test_a_message_is_not_simplified"
+_PLACED = "tests/test_machine_arithmetic.py::test_a_computed_place_is_within_what_is_read"
+_WRAPS = "tests/test_machine_arithmetic.py::test_a_message_of_integers_wraps_around"
 _ROUNDED = (
     "tests/test_fuse_producers.py::test_products_of_bfloat16_are_rounded_where_they_are_asked_to_be"
 )
@@ -645,18 +647,55 @@ CHECKS = (
         (_ALONE + "[int64-True]",),
     ),
     Mutant(
-        "a sum of which a term is subtracted is simplified",
+        "a chosen sum of which a term is subtracted is simplified",
         "tvm_scatter/lowering/machine_arithmetic.py",
-        "yield from _terms(value.a)",
-        "pass",
-        (_REAL + "[llvm-a sum without its first-float32]",),
+        "    return type(node)(node.a, kept(node.b))",
+        "    return node",
+        (_REAL + "[llvm-a chosen sum without a term-float32]",),
     ),
     Mutant(
-        "two sums with a term are compared without it",
+        "a NaN that equals itself",
         "tvm_scatter/lowering/machine_arithmetic.py",
-        "return is_false(tirx.And(tirx.LE(node.a, node.b), tirx.LE(node.b, node.a)))",
-        "return node",
-        (_REAL + "[llvm-unequal-float32]",),
+        "alike = [(tirx.Sub, _unlike), (tirx.EQ, _unlike)",
+        "alike = [(tirx.Sub, _unlike)",
+        (_REAL + "[llvm-equal products-float32]",),
+    ),
+    Mutant(
+        "one more is always more",
+        "tvm_scatter/lowering/machine_arithmetic.py",
+        "    return kept(value) if has_number or _is_any(value, kinds) else value",
+        "    return value",
+        (_WRAPS + "[llvm-one more is more-int32]",),
+    ),
+    Mutant(
+        "a difference that a CPU takes never to overflow",
+        "tvm_scatter/emit/kept.py",
+        "        return _wrapping(node, node.a, node.b) if is_kept and _may_wrap(node) else node",
+        "        return node",
+        (_WRAPS + "[llvm-what is cut off-int32]",),
+    ),
+    Mutant(
+        "a cast to fewer bits loses nothing",
+        "tvm_scatter/lowering/machine_arithmetic.py",
+        '    return both and not np.can_cast(given, made, "safe")',
+        "    return False",
+        (
+            "tests/test_machine_arithmetic.py::test_a_cast_to_fewer_bits_may_change_the_sign[llvm-3000000000]",
+        ),
+    ),
+    Mutant(
+        "a CPU computes where it reads together with what it reads",
+        "tvm_scatter/passes/analysis/taken_producers.py",
+        "    if backend_of(target_of(binding.var)).is_gpu or is_read(value):",
+        "    if True:",
+        (_PLACED + "[llvm-by a comparison-int64]",),
+    ),
+    Mutant(
+        "a record that may not be chosen says what is best",
+        "tvm_scatter/selection/strategy.py",
+        "            known = shipped_records(each, target, usable)",
+        "            known = shipped_records(each, target)",
+        ("tests/test_tuning.py::test_what_may_not_be_chosen_does_not_say_what_is_best",),
     ),
     Mutant(
         "what a cast to bfloat16 rounds is summed as it was",

@@ -10,7 +10,6 @@ import tvm_ffi
 from tvm import tirx
 
 from .computed_updates import function_name
-from .wrapping import wrapping
 
 #: The function that makes one type of the bits of another.
 REINTERPRET = "reinterpret"
@@ -78,4 +77,6 @@ def _may_wrap(value: Any) -> bool:
 
 
 def _wrapping(node: Any, left: Any, right: Any) -> Any:
-    return wrapping(_RING[type(node)], left, right, str(node.ty.dtype))
+    # Of integers of 64 bits TVM tries each cast at each place, and needs minutes for ten in a row.
+    wide = (tirx.Cast("int128", each) for each in (left, right))
+    return tirx.Cast(str(node.ty.dtype), _RING[type(node)](*wide))

@@ -16,26 +16,19 @@ import tvm_ffi
 from tvm import tirx
 
 
-def wrapping(operation: Callable[[Any, Any], Any], left: Any, right: Any, dtype: str) -> Any:
-    """What an operation gives for two integers of type ``dtype``, wrapped around."""
-    kind = "uint" if dtype.startswith("u") else "int"
-    wide = f"{kind}{2 * tvm_ffi.dtype(dtype).bits}"
-    return tirx.Cast(dtype, operation(*(tirx.Cast(wide, value) for value in (left, right))))
-
-
 def wrapping_add(left: Any, right: Any, dtype: str) -> Any:
     """The sum of two integers of type ``dtype``, wrapped around."""
-    return wrapping(add, left, right, dtype)
+    return _wrapping(add, left, right, dtype)
 
 
 def wrapping_sub(left: Any, right: Any, dtype: str) -> Any:
     """The difference of two integers of the signed type ``dtype``, wrapped around."""
-    return wrapping(sub, left, right, dtype)
+    return _wrapping(sub, left, right, dtype)
 
 
 def wrapping_mul(left: Any, right: Any, dtype: str) -> Any:
     """The product of two integers of type ``dtype``, wrapped around."""
-    return wrapping(mul, left, right, dtype)
+    return _wrapping(mul, left, right, dtype)
 
 
 def as_signed(index: Any) -> Any:
@@ -55,3 +48,9 @@ def kept_apart(extent: Any) -> Any:
     if isinstance(extent, int | tirx.IntImm | tvm.ir.Var):
         return extent
     return tirx.Cast("int64", tirx.Cast("uint64", extent))
+
+
+def _wrapping(operation: Callable[[Any, Any], Any], left: Any, right: Any, dtype: str) -> Any:
+    kind = "uint" if dtype.startswith("u") else "int"
+    wide = f"{kind}{2 * tvm_ffi.dtype(dtype).bits}"
+    return tirx.Cast(dtype, operation(*(tirx.Cast(wide, value) for value in (left, right))))

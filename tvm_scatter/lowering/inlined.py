@@ -30,7 +30,7 @@ from tvm_scatter.problem.reductions import DATA_DTYPES
 
 from .hidden_loads import HiddenLoads
 from .legalizations import stock
-from .machine_arithmetic import as_floats, as_integers, as_result
+from .machine_arithmetic import as_floats, as_integers, as_result, steps_kept
 from .own_sizes import OwnSizes
 from .plan_read import ReadPlan, plan_read
 from .reads import is_read
@@ -44,6 +44,8 @@ _MOST_LEAVES = 12
 _MOST_DIVISIONS = 12
 #: The most nodes of an expression, with all that stands in it.
 _MOST_NODES = 4000
+#: The most numbers that may wrap around and are computed from each other: TVM compiles 16 in 10 s.
+_MOST_STEPS_KEPT = 8
 _INTEGERS_ONLY = (
     *(tirx.Mod, tirx.FloorDiv, tirx.FloorMod),
     *(tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor),
@@ -116,6 +118,8 @@ _MENDED = frozenset(
 
 #: Those of them that move nothing: they give the same elements another shape.
 RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
+#: Those that compute nothing: each element of their result is one of their operand's.
+MOVES = RESHAPES | {"relax.broadcast_to", "relax.permute_dims"}
 #: The legalization of this one asks a real block builder.
 _PRODUCT = "relax.matmul"
 
@@ -316,6 +320,8 @@ class Inliner:
         _check_divisions(value)
         if choices(value) > MOST_CHOICES:
             raise NotInlined("it chooses too often by what it has chosen")
+        if steps_kept(value) > _MOST_STEPS_KEPT:
+            raise NotInlined("so many steps, each of which may wrap around, take long to compile")
         _check_sizes(value, shape, at, self._leaves)
 
         def element(*own: Any) -> Any:

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import tvm_ffi
 from tvm import tirx
 
 from tvm_scatter.emit.computed_updates import parts_of
 from tvm_scatter.emit.expressions import is_false
-from tvm_scatter.emit.kept import kept
+from tvm_scatter.emit.kept import kept, kept_value
 from tvm_scatter.problem.reductions import FLOATS
 
 from .hidden_loads import HiddenLoads
@@ -28,7 +29,8 @@ _ORDER = (tirx.Min, tirx.Max)
 _DIVIDE = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 _COMPARE = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
 _BITWISE = (tirx.BitwiseAnd, tirx.BitwiseOr, tirx.BitwiseXor)
-#: Of which operands an operator of integers is taken for another one, if they may wrap around.
+#: Of which results an operator of integers is taken for another one. A narrower number counts as a
+#: sum: TVM takes it that no cast loses anything.
 _MISTAKEN = {
     **dict.fromkeys(_RING, _ORDER),
     **dict.fromkeys((*_ORDER, *_COMPARE), (*_RING, *_DIVIDE)),
@@ -43,9 +45,19 @@ def as_result(element: Any) -> Any:
     Where a tensor is read is computed as well, but is no result: there nothing wraps around.
     """
     dtype = str(element.ty.dtype)
-    if dtype not in _MAY_WRAP or not _is_any(element, (*_RING, *_ORDER, *_DIVIDE)):
+    may_wrap = dtype in _MAY_WRAP and _is_any(element, (*_RING, *_ORDER, *_DIVIDE))
+    if not (may_wrap or _narrows(element)):
         return element
     return tirx.BitwiseOr(element, tirx.IntImm(dtype, 0))
+
+
+def _narrows(value: Any) -> bool:
+    """Whether it is an integer that a wider one or one of another sign is cast to."""
+    if not isinstance(value, tirx.Cast):
+        return False
+    given, made = str(value.value.ty.dtype), str(value.ty.dtype)
+    both = all(each.startswith(("int", "uint")) for each in (given, made))
+    return both and not np.can_cast(given, made, "safe")
 
 
 def _result(expression: Any) -> Any:
@@ -70,6 +82,10 @@ def as_integers(expression: Any) -> Any:
             return node
         if isinstance(node, tirx.Cast):
             return tirx.Cast(node.ty.dtype, _operand(node.value, kinds))
+        if isinstance(node, _RING) and any(map(_has_number, (node.a, node.b))):
+            return type(node)(
+                *(_operand(each, kinds, _has_number(each)) for each in parts_of(node))
+            )
         return type(node)(_operand(node.a, kinds), _operand(node.b, kinds))
 
     def unmarked(node: tirx.BitwiseOr) -> Any:
@@ -80,11 +96,27 @@ def as_integers(expression: Any) -> Any:
     return tvm_ffi.structural_map(known, (tirx.BitwiseOr, unmarked))
 
 
-def _operand(operand: Any, kinds: tuple[type, ...]) -> Any:
+def steps_kept(value: Any) -> int:
+    """How many kept numbers are computed from each other."""
+    inner = max((steps_kept(part) for part in parts_of(value)), default=0)
+    return inner + (kept_value(value) is not None)
+
+
+def _operand(operand: Any, kinds: tuple[type, ...], has_number: bool = False) -> Any:
     value = _result(operand)
     if value is None:
         return operand
-    return kept(value) if _is_any(value, kinds) else value
+    # Of two numbers TVM makes one, which the type may not hold.
+    return kept(value) if has_number or _is_any(value, kinds) else value
+
+
+def _has_number(value: Any) -> bool:
+    """Whether a sum or product has a number in it."""
+    result = _result(value)
+    value = value if result is None else result
+    if isinstance(value, _RING):
+        return _has_number(value.a) or _has_number(value.b)
+    return isinstance(value, tirx.IntImm)
 
 
 def _is_any(value: Any, kinds: tuple[type, ...]) -> bool:
@@ -93,7 +125,7 @@ def _is_any(value: Any, kinds: tuple[type, ...]) -> bool:
     value = value if result is None else result
     if isinstance(value, tirx.Select):
         return _is_any(value.true_value, kinds) or _is_any(value.false_value, kinds)
-    return isinstance(value, kinds)
+    return isinstance(value, kinds) or (tirx.Add in kinds and _narrows(value))
 
 
 def as_floats(expression: Any) -> Any:

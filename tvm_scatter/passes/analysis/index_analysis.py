@@ -10,6 +10,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.emit.parameters import SEARCHES
+from tvm_scatter.lowering.inlined import PRODUCERS
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.shapes import is_one, static_shape
 
@@ -31,6 +32,16 @@ _SILENT = frozenset(
         *("strided_slice", "split", "call_tir"),
     )
 )
+#: Operators on integers whose results may have more bits than the type.
+_MAY_WRAP = frozenset(
+    f"relax.{name}"
+    for name in (
+        *("abs", "add", "astype", "left_shift", "multiply", "negative", "power", "square"),
+        *("subtract", "call_tir"),
+    )
+)
+#: Operators whose code a compiler may see together with that of their operands.
+_ELEMENTWISE = PRODUCERS | _SILENT | _MAY_WRAP | {"relax.take", "relax.gather_elements"}
 
 
 class IndexAnalysis:
@@ -51,6 +62,9 @@ class IndexAnalysis:
         self.ranges = Ranges(_sizes(function, bindings))
         self._values = Definitions.of(function).values
         self._facts: dict[Any, IndexFacts | None] = {}
+        #: Variables whose elements may have wrapped around where they were computed. Compilers take
+        #: it that nothing does, and what is chosen by such elements may be anything.
+        self._wrapped: set[Any] = set()
         self._tuples: dict[Any, Sequence[Any]] = {}
         overwrites = any(may_write(each.value) for each in bindings)
         for binding in bindings:
@@ -103,6 +117,9 @@ class IndexAnalysis:
         raise Unproven
 
     def _learn(self, var: Any, value: Any) -> None:
+        if self._is_computed_from_wrapped(value):
+            self._wrapped.add(var)
+            return
         try:
             if isinstance(value, relax.Tuple):
                 self._tuples[var] = list(value.fields)
@@ -113,7 +130,16 @@ class IndexAnalysis:
             elif isinstance(value, relax.Call) and isinstance(var.ty, relax.TupleType):
                 self._tuples[var] = self._checked_fields(value, var.ty)
         except Unproven:
-            return
+            if isinstance(value, relax.Call) and operator_of(value) in _MAY_WRAP:
+                self._wrapped.add(var)
+
+    def _is_computed_from_wrapped(self, value: Any) -> bool:
+        """Whether an element is one that may have wrapped around, or is computed from some."""
+        if isinstance(value, relax.Var):
+            return value in self._wrapped
+        if not isinstance(value, relax.Call) or operator_of(value) not in _ELEMENTWISE:
+            return False
+        return any(operand in self._wrapped for operand in _operands(value))
 
     def _checked_fields(self, call: relax.Call, type_: relax.TupleType) -> list[Any]:
         found = self._of_call(call)
@@ -202,3 +228,12 @@ def _tensors(type_: Any) -> list[Any]:
     if isinstance(type_, relax.TupleType):
         return [each for field in type_.fields for each in _tensors(field)]
     return [type_] if isinstance(type_, relax.TensorType) else []
+
+
+def _operands(call: relax.Call) -> list[Any]:
+    """The operands of a call that are variables, those in tuples included."""
+    found: list[Any] = []
+    for argument in call.args:
+        fields = argument.fields if isinstance(argument, relax.Tuple) else [argument]
+        found += [each for each in fields if isinstance(each, relax.Var)]
+    return found

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.lowering.inlined import CALLS, PRODUCERS, operands_of
+from tvm_scatter.lowering.inlined import CALLS, MOVES, PRODUCERS, operands_of
 from tvm_scatter.lowering.operands import Given
 from tvm_scatter.lowering.plan_read import plan_read
 from tvm_scatter.lowering.reads import is_read
@@ -71,6 +72,7 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
     gone: set[Any] = set()
     pinned: set[Any] = set()
     repeated: set[Any] = set()
+    places: set[Any] = set()
     for binding in reversed(bindings.all):
         takers: set[Any] = set()
         needed = binding.var in bindings.returned
@@ -87,6 +89,8 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
         refusal = refusal_of(binding, bindings, [scatters[each] for each in takers])
         if refusal is None and binding.var in pinned:
             refusal = f"{binding.var.name} is checked as an index"
+        if refusal is None and binding.var in places and not _reads_safely(binding):
+            refusal = f"{binding.var.name} is where another tensor is read"
         if refusal is None and computed_anew and operator_of(binding.value) in CALLS:
             refusal = f"{binding.var.name} would be computed anew for each read"
         if refusal is None and needed and not grows(binding.value):
@@ -97,6 +101,11 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             refusal = f"{binding.var.name} is one value for each row"
         if refusal is None:
             found.takers[binding.at] = takers
+            operands = operands_of(binding.value)
+            if is_read(binding.value):
+                places |= set(operands[1:])
+            elif binding.var in places:
+                places |= set(operands)
             if is_read(binding.value) and is_checked(binding.value):
                 found.checked.append(binding)
                 pinned |= set(operands_of(binding.value)[1:])
@@ -109,6 +118,21 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             if _reads_as_updates(scatters[each], binding.var):
                 found.refused[each] = refusal
     return found
+
+
+def _reads_safely(binding: Binding) -> bool:
+    """Whether it may be computed where it says which element of another tensor is read.
+
+    A CPU's compiler takes it that integers never wrap around, also where that is checked. What is
+    read from memory has wrapped around already.
+    """
+    value = binding.value
+    if backend_of(target_of(binding.var)).is_gpu or is_read(value):
+        return True
+    if operator_of(value) == "relax.astype":
+        given, made = (str(each.ty.dtype) for each in (value.args[0], binding.var))
+        return np.can_cast(given, made, "safe")
+    return operator_of(value) in MOVES
 
 
 def _reads_as_updates(scatter: Binding, var: Any) -> bool:
