@@ -185,14 +185,16 @@ def _first_knobs(problem: ScatterProblem, units: int) -> Config:
     """
     if problem.items.constant > _FEW_UPDATES:
         return {}
-    rows, width = problem.destinations.constant, problem.width
+    items, rows, width = problem.items.constant, problem.destinations.constant, problem.width
     if problem.in_place:
-        rows = min(rows, problem.items.constant)
-    fills = rows * width.constant * item_bytes(problem.data_dtype) >= _FILLING_BYTES * units
-    if fills and not width.is_one:
-        # What is copied takes longer than what a block begins with.
-        return {}
-    return {"threads": 256, "blocks_per_multiprocessor": 3, "unroll": 4 if fills else 1}
+        rows = min(rows, items)
+    row_bytes = width.constant * item_bytes(problem.data_dtype)
+    if width.is_one:
+        fills = rows * row_bytes >= _FILLING_BYTES * units
+        return {"threads": 256, "blocks_per_multiprocessor": 3, "unroll": 4 if fills else 1}
+    # What is moved may take longer than what a block begins with.
+    little = max(rows, items) * row_bytes < 2 * _FILLING_BYTES * units
+    return {"threads": 256, "blocks_per_multiprocessor": 3} if little else {}
 
 
 def _with_first(first: int | None, values: Sequence[int]) -> tuple[int, ...]:
