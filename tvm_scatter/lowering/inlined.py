@@ -21,12 +21,12 @@ from tvm_scatter.emit.computed_updates import (
 )
 from tvm_scatter.emit.expression_length import MOST_CHOICES
 from tvm_scatter.emit.expressions import all_of, choices
-from tvm_scatter.emit.kept import REINTERPRET
+from tvm_scatter.emit.kept import REINTERPRET, kept_value
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
 from tvm_scatter.ops.shapes import is_empty, is_one, same_size, static_shape
 from tvm_scatter.options import current_options
-from tvm_scatter.problem.reductions import DATA_DTYPES
+from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
 from .hidden_loads import HiddenLoads
 from .legalizations import stock
@@ -528,9 +528,9 @@ def _check(value: Any) -> None:
         floating = str(node.ty.dtype).startswith(("float", "bfloat"))
         if isinstance(node, tvm.ir.Call):
             name = function_name(node)
-            if name in (BRANCH, REINTERPRET, "tensor_load") or (
-                name in FUNCTIONS and (floating or name == "isnan")
-            ):
+            if name in (BRANCH, "tensor_load") or _keeps(node):
+                continue
+            if name in FUNCTIONS and (floating or name == "isnan"):
                 continue
             raise NotInlined(f"{name} is not known to be computable anywhere")
         if isinstance(node, _SIMPLE) or (isinstance(node, _INTEGERS_ONLY) and not floating):
@@ -538,6 +538,12 @@ def _check(value: Any) -> None:
         raise NotInlined(
             f"{type(node).__name__} of {node.ty} is not known to be computable anywhere"
         )
+
+
+def _keeps(call: Any) -> bool:
+    """Whether it is what keeps a float, or a part of that."""
+    is_part = function_name(call) == REINTERPRET and str(call.args[0].ty.dtype) in FLOATS
+    return is_part or kept_value(call) is not None
 
 
 def _check_sizes(
