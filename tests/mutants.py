@@ -1098,11 +1098,10 @@ SELECTION = (
         (_TIES + "[1.03-partitioned]",),
     ),
     Mutant(
-        "the first record or none",
-        _STRATEGY,
-        "            if known is not None and",
-        "            if known is None:\n                break\n"
-        "            if known is not None and",
+        "a record that does not fit is the best",
+        _RECORDS,
+        "if usable((each[0], dict(each[1])))",
+        "if True",
         ("tests/test_strategy.py::test_the_next_best_record_counts_where_the_best_does_not_fit",),
     ),
     Mutant(
@@ -1143,8 +1142,8 @@ SELECTION = (
     Mutant(
         "the slowest record first",
         _RECORDS,
-        "return sorted(ranked, key=lambda record: record.microseconds)",
-        "return sorted(ranked, key=lambda record: -record.microseconds)",
+        "key=lambda each: (each.microseconds,",
+        "key=lambda each: (-each.microseconds,",
         ("tests/test_strategy.py::test_a_tuned_record_is_found",),
     ),
     Mutant(
