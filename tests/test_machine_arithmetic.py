@@ -227,3 +227,20 @@ def test_a_cast_to_fewer_bits_may_change_the_sign(device: str, number: int) -> N
         compiled = compile_all(calls, device)
     expected = np.maximum(np.minimum(x[src], number).astype("int32"), 0)
     np.testing.assert_array_equal(run_compiled(compiled, calls, device)["main"], expected)
+
+
+def test_a_cast_to_fewer_bits_is_not_moved_to_what_is_cut_off(device: str) -> None:
+    """Of 65539 and 5 the greater one is 3 in 16 bits, and 5 would be the greater of 3 and 5."""
+    x = np.full((ROWS, WIDTH), 65539, "int32")
+    src = np.arange(ROWS)
+
+    def build(x: Any, src: Any, dst: Any) -> Any:
+        five = relax.const(np.asarray(5, "int32"), "int32")
+        cut = _emit("maximum", _emit("take", x, src, 0), five)
+        message = _emit("astype", _emit("astype", cut, "int16"), "int32")
+        return index_put(_emit("zeros", [ROWS, WIDTH], "int32"), [dst], message, [0], "update")
+
+    calls = {"main": (build, [x, src, src])}
+    with every_one_fused(device):
+        compiled = compile_all(calls, device)
+    assert (run_compiled(compiled, calls, device)["main"] == 3).all()

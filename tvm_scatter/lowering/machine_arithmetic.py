@@ -81,6 +81,7 @@ def as_integers(expression: Any) -> Any:
         if not any(_result(each) is not None for each in parts_of(node)):
             return node
         if isinstance(node, tirx.Cast):
+            kinds = (*kinds, *_ORDER, *_DIVIDE) if _narrows(node) else kinds
             return tirx.Cast(node.ty.dtype, _operand(node.value, kinds))
         if isinstance(node, _RING) and any(map(_has_number, (node.a, node.b))):
             return type(node)(

@@ -130,7 +130,7 @@ class IndexAnalysis:
             elif isinstance(value, relax.Call) and isinstance(var.ty, relax.TupleType):
                 self._tuples[var] = self._checked_fields(value, var.ty)
         except Unproven:
-            if isinstance(value, relax.Call) and operator_of(value) in _MAY_WRAP:
+            if isinstance(value, relax.Call) and _may_wrap(value):
                 self._wrapped.add(var)
 
     def _is_computed_from_wrapped(self, value: Any) -> bool:
@@ -228,6 +228,12 @@ def _tensors(type_: Any) -> list[Any]:
     if isinstance(type_, relax.TupleType):
         return [each for field in type_.fields for each in _tensors(field)]
     return [type_] if isinstance(type_, relax.TensorType) else []
+
+
+def _may_wrap(call: relax.Call) -> bool:
+    """Whether its results may have more bits than their type. What a float is cast to has not."""
+    given = [str(each.ty.dtype) for each in _operands(call) if hasattr(each.ty, "dtype")]
+    return operator_of(call) in _MAY_WRAP and any("int" in each for each in given)
 
 
 def _operands(call: relax.Call) -> list[Any]:
