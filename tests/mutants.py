@@ -668,11 +668,11 @@ CHECKS = (
         (_WRAPS + "[llvm-one more is more-int32]",),
     ),
     Mutant(
-        "a difference that a CPU takes never to overflow",
+        "a sum that a CPU takes never to overflow",
         "tvm_scatter/emit/kept.py",
-        "        return _wrapping(node, node.a, node.b) if is_kept and _may_wrap(node) else node",
-        "        return node",
-        (_WRAPS + "[llvm-what is cut off-int32]",),
+        "    return node if value is None or not _may_wrap(value) else kept(_wrapped(value))",
+        "    return node",
+        (_WRAPS + "[llvm-the smaller of sums-int32]",),
     ),
     Mutant(
         "a cast to fewer bits loses nothing",

@@ -124,6 +124,7 @@ def test_a_message_is_not_simplified(device: str, name: str, dtype: str) -> None
     np.testing.assert_array_equal(found.astype("float32"), expected.astype("float32"))
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("name", OF_INTEGERS)
 def test_a_message_of_integers_wraps_around(device: str, name: str, dtype: str) -> None:
@@ -151,6 +152,7 @@ def test_a_message_of_integers_wraps_around(device: str, name: str, dtype: str) 
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_an_index_that_wraps_around_reads_where_it_ends(device: str, dtype: str) -> None:
     """Twice as much as is read there, and a third of it: TVM would read elsewhere."""
@@ -185,6 +187,7 @@ PLACES: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("name", PLACES)
 def test_a_computed_place_is_within_what_is_read(device: str, name: str, dtype: str) -> None:
@@ -211,6 +214,7 @@ def test_a_computed_place_is_within_what_is_read(device: str, name: str, dtype: 
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.optimised
 @pytest.mark.parametrize("number", [3_000_000_000, (1 << 40) - 1])
 def test_a_cast_to_fewer_bits_may_change_the_sign(device: str, number: int) -> None:
     x = np.random.default_rng(0).integers(0, 1 << 62, (ROWS, WIDTH))
