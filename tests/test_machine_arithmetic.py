@@ -98,6 +98,26 @@ OF_INTEGERS: dict[str, Callable[..., Any]] = {
 }
 
 
+def message_of(message: Callable[..., Any], number: int, dtype: str, reduction: str) -> Any:
+    """A function that scatters a message of gathered rows of x and y and a number into zeros."""
+
+    def build(x: Any, y: Any, src: Any, dst: Any) -> Any:
+        rows = [_emit("take", each, src, 0) for each in (x, y)]
+        constant = relax.const(np.asarray(number, numpy_dtype(dtype)), dtype)
+        zeros = _emit("zeros", [ROWS, WIDTH], dtype)
+        return index_put(zeros, [dst], message(Emitted(), *rows, constant), [0], reduction)
+
+    return build
+
+
+def run_fused(build: Any, arrays: list[Any], device: str) -> Any:
+    """What a function of arrays gives, whose scatters compute all that they can."""
+    calls = {"main": (build, arrays)}
+    with every_one_fused(device):
+        compiled = compile_all(calls, device)
+    return run_compiled(compiled, calls, device)["main"]
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", MESSAGES)
 def test_a_message_is_not_simplified(device: str, name: str, dtype: str) -> None:
@@ -108,16 +128,7 @@ def test_a_message_is_not_simplified(device: str, name: str, dtype: str) -> None
     y[7] = x[7]
     src, dst = generator.permutation(ROWS), generator.permutation(ROWS)
 
-    def build(x: Any, y: Any, src: Any, dst: Any) -> Any:
-        rows = [_emit("take", each, src, 0) for each in (x, y)]
-        number = relax.const(np.asarray(256, kind), dtype)
-        zeros = _emit("zeros", [ROWS, WIDTH], dtype)
-        return index_put(zeros, [dst], message(Emitted(), *rows, number), [0], "add")
-
-    calls = {"main": (build, [x, y, src, dst])}
-    with every_one_fused(device):
-        compiled = compile_all(calls, device)
-    found = run_compiled(compiled, calls, device)["main"]
+    found = run_fused(message_of(message, 256, dtype, "add"), [x, y, src, dst], device)
     expected = np.zeros((ROWS, WIDTH), kind)
     with np.errstate(invalid="ignore"):
         expected[dst] = message(np, x[src], y[src], np.asarray(256, kind)).astype(kind)
@@ -136,16 +147,7 @@ def test_a_message_of_integers_wraps_around(device: str, name: str, dtype: str) 
     x[3], x[4], y[5], y[6], x[7, 1:], y[7] = most, -most - 1, most, -most - 1, 7, 7
     src, dst = generator.permutation(ROWS), generator.permutation(ROWS)
 
-    def build(x: Any, y: Any, src: Any, dst: Any) -> Any:
-        rows = [_emit("take", each, src, 0) for each in (x, y)]
-        number = relax.const(np.asarray(6, dtype), dtype)
-        zeros = _emit("zeros", [ROWS, WIDTH], dtype)
-        return index_put(zeros, [dst], message(Emitted(), *rows, number), [0], "update")
-
-    calls = {"main": (build, [x, y, src, dst])}
-    with every_one_fused(device):
-        compiled = compile_all(calls, device)
-    found = run_compiled(compiled, calls, device)["main"]
+    found = run_fused(message_of(message, 6, dtype, "update"), [x, y, src, dst], device)
     expected = np.zeros((ROWS, WIDTH), dtype)
     with np.errstate(over="ignore"):
         expected[dst] = message(np, x[src], y[src], np.asarray(6, dtype))
@@ -170,10 +172,8 @@ def test_an_index_that_wraps_around_reads_where_it_ends(device: str, dtype: str)
     with np.errstate(over="ignore"):
         src = (turns * np.asarray(6, dtype)) // np.asarray(3, dtype)
     expected = np.where((src >= -ROWS) & (src < ROWS), 1, 0)[:, None] * x[src % ROWS]
-    calls = {"main": (build, [x, turns, np.arange(len(turns))])}
-    with every_one_fused(device):
-        compiled = compile_all(calls, device)
-    np.testing.assert_array_equal(run_compiled(compiled, calls, device)["main"], expected)
+    found = run_fused(build, [x, turns, np.arange(len(turns))], device)
+    np.testing.assert_array_equal(found, expected)
 
 
 #: Places in 61 rows that are computed from keys of any size, and from numbers.
@@ -226,11 +226,9 @@ def test_a_cast_to_fewer_bits_may_change_the_sign(device: str, number: int) -> N
         message = _emit("maximum", _emit("astype", cut, "int32"), least)
         return index_put(_emit("zeros", [ROWS, WIDTH], "int32"), [dst], message, [0], "update")
 
-    calls = {"main": (build, [x, src, np.arange(ROWS)])}
-    with every_one_fused(device):
-        compiled = compile_all(calls, device)
+    found = run_fused(build, [x, src, np.arange(ROWS)], device)
     expected = np.maximum(np.minimum(x[src], number).astype("int32"), 0)
-    np.testing.assert_array_equal(run_compiled(compiled, calls, device)["main"], expected)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_a_cast_to_fewer_bits_is_not_moved_to_what_is_cut_off(device: str) -> None:
@@ -244,7 +242,5 @@ def test_a_cast_to_fewer_bits_is_not_moved_to_what_is_cut_off(device: str) -> No
         message = _emit("astype", _emit("astype", cut, "int16"), "int32")
         return index_put(_emit("zeros", [ROWS, WIDTH], "int32"), [dst], message, [0], "update")
 
-    calls = {"main": (build, [x, src, src])}
-    with every_one_fused(device):
-        compiled = compile_all(calls, device)
-    assert (run_compiled(compiled, calls, device)["main"] == 3).all()
+    found = run_fused(build, [x, src, src], device)
+    assert (found == 3).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import add, mul, sub
 from typing import Any
 
 import tvm
@@ -10,11 +9,13 @@ import tvm_ffi
 from tvm import tirx
 
 from .computed_updates import function_name
+from .wrapping import wrapping_add, wrapping_mul, wrapping_sub
 
 #: The function that makes one type of the bits of another.
 REINTERPRET = "reinterpret"
-#: What LLVM takes never to overflow.
-_RING = {tirx.Add: add, tirx.Sub: sub, tirx.Mul: mul}
+#: The integers that TVM and LLVM take never to overflow, and what they are computed by.
+MAY_WRAP = ("int32", "int64")
+RING = {tirx.Add: wrapping_add, tirx.Sub: wrapping_sub, tirx.Mul: wrapping_mul}
 
 
 def kept(value: Any) -> Any:
@@ -55,7 +56,7 @@ def with_wrapping(expression: Any) -> Any:
         is_kept = any(kept_value(each) is not None for each in (node.a, node.b))
         return _wrapping(node, node.a, node.b) if is_kept and _may_wrap(node) else node
 
-    kinds = [(kind, of_kept) for kind in _RING]
+    kinds = [(kind, of_kept) for kind in RING]
     return tvm_ffi.structural_map(expression, [(tirx.BitwiseXor, _wrapped_one), *kinds])
 
 
@@ -67,16 +68,15 @@ def _wrapped_one(node: tirx.BitwiseXor) -> Any:
 def _wrapped(value: Any) -> Any:
     if isinstance(value, tirx.Select):
         return tirx.Select(value.condition, _wrapped(value.true_value), _wrapped(value.false_value))
-    if type(value) not in _RING:
+    if type(value) not in RING:
         return value
     return _wrapping(value, _wrapped(value.a), _wrapped(value.b))
 
 
 def _may_wrap(value: Any) -> bool:
-    return str(value.ty.dtype) in ("int32", "int64")
+    return str(value.ty.dtype) in MAY_WRAP
 
 
 def _wrapping(node: Any, left: Any, right: Any) -> Any:
     # Of integers of 64 bits TVM tries each cast at each place, and needs minutes for ten in a row.
-    wide = (tirx.Cast("int128", each) for each in (left, right))
-    return tirx.Cast(str(node.ty.dtype), _RING[type(node)](*wide))
+    return RING[type(node)](left, right, str(node.ty.dtype), wide="int128")

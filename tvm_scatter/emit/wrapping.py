@@ -1,8 +1,8 @@
 """Integer arithmetic that wraps around on overflow, in code for a CPU.
 
 TVM tells LLVM that integers of 32 bits or more never overflow, signed or unsigned, and LLVM relies
-on that. So these functions compute in twice the width, where nothing overflows, and truncate. That
-costs nothing: LLVM removes the unused upper half.
+on that. So these functions compute in twice the width, or in ``wide``, where nothing overflows, and
+truncate. That costs nothing: LLVM removes the unused upper half.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import tvm_ffi
 from tvm import tirx
 
 
-def wrapping_add(left: Any, right: Any, dtype: str) -> Any:
+def wrapping_add(left: Any, right: Any, dtype: str, wide: str | None = None) -> Any:
     """The sum of two integers of type ``dtype``, wrapped around."""
-    return _wrapping(add, left, right, dtype)
+    return _wrapping(add, left, right, dtype, wide)
 
 
-def wrapping_sub(left: Any, right: Any, dtype: str) -> Any:
+def wrapping_sub(left: Any, right: Any, dtype: str, wide: str | None = None) -> Any:
     """The difference of two integers of the signed type ``dtype``, wrapped around."""
-    return _wrapping(sub, left, right, dtype)
+    return _wrapping(sub, left, right, dtype, wide)
 
 
-def wrapping_mul(left: Any, right: Any, dtype: str) -> Any:
+def wrapping_mul(left: Any, right: Any, dtype: str, wide: str | None = None) -> Any:
     """The product of two integers of type ``dtype``, wrapped around."""
-    return _wrapping(mul, left, right, dtype)
+    return _wrapping(mul, left, right, dtype, wide)
 
 
 def as_signed(index: Any) -> Any:
@@ -50,7 +50,9 @@ def kept_apart(extent: Any) -> Any:
     return tirx.Cast("int64", tirx.Cast("uint64", extent))
 
 
-def _wrapping(operation: Callable[[Any, Any], Any], left: Any, right: Any, dtype: str) -> Any:
+def _wrapping(
+    operation: Callable[[Any, Any], Any], left: Any, right: Any, dtype: str, wide: str | None
+) -> Any:
     kind = "uint" if dtype.startswith("u") else "int"
-    wide = f"{kind}{2 * tvm_ffi.dtype(dtype).bits}"
+    wide = wide or f"{kind}{2 * tvm_ffi.dtype(dtype).bits}"
     return tirx.Cast(dtype, operation(*(tirx.Cast(wide, value) for value in (left, right))))

@@ -17,14 +17,13 @@ from tvm import tirx
 
 from tvm_scatter.emit.computed_updates import parts_of
 from tvm_scatter.emit.expressions import is_false
-from tvm_scatter.emit.kept import kept, kept_value
+from tvm_scatter.emit.kept import MAY_WRAP, RING, kept, kept_value
 from tvm_scatter.problem.reductions import FLOATS
 
 from .hidden_loads import HiddenLoads
 
-_MAY_WRAP = ("int32", "int64")
 #: What is exact of integers that wrap around, however it is ordered.
-_RING = (tirx.Add, tirx.Sub, tirx.Mul)
+_RING = tuple(RING)
 _ORDER = (tirx.Min, tirx.Max)
 _DIVIDE = (tirx.Div, tirx.Mod, tirx.FloorDiv, tirx.FloorMod)
 _COMPARE = (tirx.EQ, tirx.NE, tirx.LT, tirx.LE, tirx.GT, tirx.GE)
@@ -45,7 +44,7 @@ def as_result(element: Any) -> Any:
     Where a tensor is read is computed as well, but is no result: there nothing wraps around.
     """
     dtype = str(element.ty.dtype)
-    may_wrap = dtype in _MAY_WRAP and _is_any(element, (*_RING, *_ORDER, *_DIVIDE))
+    may_wrap = dtype in MAY_WRAP and _is_any(element, (*_RING, *_ORDER, *_DIVIDE))
     if not (may_wrap or _narrows(element)):
         return element
     return tirx.BitwiseOr(element, tirx.IntImm(dtype, 0))
@@ -83,11 +82,9 @@ def as_integers(expression: Any) -> Any:
         if isinstance(node, tirx.Cast):
             kinds = (*kinds, *_ORDER, *_DIVIDE) if _narrows(node) else kinds
             return tirx.Cast(node.ty.dtype, _operand(node.value, kinds))
-        if isinstance(node, _RING) and any(map(_has_number, (node.a, node.b))):
-            return type(node)(
-                *(_operand(each, kinds, _has_number(each)) for each in parts_of(node))
-            )
-        return type(node)(_operand(node.a, kinds), _operand(node.b, kinds))
+        sums = isinstance(node, _RING)
+        operands = (_operand(each, kinds, sums and _has_number(each)) for each in parts_of(node))
+        return type(node)(*operands)
 
     def unmarked(node: tirx.BitwiseOr) -> Any:
         value = _result(node)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -344,17 +344,18 @@ class OpStrategy:
             way = options.implementation, dict(options.knobs)
             branch = self.forced(way, problem, target, options)
             return Selection((branch,), "forced", "asked for by the caller", refusals)
-        for log, record in self._records(problem, target, options):
+        log, record = self._recorded(problem, target, options)
+        if record is not None:
             branch = self.forced(record.way, problem, target, options)
             reason = f"fastest of the {log}, {record.microseconds:.1f} us"
             return Selection((branch,), "tuned", reason, refusals)
         default = self.default(problem, target, options=options)
         return self._measured(default, problem, target, options) if options.measure else default
 
-    def _records(
+    def _recorded(
         self, problem: ScatterProblem, target: Any, options: Options
-    ) -> Iterator[tuple[str, TunedRecord]]:
-        """The measured candidates and the log that has them, those that count most first."""
+    ) -> tuple[str, TunedRecord | None]:
+        """The measured candidate that counts most, if any does, and the log that has it."""
 
         def usable(way: Way) -> bool:
             known = self.branch(way, problem, target, options)
@@ -367,14 +368,15 @@ class OpStrategy:
             # guess.
             spellings.append(replace(problem.measured, in_place=False))
         for each in spellings:
-            for record in tuned_records(each, target, usable):
-                yield "tuned records", record
+            tuned = tuned_records(each, target, usable)
+            if tuned:
+                return "tuned records", tuned[0]
         for each in spellings if options.shipped_log else ():
             known = shipped_records(each, target, usable)
             if known:
-                for record in self._settled(known, each, problem, target, options):
-                    yield "log shipped for this architecture", record
-                return
+                best = self._settled(known, each, problem, target, options)
+                return "log shipped for this architecture", best
+        return "", None
 
     def _measured(
         self, default: Selection, problem: ScatterProblem, target: Any, options: Options
@@ -404,13 +406,13 @@ class OpStrategy:
         problem: ScatterProblem,
         target: Any,
         options: Options,
-    ) -> Sequence[TunedRecord]:
-        """The records of a shipped log, which may be older than the default.
+    ) -> TunedRecord | None:
+        """The record of a shipped log to choose by, which may be older than the default.
 
-        None are returned where the log cannot say what is better: it has no record of the default's
+        ``None`` where the log cannot say what is better: it has no record of the default's
         implementation, which is predicted to take clearly less than what it has, or that was the
-        fastest of the log, but with other knobs than the default's now. The default comes first
-        where it is as fast as any.
+        fastest of the log, but with other knobs than the default's now. It is the default's where
+        that is as fast as any.
 
         Parameters
         ----------
@@ -419,25 +421,24 @@ class OpStrategy:
         measured : ScatterProblem
             The problem as the log has it.
         """
-        default = self.default(problem, target, options=options)
+        fastest, default = records[0], self.default(problem, target, options=options)
         if len(default.branches) > 1:
-            return records
+            return fastest
         name, config = default.implementation.name, dict(default.config)
         knobs = default.implementation.knobs(measured, target)
         own = [each for each in records if each.implementation == name]
         if own:
             same = [each for each in own if completed(each.config, knobs) == config]
-            if not same and records[0] is own[0]:
-                return ()
-            ties = bool(same) and same[0].microseconds <= _TIE * records[0].microseconds
-            return [*same, *records] if ties else records
+            if not same:
+                return None if fastest is own[0] else fastest
+            return same[0] if same[0].microseconds <= _TIE * fastest.microseconds else fastest
         # The log's times are those of its own machine, which may be faster than this one.
         machine = self.backend.named_machine(shipped_device(target), target)
         there = self.default(measured, target, options=options, machine=machine)
         predicted = there.predictions.get(name)
         margin = margin_below_a_record(self.target_kind)
-        known = predicted and predicted.microseconds * margin < records[0].microseconds
-        return () if known else records
+        is_less = predicted and predicted.microseconds * margin < fastest.microseconds
+        return None if is_less else fastest
 
     def default(
         self,

@@ -10,7 +10,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.emit.parameters import SEARCHES
-from tvm_scatter.lowering.inlined import PRODUCERS
+from tvm_scatter.lowering.inlined import PRODUCERS, operands_of
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.shapes import is_one, static_shape
 
@@ -139,7 +139,7 @@ class IndexAnalysis:
             return value in self._wrapped
         if not isinstance(value, relax.Call) or operator_of(value) not in _ELEMENTWISE:
             return False
-        return any(operand in self._wrapped for operand in _operands(value))
+        return any(operand in self._wrapped for operand in operands_of(value))
 
     def _checked_fields(self, call: relax.Call, type_: relax.TupleType) -> list[Any]:
         found = self._of_call(call)
@@ -232,14 +232,6 @@ def _tensors(type_: Any) -> list[Any]:
 
 def _may_wrap(call: relax.Call) -> bool:
     """Whether its results may have more bits than their type. What a float is cast to has not."""
-    given = [str(each.ty.dtype) for each in _operands(call) if hasattr(each.ty, "dtype")]
-    return operator_of(call) in _MAY_WRAP and any("int" in each for each in given)
-
-
-def _operands(call: relax.Call) -> list[Any]:
-    """The operands of a call that are variables, those in tuples included."""
-    found: list[Any] = []
-    for argument in call.args:
-        fields = argument.fields if isinstance(argument, relax.Tuple) else [argument]
-        found += [each for each in fields if isinstance(each, relax.Var)]
-    return found
+    if operator_of(call) not in _MAY_WRAP:
+        return False
+    return any("int" in str(each.ty.dtype) for each in operands_of(call))

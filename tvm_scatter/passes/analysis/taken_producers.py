@@ -104,11 +104,11 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             operands = operands_of(binding.value)
             if is_read(binding.value):
                 places |= set(operands[1:])
+                if is_checked(binding.value):
+                    found.checked.append(binding)
+                    pinned |= set(operands[1:])
             elif binding.var in places:
                 places |= set(operands)
-            if is_read(binding.value) and is_checked(binding.value):
-                found.checked.append(binding)
-                pinned |= set(operands_of(binding.value)[1:])
             if not needed:
                 gone.add(binding.var)
             if computed_anew:
