@@ -21,6 +21,7 @@ def _register_llvm() -> None:
     from tvm_scatter.strategies.llvm.private_bins import PrivateBins
     from tvm_scatter.strategies.llvm.sequential import Sequential
     from tvm_scatter.strategies.llvm.sort_based import SortBased
+    from tvm_scatter.strategies.llvm.widened import Widened
 
     llvm = register_strategy(OpStrategy(LLVM))
     llvm.add_implementation(PrivateBins(), plevel=30)
@@ -28,6 +29,7 @@ def _register_llvm() -> None:
     llvm.add_implementation(Partitioned(), plevel=25)
     llvm.add_implementation(ParallelInjective(), plevel=20)
     llvm.add_implementation(SortBased(), plevel=15)
+    llvm.add_implementation(Widened(), plevel=5)
     llvm.add_implementation(Sequential(), plevel=1)
 
 

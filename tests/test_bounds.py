@@ -180,6 +180,7 @@ def test_every_implementation_signals_a_bad_index(
         "lines": (lambda d, i, u: index_put(d, [i], u, [1], "add"), (data, line, elements)),
         "max": (lambda d, i, u: scatter_elements(d, i, u, 1, "max"), (data, box, elements)),
         "pairs": (lambda d, i, u: scatter_nd(d, i, u, "add"), (data, pairs, elements[0])),
+        "halves": (add, (data[0].astype("float16"), line, elements[0].astype("float16"))),
     }
     names = applicable(calls, implementation, device, bounds="raise")
     assert names

@@ -136,15 +136,15 @@ def test_a_message_is_not_simplified(device: str, name: str, dtype: str) -> None
 
 
 @pytest.mark.optimised
-@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
 @pytest.mark.parametrize("name", OF_INTEGERS)
 def test_a_message_of_integers_wraps_around(device: str, name: str, dtype: str) -> None:
     if device == "cuda" and real_gpu() and name == "no negative is its own size":
         pytest.skip("GPUs take the size of the least integer for positive")
-    message, most = OF_INTEGERS[name], np.iinfo(dtype).max
+    message, least, most = OF_INTEGERS[name], np.iinfo(dtype).min, np.iinfo(dtype).max
     generator = np.random.default_rng(0)
-    x, y = (generator.integers(-most - 1, most, (ROWS, WIDTH), dtype) for _ in range(2))
-    x[3], x[4], y[5], y[6], x[7, 1:], y[7] = most, -most - 1, most, -most - 1, 7, 7
+    x, y = (generator.integers(least, most, (ROWS, WIDTH), dtype) for _ in range(2))
+    x[3], x[4], y[5], y[6], x[7, 1:], y[7] = most, least, most, least, 7, 7
     src, dst = generator.permutation(ROWS), generator.permutation(ROWS)
 
     found = run_fused(message_of(message, 6, dtype, "update"), [x, y, src, dst], device)

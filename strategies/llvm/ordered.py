@@ -43,10 +43,11 @@ class Ordered(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         workers = costs.cores(work)
         return {
-            "launches": work.launches(4),
-            "streams": work.streams(work.copied_bytes + work.operand_bytes),
+            "launches": costs.threads(work, 4),
+            "streams": costs.moved(work),
             "updates": costs.combine(work, workers),
-            "misses": costs.misses(work, workers, work.update_bytes),
+            "extremes": costs.combine(work, workers, extremes=True),
+            "misses": costs.misses(work, workers, work.items, work.update_bytes),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -13,9 +13,6 @@ from tvm_scatter.selection.work import Terms, Work
 from .steps import costs, loops, ordered
 
 _UNIQUE_TASKS = 256
-#: How much faster than to find a destination it is to see that it is another worker's: less than 1,
-#: because it can not be predicted.
-_IN_VAIN = 0.3
 
 
 class ParallelInjective(Implementation):
@@ -34,17 +31,19 @@ class ParallelInjective(Implementation):
         return ordered.counts_bytes(problem, sizes)
 
     def cost(self, work: Work, config: Config) -> Terms:
-        workers = costs.cores(work)
-        # If destinations are divided, every worker looks at every index, and often in vain.
-        finders = workers if work.problem.unique else _IN_VAIN
+        unique = work.problem.unique
+        workers = costs.cores(work) if unique else costs.owners(work)
+        divided = unique or costs.divides_places(work)
+        output = costs.rows_of_output(work, divided)
         return {
-            "launches": work.launches(2),
-            "streams": work.streams(work.copied_bytes + work.operand_bytes),
-            "finds": costs.find(work, finders),
+            "launches": costs.threads(work, 2),
+            "streams": costs.moved(work),
+            "finds": costs.find_in_share(work, not unique and divided, workers),
             "updates": costs.combine(work, workers),
-            "start": costs.start(work, workers),
-            "rows again": costs.again(work),
-            "misses": costs.misses(work, workers),
+            "extremes": costs.combine(work, workers, extremes=True),
+            "counts": costs.counts(work, workers),
+            "waits": costs.shared_lines(work) if unique else costs.again_soon(work, workers),
+            "misses": costs.rows_apart(work, workers, output),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -53,12 +53,16 @@ class Partitioned(Implementation):
         moves_values = work.problem.width.is_one
         listed = work.items * (4 + (work.element if moves_values else 0))
         # Of rows it lists numbers, and comes to the updates in the order of destinations.
-        apart = 0.0 if moves_values else costs.misses(work, workers, work.update_bytes)
+        apart = 0.0
+        if not moves_values:
+            apart = costs.misses(work, workers, work.items, work.update_bytes)
         return {
-            "launches": work.launches(4),
-            "streams": work.streams(work.copied_bytes + work.operand_bytes + 2 * listed),
-            "finds": 3 * costs.find(work, workers),
+            "launches": costs.threads(work, 4),
+            "streams": costs.moved(work) + work.streams(2 * listed),
+            "finds": 3 * costs.find(work, work.items, workers),
             "updates": costs.combine(work, workers),
+            "extremes": costs.combine(work, workers, extremes=True),
+            "waits": costs.again_soon(work, workers),
             "misses": apart,
             "buckets": work.cycles(20 * _MOST_CHUNKS * work.data_bytes / _BUCKET_BYTES),
         }

@@ -12,6 +12,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
+from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
@@ -55,12 +56,16 @@ class PrivateBins(Implementation):
 
     def cost(self, work: Work, config: Config) -> Terms:
         workers = costs.cores(work)
+        chunk = larger(_UPDATES_PER_BIN * costs.keys(work), float(_LEAST_CHUNK))
+        chunks = larger(smaller(work.items / chunk, float(_MOST_CHUNKS)), 1.0)
         return {
-            "launches": work.launches(3),
-            "streams": work.streams(work.copied_bytes + work.operand_bytes),
-            "finds": costs.find(work, workers),
+            "launches": costs.threads(work, 3),
+            "streams": costs.moved(work),
+            "finds": costs.find(work, work.items, workers),
             "updates": costs.combine(work, workers),
-            "bins": work.cycles(2 * _MOST_CHUNKS * work.data_size) / workers,
+            "extremes": costs.combine(work, workers, extremes=True),
+            "waits": costs.again_soon(work, workers),
+            "bins": work.cycles(2 * chunks * work.data_size) / workers,
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

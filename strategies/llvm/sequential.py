@@ -29,14 +29,16 @@ class Sequential(Implementation):
         workers = costs.lines(work)
         # Workers that share a batch look at all of its indices.
         finders = smaller(work.batch, costs.cores(work))
+        output = costs.rows_of_output(work)
         return {
-            "launches": work.launches(1),
-            "streams": work.streams(work.copied_bytes + work.operand_bytes),
-            "finds": costs.find(work, finders),
+            "launches": costs.threads(work, 1),
+            "streams": costs.moved(work),
+            "finds": costs.find(work, work.items, finders),
             "updates": costs.combine(work, workers),
-            "start": costs.start(work, workers),
-            "rows again": costs.again(work),
-            "misses": costs.misses(work, workers),
+            "extremes": costs.combine(work, workers, extremes=True),
+            "counts": costs.counts(work, workers),
+            "waits": costs.again_soon(work, workers),
+            "misses": costs.rows_apart(work, workers, output),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import log
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
-from tvm_scatter.selection.arithmetic import larger
+from tvm_scatter.selection.arithmetic import larger, logarithm
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
 from .steps import costs, loops
 from .steps.carried import SortedItems, items_bytes
 from .steps.counting import CountingSort
-from .steps.radix import RadixSort
+from .steps.radix import DIGIT_BITS, RadixSort
 from .steps.rows import Rows
 from .steps.segments import Segments
+
+#: The natural logarithm of the number of digits.
+_DIGIT = log(2) * DIGIT_BITS
 
 
 class SortBased(Implementation):
@@ -57,7 +61,7 @@ class SortBased(Implementation):
         workers = costs.cores(work)
         # Of plain updates of one place only the last is read.
         rows = work.touched if work.problem.reduces.is_store else work.items
-        apart = costs.misses(work, workers, work.update_bytes)
+        apart = costs.misses(work, workers, rows, work.update_bytes)
         leaves = 0.0
         if work.problem.fused:
             # Rows are read from anywhere in any order of the updates. But where they are is read in
@@ -66,14 +70,17 @@ class SortBased(Implementation):
             apart = (1 - costs.in_one_block(work)) * apart
             leaves = costs.ALONE * work.misses(rows, work.index_bytes)
         in_one_pass = CountingSort.suits(work.problem)
+        listed, keys = costs.listed(work), costs.keys(work)
+        counting = costs.find(work, listed, workers) + work.streams(8 * keys)
+        passes = larger(logarithm(larger(keys, 2.0)) / _DIGIT, 1.0)
         return {
-            "launches": work.launches(5 if in_one_pass else 14),
-            "streams": work.streams(work.copied_bytes + work.index_bytes),
-            "rows": work.streams(rows * larger(work.row_bytes, 64.0)),
-            "sort": (1 if in_one_pass else 3) * costs.find(work, workers),
-            "rows again": costs.again(work),
-            "leaves": leaves,
-            "misses": apart * rows / larger(work.items, 1.0),
+            "launches": costs.threads(work, 5 if in_one_pass else 14),
+            "streams": work.streams(work.copied_bytes + work.index_bytes) + costs.again(work),
+            "rows": costs.rows_in_order(work, rows),
+            "counting": counting if in_one_pass else 0.0,
+            "radix": 0.0 if in_one_pass else passes * costs.find(work, listed, workers),
+            "batches": costs.batch_by_batch(work, rows, workers),
+            "misses": apart + leaves,
             "updates": costs.combine_in_registers(work, workers, rows),
         }
 

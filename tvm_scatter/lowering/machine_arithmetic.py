@@ -44,8 +44,10 @@ def as_result(element: Any) -> Any:
     Where a tensor is read is computed as well, but is no result: there nothing wraps around.
     """
     dtype = str(element.ty.dtype)
-    may_wrap = dtype in MAY_WRAP and _is_any(element, (*_RING, *_ORDER, *_DIVIDE))
-    if not (may_wrap or _narrows(element)):
+    # Of unsigned sums that are compared TVM makes differences, which may be below 0.
+    may_wrap = dtype in MAY_WRAP or dtype.startswith("uint")
+    mistaken = may_wrap and _is_any(element, (*_RING, *_ORDER, *_DIVIDE))
+    if not (mistaken or _narrows(element)):
         return element
     return tirx.BitwiseOr(element, tirx.IntImm(dtype, 0))
 

@@ -220,7 +220,8 @@ class ScatterProblem:
     @property
     def rounds(self) -> bool:
         """Whether updates of one place are combined by an operation that rounds to 16 bits."""
-        stays = self.only_stores or self.reduces.is_extreme
+        once = self.count.is_one and not self.reduces.needs_count
+        stays = self.only_stores or self.reduces.is_extreme or once
         return self.data_dtype in HALVES and not stays
 
     @property

@@ -5,20 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.problem.reductions import FLOATS
-from tvm_scatter.selection.arithmetic import larger, smaller
+from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Work
+
+from . import loops
+from .ordered import FEW_BYTES
+from .values import HALF
 
 #: Bytes of the smallest block of columns, which one worker updates at a time.
 _BLOCK_BYTES = 128.0
-#: Cycles to find a destination, and to combine a vector of 16 bytes there.
-_FIND_CYCLES, _COMBINE_CYCLES = 5.0, 1.0
-#: How many times as long a minimum or maximum of floats takes: NaNs and zeros have an order.
-_EXTREME_IN_MEMORY, _EXTREME_IN_REGISTERS = 3.0, 2.0
+#: Cycles to find a destination, to combine a vector of 16 bytes there, and to choose the smaller or
+#: larger of two floats, of which NaNs and zeros have an order.
+_FIND_CYCLES, _COMBINE_CYCLES, _EXTREME_CYCLES = 5.0, 1.0, 4.0
+#: Cycles to write to a line of the cache that another worker has written to.
+_SHARED_LINE_CYCLES = 50.0
+#: How much faster than to find a destination it is to see that it is another worker's: less than 1,
+#: because it can not be predicted.
+_IN_VAIN = 0.3
+#: Cycles from a store to the next read of the same place, and what is added in between.
+_AGAIN_CYCLES = 8.0
+#: Cycles to look at a counter of a place.
+_COUNTER_CYCLES = 1.0
 #: The part of the time of combining that is left where sums stay in registers, and the bytes of a
 #: row that do so.
 _IN_REGISTERS, _REGISTER_BYTES = 0.5, 1024
 #: The share of a miss's time that a core waits for if others wait too: it has several under way.
 ALONE = 0.25
+#: Bytes of a line of the cache, and those behind which a row is read by itself, without a wait.
+_LINE_BYTES, _AHEAD_BYTES = 64.0, 4096.0
+#: What a call takes where one thread does everything, as a part of starting all of them.
+_ONE_THREAD = 0.01
 
 
 def cores(work: Work) -> float:
@@ -28,25 +44,74 @@ def cores(work: Work) -> float:
 
 def lines(work: Work) -> Any:
     """Workers that batches and blocks of columns give work to."""
-    columns = larger(work.slice * work.element / _BLOCK_BYTES, 1.0)
-    return smaller(work.batch * columns, cores(work))
+    return smaller(_shares(work), owners(work))
 
 
-def find(work: Work, workers: Any) -> Any:
-    """Finding all destinations, divided among workers."""
-    return work.cycles(work.items * _FIND_CYCLES) / workers
+def divides_places(work: Work) -> Any:
+    """Whether there are too few batches and blocks of columns for all workers."""
+    return is_at_most(_shares(work) + 0.5, owners(work))
 
 
-def combine(work: Work, workers: Any) -> Any:
-    """Combining all updates, divided among workers."""
-    factor = _EXTREME_IN_MEMORY if _is_extreme_of_floats(work) else 1.0
-    return factor * _combine(work, work.items) / workers
+def owners(work: Work) -> Any:
+    """Workers that own a part of the output."""
+    return choose(is_at_most(work.data_bytes, float(FEW_BYTES)), 1.0, cores(work))
+
+
+def _shares(work: Work) -> Any:
+    return work.batch * larger(work.slice * work.element / _BLOCK_BYTES, 1.0)
+
+
+def threads(work: Work, number: float) -> Any:
+    """Starting all workers so many times; they are not where there is little to do."""
+    little = is_at_most(work.batch * work.count * work.slice, float(loops.SERIAL_WORK))
+    return work.launches(number * choose(little, _ONE_THREAD, 1.0))
+
+
+def listed(work: Work) -> Any:
+    """Items with an index of their own: batches that share their indices share these."""
+    return work.count * _index_lines(work)
+
+
+def keys(work: Work) -> Any:
+    """Places that such items have."""
+    return work.extent * _index_lines(work)
+
+
+def _index_lines(work: Work) -> Any:
+    problem = work.problem
+    return (work.batch if problem.index_batch else 1.0) * (
+        work.slice if problem.index_slice else 1.0
+    )
+
+
+def find(work: Work, items: Any, workers: Any) -> Any:
+    """Finding the destinations of so many items, divided among workers."""
+    return work.cycles(items * _FIND_CYCLES) / workers
+
+
+def find_in_share(work: Work, divided: Any, workers: Any) -> Any:
+    """Finding the destinations of all items that are in a worker's own share of the places.
+
+    If places are divided, every worker looks at every index, and often in vain.
+    """
+    return find(work, work.items, choose(divided, _IN_VAIN, workers))
+
+
+def combine(work: Work, workers: Any, extremes: bool = False) -> Any:
+    """Combining all updates, divided among workers: extremes of floats, or anything else."""
+    if is_extreme_of_floats(work) != extremes:
+        return 0.0
+    if extremes:
+        return work.cycles(work.items * work.width * _EXTREME_CYCLES) / workers
+    started = 2 if _starts_apart(work) else 1
+    return (started * _combine(work, work.items) + _halves(work, work.items)) / workers
 
 
 def combine_in_registers(work: Work, workers: Any, rows: Any) -> Any:
     """Combining rows of updates that follow each other by destination, divided among workers."""
-    factor = _EXTREME_IN_REGISTERS if _is_extreme_of_floats(work) else 1.0
-    return factor * (1 - (1 - _IN_REGISTERS) * in_one_block(work)) * _combine(work, rows) / workers
+    factor = 2.0 if is_extreme_of_floats(work) else 1.0
+    factor = factor * (1 - (1 - _IN_REGISTERS) * in_one_block(work))
+    return (factor * _combine(work, rows) + _halves(work, rows)) / workers
 
 
 def in_one_block(work: Work) -> Any:
@@ -55,38 +120,92 @@ def in_one_block(work: Work) -> Any:
     return smaller(row, _REGISTER_BYTES) / row
 
 
-def start(work: Work, workers: Any) -> Any:
-    """Writing where a reduction without the data starts, at each update; and dividing by counts."""
+def _starts_apart(work: Work) -> bool:
+    """Whether each update first writes where a reduction without the data starts."""
     problem = work.problem
-    if problem.unique or problem.include_self or problem.reduces.is_store:
+    return not (problem.unique or problem.include_self or problem.reduces.is_store)
+
+
+def counts(work: Work, workers: Any) -> Any:
+    """Counting the updates of each place of a mean, and looking at all counters behind them."""
+    if work.problem.unique or not work.problem.reduces.needs_count:
         return 0.0
-    divided = work.touched if problem.reduces.needs_count else 0.0
-    return (_combine(work, work.items) + _combine(work, divided)) / workers + find(work, workers)
+    places, divided = keys(work), work.cycles(work.touched * work.width * 4)
+    looked = work.cycles(places * _COUNTER_CYCLES) + work.streams(3 * 4 * places)
+    return looked + divided / workers
+
+
+def again_soon(work: Work, workers: Any) -> Any:
+    """Updates of the most frequent places, each of which waits for the one before it."""
+    if work.problem.unique or work.problem.reduces.is_store:
+        return 0.0
+    narrow = smaller(_LINE_BYTES / larger(work.row_bytes, 1.0), 1.0)
+    return work.cycles(work.hottest * work.lines * _AGAIN_CYCLES) * narrow / workers
+
+
+def _halves(work: Work, rows: Any) -> Any:
+    """Converting rows of 16-bit floats to float32, and back."""
+    if work.problem.data_dtype not in HALF or work.problem.reduces.is_store:
+        return 0.0
+    return work.cycles(rows * work.width)
+
+
+def shared_lines(work: Work) -> Any:
+    """Unique updates by all workers of an output that is in the cache of each of them."""
+    bounced = 1.0 - work.missed(work.data_bytes)
+    return work.cycles(work.items * _SHARED_LINE_CYCLES) * bounced / cores(work)
 
 
 def _combine(work: Work, rows: Any) -> Any:
     return work.cycles(rows * larger(work.row_bytes / 16, 1.0) * _COMBINE_CYCLES)
 
 
-def _is_extreme_of_floats(work: Work) -> bool:
+def is_extreme_of_floats(work: Work) -> bool:
     return work.problem.reduces.is_extreme and work.problem.data_dtype in FLOATS
 
 
-def misses(work: Work, workers: Any, footprint: Any = None) -> Any:
-    """Rows of a tensor that are in no cache when they are needed, in no order.
+def misses(work: Work, workers: Any, items: Any, footprint: Any) -> Any:
+    """Rows of a tensor of so many bytes that are in no cache when they are needed, in no order.
 
-    By default these are rows of the output, and a worker goes over a block of columns of one batch
-    at a time. A worker waits for the first sector of a block; the next ones are on their way then.
+    A worker waits for the first line of a row; those behind it are on their way then.
     """
-    if footprint is None:
-        footprint = work.extent * smaller(work.row_bytes, _BLOCK_BYTES)
-    blocks = larger(work.row_bytes / _BLOCK_BYTES, 1.0)
-    missed = work.misses(work.items * blocks, footprint)
-    return missed * ALONE * cores(work) / workers
+    waits = larger(work.row_bytes / _AHEAD_BYTES, 1.0)
+    return work.misses(items * waits, footprint) * ALONE * cores(work) / workers
+
+
+def rows_of_output(work: Work, places_are_divided: Any = False) -> Any:
+    """Bytes of the output that one worker updates in no order: one batch after the other."""
+    shares = choose(places_are_divided, cores(work), lines(work))
+    return work.data_bytes / larger(shares, work.batch)
+
+
+def rows_apart(work: Work, workers: Any, footprint: Any) -> Any:
+    """Reading and writing rows of the output in no order, as far as they are in no cache."""
+    moved = 2 * work.items * larger(work.row_bytes, _LINE_BYTES)
+    waits = misses(work, workers, work.items, footprint)
+    return waits + work.streams(moved) * work.missed(footprint)
+
+
+def rows_in_order(work: Work, rows: Any) -> Any:
+    """Reading so many rows of updates in the order of destinations: lines, if these are apart."""
+    line = _LINE_BYTES * work.missed(work.update_bytes)
+    return work.streams(rows * larger(work.row_bytes, line))
+
+
+def batch_by_batch(work: Work, rows: Any, workers: Any) -> Any:
+    """Visiting all batches that share an index for each place: rows far from each other."""
+    return work.cycles(rows) / workers if work.problem.shares_index else 0.0
 
 
 def again(work: Work) -> Any:
-    """Reading and writing the touched rows of an output that has been copied as a whole before."""
-    if work.problem.in_place or work.problem.fill:
+    """Reading and writing the touched rows of the output, which may have been copied before."""
+    if work.problem.fill:
         return 0.0
-    return work.streams(2 * work.touched * work.row_bytes) * work.missed(work.data_bytes)
+    elsewhere = 1.0 if work.problem.in_place else work.missed(work.data_bytes)
+    return work.streams(2 * work.touched * work.row_bytes) * elsewhere
+
+
+def moved(work: Work) -> Any:
+    """Copying the data or else reading and writing what changes of it, and reading the operands."""
+    there = again(work) if work.problem.in_place else 0.0
+    return work.streams(work.copied_bytes + work.operand_bytes) + there

@@ -23,6 +23,9 @@ from . import combiners, loops, values
 
 #: The fewest columns of a block, so that two workers seldom share a cache line.
 _LEAST_BLOCK_BYTES = 128
+#: An output of no more bytes has one owner. Two would write to the same lines of the cache, and
+#: each would wait for the other: 60 ns for an update.
+FEW_BYTES = 512
 #: With this many batches and blocks of columns, places need not be divided as well.
 _ENOUGH_SHARES = 16
 #: Updates that are filtered at a time for those in a range of places.
@@ -81,7 +84,10 @@ def scatter(operands: Operands, divide_places: bool) -> None:
     problem, sizes = operands.problem, operands.sizes
     counts = counts_view(operands)
     most = loops.maximum(1, sizes.slice // (_LEAST_BLOCK_BYTES // item_bytes(problem.data_dtype)))
-    by_batch = isinstance(sizes.batch, int) and sizes.batch >= _ENOUGH_SHARES and most == 1
+    size = sizes.data_size
+    in_few_lines = isinstance(size, int) and size * item_bytes(problem.data_dtype) <= FEW_BYTES
+    many = isinstance(sizes.batch, int) and sizes.batch >= _ENOUGH_SHARES
+    by_batch = many and most == 1 and not in_few_lines
     if not by_batch:
         loops.copy_data(operands)
     if counts is not None:
@@ -89,8 +95,8 @@ def scatter(operands: Operands, divide_places: bool) -> None:
     work = sizes.batch * sizes.count * sizes.slice
     if by_batch:
         _copy_and_apply(operands, counts)
-    elif isinstance(work, int) and work <= loops.SERIAL_WORK:
-        _divide(operands, counts, blocks=1, ranges=1)
+    elif in_few_lines or (isinstance(work, int) and work <= loops.SERIAL_WORK):
+        _divide(operands, counts, blocks=1, ranges=1, work=0)
     else:
         threads = loops.thread_count()
         batch = loops.int64(loops.maximum(sizes.batch, 1))
@@ -126,8 +132,13 @@ def _copy_and_apply(operands: Operands, counts: Any) -> None:
     loops.for_each(sizes.batch, sizes.data_size + sizes.batch * sizes.count * sizes.slice, apply)
 
 
-def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
-    """Apply all updates in parallel over batches, blocks of columns and ranges of places."""
+def _divide(
+    operands: Operands, counts: Any, blocks: Any, ranges: Any, work: int | None = None
+) -> None:
+    """Apply all updates over batches, blocks of columns and ranges of places.
+
+    In parallel, if ``work`` or otherwise the elements that are moved are many.
+    """
     sizes = operands.sizes
     in_blocks = not (isinstance(blocks, int) and blocks == 1)
     in_ranges = not (isinstance(ranges, int) and ranges == 1)
@@ -150,8 +161,8 @@ def _divide(operands: Operands, counts: Any, blocks: Any, ranges: Any) -> None:
 
     tasks = sizes.batch * blocks * ranges
     tasks = tasks if isinstance(tasks, int) else loops.settle(tasks)
-    work = None if in_ranges else sizes.batch * sizes.count * sizes.slice
-    loops.for_each(tasks, work, apply)
+    moved = None if in_ranges else sizes.batch * sizes.count * sizes.slice
+    loops.for_each(tasks, moved if work is None else work, apply)
 
 
 def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
@@ -164,6 +175,7 @@ def apply_updates(operands: Operands, share: Share, counts: Any) -> None:
 
     def apply(at: Any, update: Any, column: Any) -> None:
         value = element(operands.updates, update, column, operands.sizes.slice)
+        value = values.convert(value, problem.data_dtype)
         if starts_empty and problem.unique:
             value = values.alone(problem.reduces, problem.data_dtype, value)
         else:

@@ -15,7 +15,7 @@ from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, round_up
 from . import loops
 
 #: The bits of a digit: 2048 counters fit the first-level cache beside the streamed data.
-_DIGIT_BITS = 11
+DIGIT_BITS = 11
 _LEAST_CHUNK = 8192
 _MOST_CHUNKS = 64
 
@@ -47,7 +47,7 @@ class RadixSort:
         if places.is_static and places.constant < 2**31 - 1:
             self.key_dtype = "int32"
         self.item_dtype = loops.counter_dtype(problem)
-        self.buckets = 1 << _DIGIT_BITS
+        self.buckets = 1 << DIGIT_BITS
         self.chunk = at_least(ceil_div(self.items, _MOST_CHUNKS), _LEAST_CHUNK)
         self.chunks = at_least(ceil_div(self.items, self.chunk), 1)
 
@@ -93,7 +93,7 @@ class RadixSort:
         """The number of passes and the bits of a digit. One more key is for items out of bounds."""
         if isinstance(self.keys, int):
             bits = max(self.keys.bit_length(), 1)
-            passes = -(-bits // _DIGIT_BITS)
+            passes = -(-bits // DIGIT_BITS)
             return passes, -(-bits // passes)
         needed = loops.small_buffer(1, "int64")
         T.buffer_store(needed, loops.int64(1), [0])
@@ -101,7 +101,7 @@ class RadixSort:
             with T.If(tirx.shift_right(loops.int64(self.keys), bit) > 0):
                 with T.Then():
                     T.buffer_store(needed, bit + 1, [0])
-        passes = T.bind(ceil_div(needed[0], _DIGIT_BITS))
+        passes = T.bind(ceil_div(needed[0], DIGIT_BITS))
         return passes, T.bind(ceil_div(needed[0], passes))
 
     def _start(self, number: Any) -> Any:

@@ -18,6 +18,8 @@ from tvm_scatter.strategies.llvm import half
 from .total_order import bits_of, is_nan, last_float, one_nan
 
 HALF = ("float16", "bfloat16")
+#: The type that sums of them are made in.
+WIDE = "float32"
 
 
 def accumulator_dtype(reduction: Reduction, dtype: str) -> str:
