@@ -17,7 +17,7 @@ from tvm_scatter.problem.reductions import numpy_dtype
 
 FILLING = {
     "cuda": ("bucketed", "grouped", "segmented", "row_resident", "column_resident"),
-    "llvm": ("sort_based",),
+    "llvm": ("sort_based", "partitioned"),
 }
 #: One of them for each kind of target.
 ONE = {"cuda": "segmented", "llvm": "sort_based"}

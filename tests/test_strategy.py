@@ -312,6 +312,7 @@ DEFAULTS = {
         "ordered": rows(4096, 128, 1 << 16, ordered=True),
         "sort_based": rows(4096, 128, 1 << 16, reduction="update"),
         "sequential": rows(16, 1024, 1),
+        "widened": single(100_000, 1 << 20, data_dtype="bfloat16"),
     },
 }
 
@@ -325,7 +326,7 @@ DEFAULTS = {
         # Updates that lie in memory are read in their order.
         (rows(10_000, 128, 100_000), "sequential"),
         # Few, long rows: blocks of their columns would be found again and again.
-        (rows(409, 4096, 818, fused=True, fill="0.0"), "sequential"),
+        (rows(409, 4096, 818, fused=True, fill="0.0"), "partitioned"),
     ],
 )
 def test_messages_on_a_cpu(posed: ScatterProblem, chosen: str) -> None:

@@ -41,13 +41,9 @@ class Ordered(Implementation):
         return 0 if problem.softmax else Rows(problem, sizes).workspace_bytes
 
     def cost(self, work: Work, config: Config) -> Terms:
-        workers = costs.cores(work)
         return {
             "launches": costs.threads(work, 4),
-            "streams": costs.moved(work),
-            "updates": costs.combine(work, workers),
-            "extremes": costs.combine(work, workers, extremes=True),
-            "misses": costs.misses(work, workers, work.items, work.update_bytes),
+            **costs.in_order(work, costs.cores(work)),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

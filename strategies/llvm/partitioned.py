@@ -16,6 +16,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
 from .steps import combiners, costs, loops
+from .steps.fills import fill_range
 
 #: Bytes of output of one bucket, which stay in the second-level cache meanwhile.
 _BUCKET_BYTES = 1 << 18
@@ -30,7 +31,7 @@ _MOST_TASKS = 64
 class Partitioned(Implementation):
     """One stable pass buckets updates by destination, the next one applies them in order.
 
-    A bucket is a range of the output that fits the cache. Its data is copied just before its
+    A bucket is a range of the output that fits the cache. It is copied or filled just before its
     updates are applied, so the output goes to memory once and is never read from it. Of rows, a
     bucket holds the numbers; of single elements, the values.
     """
@@ -38,6 +39,7 @@ class Partitioned(Implementation):
     name = "partitioned"
     deterministic = True
     fuses = True
+    fills = True
     summary = "updates scattered over an output larger than the caches, or few updates of one"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -182,10 +184,11 @@ class _Partition:
 
     def _reduce(self, bucket: Any) -> None:
         operands = self._operands
-        if operands.data is not None:
+        if operands.problem.fill or operands.data is not None:
             low = T.bind(bucket * ((1 << self.shift) * self.width))
             room = loops.minimum(self.keys * self.width - low, (1 << self.shift) * self.width)
-            loops.copy_range(operands, low, room)
+            begin_range = fill_range if operands.problem.fill else loops.copy_range
+            begin_range(operands, low, room)
         if not self.items:
             return
         # After it has placed its items, the last chunk's position is the begin of the next bucket.

@@ -59,29 +59,15 @@ class SortBased(Implementation):
 
     def cost(self, work: Work, config: Config) -> Terms:
         workers = costs.cores(work)
-        # Of plain updates of one place only the last is read.
-        rows = work.touched if work.problem.reduces.is_store else work.items
-        apart = costs.misses(work, workers, rows, work.update_bytes)
-        leaves = 0.0
-        if work.problem.fused:
-            # Rows are read from anywhere in any order of the updates. But where they are is read in
-            # order elsewhere: an index of the size of this one. And blocks of columns of one row
-            # are read one after the other elsewhere.
-            apart = (1 - costs.in_one_block(work)) * apart
-            leaves = costs.ALONE * work.misses(rows, work.index_bytes)
         in_one_pass = CountingSort.suits(work.problem)
         listed, keys = costs.listed(work), costs.keys(work)
         counting = costs.find(work, listed, workers) + work.streams(8 * keys)
         passes = larger(logarithm(larger(keys, 2.0)) / _DIGIT, 1.0)
         return {
             "launches": costs.threads(work, 5 if in_one_pass else 14),
-            "streams": work.streams(work.copied_bytes + work.index_bytes) + costs.again(work),
-            "rows": costs.rows_in_order(work, rows),
             "counting": counting if in_one_pass else 0.0,
             "radix": 0.0 if in_one_pass else passes * costs.find(work, listed, workers),
-            "batches": costs.batch_by_batch(work, rows, workers),
-            "misses": apart + leaves,
-            "updates": costs.combine_in_registers(work, workers, rows),
+            **costs.in_order(work, workers),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

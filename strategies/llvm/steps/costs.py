@@ -6,7 +6,7 @@ from typing import Any
 
 from tvm_scatter.problem.reductions import FLOATS
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
-from tvm_scatter.selection.work import Work
+from tvm_scatter.selection.work import Terms, Work
 
 from . import loops
 from .ordered import FEW_BYTES
@@ -30,7 +30,9 @@ _COUNTER_CYCLES = 1.0
 #: row that do so.
 _IN_REGISTERS, _REGISTER_BYTES = 0.5, 1024
 #: The share of a miss's time that a core waits for if others wait too: it has several under way.
-ALONE = 0.25
+_ALONE = 0.25
+#: What a byte from a cache takes, as a part of one from memory.
+_CACHED = 0.25
 #: Bytes of a line of the cache, and those behind which a row is read by itself, without a wait.
 _LINE_BYTES, _AHEAD_BYTES = 64.0, 4096.0
 #: What a call takes where one thread does everything, as a part of starting all of them.
@@ -99,25 +101,12 @@ def find_in_share(work: Work, divided: Any, workers: Any) -> Any:
 
 def combine(work: Work, workers: Any, extremes: bool = False) -> Any:
     """Combining all updates, divided among workers: extremes of floats, or anything else."""
-    if is_extreme_of_floats(work) != extremes:
+    if _is_extreme_of_floats(work) != extremes:
         return 0.0
     if extremes:
         return work.cycles(work.items * work.width * _EXTREME_CYCLES) / workers
     started = 2 if _starts_apart(work) else 1
     return (started * _combine(work, work.items) + _halves(work, work.items)) / workers
-
-
-def combine_in_registers(work: Work, workers: Any, rows: Any) -> Any:
-    """Combining rows of updates that follow each other by destination, divided among workers."""
-    factor = 2.0 if is_extreme_of_floats(work) else 1.0
-    factor = factor * (1 - (1 - _IN_REGISTERS) * in_one_block(work))
-    return (factor * _combine(work, rows) + _halves(work, rows)) / workers
-
-
-def in_one_block(work: Work) -> Any:
-    """The part of a row whose sums stay in registers. The others are read in blocks of columns."""
-    row = larger(work.row_bytes, 1.0)
-    return smaller(row, _REGISTER_BYTES) / row
 
 
 def _starts_apart(work: Work) -> bool:
@@ -160,7 +149,7 @@ def _combine(work: Work, rows: Any) -> Any:
     return work.cycles(rows * larger(work.row_bytes / 16, 1.0) * _COMBINE_CYCLES)
 
 
-def is_extreme_of_floats(work: Work) -> bool:
+def _is_extreme_of_floats(work: Work) -> bool:
     return work.problem.reduces.is_extreme and work.problem.data_dtype in FLOATS
 
 
@@ -170,7 +159,7 @@ def misses(work: Work, workers: Any, items: Any, footprint: Any) -> Any:
     A worker waits for the first line of a row; those behind it are on their way then.
     """
     waits = larger(work.row_bytes / _AHEAD_BYTES, 1.0)
-    return work.misses(items * waits, footprint) * ALONE * cores(work) / workers
+    return work.misses(items * waits, footprint) * _ALONE * cores(work) / workers
 
 
 def rows_of_output(work: Work, places_are_divided: Any = False) -> Any:
@@ -186,15 +175,40 @@ def rows_apart(work: Work, workers: Any, footprint: Any) -> Any:
     return waits + work.streams(moved) * work.missed(footprint)
 
 
-def rows_in_order(work: Work, rows: Any) -> Any:
-    """Reading so many rows of updates in the order of destinations: lines, if these are apart."""
+def in_order(work: Work, workers: Any) -> Terms:
+    """Reducing updates in the order of their destinations, each of which is written once."""
+    # Of plain updates of one place only the last is read.
+    rows = work.touched if work.problem.reduces.is_store else work.items
+    apart = misses(work, workers, rows, work.update_bytes)
+    if work.problem.fused:
+        # Rows are read from anywhere in any order of the updates. But where they are is read in
+        # order elsewhere: an index of the size of this one. And blocks of columns of one row are
+        # read one after the other elsewhere.
+        leaves = _ALONE * work.misses(rows, work.index_bytes)
+        apart = (1 - _in_one_block(work)) * apart + leaves
+    # Updates that are apart move a line of the cache each.
     line = _LINE_BYTES * work.missed(work.update_bytes)
-    return work.streams(rows * larger(work.row_bytes, line))
+    return {
+        "streams": work.streams(work.copied_bytes + work.index_bytes) + again(work),
+        "rows": work.streams(_read_bytes(work, rows * larger(work.row_bytes, line))),
+        # Batches that share an index are visited one after the other for each place.
+        "batches": work.cycles(rows) / workers if work.problem.shares_index else 0.0,
+        "misses": apart,
+        "updates": _combine_in_registers(work, workers, rows),
+    }
 
 
-def batch_by_batch(work: Work, rows: Any, workers: Any) -> Any:
-    """Visiting all batches that share an index for each place: rows far from each other."""
-    return work.cycles(rows) / workers if work.problem.shares_index else 0.0
+def _combine_in_registers(work: Work, workers: Any, rows: Any) -> Any:
+    """Combining rows of updates that follow each other by destination, divided among workers."""
+    factor = 2.0 if _is_extreme_of_floats(work) else 1.0
+    factor = factor * (1 - (1 - _IN_REGISTERS) * _in_one_block(work))
+    return (factor * _combine(work, rows) + _halves(work, rows)) / workers
+
+
+def _in_one_block(work: Work) -> Any:
+    """The part of a row whose sums stay in registers. The others are read in blocks of columns."""
+    row = larger(work.row_bytes, 1.0)
+    return smaller(row, _REGISTER_BYTES) / row
 
 
 def again(work: Work) -> Any:
@@ -208,4 +222,17 @@ def again(work: Work) -> Any:
 def moved(work: Work) -> Any:
     """Copying the data or else reading and writing what changes of it, and reading the operands."""
     there = again(work) if work.problem.in_place else 0.0
-    return work.streams(work.copied_bytes + work.operand_bytes) + there
+    operands = work.index_bytes + _read_bytes(work, work.update_bytes)
+    return work.streams(work.copied_bytes + operands) + there
+
+
+def _read_bytes(work: Work, updates: Any) -> Any:
+    """Bytes that so many bytes of updates take from memory.
+
+    Messages are made of rows of a table that is about as large as the output: nodes are sources as
+    well as destinations. A row that is read again is in some cache.
+    """
+    if not work.problem.fused:
+        return updates
+    first = smaller(updates, work.data_bytes)
+    return first + _CACHED * (updates - first)

@@ -21,10 +21,16 @@ def fill_value(problem: ScatterProblem) -> Any:
 
 def fill_output(operands: Operands) -> None:
     """Set the output to the number that the problem begins with."""
-    value, size = fill_value(operands.problem), operands.sizes.data_size
+    size = operands.sizes.data_size
 
     def fill(start: Any, length: Any) -> None:
-        with loops.serial(length) as i:
-            T.buffer_store(operands.out, value, [start + i])
+        fill_range(operands, start, length)
 
     loops.for_each_chunk(size, loops.COPY_TASK, size, fill)
+
+
+def fill_range(operands: Operands, start: Any, length: Any) -> None:
+    """The same for ``length`` elements from ``start`` on, in one thread."""
+    value = fill_value(operands.problem)
+    with loops.serial(length) as i:
+        T.buffer_store(operands.out, value, [start + i])
