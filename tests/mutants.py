@@ -562,6 +562,27 @@ CPU = (
         (_SORTED_ROWS + "test_many_destinations[262144]",),
     ),
     Mutant(
+        "a NaN without an update is rounded",
+        _LLVM + "widened.py",
+        "tirx.Select(kept, old, rounded)",
+        "rounded",
+        ("tests/test_exact_bits.py::test_bits[llvm-widened-some]",),
+    ),
+    Mutant(
+        "a widened sum without the counts of its mean",
+        _LLVM + "widened.py",
+        "offset = _counts_bytes(problem, sizes)\n",
+        "offset = 0\n",
+        ("tests/test_rounding.py::test_a_mean_of_16_bits_is_widened",),
+    ),
+    Mutant(
+        "a bucket of which only the first element is filled",
+        _LLVM + "partitioned.py",
+        "begin_range(operands, low, room)",
+        "begin_range(operands, low, 1)",
+        ("tests/test_fill_data.py",),
+    ),
+    Mutant(
         "what is dropped falls into the last bucket",
         _LLVM + "partitioned.py",
         "nowhere = loops.int64(self.buckets << self.shift)",
@@ -659,6 +680,13 @@ CHECKS = (
         "alike = [(tirx.Sub, _unlike), (tirx.EQ, _unlike)",
         "alike = [(tirx.Sub, _unlike)",
         (_REAL + "[llvm-equal products-float32]",),
+    ),
+    Mutant(
+        "of unsigned sums that are compared TVM makes a difference",
+        "tvm_scatter/lowering/machine_arithmetic.py",
+        'dtype in MAY_WRAP or dtype.startswith("uint")',
+        "dtype in MAY_WRAP",
+        (_WRAPS + "[llvm-one more is more-uint8]",),
     ),
     Mutant(
         "one more is always more",

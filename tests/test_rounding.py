@@ -75,6 +75,19 @@ def test_sums_of_16_bits(device: str, implementation: str) -> None:
         assert (error <= bound).all(), (name, float((error / bound).max()))
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_mean_of_16_bits_is_widened(dtype: str) -> None:
+    def build(data, index, updates):
+        return index_put(data, [index], updates, [1], "mean")
+
+    _, (data, index, updates) = _calls()[f"{dtype}_lines"]
+    found = run(build, [data, index, updates], "llvm", implementation="widened")
+    for place in range(data.shape[1]):
+        those = updates[:, index == place].astype("float64")
+        mean = (data[:, place].astype("float64") + those.sum(1)) / (1 + those.shape[1])
+        np.testing.assert_array_equal(found[:, place], mean.astype("float32").astype(data.dtype))
+
+
 def test_a_sum_rounded_after_every_addition_breaks_the_wide_bound() -> None:
     dtype = numpy_dtype("bfloat16")
     total = dtype.type(0)
