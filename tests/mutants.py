@@ -580,7 +580,7 @@ CPU = (
         _LLVM + "partitioned.py",
         "begin_range(operands, low, room)",
         "begin_range(operands, low, 1)",
-        ("tests/test_fill_data.py",),
+        ("tests/test_fill_data.py::test_each_that_fills",),
     ),
     Mutant(
         "what is dropped falls into the last bucket",
