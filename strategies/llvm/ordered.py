@@ -16,6 +16,7 @@ from tvm_scatter.selection.work import Terms, Work
 
 from .steps import costs, loops, softmax
 from .steps.fills import fill_output
+from .steps.order_costs import in_order
 from .steps.rows import Rows
 
 
@@ -43,7 +44,7 @@ class Ordered(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         return {
             "launches": costs.threads(work, 4),
-            **costs.in_order(work, costs.cores(work)),
+            **in_order(work, costs.cores(work)),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -10,7 +10,7 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
-from .steps import costs, loops, ordered
+from .steps import costs, loops, memory_costs, ordered
 
 _UNIQUE_TASKS = 256
 
@@ -34,16 +34,16 @@ class ParallelInjective(Implementation):
         unique = work.problem.unique
         workers = costs.cores(work) if unique else costs.owners(work)
         divided = unique or costs.divides_places(work)
-        output = costs.rows_of_output(work, divided)
+        output = memory_costs.rows_of_output(work, divided)
         return {
             "launches": costs.threads(work, 2),
-            "streams": costs.moved(work),
+            "streams": memory_costs.moved(work),
             "finds": costs.find_in_share(work, not unique and divided, workers),
             "updates": costs.combine(work, workers),
-            "extremes": costs.combine(work, workers, extremes=True),
+            "extremes": costs.extremes(work, workers),
             "counts": costs.counts(work, workers),
             "waits": costs.shared_lines(work) if unique else costs.again_soon(work, workers),
-            "misses": costs.rows_apart(work, workers, output),
+            "misses": memory_costs.rows_apart(work, workers, output),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -15,7 +15,7 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div, round_up
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
-from .steps import combiners, costs, loops
+from .steps import combiners, costs, loops, memory_costs
 from .steps.fills import fill_range
 
 #: Bytes of output of one bucket, which stay in the second-level cache meanwhile.
@@ -57,13 +57,13 @@ class Partitioned(Implementation):
         # Of rows it lists numbers, and comes to the updates in the order of destinations.
         apart = 0.0
         if not moves_values:
-            apart = costs.misses(work, workers, work.items, work.update_bytes)
+            apart = memory_costs.misses(work, workers, work.items, work.update_bytes)
         return {
             "launches": costs.threads(work, 4),
-            "streams": costs.moved(work) + work.streams(2 * listed),
+            "streams": memory_costs.moved(work) + work.streams(2 * listed),
             "finds": 3 * costs.find(work, work.items, workers),
             "updates": costs.combine(work, workers),
-            "extremes": costs.combine(work, workers, extremes=True),
+            "extremes": costs.extremes(work, workers),
             "waits": costs.again_soon(work, workers),
             "misses": apart,
             "buckets": work.cycles(20 * _MOST_CHUNKS * work.data_bytes / _BUCKET_BYTES),

@@ -16,7 +16,7 @@ from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
-from .steps import combiners, costs, loops, values
+from .steps import combiners, costs, loops, memory_costs, values
 
 #: The most bytes of one copy of the output, so that it stays in the first two levels of cache.
 _MOST_BYTES = 1 << 16
@@ -60,10 +60,10 @@ class PrivateBins(Implementation):
         chunks = larger(smaller(work.items / chunk, float(_MOST_CHUNKS)), 1.0)
         return {
             "launches": costs.threads(work, 3),
-            "streams": costs.moved(work),
+            "streams": memory_costs.moved(work),
             "finds": costs.find(work, work.items, workers),
             "updates": costs.combine(work, workers),
-            "extremes": costs.combine(work, workers, extremes=True),
+            "extremes": costs.extremes(work, workers),
             "waits": costs.again_soon(work, workers),
             "bins": work.cycles(2 * chunks * work.data_size) / workers,
         }

@@ -11,7 +11,7 @@ from tvm_scatter.selection.arithmetic import smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
-from .steps import costs, ordered
+from .steps import costs, memory_costs, ordered
 
 
 class Sequential(Implementation):
@@ -29,16 +29,16 @@ class Sequential(Implementation):
         workers = costs.lines(work)
         # Workers that share a batch look at all of its indices.
         finders = smaller(work.batch, costs.cores(work))
-        output = costs.rows_of_output(work)
+        output = memory_costs.rows_of_output(work)
         return {
             "launches": costs.threads(work, 1),
-            "streams": costs.moved(work),
+            "streams": memory_costs.moved(work),
             "finds": costs.find(work, work.items, finders),
             "updates": costs.combine(work, workers),
-            "extremes": costs.combine(work, workers, extremes=True),
+            "extremes": costs.extremes(work, workers),
             "counts": costs.counts(work, workers),
             "waits": costs.again_soon(work, workers),
-            "misses": costs.rows_apart(work, workers, output),
+            "misses": memory_costs.rows_apart(work, workers, output),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -16,6 +16,7 @@ from tvm_scatter.selection.work import Terms, Work
 from .steps import costs, loops
 from .steps.carried import SortedItems, items_bytes
 from .steps.counting import CountingSort
+from .steps.order_costs import in_order
 from .steps.radix import DIGIT_BITS, RadixSort
 from .steps.rows import Rows
 from .steps.segments import Segments
@@ -67,7 +68,7 @@ class SortBased(Implementation):
             "launches": costs.threads(work, 5 if in_one_pass else 14),
             "counting": counting if in_one_pass else 0.0,
             "radix": 0.0 if in_one_pass else passes * costs.find(work, listed, workers),
-            **costs.in_order(work, workers),
+            **in_order(work, workers),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

@@ -14,7 +14,7 @@ from tvm_scatter.problem.sizes import Sizes, round_up
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
-from .steps import costs, loops, ordered, values
+from .steps import costs, loops, memory_costs, ordered, values
 from .steps.values import WIDE
 
 _WIDE_BYTES = 4
@@ -46,7 +46,7 @@ class Widened(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         workers = costs.owners(work)
         divided = costs.divides_places(work)
-        output = costs.rows_of_output(work, divided) * _WIDE_BYTES / work.element
+        output = memory_costs.rows_of_output(work, divided) * _WIDE_BYTES / work.element
         # The output is read to be widened, and read again and written to be rounded.
         passes = 3 * work.data_bytes + 2 * work.data_size * _WIDE_BYTES
         return {
@@ -57,7 +57,7 @@ class Widened(Implementation):
             "updates": costs.combine(work, workers),
             "counts": costs.counts(work, workers),
             "waits": costs.again_soon(work, workers),
-            "misses": costs.rows_apart(work, workers, output),
+            "misses": memory_costs.rows_apart(work, workers, output),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:

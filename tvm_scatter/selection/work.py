@@ -212,13 +212,14 @@ class Work:
     def beside(self, whole: ScatterProblem) -> Terms:
         """What is done around an implementation to compute the whole problem that it has a part of.
 
-        These launches are the same for all implementations, and have no factors.
+        These launches are the same for all implementations, and have no factors. On a CPU each is a
+        loop.
         """
-        terms = {}
+        terms, is_launch = {}, float(self.machine.threads > 1)
         if whole.fill and not self.problem.fill:
-            terms["fill"] = self.launches(0.5) + self.streams(self.data_bytes)
+            terms["fill"] = self.launches(0.5 * is_launch) + self.streams(self.data_bytes)
         if whole.epilogue and not self.problem.epilogue:
-            terms["finish"] = self.launches(1) + self.streams(2 * self.data_bytes)
+            terms["finish"] = self.launches(is_launch) + self.streams(2 * self.data_bytes)
         return terms
 
 
