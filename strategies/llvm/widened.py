@@ -9,6 +9,7 @@ from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, round_up
 from tvm_scatter.selection.strategy import Config, Implementation
@@ -17,7 +18,7 @@ from tvm_scatter.selection.work import Terms, Work
 from .steps import costs, loops, memory_costs, ordered, values
 from .steps.values import WIDE
 
-_WIDE_BYTES = 4
+_WIDE_BYTES = item_bytes(WIDE)
 _MOST_COLUMNS = 16
 
 

@@ -84,4 +84,4 @@ def _into_all(draft: Draft, data: Operand, updates: Operand, shape: Sequence[Dim
         interleaved=True,
     )
     check = draft.index_check(data, [zeros], (1,), interleaved=True)
-    return draft.lowered(problem, data, [zeros], updates, check)
+    return draft.lowered(problem, data, [zeros], updates, check, is_index=False)

@@ -210,9 +210,6 @@ def _plan(value: relax.Call) -> Plan | None:
     if call.leaves_out:
         # Who makes an order reports bad indices.
         return None
-    if not call.axes and same_size(static_shape(call.indices[0])[-1], 0):  # type: ignore[index]
-        # Tuples without components name no axis, and all of the data is one place.
-        return None
     if not strategy.backend.shares_orders_under(current_options()):
         return None
     if strategy.backend.ordering is None or not isinstance(call.indices[0], relax.Var):

@@ -9,11 +9,9 @@ from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Work
 
 from . import loops
-from .ordered import FEW_BYTES
+from .ordered import FEW_BYTES, LEAST_BLOCK_BYTES
 from .values import HALF
 
-#: Bytes of the smallest block of columns, which one worker updates at a time.
-_BLOCK_BYTES = 128.0
 #: Cycles to find a destination, to combine a vector of 16 bytes there, and to choose the smaller or
 #: larger of two floats, of which NaNs and zeros have an order.
 _FIND_CYCLES, _COMBINE_CYCLES, _EXTREME_CYCLES = 5.0, 1.0, 4.0
@@ -54,7 +52,7 @@ def owners(work: Work) -> Any:
 
 
 def _shares(work: Work) -> Any:
-    return work.batch * larger(work.slice * work.element / _BLOCK_BYTES, 1.0)
+    return work.batch * larger(work.slice * work.element / LEAST_BLOCK_BYTES, 1.0)
 
 
 def threads(work: Work, number: float) -> Any:
@@ -65,19 +63,14 @@ def threads(work: Work, number: float) -> Any:
 
 def listed(work: Work) -> Any:
     """Items with an index of their own: batches that share their indices share these."""
-    return work.count * _index_lines(work)
+    sizes: Any = work
+    return loops.item_count(work.problem, sizes)
 
 
 def keys(work: Work) -> Any:
     """Places that such items have."""
-    return work.extent * _index_lines(work)
-
-
-def _index_lines(work: Work) -> Any:
-    problem = work.problem
-    return (work.batch if problem.index_batch else 1.0) * (
-        work.slice if problem.index_slice else 1.0
-    )
+    sizes: Any = work
+    return loops.key_count(work.problem, sizes)
 
 
 def find(work: Work, items: Any, workers: Any) -> Any:

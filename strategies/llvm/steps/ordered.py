@@ -22,7 +22,7 @@ from tvm_scatter.problem.sizes import Sizes, ceil_div
 from . import combiners, loops, values
 
 #: The fewest columns of a block, so that two workers seldom share a cache line.
-_LEAST_BLOCK_BYTES = 128
+LEAST_BLOCK_BYTES = 128
 #: An output of no more bytes has one owner. Two would write to the same lines of the cache, and
 #: each would wait for the other: 60 ns for an update.
 FEW_BYTES = 512
@@ -83,7 +83,7 @@ def scatter(operands: Operands, divide_places: bool) -> None:
     """
     problem, sizes = operands.problem, operands.sizes
     counts = counts_view(operands)
-    most = loops.maximum(1, sizes.slice // (_LEAST_BLOCK_BYTES // item_bytes(problem.data_dtype)))
+    most = loops.maximum(1, sizes.slice // (LEAST_BLOCK_BYTES // item_bytes(problem.data_dtype)))
     size = sizes.data_size
     in_few_lines = isinstance(size, int) and size * item_bytes(problem.data_dtype) <= FEW_BYTES
     many = isinstance(sizes.batch, int) and sizes.batch >= _ENOUGH_SHARES
@@ -96,7 +96,7 @@ def scatter(operands: Operands, divide_places: bool) -> None:
     if by_batch:
         _copy_and_apply(operands, counts)
     elif in_few_lines or (isinstance(work, int) and work <= loops.SERIAL_WORK):
-        _divide(operands, counts, blocks=1, ranges=1, work=0)
+        _divide(operands, counts, blocks=1, ranges=1, in_one_thread=True)
     else:
         threads = loops.thread_count()
         batch = loops.int64(loops.maximum(sizes.batch, 1))
@@ -133,12 +133,9 @@ def _copy_and_apply(operands: Operands, counts: Any) -> None:
 
 
 def _divide(
-    operands: Operands, counts: Any, blocks: Any, ranges: Any, work: int | None = None
+    operands: Operands, counts: Any, blocks: Any, ranges: Any, in_one_thread: bool = False
 ) -> None:
-    """Apply all updates over batches, blocks of columns and ranges of places.
-
-    In parallel, if ``work`` or otherwise the elements that are moved are many.
-    """
+    """Apply all updates in parallel over batches, blocks of columns and ranges of places."""
     sizes = operands.sizes
     in_blocks = not (isinstance(blocks, int) and blocks == 1)
     in_ranges = not (isinstance(ranges, int) and ranges == 1)
@@ -161,8 +158,8 @@ def _divide(
 
     tasks = sizes.batch * blocks * ranges
     tasks = tasks if isinstance(tasks, int) else loops.settle(tasks)
-    moved = None if in_ranges else sizes.batch * sizes.count * sizes.slice
-    loops.for_each(tasks, moved if work is None else work, apply)
+    work = None if in_ranges else sizes.batch * sizes.count * sizes.slice
+    loops.for_each(tasks, 0 if in_one_thread else work, apply)
 
 
 def apply_updates(operands: Operands, share: Share, counts: Any) -> None:

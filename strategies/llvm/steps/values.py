@@ -26,7 +26,7 @@ def accumulator_dtype(reduction: Reduction, dtype: str) -> str:
     """The type in which a segment is reduced: float32 for most reductions of 16-bit floats."""
     # TVM stores local bfloat16 numbers as float32, and then their bits are not accessible.
     keeps = dtype == "float16" and reduction.is_extreme
-    return "float32" if dtype in HALF and not keeps else dtype
+    return WIDE if dtype in HALF and not keeps else dtype
 
 
 def read_as(updates: Any, dtype: str) -> tuple[str, Callable[[Any], Any]]:
