@@ -98,6 +98,22 @@ def test_tuples_without_components(device: str, bounds: str) -> None:
         np.testing.assert_array_equal(result, expected[name], name)
 
 
+@pytest.mark.parametrize("reduction", ["add", "mean", "max", "update"])
+def test_single_numbers(device: str, reduction: str) -> None:
+    """One is scattered into another, once and by the same index again."""
+    arrays = [np.array(value, dtype) for value, dtype in ((3, "float32"), (0, "int64"))]
+    arrays.append(np.array(5, "float32"))
+    once = lambda d, i, u: scatter_elements(d, i, u, 0, reduction)  # noqa: E731
+    emit = lambda call: relax.BlockBuilder.current().emit(call)  # noqa: E731
+    calls = {
+        "once": (once, arrays),
+        "twice": (lambda d, i, u: once(emit(once(d, i, u)), i, u), arrays),
+    }
+    found = run_all(calls, device)
+    expected = {"add": (8, 13), "mean": (4, 4.5), "max": (5, 5), "update": (5, 5)}[reduction]
+    assert (float(found["once"]), float(found["twice"])) == expected
+
+
 def tuples(data: Any, index: Any, updates: Any) -> Any:
     return scatter_nd(data, relax.op.expand_dims(index, 1), updates)
 

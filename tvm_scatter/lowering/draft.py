@@ -267,7 +267,8 @@ class Draft:
             epilogue=None if epilogue is None else epilogue.updates,
         )
         producer = self._producer(updates) if isinstance(updates, Fused) else None
-        orderable = is_index and _can_be_ordered(problem)
+        # A single number has no axis, so that nothing along it is ordered.
+        orderable = is_index and bool(signature.data) and _can_be_ordered(problem)
         ordering = self.call.ordering if orderable else ()
         problem = replace(problem, fused=producer is not None, softmax=self._has_logits)
         if epilogue is not None:
