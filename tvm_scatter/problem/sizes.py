@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
+
+import numpy as np
 
 from .scatter_problem import ScatterProblem
 from .symbolic_size import SymbolicSize
@@ -14,7 +16,8 @@ from .symbolic_size import SymbolicSize
 class Sizes:
     """The sizes that :class:`~tvm_scatter.problem.ScatterProblem` defines, evaluated.
 
-    Each field is an ``int`` if the problem is static, else an int64 expression.
+    Each field is an ``int`` if the problem is static, else an int64 expression. Of several sizes
+    together it is an array of float64 numbers, unless all have the same.
     """
 
     batch: Any
@@ -50,6 +53,18 @@ class Sizes:
             width=value(problem.width),
             destinations=value(problem.destinations),
         )
+
+    @staticmethod
+    def together(several: Sequence[Sizes]) -> Sizes:
+        """Sizes that are numbers, as one whose fields have those of each in their order."""
+
+        def joined(values: Any) -> Any:
+            if isinstance(values[0], tuple):
+                return tuple(joined(part) for part in zip(*values, strict=True))
+            return values[0] if len(set(values)) == 1 else np.array(values, np.float64)
+
+        names = (field.name for field in fields(Sizes))
+        return Sizes(**{name: joined([getattr(one, name) for one in several]) for name in names})
 
 
 def ceil_div(numerator: Any, denominator: Any) -> Any:

@@ -1,18 +1,27 @@
-"""Arithmetic that serves numbers and TIR expressions alike, so that one formula does for both."""
+"""Arithmetic for numbers, arrays of these and TIR expressions, so that one formula does for all."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
+import numpy as np
 from tvm import tirx
 
 _NUMBERS = (int, float)
+_KNOWN = (*_NUMBERS, np.ndarray)
+
+
+def is_known(value: Any) -> bool:
+    """Whether it is a number, or an array of numbers, and no expression."""
+    return isinstance(value, _KNOWN)
 
 
 def real(value: Any) -> Any:
-    """A size as a ``float`` or as a float64 expression."""
-    return float(value) if isinstance(value, _NUMBERS) else tirx.Cast("float64", value)
+    """A size as a ``float``, as float64 numbers or as a float64 expression."""
+    if isinstance(value, _NUMBERS):
+        return float(value)
+    return value.astype(np.float64) if is_known(value) else tirx.Cast("float64", value)
 
 
 def _expression(value: Any) -> Any:
@@ -23,6 +32,8 @@ def larger(left: Any, right: Any) -> Any:
     """The larger of two."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return max(left, right)
+    if is_known(left) and is_known(right):
+        return np.maximum(left, right)
     return tirx.max(_expression(left), _expression(right))
 
 
@@ -30,12 +41,14 @@ def smaller(left: Any, right: Any) -> Any:
     """The smaller of two."""
     if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
         return min(left, right)
+    if is_known(left) and is_known(right):
+        return np.minimum(left, right)
     return tirx.min(_expression(left), _expression(right))
 
 
 def is_at_most(left: Any, right: Any) -> Any:
     """Whether ``left <= right``."""
-    if isinstance(left, _NUMBERS) and isinstance(right, _NUMBERS):
+    if is_known(left) and is_known(right):
         return left <= right
     return _expression(left) <= _expression(right)
 
@@ -44,21 +57,27 @@ def choose(condition: Any, left: Any, right: Any) -> Any:
     """``left`` if the condition holds, else ``right``."""
     if isinstance(condition, bool):
         return left if condition else right
+    if is_known(condition):
+        return np.where(condition, left, right)
     return tirx.Select(condition, _expression(left), _expression(right))
 
 
 def logarithm(value: Any) -> Any:
     """The natural logarithm of a positive value."""
-    return math.log(value) if isinstance(value, _NUMBERS) else tirx.log(value)
+    if isinstance(value, _NUMBERS):
+        return math.log(value)
+    return np.log(value) if is_known(value) else tirx.log(value)
 
 
 def power(value: Any, exponent: float) -> Any:
     """A positive value to a power that is known."""
-    if isinstance(value, _NUMBERS):
+    if is_known(value):
         return value**exponent
     return tirx.exp(tirx.log(value) * _expression(exponent))
 
 
 def root(value: Any) -> Any:
     """The square root."""
-    return math.sqrt(value) if isinstance(value, _NUMBERS) else tirx.sqrt(value)
+    if isinstance(value, _NUMBERS):
+        return math.sqrt(value)
+    return np.sqrt(value) if is_known(value) else tirx.sqrt(value)

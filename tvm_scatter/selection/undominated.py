@@ -24,9 +24,10 @@ _MOST = 1 << 34
 def undominated(problem: ScatterProblem, ways: Mapping[str, Predict]) -> list[str]:
     """The names of those that are needed to lose little at any sizes, the most useful first."""
     looked_at = _looked_at(problem)
-    times = np.array(
-        [[predict(sizes).microseconds for sizes in looked_at] for predict in ways.values()]
-    )
+    sizes = Sizes.together(looked_at)
+    # A way whose time no size changes has one time for all.
+    predicted = [predict(sizes).microseconds for predict in ways.values()]
+    times = np.array([np.broadcast_to(time, len(looked_at)) for time in predicted])
     losses = times / times.min(axis=0)
     chosen = [int(np.log(losses).sum(axis=1).argmin())]
     while (lost := losses[chosen].min(axis=0)).max() > _TOLERATED:

@@ -13,10 +13,10 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.problem.vectors import widest_vector
 
-from .arithmetic import larger, power, real, smaller
+from .arithmetic import is_known, larger, power, real, smaller
 from .machine import Machine
 
-#: Microseconds by what they are spent on: numbers, or float64 expressions.
+#: Microseconds by what they are spent on: numbers, arrays of them, or float64 expressions.
 Terms = Mapping[str, Any]
 #: How indices may repeat. Costs are the geometric mean of both: a choice should stand either.
 SPREADS = ("even", "skewed")
@@ -32,7 +32,9 @@ SECTOR_BYTES, LINE_BYTES = 32, 128
 
 @dataclass(frozen=True)
 class Work:
-    """A problem on a machine. Sizes are ``float`` or float64 expressions; times microseconds.
+    """A problem on a machine. Times are microseconds.
+
+    Sizes are ``float``, float64 numbers for several sizes at once, or float64 expressions.
 
     Parameters
     ----------
@@ -225,7 +227,7 @@ class Work:
 
 def _real(size: Any) -> Any:
     """A size. Where there is nothing to do, all costs are those of a single element."""
-    return larger(real(size), 1.0) if isinstance(size, int) else real(size)
+    return larger(real(size), 1.0) if is_known(size) else real(size)
 
 
 def _harmonic(number: Any) -> Any:
