@@ -204,6 +204,13 @@ def test_many_lines_with_one_index_order_it_once(dtype, more):
     assert STRATEGY.default(posed, TARGET).implementation.name == "common_index"
 
 
+def test_few_lines_of_few_places_are_not_ordered():
+    """Drawn for `wide:20261127`: 21 blocks read all updates one after the other, 804 us for 102."""
+    posed = problem("add", "float64", (168, 73, 58876, 1), {})
+    predicted = STRATEGY.default(posed, TARGET).predictions
+    assert predicted["common_index"].microseconds > 1.5 * predicted["split_bins"].microseconds
+
+
 @pytest.mark.parametrize("extent", [1, 2, 14, 1000])
 def test_the_most_frequent_place_has_its_share_of_zipf(extent):
     posed = problem("add", "float32", (1, extent, 100_000, 1), {})

@@ -33,6 +33,9 @@ _BLOCK_CYCLES, _DIVIDE_CYCLES = 400.0, 7.0
 #: Cycles of a block that has places with many entries for each of its places, and for each such
 #: place; the share of them that a block takes where others run beside it.
 _LOOK_CYCLES, _LONG_CYCLES, _TOGETHER = 100.0, 600.0, 0.3
+#: Cycles for an entry of each thread of a block, and for each sector that a thread reads for it; so
+#: many times longer memory takes than the cache; blocks at a time on a multiprocessor.
+_TURN_CYCLES, _SECTOR_CYCLES, _MISS_LATENCIES, _RESIDENT = 500.0, 250.0, 4.0, 4.0
 #: Cycles for the rank of an entry of a hot place.
 _RANK_CYCLES = 10.0
 _LONG_RUN = device_constant("common_index", "kLongRun")
@@ -94,15 +97,22 @@ class CommonIndex(Implementation):
         # Few places are ordered in one block, where ranks wait for each other.
         few = choose(is_at_most(work.extent, _THREADS), smaller(work.extent - 1.0, 1.0), 0.0)
         listed = 4 * (work.count + 2 * work.extent) * lines / config["lines"]
+        # The blocks of few lines and places are few, and each reads its entries one after the other.
+        groups = larger(work.extent / _THREADS, 1.0)
+        turns = work.count / groups / _THREADS * larger(shares * groups / _RESIDENT, 1.0)
+        near = smaller(work.width, float(config["lines"]))
+        sectors = config["lines"] / near * larger(near * work.element / _SECTOR, 1.0)
+        missed = 1.0 + _MISS_LATENCIES * work.missed(held_at_a_time)
         return {
             "launches": work.launches(_ORDER_LAUNCHES + 1),
-            # Made once, and read by the blocks of all lines.
-            "order": work.streams(work.index_bytes + _BYTES_OF_ENTRY * work.count + listed),
+            # The order is made once, and read by the blocks of all lines.
+            "streams": work.streams(work.index_bytes + _BYTES_OF_ENTRY * work.count + listed)
+            + work.streams(work.written_bytes * apart),
             "values": work.streams(work.items * work.width * read)
             + work.misses(work.items * work.width, held_at_a_time),
-            "writes": work.streams(work.written_bytes * apart),
+            "turns": work.cycles(turns * (_TURN_CYCLES + _SECTOR_CYCLES * sectors * missed)),
             "sums": work.cycles((_CYCLES_EACH * added + divided) / work.machine.multiprocessors),
-            "blocks": work.cycles(_BLOCK_CYCLES * shares * larger(work.extent / _THREADS, 1.0)),
+            "blocks": work.cycles(_BLOCK_CYCLES * shares * groups),
             "long runs": choose(
                 is_at_most(work.hottest, _LONG_RUN),
                 0.0,
