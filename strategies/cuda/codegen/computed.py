@@ -281,6 +281,10 @@ def _text(
       const Found<Offset>& found, Offset column) const {{
     return load<count>(found, column);
   }}
+  template <class Offset>
+  __device__ __forceinline__ Data once(Offset at) const {{
+    return (*this)[at];
+  }}
   // Elements side by side. What is read for a row is not that of the next row.
   template <int count, bool, class Offset>
   __device__ __forceinline__ Row<count> neighbours(Offset at) const {{

@@ -24,9 +24,10 @@ constexpr int bins_begin = P::counts_completion ? kCounterBytes : 0;
 // `thread`-th one on, with `unroll` updates read before any is visited. A pack of neighbours is one
 // access where memory is aligned to it; who visits what, and in what order, does not depend on that.
 // Where what is read gives way first in the caches (`once`), many warps gain and one warp to a block
-// loses. Looking `ahead`, it only reads the indices, which stay there, and visits nothing; afterwards
+// loses. Where no branch is between reads (`together`), blocks that are alone on a multiprocessor gain,
+// and others lose. Looking `ahead`, it only reads the indices, which stay there, and visits nothing; afterwards
 // drops among them are `signalled`.
-template <class P, int unroll, int pack, bool once, class Visit>
+template <class P, int unroll, int pack, bool once, bool together, class Visit>
 __device__ __forceinline__ void for_each_pack(const typename P::Updates& updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
                                               typename P::Offset from, typename P::Offset to,
@@ -45,23 +46,21 @@ __device__ __forceinline__ void for_each_pack(const typename P::Updates& updates
     RawIndex<P> raw[turns][pack];
     Data value[turns][pack];
     int bin[turns][pack];
-#pragma unroll
-    for (int t = 0; t < turns; ++t) {
+    auto read_whole = [&](int t) {
       const Offset begin = first + t * step;
-      if (whole && begin + pack <= to) {
-        const auto some = once && !ahead ? load_once<Index, pack>(indices.of[0] + begin)
-                                         : load<Index, pack>(indices.of[0] + begin);
+      const auto some = once && !ahead ? load_once<Index, pack>(indices.of[0] + begin)
+                                       : load<Index, pack>(indices.of[0] + begin);
 #pragma unroll
-        for (int i = 0; i < pack; ++i) raw[t][i].of[0] = some.at[i];
-        if (ahead) continue;
-        const auto values = updates.template neighbours<pack, once>(begin);
+      for (int i = 0; i < pack; ++i) raw[t][i].of[0] = some.at[i];
+      if (ahead) return;
+      const auto values = updates.template neighbours<pack, once>(begin);
 #pragma unroll
-        for (int i = 0; i < pack; ++i) value[t][i] = values.at[i];
-        continue;
-      }
+      for (int i = 0; i < pack; ++i) value[t][i] = values.at[i];
+    };
+    auto read_each = [&](int t) {
 #pragma unroll
       for (int i = 0; i < pack; ++i) {
-        const Offset at = begin + i;
+        const Offset at = first + t * step + i;
         if (at >= to) continue;
         const Offset index = width == 1 ? at : at / width;
         const Item<P> item(sizes, index);
@@ -69,6 +68,19 @@ __device__ __forceinline__ void for_each_pack(const typename P::Updates& updates
         if (ahead) continue;
         value[t][i] = updates[P::update_slice && !P::index_slice ? item.update + at - index * width
                                                                  : item.update];
+      }
+    };
+    if (together && whole && first + (turns - 1) * step + pack <= to) {
+#pragma unroll
+      for (int t = 0; t < turns; ++t) read_whole(t);
+    } else {
+#pragma unroll
+      for (int t = 0; t < turns; ++t) {
+        if (whole && first + t * step + pack <= to) {
+          read_whole(t);
+        } else {
+          read_each(t);
+        }
       }
     }
 #pragma unroll
@@ -96,7 +108,7 @@ __device__ __forceinline__ void for_each_pack(const typename P::Updates& updates
 }
 
 // All packs; the indices of the last are looked at before any of these is visited.
-template <class P, int unroll, int pack, bool once, class Visit>
+template <class P, int unroll, int pack, bool once, bool together, class Visit>
 __device__ __forceinline__ void for_all_packs(const typename P::Updates& updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
                                               int thread, int threads, char* shared, Visit visit) {
@@ -112,7 +124,7 @@ __device__ __forceinline__ void for_all_packs(const typename P::Updates& updates
     enum { first, ahead, last };
 #pragma unroll 1
     for (int part = first; part <= last; ++part) {
-      for_each_pack<P, unroll, pack, once>(updates, indices, sizes, part == first ? Offset(0) : head,
+      for_each_pack<P, unroll, pack, once, together>(updates, indices, sizes, part == first ? Offset(0) : head,
                                            part == first ? head : total, thread, threads,
                                            part == ahead, part == last, visit);
       if (part != ahead) continue;
@@ -123,22 +135,23 @@ __device__ __forceinline__ void for_all_packs(const typename P::Updates& updates
         count_completion(sizes, static_cast<uint32>(gridDim.x));
     }
   } else {
-    for_each_pack<P, unroll, pack, once>(updates, indices, sizes, Offset(0), total, thread, threads,
+    for_each_pack<P, unroll, pack, once, together>(updates, indices, sizes, Offset(0), total, thread, threads,
                                          false, false, visit);
   }
 }
 
-template <class P, int unroll, bool once, class Visit>
+template <class P, int unroll, bool once, bool together, class Visit>
 __device__ __forceinline__ void for_each_update(const typename P::Updates& updates,
                                                 const Indices<P>& indices, const Sizes<P>& sizes,
                                                 int thread, int threads, char* shared,
                                                 Visit visit) {
   constexpr int pack = 16 / sizeof(typename P::Index) < 4 ? 16 / sizeof(typename P::Index) : 4;
   if (is_flat<P> && sizes.batch == 1 && sizes.width() == 1) {
-    for_all_packs<P, unroll, is_flat<P> ? pack : 1, once>(updates, indices, sizes, thread, threads,
-                                                         shared, visit);
+    for_all_packs<P, unroll, is_flat<P> ? pack : 1, once, together>(updates, indices, sizes, thread,
+                                                                   threads, shared, visit);
   } else {
-    for_all_packs<P, unroll, 1, once>(updates, indices, sizes, thread, threads, shared, visit);
+    for_all_packs<P, unroll, 1, once, together>(updates, indices, sizes, thread, threads, shared,
+                                                visit);
   }
 }
 
@@ -172,7 +185,7 @@ __device__ __forceinline__ void fill_bins(Accumulate<typename P::Data>* partials
   for (int i = threadIdx.x; i < size * copies; i += blockDim.x) bins[i] = widen(P::start());
   __syncthreads();
   const int copy = threadIdx.x % copies;
-  for_each_update<P, unroll, true>(
+  for_each_update<P, unroll, true, false>(
       updates, indices, sizes, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x,
       shared,
       [&](int bin, typename P::Data value) {
@@ -195,7 +208,7 @@ __device__ __forceinline__ void fill_lane_bins(Accumulate<typename P::Data>* par
   const int size = static_cast<int>(sizes.data_size());
   const int lane = threadIdx.x;
   for (int i = 0; i < size; ++i) bins[i * kWarp + lane] = widen(P::start());
-  for_each_update<P, unroll, false>(
+  for_each_update<P, unroll, false, true>(
       updates, indices, sizes, blockIdx.x * kWarp + lane, gridDim.x * kWarp, shared,
       [&](int bin, typename P::Data value) {
         Wide* const mine = bins + bin * kWarp + lane;

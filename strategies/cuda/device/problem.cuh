@@ -54,6 +54,11 @@ struct StoredUpdates {
   __device__ __forceinline__ Vector<T, count> load_once(Offset row, Offset column = 0) const {
     return tvm_scatter::load_once<T, count>(first + row + column);
   }
+  // An element that is read nowhere else, or there at the same time.
+  template <class Offset>
+  __device__ __forceinline__ T once(Offset at) const {
+    return load_once<1>(at).at[0];
+  }
   // Elements side by side, which may be of several rows.
   template <int count, bool once, class Offset>
   __device__ __forceinline__ Vector<T, count> neighbours(Offset at) const {
@@ -177,20 +182,24 @@ struct Item {
 };
 
 // The index of each component for one item, as it was read. Reading and checking are two steps, so
-// that a kernel can have the reads of several items in flight before it branches on any.
+// that a kernel can have the reads of several items in flight before it branches on any. What is read
+// `once` gives way first in the caches.
 template <class P>
 struct RawIndex {
   typename P::Index of[P::components];
 };
 
-template <class P>
+template <class P, bool once = false>
 __device__ __forceinline__ RawIndex<P> read_index(const Indices<P>& indices,
                                                   typename P::Offset entry) {
+  using Index = typename P::Index;
   RawIndex<P> raw;
 #pragma unroll
-  for (int j = 0; j < P::components; ++j)
-    raw.of[j] = P::interleaved ? indices.of[0][entry * P::components + j]
-                               : indices.of[P::interleaved ? 0 : j][entry];
+  for (int j = 0; j < P::components; ++j) {
+    const Index* const from = P::interleaved ? indices.of[0] + entry * P::components + j
+                                             : indices.of[P::interleaved ? 0 : j] + entry;
+    raw.of[j] = once ? load_once<Index, 1>(from).at[0] : *from;
+  }
   return raw;
 }
 

@@ -25,8 +25,8 @@ __device__ __forceinline__ void fill_split_bins(Accumulate<typename P::Data>* pa
   const int share = blockIdx.x / parts, shares = gridDim.x / parts;
   for (int i = threadIdx.x; i < owned; i += blockDim.x) bins[i] = widen(P::start());
   __syncthreads();
-  // Not marked as read once, because the other parts read it as well.
-  for_each_update<P, unroll, false>(
+  // Marked as read once: the other parts read it at the same time, and nobody does afterwards.
+  for_each_update<P, unroll, true, true>(
       updates, indices, sizes, share * blockDim.x + threadIdx.x, shares * blockDim.x, shared,
       [&](int bin, typename P::Data value) {
         const uint32 in_part = static_cast<uint32>(bin - first);

@@ -79,18 +79,19 @@ __device__ __forceinline__ void order_values(const Tiles<typename P::Data>& tile
   Data value[in_flight];
   auto read_value = [&](int i) {
     const int64 at = begin + i * threads + threadIdx.x;
-    return updates[Item<P>(sizes, static_cast<Offset>(at)).update];
+    return updates.once(Item<P>(sizes, static_cast<Offset>(at)).update);
   };
 #pragma unroll
   for (int batch = 0; batch < per_thread; batch += in_flight) {
     RawIndex<P> raw[in_flight];
-#pragma unroll
-    for (int u = 0; u < in_flight; ++u) {
-      const int64 at = begin + (batch + u) * threads + threadIdx.x;
-      if (at >= sizes.items()) continue;
-      raw[u] = read_index(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
-      if constexpr (early) value[u] = read_value(u);
-    }
+    read_inside<in_flight>(
+        begin + kTile <= sizes.items(),
+        [&](int u) { return begin + (batch + u) * threads + threadIdx.x < sizes.items(); },
+        [&](int u) {
+          const int64 at = begin + (batch + u) * threads + threadIdx.x;
+          raw[u] = read_index<P, true>(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
+          if constexpr (early) value[u] = read_value(u);
+        });
 #pragma unroll
     for (int u = 0; u < in_flight; ++u) {
       const int64 at = begin + (batch + u) * threads + threadIdx.x;
