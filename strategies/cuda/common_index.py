@@ -97,7 +97,7 @@ class CommonIndex(Implementation):
         # Few places are ordered in one block, where ranks wait for each other.
         few = choose(is_at_most(work.extent, _THREADS), smaller(work.extent - 1.0, 1.0), 0.0)
         listed = 4 * (work.count + 2 * work.extent) * lines / config["lines"]
-        # The blocks of few lines and places are few, and each reads its entries one after the other.
+        # Few lines and places have few blocks, and each reads its entries one after the other.
         groups = larger(work.extent / _THREADS, 1.0)
         turns = work.count / groups / _THREADS * larger(shares * groups / _RESIDENT, 1.0)
         near = smaller(work.width, float(config["lines"]))

@@ -149,8 +149,6 @@ class Tiled(Implementation):
             plan.tile_threads,
             _tile_bytes(operands.problem, plan.tile_items, plan.buckets),
             resolves_every_index=True,
-            # Else a block of 512 threads takes registers of which two do not fit.
-            together=0 if operands.problem.fused else max(_TILE_THREADS) // plan.tile_threads,
         )
         source = "out" if operands.data is None else "data"
         held = dynamic_bytes(_bucket_bytes(operands.problem, bits), _room_bytes(threads))

@@ -77,19 +77,23 @@ __device__ __forceinline__ void order_values(const Tiles<typename P::Data>& tile
   Offset place[per_thread];
   uint32 rank[per_thread];
   Data value[in_flight];
+  // A block that is alone on a multiprocessor has all its reads on their way together, and they give way
+  // first in the caches. Smaller ones overlap with others, and lost by either.
+  constexpr bool alone = threads > 512;
   auto read_value = [&](int i) {
     const int64 at = begin + i * threads + threadIdx.x;
-    return updates.once(Item<P>(sizes, static_cast<Offset>(at)).update);
+    const Offset update = Item<P>(sizes, static_cast<Offset>(at)).update;
+    return alone ? updates.once(update) : updates[update];
   };
 #pragma unroll
   for (int batch = 0; batch < per_thread; batch += in_flight) {
     RawIndex<P> raw[in_flight];
     read_inside<in_flight>(
-        begin + kTile <= sizes.items(),
+        alone && begin + kTile <= sizes.items(),
         [&](int u) { return begin + (batch + u) * threads + threadIdx.x < sizes.items(); },
         [&](int u) {
           const int64 at = begin + (batch + u) * threads + threadIdx.x;
-          raw[u] = read_index<P, true>(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
+          raw[u] = read_index<P, alone>(indices, Item<P>(sizes, static_cast<Offset>(at)).index);
           if constexpr (early) value[u] = read_value(u);
         });
 #pragma unroll
