@@ -48,6 +48,42 @@ def test_moves() -> None:
     check(moved, torch.randn(3, 4), torch.randn(3, 4))
 
 
+def scattered(x: Any, index: Any, places: Any) -> Any:
+    """Scatters of complex numbers into what is complex, too."""
+    number = torch.view_as_complex(x)
+    zeros = torch.zeros(5, dtype=torch.complex64)
+    found = (
+        zeros.scatter_add(0, index, number.conj()),
+        number.index_add(0, index, number * (2 - 1j), alpha=2),
+        number.index_put((index,), number, accumulate=True),
+        number.scatter(0, places, number[:3]),
+        torch.full_like(number, 1 + 2j).index_copy(0, places, number[:3] - number[3:6]),
+        torch.ones_like(number) + number,
+    )
+    return tuple(torch.view_as_real(each) for each in found)
+
+
+def test_scatters(device: str) -> None:
+    torch.manual_seed(0)
+    index, places = torch.randint(0, 5, (8,)), torch.randperm(8)[:3]
+    check(scattered, torch.randn(8, 2), index, places, device=device)
+
+
+@pytest.mark.parametrize(
+    ("function", "operator"),
+    [
+        (lambda x: torch.view_as_real(x * 1j), "mul"),
+        (lambda x: torch.view_as_real(torch.view_as_complex(x) + 1.0), "add"),
+        (lambda x: torch.view_as_real(torch.view_as_complex(x) - x[:, 0]), "sub"),
+        (lambda x: torch.view_as_complex(x).abs(), "abs"),
+    ],
+    ids=["mul", "add", "sub", "abs"],
+)
+def test_what_would_need_an_imaginary_part_is_refused(function: Any, operator: str) -> None:
+    with pytest.raises(ScatterError, match=f"^{operator}: complex numbers are not supported here"):
+        check(function, torch.randn(3, 2))
+
+
 def test_other_operators_are_refused() -> None:
     def function(x: Any) -> Any:
         return torch.view_as_real(torch.view_as_complex(x).sin())

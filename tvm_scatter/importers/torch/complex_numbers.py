@@ -19,11 +19,13 @@ from tvm_scatter.importers.shapes import shape_of
 from .call import TorchCall
 
 StockConverter = Callable[[Any], Any]
+#: The type of the parts of a complex type.
+_PART = {"complex64": "float32", "complex128": "float64"}
 
 
 @dataclass(frozen=True)
 class Complex:
-    """A complex tensor: two Relax tensors of floats, of its shape."""
+    """A complex tensor: two Relax tensors of floats, of its shape. Or a number: two floats."""
 
     real: Any
     imaginary: Any
@@ -81,6 +83,8 @@ def _multiply(call: TorchCall) -> Complex:
     left, right = call["self"], call["other"]
     if not isinstance(left, Complex):
         left, right = right, left
+    if isinstance(right, complex):
+        right = Complex(right.real, right.imag)
     if not isinstance(right, Complex):
         return left.map(lambda part: _apply(call, relax.op.multiply, part, right))
     product = partial(_apply, call, relax.op.multiply)
@@ -98,6 +102,32 @@ def _multiply(call: TorchCall) -> Complex:
             product(left.imaginary, right.real),
         ),
     )
+
+
+def _sum(operator: Callable[[Any, Any], Any], call: TorchCall) -> Complex:
+    """Of two complex tensors. A real one has no imaginary part to add."""
+    left, right = call["self"], call["other"]
+    if not (isinstance(left, Complex) and isinstance(right, Complex)) or call["alpha"] != 1:
+        raise _refused(call.name)
+    parts = ((left.real, right.real), (left.imaginary, right.imaginary))
+    return Complex(*(call.emit(operator(*each)) for each in parts))
+
+
+def _full_like(call: TorchCall) -> Complex:
+    part = call["self"].real
+    return _filled(call, shape_of(part), str(part.ty.dtype))
+
+
+def full(call: TorchCall) -> Complex:
+    """``full`` of a complex type."""
+    return _filled(call, call["size"], _PART[_dtype(call.node)])
+
+
+def _filled(call: TorchCall, shape: Any, dtype: str) -> Complex:
+    value = call["fill_value"]
+    if not isinstance(value, bool | int | float | complex):
+        raise _refused(call.name)
+    return Complex(*(call.full(shape, part, dtype) for part in (value.real, value.imag)))
 
 
 def _conjugate(call: TorchCall) -> Complex:
@@ -119,12 +149,23 @@ def _is_tensor(value: Any) -> bool:
 #: Operators of complex numbers.
 _OPERATORS: dict[str, Callable[[TorchCall], Any]] = {
     "mul.Tensor": _multiply,
+    "add.Tensor": partial(_sum, relax.op.add),
+    "sub.Tensor": partial(_sum, relax.op.subtract),
+    "full_like.default": _full_like,
     "_conj.default": _conjugate,
     "view_as_real.default": view_as_real,
 }
 
 #: Operators of several tensors, of which PyTorch may make a real one complex.
 _JOINS = {"cat.default", "stack.default"}
+#: Scatters, whose data and updates are both complex, or neither is.
+_SCATTERS = {
+    "index_add.default",
+    "index_copy.default",
+    "index_put.default",
+    "scatter.src",
+    "scatter_add.default",
+}
 #: Operators that do nothing or move elements, and so treat both parts alike.
 _MOVES = {
     "_assert_tensor_metadata.default",
@@ -144,6 +185,7 @@ _MOVES = {
     "unsqueeze.default",
     "view.default",
     *_JOINS,
+    *_SCATTERS,
 }
 
 
@@ -173,12 +215,21 @@ def _convert(importer: Any, name: str, converter: StockConverter | None, node: A
     }
     if numbers and name in _OPERATORS:
         return _OPERATORS[name](TorchCall(node, importer))
-    if converter is not None and not numbers:
+    if name == "full.default" and _is_complex(node):
+        return full(TorchCall(node, importer))
+    if converter is not None and not numbers and (name in MAKERS or not _is_complex(node)):
         return converter(node)
     mixed = name in _JOINS and len(numbers) < len(node.all_input_nodes)
-    if converter is None or name not in _MOVES or mixed:
-        raise ScatterError(f"{name.partition('.')[0]}: complex numbers are not supported here.")
+    if converter is None or name not in _MOVES or mixed or not numbers:
+        raise _refused(name.partition(".")[0])
     return _of_parts(importer, converter, node, numbers)
+
+
+def _refused(name: str) -> ScatterError:
+    return ScatterError(
+        f"{name}: complex numbers are not supported here; compute with torch.view_as_real of them, "
+        "or with their real and imaginary parts."
+    )
 
 
 def _of_parts(
