@@ -25,8 +25,8 @@ constexpr int bins_begin = P::counts_completion ? kCounterBytes : 0;
 // access where memory is aligned to it; who visits what, and in what order, does not depend on that.
 // Where what is read gives way first in the caches (`once`), many warps gain and one warp to a block
 // loses. Where no branch is between reads (`together`), blocks that are alone on a multiprocessor gain,
-// and others lose. Looking `ahead`, it only reads the indices, which stay there, and visits nothing; afterwards
-// drops among them are `signalled`.
+// and others lose. Looking `ahead`, it only reads the indices, which stay there, and visits nothing;
+// afterwards drops among them are `signalled`.
 template <class P, int unroll, int pack, bool once, bool together, class Visit>
 __device__ __forceinline__ void for_each_pack(const typename P::Updates& updates,
                                               const Indices<P>& indices, const Sizes<P>& sizes,
@@ -124,9 +124,9 @@ __device__ __forceinline__ void for_all_packs(const typename P::Updates& updates
     enum { first, ahead, last };
 #pragma unroll 1
     for (int part = first; part <= last; ++part) {
-      for_each_pack<P, unroll, pack, once, together>(updates, indices, sizes, part == first ? Offset(0) : head,
-                                           part == first ? head : total, thread, threads,
-                                           part == ahead, part == last, visit);
+      for_each_pack<P, unroll, pack, once, together>(
+          updates, indices, sizes, part == first ? Offset(0) : head, part == first ? head : total,
+          thread, threads, part == ahead, part == last, visit);
       if (part != ahead) continue;
       // No barrier: a warp goes on at once, and the last one of the block speaks for it.
       __syncwarp();
@@ -135,8 +135,8 @@ __device__ __forceinline__ void for_all_packs(const typename P::Updates& updates
         count_completion(sizes, static_cast<uint32>(gridDim.x));
     }
   } else {
-    for_each_pack<P, unroll, pack, once, together>(updates, indices, sizes, Offset(0), total, thread, threads,
-                                         false, false, visit);
+    for_each_pack<P, unroll, pack, once, together>(updates, indices, sizes, Offset(0), total, thread,
+                                                   threads, false, false, visit);
   }
 }
 
