@@ -60,7 +60,8 @@ def scattered(x: Any, index: Any, places: Any) -> Any:
         torch.full_like(number, 1 + 2j).index_copy(0, places, number[:3] - number[3:6]),
         torch.ones_like(number) + number,
     )
-    return tuple(torch.view_as_real(each) for each in found)
+    real = torch.full_like(number, 2, dtype=torch.float32) * x[:, 0]
+    return *(torch.view_as_real(each) for each in found), real
 
 
 def test_scatters(device: str) -> None:

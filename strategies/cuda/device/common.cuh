@@ -181,19 +181,6 @@ __device__ __forceinline__ Vector<T, count> load_once(const T* from) {
     return load<T, count>(from);
   }
 }
-// Calls `read(i)` for each `i` below `count` that is `inside`. There is no branch between the calls where
-// `all` are, so that what they read is on its way together.
-template <int count, class Inside, class Read>
-__device__ __forceinline__ void read_inside(bool all, Inside inside, Read read) {
-  if (all) {
-#pragma unroll
-    for (int i = 0; i < count; ++i) read(i);
-  } else {
-#pragma unroll
-    for (int i = 0; i < count; ++i)
-      if (inside(i)) read(i);
-  }
-}
 template <class T, int count>
 __device__ __forceinline__ void store(T* to, const Vector<T, count>& value) {
   *reinterpret_cast<Vector<T, count>*>(to) = value;

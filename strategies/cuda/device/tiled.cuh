@@ -50,6 +50,20 @@ __device__ __forceinline__ void write_whole(T* to, const T* from, int size) {
     store<T, pack>(to + at, load<T, pack>(from + at));
 }
 
+// Calls `read(i)` for each `i` below `count` that is `inside`. There is no branch between the calls
+// where `all` are, so that what they read is on its way together.
+template <int count, class Inside, class Read>
+__device__ __forceinline__ void read_inside(bool all, Inside inside, Read read) {
+  if (all) {
+#pragma unroll
+    for (int i = 0; i < count; ++i) read(i);
+  } else {
+#pragma unroll
+    for (int i = 0; i < count; ++i)
+      if (inside(i)) read(i);
+  }
+}
+
 // Order the updates of a tile by bucket.
 template <class P, int bits, int threads, int per_thread>
 __device__ __forceinline__ void order_values(const Tiles<typename P::Data>& tiles,
@@ -77,8 +91,8 @@ __device__ __forceinline__ void order_values(const Tiles<typename P::Data>& tile
   Offset place[per_thread];
   uint32 rank[per_thread];
   Data value[in_flight];
-  // A block that is alone on a multiprocessor has all its reads on their way together, and they give way
-  // first in the caches. Smaller ones overlap with others, and lost by either.
+  // A block that is alone on a multiprocessor has all its reads on their way together, and they give
+  // way first in the caches. Smaller ones overlap with others, and lost by either.
   constexpr bool alone = threads > 512;
   auto read_value = [&](int i) {
     const int64 at = begin + i * threads + threadIdx.x;

@@ -71,18 +71,12 @@ def view_as_real(call: TorchCall) -> Any:
     return call.emit(relax.op.concat(parts, axis=len(shape) - 1))
 
 
-#: Operators that take real tensors and return complex ones.
-MAKERS: dict[str, Callable[[TorchCall], Any]] = {
-    "polar.default": polar,
-    "complex.default": complex_of,
-    "view_as_complex.default": view_as_complex,
-}
-
-
 def _multiply(call: TorchCall) -> Complex:
     left, right = call["self"], call["other"]
     if not isinstance(left, Complex):
         left, right = right, left
+    if not isinstance(left, Complex):
+        raise _refused(call.name)
     if isinstance(right, complex):
         right = Complex(right.real, right.imag)
     if not isinstance(right, Complex):
@@ -113,21 +107,22 @@ def _sum(operator: Callable[[Any, Any], Any], call: TorchCall) -> Complex:
     return Complex(*(call.emit(operator(*each)) for each in parts))
 
 
-def _full_like(call: TorchCall) -> Complex:
-    part = call["self"].real
-    return _filled(call, shape_of(part), str(part.ty.dtype))
+def _full(call: TorchCall) -> Any:
+    return _filled(call, call["size"])
 
 
-def full(call: TorchCall) -> Complex:
-    """``full`` of a complex type."""
-    return _filled(call, call["size"], _PART[_dtype(call.node)])
+def _full_like(call: TorchCall) -> Any:
+    like = call["self"]
+    return _filled(call, shape_of(like.real if isinstance(like, Complex) else like))
 
 
-def _filled(call: TorchCall, shape: Any, dtype: str) -> Complex:
-    value = call["fill_value"]
-    if not isinstance(value, bool | int | float | complex):
-        raise _refused(call.name)
-    return Complex(*(call.full(shape, part, dtype) for part in (value.real, value.imag)))
+def _filled(call: TorchCall, shape: Any) -> Any:
+    value, dtype = call["fill_value"], _dtype(call.node)
+    if dtype in _PART and isinstance(value, int | float | complex):
+        return Complex(*(call.full(shape, part, _PART[dtype]) for part in (value.real, value.imag)))
+    if dtype not in _PART and isinstance(value, int | float):
+        return call.full(shape, value, dtype)
+    raise _refused(call.name)
 
 
 def _conjugate(call: TorchCall) -> Complex:
@@ -146,8 +141,12 @@ def _is_tensor(value: Any) -> bool:
     return isinstance(value, relax.Expr) and isinstance(value.ty, relax.TensorType)
 
 
-#: Operators of complex numbers.
+#: Operators by which operands or a result are complex.
 _OPERATORS: dict[str, Callable[[TorchCall], Any]] = {
+    "polar.default": polar,
+    "complex.default": complex_of,
+    "view_as_complex.default": view_as_complex,
+    "full.default": _full,
     "mul.Tensor": _multiply,
     "add.Tensor": partial(_sum, relax.op.add),
     "sub.Tensor": partial(_sum, relax.op.subtract),
@@ -199,11 +198,7 @@ def knowing_complex_numbers(
     ScatterError
         On a call, if the operator is not among those of this file.
     """
-    makers = {
-        name: lambda node, make=make: make(TorchCall(node, importer))
-        for name, make in MAKERS.items()
-    }
-    known = {**dict.fromkeys(_OPERATORS), **table, **makers}
+    known = {**dict.fromkeys(_OPERATORS), **table}
     return {name: partial(_convert, importer, name, converter) for name, converter in known.items()}
 
 
@@ -213,12 +208,11 @@ def _convert(importer: Any, name: str, converter: StockConverter | None, node: A
         for operand in node.all_input_nodes
         if isinstance(importer.env.get(operand), Complex)
     }
-    if numbers and name in _OPERATORS:
-        return _OPERATORS[name](TorchCall(node, importer))
-    if name == "full.default" and _is_complex(node):
-        return full(TorchCall(node, importer))
-    if converter is not None and not numbers and (name in MAKERS or not _is_complex(node)):
+    is_real = not numbers and not _is_complex(node)
+    if is_real and converter is not None:
         return converter(node)
+    if not is_real and name in _OPERATORS:
+        return _OPERATORS[name](TorchCall(node, importer))
     mixed = name in _JOINS and len(numbers) < len(node.all_input_nodes)
     if converter is None or name not in _MOVES or mixed or not numbers:
         raise _refused(name.partition(".")[0])
