@@ -70,6 +70,26 @@ def test_scatters(device: str) -> None:
     check(scattered, torch.randn(8, 2), index, places, device=device)
 
 
+def promoted(x: Any) -> Any:
+    """Complex numbers of 64 and of 128 bits, and what is real like a complex tensor."""
+    single, double = torch.view_as_complex(x), torch.view_as_complex(x.double())
+    numbers = (
+        single + double,
+        double - single,
+        single * x[:, 0].double(),
+        single * double,
+        torch.full_like(single, 1 / 3, dtype=torch.complex128),
+    )
+    ones = torch.ones_like(single, dtype=torch.bool)
+    real = torch.zeros_like(single, dtype=torch.int64) + 1, ones
+    return *(torch.view_as_real(each) for each in numbers), *real
+
+
+def test_promotion(device: str) -> None:
+    torch.manual_seed(0)
+    check(promoted, torch.randn(5, 2), device=device)
+
+
 @pytest.mark.parametrize(
     ("function", "operator"),
     [

@@ -77,6 +77,7 @@ def _multiply(call: TorchCall) -> Complex:
         left, right = right, left
     if not isinstance(left, Complex):
         raise _refused(call.name)
+    left = _promoted(call, left)
     if isinstance(right, complex):
         right = Complex(right.real, right.imag)
     if not isinstance(right, Complex):
@@ -103,8 +104,15 @@ def _sum(operator: Callable[[Any, Any], Any], call: TorchCall) -> Complex:
     left, right = call["self"], call["other"]
     if not (isinstance(left, Complex) and isinstance(right, Complex)) or call["alpha"] != 1:
         raise _refused(call.name)
+    left, right = _promoted(call, left), _promoted(call, right)
     parts = ((left.real, right.real), (left.imaginary, right.imaginary))
     return Complex(*(call.emit(operator(*each)) for each in parts))
+
+
+def _promoted(call: TorchCall, number: Complex) -> Complex:
+    """In the type of the result, to which PyTorch promotes."""
+    dtype = _PART[_dtype(call.node)]
+    return number.map(lambda part: call.cast(part, dtype))
 
 
 def _full(call: TorchCall) -> Any:
