@@ -145,9 +145,15 @@ def test_a_compare_and_swap_would_be_seen():
 
 
 def compare_and_swaps(source, arch):
-    """For each kernel, the atomic compare-and-swap instructions in its PTX."""
+    """For each kernel, the compare-and-swaps in its PTX that are tried again.
+
+    In shared memory one may be tried once, with a native sum behind it.
+    """
     _, *parts = re.split(r"\.entry\s+(\w+)", ptx(source, arch))
-    return {
-        name: re.findall(r"atom\S*\.cas\S*", body)
-        for name, body in zip(parts[::2], parts[1::2], strict=True)
-    }
+    found = {}
+    for name, body in zip(parts[::2], parts[1::2], strict=True):
+        swaps = re.findall(r"atom\S*\.cas\S*", body)
+        shared = [swap for swap in swaps if ".shared." in swap]
+        sums = re.findall(r"atom\.shared\.add\.\w64|atom\.shared\.add\.f32", body)
+        found[name] = [swap for swap in swaps if swap not in shared] + shared[len(sums) :]
+    return found

@@ -110,15 +110,14 @@ def test_a_log_with_a_knob_that_is_gone_is_not_fitted(
 def test_better_knobs_of_a_log_count_though_one_came_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    posed = problem(1 << 24, 1, 1 << 24)
-    selected = STRATEGY.default(posed, CUDA)
-    assert selected.implementation.name == "tiled"
-    knobs = selected.implementation.knobs(posed, CUDA)
-    assert len(knobs["in_flight"]) == 1
-    older = {knob: of for knob, of in selected.config.items() if knob != "in_flight"}
-    better = older | {"threads": next(n for n in knobs["threads"] if n != older["threads"])}
-    told = [TunedRecord("tiled", better, 200.0), TunedRecord("tiled", older, 300.0)]
+    selected = STRATEGY.default(MORE, CUDA)
+    assert selected.implementation.name == "patched"
+    knobs = selected.implementation.knobs(MORE, CUDA)
+    assert len(knobs["held"]) == 1
+    older = {knob: of for knob, of in selected.config.items() if knob != "held"}
+    better = older | {"per_thread": max(knobs["per_thread"])}
+    told = [TunedRecord("patched", better, 200.0), TunedRecord("patched", older, 300.0)]
     monkeypatch.setattr("tvm_scatter.selection.strategy.shipped_records", lambda *_: told)
-    chosen = STRATEGY.select(posed, CUDA)
+    chosen = STRATEGY.select(MORE, CUDA)
     assert chosen.source == "tuned"
-    assert Candidate.of("tiled", chosen.config) == Candidate.of("tiled", better | {"in_flight": 2})
+    assert Candidate.of("patched", chosen.config) == Candidate.of("patched", better | {"held": 0})

@@ -7,7 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.problem.sizes import Sizes, ceil_div
 from tvm_scatter.selection.arithmetic import larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
@@ -37,13 +37,11 @@ _LEAST_UNIT = 1 << 15
 _UNEVEN = 2
 #: Cycles for which the units of a bucket wait for each other, when they write their sums.
 _UNIT_CYCLES = 1300.0
-#: Blocks of a multiprocessor that look for units, whose number only the device knows.
-_UNIT_BLOCKS = 2
-#: Bytes of a unit in the list.
-_UNIT_BYTES = 16
+#: Bytes of the list of units, and of a unit in it.
+_LIST_BYTES, _UNIT_BYTES = 20, 16
 #: The most updates: where they stand takes 32 bits, and so does the end of the last tile.
 _LIMIT = 1 << 31
-_NO_LIMIT = (1 << 32) - 1
+_UNCUT = (1 << 32) - 1
 
 
 class Tiled(Implementation):
@@ -87,13 +85,14 @@ class Tiled(Implementation):
         larger_tiles = bool(enough and filling) and _gains_by_larger_tiles(
             problem, enough[0], filling[0]
         )
+        alone = bool(enough) and places >> enough[0] <= multiprocessors(target)
         return {
             "bucket_bits": tuple(dict.fromkeys((*enough[:1], *possible))),
             "per_thread": tuple(dict.fromkeys((*filling[:1], *fitting))),
             "tile_threads": _TILE_THREADS[:: -1 if larger_tiles else 1],
             "threads": _THREADS,
-            # Sums take the registers of more, and then fewer blocks share a multiprocessor.
-            "in_flight": (2, 4, 8) if problem.reduces.is_store else (2,),
+            # Of blocks that are alone on a multiprocessor, more wait together.
+            "in_flight": (8, 4, 2) if alone else (4, 8, 2),
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
@@ -120,7 +119,7 @@ class Tiled(Implementation):
         )
         hot_turns = work.whole_turns(smaller(work.lines, buckets))
         return {
-            "launches": work.launches(3),
+            "launches": work.launches(2),
             "tiles": work.streams(work.operand_bytes + parts + ordered),
             "buckets": work.streams(ordered + 2 * work.data_bytes),
             # An entry of the table, and sectors of places and values that runs share.
@@ -158,13 +157,6 @@ class Tiled(Implementation):
             threads,
             held,
         )
-        if plan.units:
-            step(
-                f"  reduce_listed<{form}>(out, tiles, sizes, shared);",
-                at_most(plan.units, _UNIT_BLOCKS * multiprocessors(operands.target)),
-                threads,
-                held,
-            )
 
 
 def _gains_by_larger_tiles(problem: ScatterProblem, bits: int, per_thread: int) -> bool:
@@ -208,10 +200,10 @@ class _Plan:
         self.units = large and items // self.unit_items + large
         if not self.units:
             # Then no bucket is cut, not even where a promise of unique indices is broken.
-            self.unit_items = _NO_LIMIT
+            self.unit_items = _UNCUT
         self.element = item_bytes(problem.data_dtype)
         layout = self.layout = sorting.Layout()
-        layout.add("listed", 8)
+        layout.add("list", _LIST_BYTES)
         layout.add("runs", self.tiles * (self.buckets + 1) * 2)
         layout.add("places", self.tiles * self.tile_items * 2)
         layout.add("values", self.tiles * self.tile_items * self.element)
@@ -225,7 +217,7 @@ class _Plan:
     def declarations(self) -> tuple[str, sorting.Arguments]:
         """A C++ declaration of ``tiles``, and its arguments."""
         fields = {
-            "listed": "uint32",
+            "list": "UnitList",
             "runs": "unsigned short",
             "places": "unsigned short",
             "values": "Data",

@@ -124,7 +124,7 @@ _GATHERING = {"threads": 512, "in_flight": 8}
 THIRD_ROUND: dict[str, tuple[Form, ...]] = {
     "1-D 1M unique": (
         ("parallel_injective overlapped", {}),
-        ("tiled", {"threads": 512}),
+        ("tiled", {"threads": 512, "in_flight": 4}),
         ("tiled", _GATHERING),
         ("tiled", {**_GATHERING, "per_thread": 4}),
         ("tiled", {**_GATHERING, "tile_threads": 1024}),

@@ -108,6 +108,21 @@ __device__ __forceinline__ void atomic_combine(T* at, T update) {
   }
 }
 
+// Combine into shared memory. The hardware's sum of floats there is a loop that adds the values of one
+// lane of each bank at a time: 3.5 times for 32 places at random. A look and a swap take all lanes at
+// once, and only what meets another update goes through that loop.
+template <class R, class T>
+__device__ __forceinline__ void shared_combine(T* at, T update) {
+  if constexpr (same<R, Add> && (is_float<T> || sizeof(T) == 8) && sizeof(T) >= 4) {
+    using Word = Bits<T>;
+    Word* const word = reinterpret_cast<Word*>(at);
+    const Word seen = *reinterpret_cast<volatile Word*>(word);
+    const Word next = bit_cast<Word>(combine_stored<R>(bit_cast<T>(seen), update));
+    if (atomicCAS(word, seen, next) == seen) return;
+  }
+  atomic_combine<R, T>(at, update);
+}
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800 && !defined(TVM_SCATTER_NO_PTX)
 #define TVM_SCATTER_EXTREME_OF_PAIR(OP, TYPE)                                                   \
   if constexpr (same<T, TYPE>) {                                                                \

@@ -94,7 +94,7 @@ __device__ __forceinline__ void resident_columns(const typename P::Output& outpu
     __syncthreads();
   }
   mine.template for_each_update<true>([&](Offset place, Data value) {
-    atomic_combine<R, Wide>(held + place, widen(value));
+    shared_combine<R, Wide>(held + place, widen(value));
   });
   __syncthreads();
   mine.for_each_element([&](Offset at, Offset element) {

@@ -161,7 +161,7 @@ struct HotPlaces {
     for (uint32 slot = threadIdx.x / kWarp; slot < slots; slot += blockDim.x / kWarp) {
       if (tags[slot] == none) continue;
       const Wide sum = combine_lanes<R>(sums[slot * kWarp + lane]);
-      if (lane == 0) atomic_combine<R, Wide>(held + tags[slot], sum);
+      if (lane == 0) shared_combine<R, Wide>(held + tags[slot], sum);
     }
   }
 };
@@ -224,11 +224,11 @@ __device__ __forceinline__ void reduce_units(typename P::Data* out, const typena
       if (hot.has(place)) {
         atomic_combine<R, Wide>(hot.sum(place), value);
       } else {
-        atomic_combine<R, Wide>(held + place, value);
+        shared_combine<R, Wide>(held + place, value);
       }
     });
   } else {
-    for_each_update([&](uint32 place, Wide value) { atomic_combine<R, Wide>(held + place, value); });
+    for_each_update([&](uint32 place, Wide value) { shared_combine<R, Wide>(held + place, value); });
   }
   __syncthreads();
   if (skewed) hot.template merge<R>(held);

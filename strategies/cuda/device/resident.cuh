@@ -104,7 +104,7 @@ __device__ __forceinline__ void resident(const typename P::Output& output,
       const Offset at = start + u * static_cast<Offset>(blockDim.x);
       if (at >= total) continue;
       const Offset place = place_at(at, raw[u]);
-      if (place >= 0) atomic_combine<R, Wide>(held + place, widen(value[u]));
+      if (place >= 0) shared_combine<R, Wide>(held + place, widen(value[u]));
     }
   }
   if constexpr (P::counts_completion) {

@@ -31,7 +31,7 @@ __device__ __forceinline__ void fill_split_bins(Accumulate<typename P::Data>* pa
       [&](int bin, typename P::Data value) {
         const uint32 in_part = static_cast<uint32>(bin - first);
         if (in_part < static_cast<uint32>(owned))
-          atomic_combine<typename P::Reduction, Wide>(bins + in_part, widen(value));
+          shared_combine<typename P::Reduction, Wide>(bins + in_part, widen(value));
       });
   __syncthreads();
   Wide* const to = partials + static_cast<int64>(share) * size + first;

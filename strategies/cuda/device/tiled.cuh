@@ -3,8 +3,9 @@
 //
 // It is a partitioned reduction that counts nothing first: a tile leaves its runs where they are, so
 // all that it writes is contiguous, and whoever reduces a bucket finds them by a table of where they
-// begin. A bucket that has far more updates than others is cut into units, which a launch of their own
-// combines into the output; sums of 16 bits in float32, which the last unit of a bucket rounds.
+// begin. A bucket that has far more updates than others is cut into units. Blocks that are done with
+// their buckets combine these into the output; sums of 16 bits in float32, which the last unit of a
+// bucket rounds.
 #ifndef TVM_SCATTER_TILED
 #define TVM_SCATTER_TILED
 #include "block_scan.cuh"
@@ -19,6 +20,22 @@ struct alignas(16) TiledUnit {
   uint32 slot;  // of the bucket, among those that are cut
 };
 
+// The list of units. A block claims where those of its bucket stand, and writes them. They are available
+// in the order of their places.
+struct UnitList {
+  uint32 claimed, written, taken;
+  int available;
+  uint32 slots;  // buckets that are cut
+};
+constexpr uint32 kNoUnit = ~0u;
+constexpr uint32 kUncut = ~0u;  // no bucket has so many updates
+
+// What another block may change.
+template <class T>
+__device__ __forceinline__ T look_at(const T& value) {
+  return const_cast<const volatile T&>(value);
+}
+
 // Whether units are combined in memory of their own.
 template <class P>
 constexpr bool kSumsApart = !same<typename P::Data, Accumulate<typename P::Data>> &&
@@ -26,7 +43,7 @@ constexpr bool kSumsApart = !same<typename P::Data, Accumulate<typename P::Data>
 
 template <class Data>
 struct Tiles {
-  uint32* listed;        // the number of units, and of buckets that are cut
+  UnitList* list;
   unsigned short* runs;  // [tile][bucket]: where the run begins; after the last bucket, where it ends
   unsigned short* places;  // tile after tile, within their buckets
   Data* values;
@@ -78,7 +95,7 @@ __device__ __forceinline__ void order_values(const Tiles<typename P::Data>& tile
   // Behind one number more than there are buckets, and aligned to an access.
   unsigned short* const places =
       reinterpret_cast<unsigned short*>(first + (tiles.buckets + 4) / 4 * 4);
-  if (blockIdx.x == 0 && threadIdx.x < 2) tiles.listed[threadIdx.x] = 0;
+  if (blockIdx.x == 0 && threadIdx.x == 0) *tiles.list = UnitList{};
   for (uint32 b = threadIdx.x; b <= tiles.buckets; b += threads) first[b] = 0;
   __syncthreads();
 
@@ -334,12 +351,12 @@ struct HeldBucket {
             if (hot().has(place)) {
               atomic_combine<R, Wide>(hot().sum(place), widen(value));
             } else {
-              atomic_combine<R, Wide>(held + place, widen(value));
+              shared_combine<R, Wide>(held + place, widen(value));
             }
           });
         } else {
           gather.template for_each<in_flight>(size, [&](uint32 place, Data value) {
-            atomic_combine<R, Wide>(held + place, widen(value));
+            shared_combine<R, Wide>(held + place, widen(value));
           });
         }
       }
@@ -376,18 +393,28 @@ __device__ __forceinline__ int owned_places(uint32 bucket, const Sizes<P>& sizes
   return static_cast<int>(min(1ll << bits, static_cast<int64>(sizes.destinations()) - first));
 }
 
-// List the units of a bucket that one block does not reduce. Returns the bucket's slot.
-template <int threads, bool sums_apart, class Data>
-__device__ __forceinline__ uint32 list_units(const Tiles<Data>& tiles, uint32 bucket,
-                                             uint32 found) {
-  __shared__ uint32 unit, slot;
+// The units of a bucket: where they stand in the list, how many they are, and the bucket's slot.
+struct Claim {
+  uint32 first, units, slot;
+};
+
+// For whole blocks.
+template <bool sums_apart, class Data>
+__device__ __forceinline__ Claim claim_units(const Tiles<Data>& tiles, uint32 found) {
+  __shared__ Claim claim;
   if (threadIdx.x == 0) {
     const uint32 units = ceil_div(found, tiles.unit_items);
-    unit = atomicAdd(tiles.listed, units);
-    slot = atomicAdd(tiles.listed + 1, 1u);
-    if constexpr (sums_apart) tiles.unfinished[slot] = units;
+    claim = {atomicAdd(&tiles.list->claimed, units), units, atomicAdd(&tiles.list->slots, 1u)};
+    if constexpr (sums_apart) tiles.unfinished[claim.slot] = units;
   }
   __syncthreads();
+  return claim;
+}
+
+// List the units of a bucket. What they are combined into stands there already.
+template <int threads, class Data>
+__device__ __forceinline__ void list_units(const Tiles<Data>& tiles, uint32 bucket,
+                                           const Claim& claim) {
   const uint32 step = tiles.unit_items;
   uint32 carry = 0;
   for (uint32 start = 0; start < tiles.tiles; start += threads) {
@@ -399,40 +426,32 @@ __device__ __forceinline__ uint32 list_units(const Tiles<Data>& tiles, uint32 bu
     }
     const uint32 before = carry + exclusive_in_block<threads>(length, total);
     for (uint32 u = ceil_div(before, step); u * step < before + length; ++u)
-      tiles.units[unit + u] = TiledUnit{bucket, tile, u * step - before, slot};
+      tiles.units[claim.first + u] = TiledUnit{bucket, tile, u * step - before, claim.slot};
     carry += total;
   }
-  return slot;
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  __threadfence();
+  // Blocks that claimed earlier are running, and wait for nobody later.
+  while (look_at(tiles.list->written) != claim.first) {
+  }
+  atomicAdd(&tiles.list->available, static_cast<int>(claim.units));
+  __threadfence();
+  atomicAdd(&tiles.list->written, claim.units);
 }
 
-// One block for each bucket: reduce it in shared memory and write it; or copy it and list its units.
-template <class P, int bits, int threads, int in_flight>
-__device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typename P::Data* data,
-                                              const Tiles<typename P::Data>& tiles,
-                                              const Sizes<P>& sizes, char* shared) {
-  using Data = typename P::Data;
-  __shared__ RunRoom<threads> room;
-  const HeldBucket<P, bits, in_flight> bucket{reinterpret_cast<Accumulate<Data>*>(shared)};
-  const int64 first = static_cast<int64>(blockIdx.x) << bits;
-  const int owned = owned_places<P, bits>(blockIdx.x, sizes);
-  Gather<Data, threads> gather(tiles, room, blockIdx.x, 0, 0, ~0u);
-  const uint32 mine = gather.count_mine();
-  uint32 found;
-  // Before it is known whether it is wanted, so that both reads are on their way together.
-  bucket.read(data + first, owned);
-  exclusive_in_block<threads>(mine, found);
-  if (found <= tiles.unit_items) {
-    bucket.combine(gather);
-  } else {
-    const uint32 slot = list_units<threads, kSumsApart<P>>(tiles, blockIdx.x, found);
-    if constexpr (kSumsApart<P>) {
-      auto* const sums = tiles.sums + (static_cast<int64>(slot) << bits);
-      for (int i = threadIdx.x; i < owned; i += threads) sums[i] = bucket.held[i];
-      return;
+// Take a unit. Returns its number, or none: the former as long as any of the first `own` is left. Others
+// may give up although one is left, where several look at it.
+__device__ __forceinline__ uint32 take_unit(UnitList& list, uint32 own) {
+  do {
+    if (look_at(list.available) <= 0) continue;
+    if (atomicAdd(&list.available, -1) > 0) {
+      __threadfence();
+      return atomicAdd(&list.taken, 1u);
     }
-    if (out == data) return;
-  }
-  bucket.write(out + first, owned);
+    atomicAdd(&list.available, 1);
+  } while (look_at(list.taken) < own);
+  return kNoUnit;
 }
 
 // For whole blocks: whether no unit of the slot's bucket is left. The sums can be read then.
@@ -449,23 +468,32 @@ __device__ __forceinline__ bool finishes_bucket(const Tiles<Data>& tiles, uint32
   return is_last;
 }
 
-// Units, which blocks take in turn. They are combined into `out`, which holds the data, or apart.
+// Combine units into `out`, which holds the data, or apart. They are taken as long as there are any, and
+// at least until none of the first `own` is left.
 template <class P, int bits, int threads, int in_flight>
-__device__ __forceinline__ void reduce_listed(typename P::Data* out,
-                                              const Tiles<typename P::Data>& tiles,
-                                              const Sizes<P>& sizes, char* shared) {
+__device__ __forceinline__ void reduce_listed(
+    typename P::Data* out, const HeldBucket<P, bits, in_flight>& bucket,
+    const Tiles<typename P::Data>& tiles, RunRoom<threads>& room, const Sizes<P>& sizes,
+    uint32 own) {
   using Data = typename P::Data;
   using R = typename P::Reduction;
   using Wide = Accumulate<Data>;
-  __shared__ RunRoom<threads> room;
-  const HeldBucket<P, bits, in_flight> bucket{reinterpret_cast<Wide*>(shared)};
-  for (uint32 turn = blockIdx.x; turn < *tiles.listed; turn += gridDim.x) {
-    const TiledUnit unit = tiles.units[turn];
+  __shared__ uint32 number;
+  while (true) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      number = take_unit(*tiles.list, own);
+      __threadfence();
+    }
+    __syncthreads();
+    if (number == kNoUnit) return;
+    const TiledUnit unit = tiles.units[number];
     Data* const to = out + (static_cast<int64>(unit.bucket) << bits);
     Gather<Data, threads> gather(tiles, room, unit.bucket, unit.tile, unit.skip, tiles.unit_items);
     if constexpr (same<R, Update>) {
       while (const uint32 size = gather.next())
-        gather.template for_each<4>(size, [&](uint32 place, Data value) { to[place] = value; });
+        gather.template for_each<in_flight>(
+            size, [&](uint32 place, Data value) { to[place] = value; });
     } else {
       const int owned = owned_places<P, bits>(unit.bucket, sizes);
       for (int i = threadIdx.x; i < owned; i += threads) bucket.held[i] = widen(P::start());
@@ -484,8 +512,46 @@ __device__ __forceinline__ void reduce_listed(typename P::Data* out,
           if (!is_start<P>(bucket.held[i])) atomic_combine<R, Data>(to + i, bucket.held[i]);
       }
     }
-    __syncthreads();
   }
+}
+
+// One block for each bucket: reduce it in shared memory and write it; or copy it and list its units.
+template <class P, int bits, int threads, int in_flight>
+__device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typename P::Data* data,
+                                              const Tiles<typename P::Data>& tiles,
+                                              const Sizes<P>& sizes, char* shared) {
+  using Data = typename P::Data;
+  __shared__ RunRoom<threads> room;
+  const HeldBucket<P, bits, in_flight> bucket{reinterpret_cast<Accumulate<Data>*>(shared)};
+  const int64 first = static_cast<int64>(blockIdx.x) << bits;
+  const int owned = owned_places<P, bits>(blockIdx.x, sizes);
+  Gather<Data, threads> gather(tiles, room, blockIdx.x, 0, 0, ~0u);
+  const uint32 mine = gather.count_mine();
+  uint32 found;
+  // Before it is known whether it is wanted, so that both reads are on their way together.
+  bucket.read(data + first, owned);
+  exclusive_in_block<threads>(mine, found);
+  uint32 own = 0;
+  bool any_left = true;
+  if (found <= tiles.unit_items) {
+    bucket.combine(gather);
+    // Looked at before the bucket is written, which takes longer.
+    any_left =
+        tiles.unit_items != kUncut && threadIdx.x == 0 && look_at(tiles.list->available) > 0;
+    bucket.write(out + first, owned);
+  } else {
+    const Claim claim = claim_units<kSumsApart<P>>(tiles, found);
+    if constexpr (kSumsApart<P>) {
+      auto* const sums = tiles.sums + (static_cast<int64>(claim.slot) << bits);
+      for (int i = threadIdx.x; i < owned; i += threads) sums[i] = bucket.held[i];
+    } else if (out != data) {
+      bucket.write(out + first, owned);
+    }
+    list_units<threads>(tiles, blockIdx.x, claim);
+    own = claim.first + claim.units;
+  }
+  if (tiles.unit_items == kUncut || !__syncthreads_or(any_left)) return;
+  reduce_listed<P, bits, threads, in_flight>(out, bucket, tiles, room, sizes, own);
 }
 
 }  // namespace tvm_scatter
