@@ -3,7 +3,8 @@
 It lists all its composite operators several times; here, once for all. It cannot keep the list,
 since a program may register operators. So the list is made anew where more of them are registered
 than before. It also gives each of them a kernel for a dozen dispatch keys, and builds the same type
-annotations for each kernel; here, it builds none.
+annotations for each kernel; here, it builds none. Nodes do not remember where they were made: each of
+them would read and print a stack.
 """
 
 from __future__ import annotations
@@ -25,8 +26,21 @@ def enable() -> None:
     kept = _kept(getattr(modules[0], _NAME))
     for module in modules:
         setattr(module, _NAME, kept)
+    sys.modules["torch.fx.proxy"].CapturedTraceback = _NoStack
     operator = sys.modules["torch._ops"].OperatorBase
     operator.py_impl = _without_annotations(operator.py_impl)
+
+
+class _NoStack:
+    """A stack of which nothing is read."""
+
+    @staticmethod
+    def extract() -> type[_NoStack]:
+        return _NoStack
+
+    @staticmethod
+    def summary() -> None:
+        return None
 
 
 def _kept(collect: Callable[[], set[Any]]) -> Callable[[], set[Any]]:

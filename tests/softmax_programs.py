@@ -108,16 +108,18 @@ class Attention:
         """The result in float64. Edges whose index is out of bounds are left out."""
         logits, values = (each.astype("float64") for each in arrays[:2])
         index = arrays[2]
+        inside = (index >= 0) & (index < self.nodes)
+        logits, values, index = logits[inside], values[inside], index[inside]
+        most = np.full((self.nodes, *self.heads), -np.inf)
+        sums = np.zeros((self.nodes, *self.heads))
         result = np.zeros((self.nodes, *values.shape[1:]))
         with np.errstate(invalid="ignore", over="ignore"):
-            for node in range(self.nodes):
-                own = index == node
-                if not own.any():
-                    continue
-                powers = np.exp(logits[own] - logits[own].max(0))
-                shares = powers / powers.sum(0)
-                shares = shares.reshape(*shares.shape, *[1] * len(self.columns))
-                result[node] = (shares * values[own]).sum(0)
+            np.maximum.at(most, index, logits)
+            powers = np.exp(logits - most[index])
+            np.add.at(sums, index, powers)
+            shares = powers / sums[index]
+            shares = shares.reshape(*shares.shape, *[1] * len(self.columns))
+            np.add.at(result, index, shares * values)
         return result * self.layers
 
 

@@ -54,6 +54,7 @@ def test_it_imports_nothing_from_outside(path: Path) -> None:
         assert level or module.split(".")[0] in allowed, f"{path} imports {module}"
 
 
+@pytest.mark.exhaustive
 def test_it_works_in_another_project(tmp_path: Path) -> None:
     """A copy of the folder and the README's two files are all that it takes."""
     ignored = shutil.ignore_patterns("__pycache__", "tests")

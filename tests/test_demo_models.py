@@ -89,6 +89,7 @@ def test_what_stock_tvm_says():
     assert tvm_scatter.is_installed()
 
 
+@pytest.mark.exhaustive
 def test_what_stock_tvm_says_to_a_model_it_takes():
     pillars = MODELS["PointPillars scatter"]
     assert stock_says(exported("PointPillars scatter"), pillars, "small", LLVM) == "runs"
