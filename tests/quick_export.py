@@ -3,8 +3,8 @@
 It lists all its composite operators several times; here, once for all. It cannot keep the list,
 since a program may register operators. So the list is made anew where more of them are registered
 than before. It also gives each of them a kernel for a dozen dispatch keys, and builds the same type
-annotations for each kernel; here, it builds none. Nodes do not remember where they were made: each of
-them would read and print a stack.
+annotations for each kernel; here, it builds none. Nodes do not remember where they were made: each
+of them would read and print a stack.
 """
 
 from __future__ import annotations

@@ -276,6 +276,22 @@ def test_of_plain_updates_one_wins_whole(on_cuda: str) -> None:
         np.testing.assert_array_equal(np.delete(result, hit), np.delete(data.reshape(-1), hit))
 
 
+def test_units_of_many_buckets_are_taken_once_each(on_cuda: str) -> None:
+    """A tenth of the buckets is cut, and the blocks of all others look for units meanwhile."""
+    buckets, count = 70, 7 * 2 * TILED_UNIT
+    problem = Edge("tiled", "add", buckets * 256, 1, count).problem
+    runner = ProblemRunner(on_cuda)
+    runner.add("main", problem, "tiled", {"bucket_bits": 8})
+    data, _, updates = draw_operands(problem, seed=1)
+    hot = 256 * RANDOM.permutation(buckets)[:7][RANDOM.integers(0, 7, count)]
+    index = np.where(RANDOM.random(count) < 0.9, hot, RANDOM.integers(0, 256 * buckets, count))
+    index += np.where(index % 256, 0, RANDOM.integers(0, 256, count))
+    expected = scatter_reference(problem, data, [index], updates)
+    for order in ("forward", *["mixed"] * 4):
+        with in_order(order):
+            np.testing.assert_array_equal(runner.run("main", data, [index], updates), expected)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("in_place", [False, True])
 def test_units_of_16_bits_are_rounded_once(on_cuda: str, dtype: str, in_place: bool) -> None:
