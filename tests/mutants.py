@@ -36,6 +36,27 @@ _SKEW = "tests/test_bucketed.py::test_any_skew"
 
 KERNELS = (
     _kernel(
+        "a sum in shared memory is added twice",
+        "atomic",
+        "if (atomicCAS(word, seen, next) == seen) return;",
+        "atomicCAS(word, seen, next);",
+        _cases("row_resident"),
+    ),
+    _kernel(
+        "units of a bucket stand where another's do",
+        "tiled",
+        "tiles.units[claim.first + u]",
+        "tiles.units[u]",
+        "tests/test_kernel_edges.py::test_units_of_many_buckets_are_taken_once_each[cuda]",
+    ),
+    _kernel(
+        "a block leaves its units to others",
+        "tiled",
+        "bool any_left = true;",
+        "bool any_left = false;",
+        _edge("tiled_units"),
+    ),
+    _kernel(
         "winner read before all have searched",
         "gather",
         "  __syncthreads();\n  const Data* from = data + place * sizes.slice;",

@@ -106,6 +106,7 @@ EDGES = {
             RANDOM.integers(256, 512, 3 * TILED_UNIT),
             _hot(3 * TILED_UNIT, 1024, 300),
             np.sort(RANDOM.integers(200, 600, 3 * TILED_UNIT)),
+            RANDOM.integers(768, 1024, 3 * TILED_UNIT),
         ),
         {"bucket_bits": 8, "threads": 512},
     ),
