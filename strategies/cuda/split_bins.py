@@ -60,8 +60,10 @@ class SplitBins(Implementation):
         parts, units = config["parts"], work.machine.multiprocessors
         shares = max(config["blocks_per_multiprocessor"] * units // parts, 1)
         bins = work.data_size * accumulate_bytes(work.problem.data_dtype)
-        # Sums of floats take turns at a lock.
-        turns = 1.0 if shared_contention.at_a_place(work) <= 1.0 else 2.0
+        # Sums of floats are a look and a swap, other loops begin again.
+        turns = 2.0 if shared_contention.swaps(work) else 1.5
+        if shared_contention.at_a_place(work) <= 1.0:
+            turns = 1.0
         # Components of an index are read apart, and each is checked.
         components = 1.0 + _COMPONENT_LOOKS * (len(work.problem.extents) - 1)
         # Few updates are in few shares.
