@@ -38,8 +38,8 @@ KERNELS = (
     _kernel(
         "a sum in shared memory is added twice",
         "atomic",
-        "if (atomicCAS(word, seen, next) == seen) return;",
-        "atomicCAS(word, seen, next);",
+        "bit_cast<Word>(whole_sum(bit_cast<T>(seen), update))) == seen) return;",
+        "bit_cast<Word>(whole_sum(bit_cast<T>(seen), update))) == seen) {}",
         _cases("row_resident"),
     ),
     _kernel(

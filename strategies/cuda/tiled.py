@@ -38,7 +38,9 @@ _UNEVEN = 2
 #: Cycles for which the units of a bucket wait for each other, when they write their sums.
 _UNIT_CYCLES = 1300.0
 #: Bytes of the list of units, and of a unit in it.
-_LIST_BYTES, _UNIT_BYTES = 20, 16
+_LIST_BYTES, _UNIT_BYTES = 28, 16
+#: What blocks share besides, each number aligned.
+_FEW_BYTES = 64
 #: The most updates: where they stand takes 32 bits, and so does the end of the last tile.
 _LIMIT = 1 << 31
 _UNCUT = (1 << 32) - 1
@@ -169,7 +171,7 @@ def _gains_by_larger_tiles(problem: ScatterProblem, bits: int, per_thread: int) 
 
 def _room_bytes(threads: int) -> int:
     """Bytes of static shared memory of a block that gathers, with a sum for each warp of a scan."""
-    return threads * (2 * _WORDS_EACH + 1) * 4 + threads // 32 * 4 + 16
+    return threads * (2 * _WORDS_EACH + 1) * 4 + threads // 32 * 4 + _FEW_BYTES
 
 
 def _bucket_bytes(problem: ScatterProblem, bits: int) -> int:

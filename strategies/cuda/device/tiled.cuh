@@ -21,8 +21,9 @@ struct alignas(16) TiledUnit {
 };
 
 // The list of units. A block claims where those of its bucket stand, and writes them. They are available
-// in the order of their places.
+// in the order of their places. Blocks that have begun and are not decided may list units yet.
 struct UnitList {
+  uint32 begun, decided;
   uint32 claimed, written, taken;
   int available;
   uint32 slots;  // buckets that are cut
@@ -435,22 +436,32 @@ __device__ __forceinline__ void list_units(const Tiles<Data>& tiles, uint32 buck
   // Blocks that claimed earlier are running, and wait for nobody later.
   while (look_at(tiles.list->written) != claim.first) {
   }
+  __threadfence();
   atomicAdd(&tiles.list->available, static_cast<int>(claim.units));
   __threadfence();
   atomicAdd(&tiles.list->written, claim.units);
+  atomicAdd(&tiles.list->decided, 1u);
+}
+
+// Whether units are available, or may be yet.
+__device__ __forceinline__ bool may_have_units(const UnitList& list) {
+  // In this order: what has begun in between counts as undecided, and what is decided as available.
+  const uint32 decided = look_at(list.decided);
+  const uint32 begun = look_at(list.begun);
+  return look_at(list.available) > 0 || decided != begun;
 }
 
 // Take a unit. Returns its number, or none: the former as long as any of the first `own` is left. Others
 // may give up although one is left, where several look at it.
 __device__ __forceinline__ uint32 take_unit(UnitList& list, uint32 own) {
-  do {
+  while (look_at(list.taken) < own || may_have_units(list)) {
     if (look_at(list.available) <= 0) continue;
     if (atomicAdd(&list.available, -1) > 0) {
       __threadfence();
       return atomicAdd(&list.taken, 1u);
     }
     atomicAdd(&list.available, 1);
-  } while (look_at(list.taken) < own);
+  }
   return kNoUnit;
 }
 
@@ -468,8 +479,8 @@ __device__ __forceinline__ bool finishes_bucket(const Tiles<Data>& tiles, uint32
   return is_last;
 }
 
-// Combine units into `out`, which holds the data, or apart. They are taken as long as there are any, and
-// at least until none of the first `own` is left.
+// Combine units into `out`, which holds the data, or apart. They are taken as long as there are any or a
+// block that has begun may list some, and at least until none of the first `own` is left.
 template <class P, int bits, int threads, int in_flight>
 __device__ __forceinline__ void reduce_listed(
     typename P::Data* out, const HeldBucket<P, bits, in_flight>& bucket,
@@ -525,6 +536,8 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
   const HeldBucket<P, bits, in_flight> bucket{reinterpret_cast<Accumulate<Data>*>(shared)};
   const int64 first = static_cast<int64>(blockIdx.x) << bits;
   const int owned = owned_places<P, bits>(blockIdx.x, sizes);
+  const bool may_cut = tiles.unit_items != kUncut;
+  if (may_cut && threadIdx.x == 0) atomicAdd(&tiles.list->begun, 1u);
   Gather<Data, threads> gather(tiles, room, blockIdx.x, 0, 0, ~0u);
   const uint32 mine = gather.count_mine();
   uint32 found;
@@ -534,10 +547,10 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
   uint32 own = 0;
   bool any_left = true;
   if (found <= tiles.unit_items) {
+    if (may_cut && threadIdx.x == 0) atomicAdd(&tiles.list->decided, 1u);
     bucket.combine(gather);
     // Looked at before the bucket is written, which takes longer.
-    any_left =
-        tiles.unit_items != kUncut && threadIdx.x == 0 && look_at(tiles.list->available) > 0;
+    any_left = may_cut && threadIdx.x == 0 && may_have_units(*tiles.list);
     bucket.write(out + first, owned);
   } else {
     const Claim claim = claim_units<kSumsApart<P>>(tiles, found);
@@ -550,7 +563,7 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
     list_units<threads>(tiles, blockIdx.x, claim);
     own = claim.first + claim.units;
   }
-  if (tiles.unit_items == kUncut || !__syncthreads_or(any_left)) return;
+  if (!may_cut || !__syncthreads_or(any_left)) return;
   reduce_listed<P, bits, threads, in_flight>(out, bucket, tiles, room, sizes, own);
 }
 
