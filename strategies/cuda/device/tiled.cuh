@@ -21,7 +21,7 @@ struct alignas(16) TiledUnit {
 };
 
 // The list of units. A block claims where those of its bucket stand, and writes them. They are available
-// in the order of their places. Blocks that have begun and are not decided may list units yet.
+// in the order of their places. Blocks that are not decided may list units yet.
 struct UnitList {
   uint32 begun, decided;
   uint32 claimed, written, taken;
@@ -443,18 +443,17 @@ __device__ __forceinline__ void list_units(const Tiles<Data>& tiles, uint32 buck
   atomicAdd(&tiles.list->decided, 1u);
 }
 
-// Whether units are available, or may be yet.
-__device__ __forceinline__ bool may_have_units(const UnitList& list) {
-  // In this order: what has begun in between counts as undecided, and what is decided as available.
-  const uint32 decided = look_at(list.decided);
-  const uint32 begun = look_at(list.begun);
-  return look_at(list.available) > 0 || decided != begun;
+// Whether units are available, or blocks that all have begun may list some yet. As long as others have to
+// begin, these need the place of whoever waits.
+__device__ __forceinline__ bool may_have_units(const UnitList& list, uint32 buckets) {
+  const bool decided = look_at(list.decided) == buckets;  // first: then what was listed is seen
+  return look_at(list.available) > 0 || (!decided && look_at(list.begun) == buckets);
 }
 
 // Take a unit. Returns its number, or none: the former as long as any of the first `own` is left. Others
 // may give up although one is left, where several look at it.
-__device__ __forceinline__ uint32 take_unit(UnitList& list, uint32 own) {
-  while (look_at(list.taken) < own || may_have_units(list)) {
+__device__ __forceinline__ uint32 take_unit(UnitList& list, uint32 buckets, uint32 own) {
+  while (look_at(list.taken) < own || may_have_units(list, buckets)) {
     if (look_at(list.available) <= 0) continue;
     if (atomicAdd(&list.available, -1) > 0) {
       __threadfence();
@@ -479,8 +478,8 @@ __device__ __forceinline__ bool finishes_bucket(const Tiles<Data>& tiles, uint32
   return is_last;
 }
 
-// Combine units into `out`, which holds the data, or apart. They are taken as long as there are any or a
-// block that has begun may list some, and at least until none of the first `own` is left.
+// Combine units into `out`, which holds the data, or apart. They are taken as long as there are or may be
+// any, and at least until none of the first `own` is left.
 template <class P, int bits, int threads, int in_flight>
 __device__ __forceinline__ void reduce_listed(
     typename P::Data* out, const HeldBucket<P, bits, in_flight>& bucket,
@@ -493,7 +492,7 @@ __device__ __forceinline__ void reduce_listed(
   while (true) {
     __syncthreads();
     if (threadIdx.x == 0) {
-      number = take_unit(*tiles.list, own);
+      number = take_unit(*tiles.list, tiles.buckets, own);
       __threadfence();
     }
     __syncthreads();
@@ -550,7 +549,7 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
     if (may_cut && threadIdx.x == 0) atomicAdd(&tiles.list->decided, 1u);
     bucket.combine(gather);
     // Looked at before the bucket is written, which takes longer.
-    any_left = may_cut && threadIdx.x == 0 && may_have_units(*tiles.list);
+    any_left = may_cut && threadIdx.x == 0 && may_have_units(*tiles.list, tiles.buckets);
     bucket.write(out + first, owned);
   } else {
     const Claim claim = claim_units<kSumsApart<P>>(tiles, found);
