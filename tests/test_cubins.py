@@ -6,6 +6,7 @@ No GPU is needed: nvrtc compiles for architectures that are not there.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import pytest
 from cuda_cases import (
@@ -147,13 +148,16 @@ def test_a_compare_and_swap_would_be_seen():
 def compare_and_swaps(source, arch):
     """For each kernel, the compare-and-swaps in its PTX that are tried again.
 
-    In shared memory one may be tried once, with a native sum behind it.
+    In shared memory one may be tried once: a native sum is the next atomic instruction then.
     """
     _, *parts = re.split(r"\.entry\s+(\w+)", ptx(source, arch))
     found = {}
     for name, body in zip(parts[::2], parts[1::2], strict=True):
-        swaps = re.findall(r"atom\S*\.cas\S*", body)
-        shared = [swap for swap in swaps if ".shared." in swap]
-        sums = re.findall(r"atom\.shared\.add\.\w64|atom\.shared\.add\.f32", body)
-        found[name] = [swap for swap in swaps if swap not in shared] + shared[len(sums) :]
+        atomics = re.findall(r"\b(?:atom|red)\.\S+", body)
+        found[name] = [
+            swap
+            for swap, after in pairwise([*atomics, ""])
+            if ".cas." in swap
+            and not re.match(r"atom\.shared\.add\.(f32|\w64)", after if "shared" in swap else "")
+        ]
     return found
