@@ -11,6 +11,7 @@
 #include "block_scan.cuh"
 #include "grid.cuh"
 #include "partition.cuh"
+#include "unit_list.cuh"
 
 namespace tvm_scatter {
 
@@ -20,22 +21,7 @@ struct alignas(16) TiledUnit {
   uint32 slot;  // of the bucket, among those that are cut
 };
 
-// The list of units. A block claims where those of its bucket stand, and writes them. They are available
-// in the order of their places. Blocks that are not decided may list units yet.
-struct UnitList {
-  uint32 begun, decided;
-  uint32 claimed, written, taken;
-  int available;
-  uint32 slots;  // buckets that are cut
-};
-constexpr uint32 kNoUnit = ~0u;
 constexpr uint32 kUncut = ~0u;  // no bucket has so many updates
-
-// What another block may change.
-template <class T>
-__device__ __forceinline__ T look_at(const T& value) {
-  return const_cast<const volatile T&>(value);
-}
 
 // Whether units are combined in memory of their own.
 template <class P>
@@ -394,18 +380,13 @@ __device__ __forceinline__ int owned_places(uint32 bucket, const Sizes<P>& sizes
   return static_cast<int>(min(1ll << bits, static_cast<int64>(sizes.destinations()) - first));
 }
 
-// The units of a bucket: where they stand in the list, how many they are, and the bucket's slot.
-struct Claim {
-  uint32 first, units, slot;
-};
-
 // For whole blocks.
 template <bool sums_apart, class Data>
-__device__ __forceinline__ Claim claim_units(const Tiles<Data>& tiles, uint32 found) {
+__device__ __forceinline__ Claim cut_bucket(const Tiles<Data>& tiles, uint32 found) {
   __shared__ Claim claim;
   if (threadIdx.x == 0) {
     const uint32 units = ceil_div(found, tiles.unit_items);
-    claim = {atomicAdd(&tiles.list->claimed, units), units, atomicAdd(&tiles.list->slots, 1u)};
+    claim = claim_units(*tiles.list, units);
     if constexpr (sums_apart) tiles.unfinished[claim.slot] = units;
   }
   __syncthreads();
@@ -431,37 +412,7 @@ __device__ __forceinline__ void list_units(const Tiles<Data>& tiles, uint32 buck
     carry += total;
   }
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  __threadfence();
-  // Blocks that claimed earlier are running, and wait for nobody later.
-  while (look_at(tiles.list->written) != claim.first) {
-  }
-  __threadfence();
-  atomicAdd(&tiles.list->available, static_cast<int>(claim.units));
-  __threadfence();
-  atomicAdd(&tiles.list->written, claim.units);
-  atomicAdd(&tiles.list->decided, 1u);
-}
-
-// Whether units are available, or blocks that all have begun may list some yet. As long as others have to
-// begin, these need the place of whoever waits.
-__device__ __forceinline__ bool may_have_units(const UnitList& list, uint32 buckets) {
-  const bool decided = look_at(list.decided) == buckets;  // first: then what was listed is seen
-  return look_at(list.available) > 0 || (!decided && look_at(list.begun) == buckets);
-}
-
-// Take a unit. Returns its number, or none: the former as long as any of the first `own` is left. Others
-// may give up although one is left, where several look at it.
-__device__ __forceinline__ uint32 take_unit(UnitList& list, uint32 buckets, uint32 own) {
-  while (look_at(list.taken) < own || may_have_units(list, buckets)) {
-    if (look_at(list.available) <= 0) continue;
-    if (atomicAdd(&list.available, -1) > 0) {
-      __threadfence();
-      return atomicAdd(&list.taken, 1u);
-    }
-    atomicAdd(&list.available, 1);
-  }
-  return kNoUnit;
+  if (threadIdx.x == 0) publish_units(*tiles.list, claim);
 }
 
 // For whole blocks: whether no unit of the slot's bucket is left. The sums can be read then.
@@ -536,7 +487,7 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
   const int64 first = static_cast<int64>(blockIdx.x) << bits;
   const int owned = owned_places<P, bits>(blockIdx.x, sizes);
   const bool may_cut = tiles.unit_items != kUncut;
-  if (may_cut && threadIdx.x == 0) atomicAdd(&tiles.list->begun, 1u);
+  if (may_cut && threadIdx.x == 0) begin_block(*tiles.list);
   Gather<Data, threads> gather(tiles, room, blockIdx.x, 0, 0, ~0u);
   const uint32 mine = gather.count_mine();
   uint32 found;
@@ -546,13 +497,13 @@ __device__ __forceinline__ void reduce_bucket(typename P::Data* out, const typen
   uint32 own = 0;
   bool any_left = true;
   if (found <= tiles.unit_items) {
-    if (may_cut && threadIdx.x == 0) atomicAdd(&tiles.list->decided, 1u);
+    if (may_cut && threadIdx.x == 0) decide_for_none(*tiles.list);
     bucket.combine(gather);
     // Looked at before the bucket is written, which takes longer.
     any_left = may_cut && threadIdx.x == 0 && may_have_units(*tiles.list, tiles.buckets);
     bucket.write(out + first, owned);
   } else {
-    const Claim claim = claim_units<kSumsApart<P>>(tiles, found);
+    const Claim claim = cut_bucket<kSumsApart<P>>(tiles, found);
     if constexpr (kSumsApart<P>) {
       auto* const sums = tiles.sums + (static_cast<int64>(claim.slot) << bits);
       for (int i = threadIdx.x; i < owned; i += threads) sums[i] = bucket.held[i];
