@@ -233,6 +233,13 @@ KERNELS = (
         _SKEW,
     ),
     _kernel(
+        "what lists carry left in the order of the items",
+        "bucketed",
+        "store_entry(ordered_carried + to, carried[i]);",
+        "store_entry(ordered_carried + threadIdx.x + i * kTileThreads, carried[i]);",
+        "tests/test_carried.py::test_tiles[cuda-2-True]",
+    ),
+    _kernel(
         "an odd row of a list left out",
         "row_sums",
         "visit(start, held, Known<in_flight - 1>{}, start < count ? count - start : 0);",

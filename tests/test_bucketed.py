@@ -15,6 +15,7 @@ from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
+from tvm_scatter.strategies.cuda.steps.column_parts import full_lanes
 from tvm_scatter.tuning.measure.kernel import compile_selections
 
 pytestmark = pytest.mark.skipif(not status(), reason="no simulated device")
@@ -83,6 +84,14 @@ def check(index: np.ndarray, kernel) -> None:
 def test_any_skew(distribution: str) -> None:
     for kernel in kernels(UPDATES):
         check(INDICES[distribution], kernel)
+
+
+@pytest.mark.parametrize(
+    ("width", "threads"), [(0, 1), (1, 1), (80, 20), (128, 32), (140, 18), (None, 32)]
+)
+def test_no_thread_of_a_row_is_without_columns(width: int | None, threads: int) -> None:
+    """Of columns that are read by fours: a row of 140 has 35 of these, which take two turns."""
+    assert full_lanes(width, lanes=32, vector=4) == threads
 
 
 def test_more_tiles_than_threads() -> None:

@@ -16,6 +16,7 @@ from tvm import relax, tirx
 
 from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
+from tvm_scatter.strategies.cuda import bucketed
 from tvm_scatter.strategies.cuda.steps import segments
 from tvm_scatter.strategies.llvm.steps import loops
 
@@ -117,6 +118,26 @@ def test_buckets_that_are_cut(device: str, chosen: str) -> None:
     with columns_in_parts():
         machine = compiled_with(module, device, **options)
     np.testing.assert_array_equal(called(machine, device, arrays), expected(False, *arrays))
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+@pytest.mark.parametrize("per_thread", [1, 2])
+def test_tiles(device: str, per_thread: int, ahead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What lists carry is read with the indices, or once a tile is ordered."""
+    if device == "llvm":
+        pytest.skip("CPUs have no tiles")
+    if not ahead:
+        monkeypatch.setattr(bucketed, "_MOST_CARRIED_AHEAD", 0)
+    edges = 4 * 512 + 77
+    module, arrays = weighted(12, edges=edges), operands(12, "float32", edges, 1)
+    arrays[3][::5] = NODES
+    options = {"implementation": "bucketed", "knobs": {"per_thread": per_thread}, "fuse": True}
+    with columns_in_parts():
+        machine = compiled_with(module, device, bounds="drop", **options)
+    x, y, src, dst, mask, weight = arrays
+    kept = dst < NODES
+    wanted = expected(False, x, y, src[kept], dst[kept], mask, weight[kept])
+    np.testing.assert_array_equal(called(machine, device, arrays), wanted)
 
 
 def test_the_run_decides_whether_lists_carry(device: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from .machines import multiprocessors
 from .steps import contention, sorting
 
 _TILE_THREADS = device_constant("bucketed", "kTileThreads")
+_MOST_CARRIED_AHEAD = device_constant("bucketed", "kMostCarriedAhead")
 _BUCKET_THREADS = device_constant("bucketed", "kBucketThreads")
 _BUCKET_MOST = device_constant("bucketed", "kBucketMost")
 _UNIT_THREADS = device_constant("bucketed", "kUnitThreads")
@@ -177,9 +178,9 @@ def _bucket_bits(problem: ScatterProblem) -> int:
     return max(most, 1).bit_length() - 1
 
 
-def _tile_bytes(per_thread: int, buckets: int) -> int:
-    """Bytes of shared memory of a block that orders a tile."""
-    return (per_thread * _TILE_THREADS + buckets + 1) * 4
+def _tile_bytes(per_thread: int, buckets: int, carried: int = 0) -> int:
+    """Bytes of shared memory of a block that orders a tile, with so many carried for each item."""
+    return per_thread * _TILE_THREADS * (4 + carried) + (buckets + 1) * 4
 
 
 class _Plan:
@@ -247,12 +248,13 @@ def _list_updates(operands: Operands, plan: _Plan, carries: bool) -> None:
             **more,
         )
 
+    ahead = carries and plan.per_thread <= _MOST_CARRIED_AHEAD
     step(
-        f"  order_tile<P, {plan.bits}, {plan.per_thread}>(buckets, indices, updates, sizes, "
-        f"{plan.buckets}, shared);",
+        f"  order_tile<P, {plan.bits}, {plan.per_thread}, {str(ahead).lower()}>(buckets, indices, "
+        f"updates, sizes, {plan.buckets}, shared);",
         plan.tiles,
         _TILE_THREADS,
-        _tile_bytes(plan.per_thread, plan.buckets),
+        _tile_bytes(plan.per_thread, plan.buckets, MOST_BYTES if ahead else 0),
         resolves_every_index=True,
     )
     chunk = chunk_entries(operands.problem, operands.sizes)

@@ -14,6 +14,9 @@
 namespace tvm_scatter {
 
 constexpr int kTileThreads = 512;
+// Up to so many items of a thread, a tile reads what lists carry together with the indices. More are
+// on their way long enough without that.
+constexpr int kMostCarriedAhead = 2;
 // Threads of a block that orders a bucket, and the most entries it takes.
 constexpr int kBucketThreads = 256, kBucketMost = 4096;
 // Threads of a block that orders and sums a unit of a larger bucket.
@@ -114,15 +117,17 @@ __device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
   __syncthreads();
 }
 
-// Order the entries of a tile by bucket.
-template <class P, int bits, int per_thread, class Entry>
+// Order the entries of a tile by bucket. `ahead` as of `kMostCarriedAhead`.
+template <class P, int bits, int per_thread, bool ahead, class Entry>
 __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const Indices<P>& indices,
                                            const typename P::Updates& updates,
                                            const Sizes<P>& sizes, int count, char* shared) {
   using Offset = typename P::Offset;
   constexpr int kTile = kTileThreads * per_thread;
   uint32* const ordered = reinterpret_cast<uint32*>(shared);
-  uint32* const first = ordered + kTile;  // of each bucket, and of the updates that are dropped
+  Entry* const ordered_carried = reinterpret_cast<Entry*>(ordered + kTile);
+  // Of each bucket, and of the updates that are dropped.
+  uint32* const first = reinterpret_cast<uint32*>(ordered_carried + (ahead ? kTile : 0));
   if (blockIdx.x == 0 && threadIdx.x < 4) buckets.cursors[threadIdx.x] = 0;
   for (int b = threadIdx.x; b <= count; b += kTileThreads) first[b] = 0;
   __syncthreads();
@@ -130,6 +135,15 @@ __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const 
   const Offset places = sizes.destinations();
   Offset place[per_thread];
   uint32 rank[per_thread];
+  [[maybe_unused]] Entry carried[ahead ? per_thread : 1];
+  if constexpr (ahead) {
+#pragma unroll
+    for (int i = 0; i < per_thread; ++i) {
+      const int64 item = begin + threadIdx.x + i * kTileThreads;
+      if (item < sizes.items())
+        carried[i] = updates.carried(Item<P>(sizes, static_cast<Offset>(item)).update);
+    }
+  }
   places_of<P>(place, begin + threadIdx.x, kTileThreads, indices, sizes);
   auto bucket_of = [&](Offset at) { return at < places ? static_cast<int>(at >> bits) : count; };
 #pragma unroll
@@ -142,14 +156,19 @@ __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const 
   for (int i = 0; i < per_thread; ++i) {
     if (place[i] >= places) continue;
     const uint32 in_bucket = static_cast<uint32>(place[i]) & ((1u << bits) - 1);
-    ordered[first[bucket_of(place[i])] + rank[i]] =
-        (threadIdx.x + i * kTileThreads) << bits | in_bucket;
+    const uint32 to = first[bucket_of(place[i])] + rank[i];
+    ordered[to] = (threadIdx.x + i * kTileThreads) << bits | in_bucket;
+    if constexpr (ahead) store_entry(ordered_carried + to, carried[i]);
   }
   __syncthreads();
   const int kept = first[count];
 #pragma unroll 4
   for (int at = threadIdx.x; at < kept; at += kTileThreads) {
     buckets.entries[begin + at] = ordered[at];
+    if constexpr (ahead) {
+      store_entry(buckets.carried + begin + at, load_entry(ordered_carried[at]));
+      continue;
+    }
     // What is read here are neighbours in some order, which the first-level cache holds.
     const auto item = static_cast<Offset>(begin + (ordered[at] >> bits));
     if constexpr (is_carried<P, Entry>())

@@ -37,6 +37,17 @@ def parts_of(width: Any, lanes: int, vector: int) -> Any:
     return at_least(ceil_div(width, lanes * vector), 1)
 
 
+def full_lanes(width: Any, lanes: int, vector: int) -> int:
+    """So many threads for a row that none is without columns, and no more than ``lanes``.
+
+    A row of 80 floats has 20 vectors: of 32 threads 12 would have none.
+    """
+    if not isinstance(width, int):
+        return lanes
+    vectors = max(ceil_div(width, vector), 1)
+    return ceil_div(vectors, ceil_div(vectors, lanes))
+
+
 def most_parts(width: Any) -> Any:
     """The most parts into which the columns of rows are divided, in whatever way."""
     return at_least(ceil_div(width, LEAST_COLUMNS), 1)
