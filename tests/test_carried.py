@@ -127,7 +127,7 @@ def test_tiles(device: str, per_thread: int, ahead: bool, monkeypatch: pytest.Mo
     if device == "llvm":
         pytest.skip("CPUs have no tiles")
     if not ahead:
-        monkeypatch.setattr(bucketed, "_MOST_CARRIED_AHEAD", 0)
+        monkeypatch.setattr(bucketed, "_AHEAD_BYTES", 0)
     edges = 4 * 512 + 77
     module, arrays = weighted(12, edges=edges), operands(12, "float32", edges, 1)
     arrays[3][::5] = NODES

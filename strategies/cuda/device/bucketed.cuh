@@ -14,9 +14,6 @@
 namespace tvm_scatter {
 
 constexpr int kTileThreads = 512;
-// Up to so many items of a thread, a tile reads what lists carry together with the indices. More are
-// on their way long enough without that.
-constexpr int kMostCarriedAhead = 2;
 // Threads of a block that orders a bucket, and the most entries it takes.
 constexpr int kBucketThreads = 256, kBucketMost = 4096;
 // Threads of a block that orders and sums a unit of a larger bucket.
@@ -117,7 +114,8 @@ __device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
   __syncthreads();
 }
 
-// Order the entries of a tile by bucket. `ahead` as of `kMostCarriedAhead`.
+// Order the entries of a tile by bucket. What lists carry is read `ahead`, with the
+// indices, or in the end.
 template <class P, int bits, int per_thread, bool ahead, class Entry>
 __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const Indices<P>& indices,
                                            const typename P::Updates& updates,
@@ -130,21 +128,25 @@ __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const 
   uint32* const first = reinterpret_cast<uint32*>(ordered_carried + (ahead ? kTile : 0));
   if (blockIdx.x == 0 && threadIdx.x < 4) buckets.cursors[threadIdx.x] = 0;
   for (int b = threadIdx.x; b <= count; b += kTileThreads) first[b] = 0;
-  __syncthreads();
   const int64 begin = static_cast<int64>(blockIdx.x) * kTile;
   const Offset places = sizes.destinations();
   Offset place[per_thread];
   uint32 rank[per_thread];
   [[maybe_unused]] Entry carried[ahead ? per_thread : 1];
   if constexpr (ahead) {
+    // What is past the end is read as the last item is, because reads do not wait for each other where
+    // no branch is between them.
+    const int64 last = static_cast<int64>(sizes.items()) - 1;
+    if (last >= 0) {
 #pragma unroll
-    for (int i = 0; i < per_thread; ++i) {
-      const int64 item = begin + threadIdx.x + i * kTileThreads;
-      if (item < sizes.items())
+      for (int i = 0; i < per_thread; ++i) {
+        const int64 item = min(begin + threadIdx.x + i * kTileThreads, last);
         carried[i] = updates.carried(Item<P>(sizes, static_cast<Offset>(item)).update);
+      }
     }
   }
   places_of<P>(place, begin + threadIdx.x, kTileThreads, indices, sizes);
+  __syncthreads();
   auto bucket_of = [&](Offset at) { return at < places ? static_cast<int>(at >> bits) : count; };
 #pragma unroll
   for (int i = 0; i < per_thread; ++i) rank[i] = count_in_turn(first, bucket_of(place[i]));
