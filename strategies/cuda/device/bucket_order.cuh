@@ -95,7 +95,7 @@ struct OrderRoom {
   // The most entries that a block orders: those of a whole bucket, or of a unit.
   static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
   uint32 words[kMost];
-  RunTable<kBucketOrderThreads> table;
+  RunTable<kBucketOrderThreads, kMost> table;
   uint32 totals[kBucketOrderPlaces], before[kBucketOrderPlaces];  // used by who orders units
 
   __device__ __forceinline__ unsigned short* counters() {
@@ -105,7 +105,9 @@ struct OrderRoom {
   // See `RunTable::gather`.
   __device__ __forceinline__ uint32 gather(const OrderBuckets& order, uint32 bucket, uint32 tile,
                                            uint32 skip, bool whole, uint32& begins) {
-    return table.gather(order.runs, bucket, tile, skip, kMost, whole, begins,
+    const TileRuns& runs = order.runs;
+    return table.gather(runs, bucket, tile, skip, whole, begins,
+                        [&](uint32 from) { return runs.entries[from]; },
                         [&](uint32 at, uint32, uint32 entry) { words[at] = entry; });
   }
   // The entries of a unit. Returns how many there are.

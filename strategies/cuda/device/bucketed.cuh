@@ -184,7 +184,7 @@ struct EntryRoom {
   static constexpr int kPlaces = 1 << bits;
   uint32 items[most];
   unsigned short places[most];
-  RunTable<threads> table;
+  RunTable<threads, most> table;
   uint32 first[kPlaces + 1];  // of each place among the ordered items
 
   // See `RunTable::gather`.
@@ -193,7 +193,8 @@ struct EntryRoom {
                                            uint32 first_tile, uint32 skip, bool whole) {
     const TileRuns runs{buckets.runs, buckets.entries, buckets.tiles, buckets.tile_items};
     uint32 begins = 0;
-    return table.gather(runs, bucket, first_tile, skip, most, whole, begins,
+    return table.gather(runs, bucket, first_tile, skip, whole, begins,
+                        [&](uint32 from) { return runs.entries[from]; },
                         [&](uint32 at, uint32 from, uint32 entry) {
                           items[at] = buckets.template name_of<P>(from, entry >> bits);
                           places[at] = static_cast<unsigned short>(entry & (kPlaces - 1));
