@@ -17,7 +17,7 @@ from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 from tvm_scatter.strategies.cuda.steps import listed_rows
 from tvm_scatter.strategies.cuda.steps.listed_rows import (
     LEAST_CHUNK,
@@ -51,6 +51,8 @@ _CUT_CYCLES, _UNIT_ITEM_CYCLES = 10000.0, 2.0
 _AHEAD_BYTES = 32
 #: Bytes of the sums of one bucket, which one block initialises.
 _SUM_BYTES = 1 << 18
+#: Bytes of static shared memory of a block that orders a bucket, at most.
+_STATIC_BYTES = 256
 #: Updates of a unit, into which larger buckets are cut: fewer if there is little work to share.
 _UNIT_ITEMS = (1024, 512, 256)
 _ENOUGH_UNITS = 1024
@@ -185,6 +187,12 @@ def _tile_bytes(per_thread: int, buckets: int, carried: int = 0) -> int:
     return per_thread * _TILE_THREADS * (4 + carried) + (buckets + 1) * 4
 
 
+def _room_bytes(bits: int, held: int) -> int:
+    """Bytes of shared memory of a block that orders a bucket: ``EntryRoom``, and what is held."""
+    table = 2 * _BUCKET_MOST // WARP + _BUCKET_THREADS
+    return _BUCKET_MOST * (4 + 2 + held) + (table + (1 << bits) + 1) * 4
+
+
 class _Plan:
     """The numbers of buckets and tiles, and the layout of the workspace."""
 
@@ -261,10 +269,14 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
         resolves_every_index=True,
     )
     chunk = chunk_entries(operands.problem, operands.sizes)
+    most = shared_memory_limit(operands.target) - _STATIC_BYTES
+    held = carried if _room_bytes(plan.bits, carried) <= most else 0
     step(
-        f"  list_bucket<P, {plan.bits}>(buckets, sums, sizes, {chunk}u);",
+        f"  list_bucket<P, {plan.bits}, {str(held > 0).lower()}>(buckets, sums, sizes, {chunk}u, "
+        "shared);",
         plan.buckets,
         _BUCKET_THREADS,
+        dynamic_bytes(_room_bytes(plan.bits, held), _STATIC_BYTES),
     )
 
 

@@ -55,6 +55,9 @@ struct Buckets {
   __device__ __forceinline__ unsigned short* runs_of(uint32 bucket) const {
     return runs + static_cast<int64>(bucket) * tiles;
   }
+  __device__ __forceinline__ TileRuns tile_runs() const {
+    return TileRuns{runs, entries, tiles, tile_items};
+  }
   __device__ __forceinline__ Listed find(int64 place) const { return listed(places[place]); }
   // The same while others count: past the first cache, which would keep what was.
   __device__ __forceinline__ Listed find_anew(int64 place) const {
@@ -191,13 +194,32 @@ struct EntryRoom {
   template <class P, class Entry>
   __device__ __forceinline__ uint32 gather(const Buckets<Entry>& buckets, uint32 bucket,
                                            uint32 first_tile, uint32 skip, bool whole) {
-    const TileRuns runs{buckets.runs, buckets.entries, buckets.tiles, buckets.tile_items};
+    const TileRuns runs = buckets.tile_runs();
     uint32 begins = 0;
     return table.gather(runs, bucket, first_tile, skip, whole, begins,
                         [&](uint32 from) { return runs.entries[from]; },
                         [&](uint32 at, uint32 from, uint32 entry) {
-                          items[at] = buckets.template name_of<P>(from, entry >> bits);
-                          places[at] = static_cast<unsigned short>(entry & (kPlaces - 1));
+                          put(at, entry, buckets.template name_of<P>(from, entry >> bits));
+                        });
+  }
+
+  // The same for a whole bucket and with what its entries carry, in whose numbers items are counted.
+  template <class Entry>
+  __device__ __forceinline__ uint32 gather_carried(const Buckets<Entry>& buckets, uint32 bucket,
+                                                   Entry* carried) {
+    struct Read {
+      uint32 entry;
+      Entry carried;
+    };
+    const TileRuns runs = buckets.tile_runs();
+    uint32 begins = 0;
+    return table.gather(runs, bucket, 0, 0, true, begins,
+                        [&](uint32 from) {
+                          return Read{runs.entries[from], load_entry(buckets.carried[from])};
+                        },
+                        [&](uint32 at, uint32, const Read& read) {
+                          put(at, read.entry, at);
+                          store_entry(carried + at, read.carried);
                         });
   }
 
@@ -224,6 +246,12 @@ struct EntryRoom {
     __syncthreads();
   }
   __device__ __forceinline__ uint32 count(int place) const { return first[place + 1] - first[place]; }
+
+ private:
+  __device__ __forceinline__ void put(uint32 at, uint32 entry, uint32 item) {
+    items[at] = item;
+    places[at] = static_cast<unsigned short>(entry & (kPlaces - 1));
+  }
 };
 
 // Cut a bucket that one block cannot order into units, and begin the sums of its places.
@@ -255,20 +283,27 @@ __device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
   }
 }
 
-// One block for each bucket: list the items of each place, and cut long lists into chunks.
-template <class P, int bits, class Entry>
+// One block for each bucket: list the items of each place, and cut long lists into chunks. What lists
+// carry is `held` in shared memory meanwhile, where there is room.
+template <class P, int bits, bool held, class Entry>
 __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
                                             Accumulate<typename P::Data>* sums,
-                                            const Sizes<P>& sizes, uint32 chunk) {
+                                            const Sizes<P>& sizes, uint32 chunk, char* shared) {
   using Room = EntryRoom<bits, kBucketThreads, kBucketMost>;
-  __shared__ Room room;
+  Entry* const carried = reinterpret_cast<Entry*>(shared);
+  auto& room = *reinterpret_cast<Room*>(carried + (held ? kBucketMost : 0));
   __shared__ uint32 begin;
   __shared__ Taken taken;
   const uint32 bucket = blockIdx.x;
   const int64 first_place = static_cast<int64>(bucket) << bits;
   const int owned = static_cast<int>(
       max(min(static_cast<int64>(sizes.destinations()) - first_place, 1ll << bits), 0ll));
-  const uint32 found = room.template gather<P>(buckets, bucket, 0, 0, true);
+  uint32 found;
+  if constexpr (held) {
+    found = room.gather_carried(buckets, bucket, carried);
+  } else {
+    found = room.template gather<P>(buckets, bucket, 0, 0, true);
+  }
   if (found > kBucketMost) {
     split_bucket<P, bits>(buckets, sums, bucket, owned, found, sizes);
     return;
@@ -277,8 +312,11 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
     begin = static_cast<uint32>(atomicAdd(buckets.cursors, static_cast<uint64>(found)));
   room.order(found);
 #pragma unroll 4
-  for (uint32 i = threadIdx.x; i < found; i += kBucketThreads)
-    store_entry(buckets.list + begin + i, buckets.template entry_of<P>(room.items[i]));
+  for (uint32 i = threadIdx.x; i < found; i += kBucketThreads) {
+    const uint32 item = room.items[i];
+    store_entry(buckets.list + begin + i,
+                held ? load_entry(carried[item]) : buckets.template entry_of<P>(item));
+  }
   // A list of the usual length for its bucket delays nobody.
   const uint32 usual = 3 * found / max(owned, 1);
   const uint32 longest = max(kLongList, min(usual, chunk));
