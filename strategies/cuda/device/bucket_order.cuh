@@ -53,6 +53,7 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
                                                      const Sizes<P>& sizes, char* shared) {
   using Offset = typename P::Offset;
   constexpr int kTile = kBucketOrderThreads * per_thread;
+  static_assert(kTile <= kMostTileItems, "a block counts the entries of its tiles in a word");
   uint32* const ordered = reinterpret_cast<uint32*>(shared);
   const StableRanks<kBucketOrderThreads, per_thread, bucket_bits> ranks{
       reinterpret_cast<unsigned short*>(ordered + kTile), static_cast<int>(order.buckets) + 1};

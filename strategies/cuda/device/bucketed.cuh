@@ -125,6 +125,7 @@ __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const 
                                            const Sizes<P>& sizes, int count, char* shared) {
   using Offset = typename P::Offset;
   constexpr int kTile = kTileThreads * per_thread;
+  static_assert(kTile <= kMostTileItems, "a block counts the entries of its tiles in a word");
   uint32* const ordered = reinterpret_cast<uint32*>(shared);
   Entry* const ordered_carried = reinterpret_cast<Entry*>(ordered + kTile);
   // Of each bucket, and of the updates that are dropped.

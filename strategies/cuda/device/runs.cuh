@@ -13,11 +13,17 @@ struct TileRuns {
   uint32 tiles, tile_items;
 };
 
+constexpr uint32 kMostTileItems = 1 << 13;
+// In the lower bits of a word, entries of as many tiles as a block has threads; in the others, runs.
+constexpr int kEntryBits = 23;
+constexpr uint32 kEntries = (1u << kEntryBits) - 1;
+
 // Shared memory of a block that gathers up to `most` entries.
 template <int threads, int most>
 struct RunTable {
   static constexpr int words = most / kWarp;
-  static_assert(most % kWarp == 0 && words <= threads, "a thread counts the runs of a word");
+  static_assert(most % kWarp == 0 && words <= threads, "a thread clears a word");
+  static_assert(threads * kMostTileItems <= kEntries, "a word counts all entries");
   uint32 starts[words];     // a bit for each entry with which a run begins
   uint32 earlier[words];    // runs that begin before each of these words
   uint32 origins[threads];  // of each run that is not empty: where its entries stand, less those before
@@ -43,11 +49,18 @@ struct RunTable {
         length = own[runs.tiles + tile] - begin;
         if (tile == first_tile) begin += skip, length -= skip;
       }
-      const uint32 before = exclusive_in_block<threads>(length, total);
+      // Entries and runs before this thread's, which are few enough to be counted in one word. What
+      // is cleared here is set behind the barriers of the count.
+      if (threadIdx.x < words) starts[threadIdx.x] = 0;
+      const uint32 counted = length | static_cast<uint32>(length > 0) << kEntryBits;
+      const uint32 sums = exclusive_in_block<threads>(counted, total);
+      const uint32 before = sums & kEntries;
+      total &= kEntries;
       const uint32 left = found < most ? most - found : 0;
       const uint32 wanted = whole && total > left ? 0 : min(total, left);
-      if (wanted > 0)
-        mark(length > 0 && before < wanted, before, tile * runs.tile_items + begin - before);
+      if (length > 0 && before < wanted)
+        mark(sums >> kEntryBits, before, length, tile * runs.tile_items + begin - before);
+      __syncthreads();
       constexpr int in_flight = 4;
       for (uint32 base = threadIdx.x; base < wanted; base += threads * in_flight) {
         uint32 from[in_flight];
@@ -78,19 +91,14 @@ struct RunTable {
     return earlier[at / kWarp] + __popc(word & ((2u << at % kWarp) - 1)) - 1;
   }
 
-  // For whole blocks: each thread may have a run that begins with an entry.
-  __device__ __forceinline__ void mark(bool has_run, uint32 first, uint32 origin) {
-    if (threadIdx.x < words) starts[threadIdx.x] = 0;
-    __syncthreads();
-    if (has_run) atomicOr(&starts[first / kWarp], 1u << first % kWarp);
-    __syncthreads();
-    uint32 all;
-    const uint32 mine = threadIdx.x < words ? __popc(starts[threadIdx.x]) : 0;
-    const uint32 sum = exclusive_in_block<threads>(mine, all);
-    if (threadIdx.x < words) earlier[threadIdx.x] = sum;
-    __syncthreads();
-    if (has_run) origins[run_of(first)] = origin;
-    __syncthreads();
+  // A run of so many entries, and where it stands.
+  __device__ __forceinline__ void mark(uint32 run, uint32 first, uint32 length, uint32 origin) {
+    atomicOr(&starts[first / kWarp], 1u << first % kWarp);
+    origins[run] = origin;
+    if (first == 0) earlier[0] = 0;
+    // The words that begin behind its first entry, and before or with the next run.
+    const uint32 last = min((first + length) / kWarp, static_cast<uint32>(words) - 1);
+    for (uint32 word = first / kWarp + 1; word <= last; ++word) earlier[word] = run + 1;
   }
 };
 
