@@ -233,6 +233,27 @@ KERNELS = (
         _SKEW,
     ),
     _kernel(
+        "a run that ends with a word not counted before the next one",
+        "runs",
+        "min((first + length) / kWarp, static_cast<uint32>(words) - 1)",
+        "min((first + length - 1) / kWarp, static_cast<uint32>(words) - 1)",
+        "tests/test_bucketed.py::test_runs_of_words",
+    ),
+    _kernel(
+        "a run counted twice where it crosses a word",
+        "runs",
+        "earlier[word] = run + 1;",
+        "earlier[word] = run + 1 + (word > first / kWarp + 1);",
+        "tests/test_bucketed.py::test_runs_of_words",
+    ),
+    _kernel(
+        "what a bucket holds taken in the order of its runs",
+        "bucketed",
+        "held ? load_entry(carried[item])",
+        "held ? load_entry(carried[i])",
+        "tests/test_carried.py::test_tiles[cuda-2-True]",
+    ),
+    _kernel(
         "what lists carry left in the order of the items",
         "bucketed",
         "store_entry(ordered_carried + to, carried[i]);",

@@ -86,6 +86,19 @@ def test_any_skew(distribution: str) -> None:
         check(INDICES[distribution], kernel)
 
 
+@pytest.mark.parametrize("first", ["in one bucket", "in all", "in two, one of which is cut"])
+def test_runs_of_words(first: str) -> None:
+    """Runs that begin or end with a word of 32 entries, cross some, are long, short or empty."""
+    lengths, tile = [0, 32, 64, 1, 31, 33, 512, 0, 96, 5], 512
+    updates = tile * len(lengths)
+    others = {"in one bucket": -1, "in all": ROWS, "in two, one of which is cut": 2 * 128}[first]
+    index = RANDOM.integers(0, 128, updates)
+    for at, length in enumerate(lengths):
+        rest = slice(at * tile + length, (at + 1) * tile)
+        index[rest] = RANDOM.integers(128, ROWS, tile - length) if others == ROWS else others
+    check(index, kernels(updates)[1])
+
+
 @pytest.mark.parametrize(
     ("width", "threads"), [(0, 1), (1, 1), (80, 20), (128, 32), (140, 18), (None, 32)]
 )
