@@ -131,7 +131,8 @@ def test_tiles(device: str, per_thread: int, ahead: bool, monkeypatch: pytest.Mo
     edges = 4 * 512 + 77
     module, arrays = weighted(12, edges=edges), operands(12, "float32", edges, 1)
     arrays[3][::5] = NODES
-    options = {"implementation": "bucketed", "knobs": {"per_thread": per_thread}, "fuse": True}
+    knobs = {"per_thread": per_thread, "bucket_bits": 2}
+    options = {"implementation": "bucketed", "knobs": knobs, "fuse": True}
     with columns_in_parts():
         machine = compiled_with(module, device, bounds="drop", **options)
     x, y, src, dst, mask, weight = arrays
