@@ -623,6 +623,9 @@ def test_the_shipped_log_is_found_for_its_architecture() -> None:
     assert selection.source == "tuned" and "shipped" in selection.reason
     fastest = min(times.best[posed], key=times.best[posed].__getitem__)
     assert Candidate.of(selection.implementation.name, selection.config) == fastest
+    # Whether an index may count from the end decides nothing.
+    wrapped = strategy.select(replace(posed, wrap_negative=not posed.wrap_negative), CUDA)
+    assert wrapped.reason == selection.reason
     with options(shipped_log=False):
         assert strategy.select(posed, CUDA).source == "default"
     # TVM's own names for GPUs stand for the architecture with all of its instructions.

@@ -367,6 +367,8 @@ class OpStrategy:
             # Without a measurement in place, the winner of the same problem with a copy is the best
             # guess.
             spellings.append(replace(problem.measured, in_place=False))
+        # An index from the end takes one instruction more.
+        spellings += [replace(each, wrap_negative=not each.wrap_negative) for each in spellings]
         for each in spellings:
             tuned = tuned_records(each, target, usable)
             if tuned:
