@@ -55,6 +55,7 @@ def test_threads_do_not_see_each_other() -> None:
         ({"implementation": 7}, "implementation=7"),
         ({"knobs": 7}, "knobs=7"),
         ({"knobs": {"threads": "many"}}, "knobs="),
+        ({"knobs": {"threads": True}}, "knobs="),
     ],
 )
 def test_wrong_options_are_refused(wrong: dict[str, Any], message: str) -> None:

@@ -218,7 +218,8 @@ def _knobs(value: Any) -> tuple[tuple[str, int], ...]:
         knobs = dict(value)
     except (TypeError, ValueError):
         knobs = {None: None}
-    if not all(isinstance(name, str) and isinstance(knobs[name], int) for name in knobs):
+    numbers = all(isinstance(each, int) and not isinstance(each, bool) for each in knobs.values())
+    if not (numbers and all(isinstance(name, str) for name in knobs)):
         raise ScatterError(f"options: knobs={value!r} must map names to integers.")
     return tuple(sorted(knobs.items()))
 

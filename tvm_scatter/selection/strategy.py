@@ -345,10 +345,10 @@ class OpStrategy:
             branch = self.forced(way, problem, target, options)
             return Selection((branch,), "forced", "asked for by the caller", refusals)
         log, record = self._recorded(problem, target, options)
-        if record is not None:
-            branch = self.forced(record.way, problem, target, options)
+        known = record and self._of_stored(record.way, problem, target, options)
+        if record and known:
             reason = f"fastest of the {log}, {record.microseconds:.1f} us"
-            return Selection((branch,), "tuned", reason, refusals)
+            return Selection((known,), "tuned", reason, refusals)
         default = self.default(problem, target, options=options)
         return self._measured(default, problem, target, options) if options.measure else default
 
@@ -358,7 +358,7 @@ class OpStrategy:
         """The measured candidate that counts most, if any does, and the log that has it."""
 
         def usable(way: Way) -> bool:
-            known = self.branch(way, problem, target, options)
+            known = self._of_stored(way, problem, target, options)
             return known is not None and not self._rounds_often(known.implementation, problem)
 
         # What is best for stored updates is the best guess for computed ones.
@@ -547,6 +547,18 @@ class OpStrategy:
             return self.forced(way, problem, target, options)
         except ScatterError:
             return None
+
+    def _of_stored(
+        self, way: Way, problem: ScatterProblem, target: Any, options: Options
+    ) -> Branch | None:
+        """The branch of a record, which is of stored updates; ``None`` if it does not fit.
+
+        Where computed updates are not offered its knobs, it says which implementation to take.
+        """
+        known = self.branch(way, problem, target, options)
+        if known is None and problem.fused:
+            known = self.branch((way[0], {}), problem, target, options)
+        return known
 
     def _nothing_takes(
         self, problem: ScatterProblem, refusals: Mapping[str, str | None]
