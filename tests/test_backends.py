@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import tvm
-from cuda_cases import module
+from cuda_cases import CASES, module
 from tvm.target import Target
 from tvm.tirx.script import builder as T
 
@@ -99,3 +99,10 @@ def test_targets_are_found_by_their_architecture(opencl: Target) -> None:
     assert backend_of(parse_target("sm_90")).architecture(parse_target("sm_90")) == "sm_90"
     assert parse_target("opencl").kind.name == "opencl"
     assert backend_for("llvm").architecture(Target("llvm")) == ""
+
+
+@pytest.mark.parametrize("name", ["sm_", "sm_\u00b35", "sm_-90", "sm_9 0", "sm_90;rm", "sm_9999"])
+def test_what_is_no_architecture(name: str) -> None:
+    target = Target({"kind": "cuda", "arch": name})
+    with pytest.raises(ScatterError, match="must be an architecture such as sm_90"):
+        tvm_scatter.explain(module([next(iter(CASES))]), target)

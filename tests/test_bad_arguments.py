@@ -79,7 +79,7 @@ def test_what_is_no_tensor_is_no_operand(name: str, given: Any) -> None:
         assert_one_sentence(raised.value)
 
 
-@pytest.mark.parametrize("axis", [None, "x", 1.5, [0], 2**70, 2, -3])
+@pytest.mark.parametrize("axis", [None, "x", 1.5, [0], True, 2**70, 2, -3])
 @pytest.mark.parametrize("name", [name for name in CONSTRUCTORS if name != "scatter_nd"])
 def test_what_is_no_axis(name: str, axis: Any) -> None:
     with pytest.raises(ScatterError, match=rf"^{name}: (axis|axes\[0\]|batch_dims) ") as raised:

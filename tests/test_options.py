@@ -48,6 +48,7 @@ def test_threads_do_not_see_each_other() -> None:
     [
         ({"implementaton": "sequential"}, "unknown option 'implementaton'"),
         ({"bounds": "clamp"}, "bounds='clamp'"),
+        ({"bounds": np.array(["raise", "drop"])}, "bounds=array"),
         ({"deterministic": "yes"}, "deterministic='yes'"),
         ({"enabled": 1}, "enabled=1"),
         ({"in_place": None}, "in_place=None"),

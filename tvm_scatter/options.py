@@ -198,7 +198,7 @@ def checked(changes: Mapping[str, Any]) -> dict[str, Any]:
                 f"options: unknown option {name!r}; it must be one of {', '.join(known)}."
             )
     bounds = changes.get("bounds")
-    if bounds is not None and bounds not in BOUNDS:
+    if bounds is not None and not (isinstance(bounds, str) and bounds in BOUNDS):
         raise ScatterError(f"options: bounds={bounds!r} must be one of {', '.join(BOUNDS)}.")
     for name, kind in _FLAGS.items():
         if not isinstance(changes.get(name, False), kind):

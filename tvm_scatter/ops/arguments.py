@@ -207,7 +207,7 @@ def integer(operator: str, name: str, value: Any) -> int:
     ScatterError
         If it is not an integer.
     """
-    if isinstance(value, numbers.Integral | tirx.IntImm):
+    if isinstance(value, numbers.Integral | tirx.IntImm) and not isinstance(value, bool):
         return int(value)
     raise ScatterError(f"{operator}: {name} {_short(value)} must be an integer.")
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from tvm_scatter.errors import ScatterError
+
+_NAME = re.compile(r"sm_(\d{2,3})[af]?", re.ASCII)
 #: Bytes of shared memory of a block (CUDA C++ Programming Guide, "Technical specifications per
 #: compute capability"), of which CUDA reserves one kilobyte.
 _OPT_IN_BYTES = {
@@ -24,9 +28,18 @@ _ALWAYS_BYTES = 48 << 10
 
 
 def architecture(target: Any) -> int:
-    """The compute capability of a CUDA target times ten: 90 for ``sm_90a``."""
-    digits = "".join(c for c in str(target.attrs.get("arch", "")) if c.isdigit())
-    return int(digits) if digits else 0
+    """The compute capability of a CUDA target times ten: 90 for ``sm_90a``, 0 if it says none.
+
+    Raises
+    ------
+    ScatterError
+        If what it says is no name of an architecture.
+    """
+    name = str(target.attrs.get("arch", ""))
+    found = _NAME.fullmatch(name)
+    if name and found is None:
+        raise ScatterError(f"target cuda: arch {name!r} must be an architecture such as sm_90.")
+    return int(found[1]) if found else 0
 
 
 def shared_memory_limit(target: Any) -> int:
