@@ -46,8 +46,8 @@ _ENOUGH_BUCKETS = 256
 _PER_THREAD = (16, 8, 4, 2, 1)
 #: Cycles to cut buckets into units, and of a multiprocessor for each of their updates.
 _CUT_CYCLES, _UNIT_ITEM_CYCLES = 10000.0, 2.0
-#: Bytes of what lists carry that a thread of a tile reads together with its indices. With 32 tiles
-#: take 0.8 of the time; 64 take registers, and 1.01 of the whole.
+#: Bytes of what lists carry that a thread of a tile reads together with its indices. Tiles take 0.8
+#: of the time by 32; 64 take registers, and the whole 1.01 of its time.
 _AHEAD_BYTES = 32
 #: Bytes of the sums of one bucket, which one block initialises.
 _SUM_BYTES = 1 << 18

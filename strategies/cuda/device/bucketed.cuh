@@ -117,8 +117,8 @@ __device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
   __syncthreads();
 }
 
-// Order the entries of a tile by bucket. What lists carry is read `ahead`, with the
-// indices, or in the end.
+// Order the entries of a tile by bucket. What lists carry is read `ahead`, with the indices, or in the
+// end.
 template <class P, int bits, int per_thread, bool ahead, class Entry>
 __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const Indices<P>& indices,
                                            const typename P::Updates& updates,
