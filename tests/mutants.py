@@ -242,8 +242,8 @@ KERNELS = (
     _kernel(
         "a run counted twice where it crosses a word",
         "runs",
-        "earlier[word] = run + 1;",
-        "earlier[word] = run + 1 + (word > first / kWarp + 1);",
+        "marks.earlier[word] = run + 1;",
+        "marks.earlier[word] = run + 1 + (word > first / kWarp + 1);",
         "tests/test_bucketed.py::test_runs_of_words",
     ),
     _kernel(

@@ -14,8 +14,7 @@ from tvm import relax
 import tvm_scatter
 from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
-from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.tuning.space.workloads import WORKLOADS
 
 #: CUDA's limit of static and dynamic shared memory together, unless a launch asks for more dynamic.
 _ALWAYS_BYTES = 48 << 10
@@ -55,17 +54,8 @@ def test_a_launch_asks_for_what_it_takes(dtype: str, width: int, updates: int) -
 
 def test_computed_rows_are_read_one_at_a_time(on_an_h200: None) -> None:
     """A record of stored rows says that two are faster, but computed ones take 1.2 of the time."""
-    stored = ScatterProblem(
-        batch=SymbolicSize(1),
-        extents=(SymbolicSize(4096),),
-        slice=SymbolicSize(4096),
-        count=SymbolicSize(8192),
-        data_dtype="bfloat16",
-        index_dtype="int64",
-        reduction="add",
-        wrap_negative=False,
-        bounds="drop",
-    )
+    [workload] = [each for each in WORKLOADS if each.name == "MoE combine"]
+    stored = workload.problem()
     computed = replace(stored, fused=True, fill="0.0", in_place=True)
     found = []
     for problem in (stored, computed):

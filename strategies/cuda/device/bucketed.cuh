@@ -173,12 +173,11 @@ __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const 
     buckets.entries[begin + at] = ordered[at];
     if constexpr (ahead) {
       store_entry(buckets.carried + begin + at, load_entry(ordered_carried[at]));
-      continue;
-    }
-    // What is read here are neighbours in some order, which the first-level cache holds.
-    const auto item = static_cast<Offset>(begin + (ordered[at] >> bits));
-    if constexpr (is_carried<P, Entry>())
+    } else if constexpr (is_carried<P, Entry>()) {
+      // What is read here are neighbours in some order, which the first-level cache holds.
+      const auto item = static_cast<Offset>(begin + (ordered[at] >> bits));
       store_entry(buckets.carried + begin + at, updates.carried(Item<P>(sizes, item).update));
+    }
   }
 }
 

@@ -2,6 +2,7 @@
 #ifndef TVM_SCATTER_RUNS
 #define TVM_SCATTER_RUNS
 #include "block_scan.cuh"
+#include "run_marks.cuh"
 
 namespace tvm_scatter {
 
@@ -24,8 +25,7 @@ struct RunTable {
   static constexpr int words = most / kWarp;
   static_assert(most % kWarp == 0 && words <= threads, "a thread clears a word");
   static_assert(threads * kMostTileItems <= kEntries, "a word counts all entries");
-  uint32 starts[words];     // a bit for each entry with which a run begins
-  uint32 earlier[words];    // runs that begin before each of these words
+  RunMarks<words> marks;
   uint32 origins[threads];  // of each run that is not empty: where its entries stand, less those before
 
   // Gather entries of a bucket, from `skip` after the beginning of a tile's run on: the first `most`,
@@ -51,7 +51,7 @@ struct RunTable {
       }
       // Entries and runs before this thread's, which are few enough to be counted in one word. What
       // is cleared here is set behind the barriers of the count.
-      if (threadIdx.x < words) starts[threadIdx.x] = 0;
+      if (threadIdx.x < words) marks.starts[threadIdx.x] = 0;
       const uint32 counted = length | static_cast<uint32>(length > 0) << kEntryBits;
       const uint32 sums = exclusive_in_block<threads>(counted, total);
       const uint32 before = sums & kEntries;
@@ -69,7 +69,7 @@ struct RunTable {
         for (int u = 0; u < in_flight; ++u) {
           const uint32 at = base + u * threads;
           if (at >= wanted) continue;
-          from[u] = origins[run_of(at)] + at;
+          from[u] = origins[marks.run_of(at)] + at;
           entry[u] = read(from[u]);
         }
 #pragma unroll
@@ -85,20 +85,14 @@ struct RunTable {
   }
 
  private:
-  // The run that an entry belongs to, of those that are not empty.
-  __device__ __forceinline__ uint32 run_of(uint32 at) const {
-    const uint32 word = starts[at / kWarp];
-    return earlier[at / kWarp] + __popc(word & ((2u << at % kWarp) - 1)) - 1;
-  }
-
   // A run of so many entries, and where it stands.
   __device__ __forceinline__ void mark(uint32 run, uint32 first, uint32 length, uint32 origin) {
-    atomicOr(&starts[first / kWarp], 1u << first % kWarp);
+    marks.begin_with(first);
     origins[run] = origin;
-    if (first == 0) earlier[0] = 0;
+    if (first == 0) marks.earlier[0] = 0;
     // The words that begin behind its first entry, and before or with the next run.
     const uint32 last = min((first + length) / kWarp, static_cast<uint32>(words) - 1);
-    for (uint32 word = first / kWarp + 1; word <= last; ++word) earlier[word] = run + 1;
+    for (uint32 word = first / kWarp + 1; word <= last; ++word) marks.earlier[word] = run + 1;
   }
 };
 

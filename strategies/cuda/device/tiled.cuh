@@ -11,6 +11,7 @@
 #include "block_scan.cuh"
 #include "grid.cuh"
 #include "partition.cuh"
+#include "run_marks.cuh"
 #include "unit_list.cuh"
 
 namespace tvm_scatter {
@@ -156,8 +157,7 @@ struct RunRoom {
   static constexpr int words_each = 2;
   static constexpr int words = words_each * threads;
   static constexpr uint32 window = words * kWarp;
-  uint32 starts[words];     // a bit for each update of the window with which a run begins
-  uint32 earlier[words];    // runs that begin before each word
+  RunMarks<words> marks;    // of the window
   uint32 origins[threads];  // where the updates of each run stand, less those of the runs before it
 };
 
@@ -223,36 +223,31 @@ struct Gather {
 
   __device__ __forceinline__ void mark_runs() {
     __syncthreads();
-    for (int w = threadIdx.x; w < Room::words; w += threads) room.starts[w] = 0;
+    for (int w = threadIdx.x; w < Room::words; w += threads) room.marks.starts[w] = 0;
     __syncthreads();
     const uint32 first = max(before, window) - window;
     const bool inside = length > 0 && before + length > window && first < Room::window;
-    if (inside) atomicOr(&room.starts[first / kWarp], 1u << first % kWarp);
+    if (inside) room.marks.begin_with(first);
     __syncthreads();
     uint32 runs = 0, all;
 #pragma unroll
     for (int w = 0; w < Room::words_each; ++w)
-      runs += __popc(room.starts[threadIdx.x * Room::words_each + w]);
+      runs += __popc(room.marks.starts[threadIdx.x * Room::words_each + w]);
     uint32 earlier = exclusive_in_block<threads>(runs, all);
 #pragma unroll
     for (int w = 0; w < Room::words_each; ++w) {
       const int word = threadIdx.x * Room::words_each + w;
-      room.earlier[word] = earlier;
-      earlier += __popc(room.starts[word]);
+      room.marks.earlier[word] = earlier;
+      earlier += __popc(room.marks.starts[word]);
     }
     __syncthreads();
-    if (inside) room.origins[run_of(first)] = tile * tiles.tile_items + begin - before;
+    if (inside) room.origins[room.marks.run_of(first)] = tile * tiles.tile_items + begin - before;
     __syncthreads();
   }
 
-  // Which of the window's runs an update of it belongs to.
-  __device__ __forceinline__ uint32 run_of(uint32 at) const {
-    const uint32 word = room.starts[at / kWarp];
-    return room.earlier[at / kWarp] + __popc(word & ((2u << at % kWarp) - 1)) - 1;
-  }
   // Where an update of the window stands.
   __device__ __forceinline__ uint32 find(uint32 at) const {
-    return room.origins[run_of(at)] + window + at;
+    return room.origins[room.marks.run_of(at)] + window + at;
   }
 
   // Calls `visit(place, value)` for the `size` updates of the window, some of which are read before
