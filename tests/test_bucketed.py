@@ -7,7 +7,9 @@ from functools import cache
 import numpy as np
 import pytest
 import tvm
+from cuda_cases import module
 from cuda_on_cpu import status
+from machine_code import cuda, needs_nvrtc, ptx
 
 from tvm_scatter import strategy_for
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -15,6 +17,7 @@ from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
+from tvm_scatter.strategies.cuda.bucketed import _room_bytes
 from tvm_scatter.strategies.cuda.steps.column_parts import full_lanes
 from tvm_scatter.tuning.measure.kernel import compile_selections
 
@@ -105,6 +108,17 @@ def test_runs_of_words(first: str) -> None:
 def test_no_thread_of_a_row_is_without_columns(width: int | None, threads: int) -> None:
     """Of columns that are read by fours: a row of 140 has 35 of these, which take two turns."""
     assert full_lanes(width, lanes=32, vector=4) == threads
+
+
+@needs_nvrtc
+def test_a_room_is_as_large_as_its_launch_says() -> None:
+    """Shared memory of a block that orders a bucket: a byte less, and the last is another's."""
+    source = cuda(module(["rows_f32_add"]), implementation="bucketed")
+    source += "using namespace tvm_scatter;\n"
+    for bits in (0, 8, 11):
+        room = f"EntryRoom<{bits}, kBucketThreads, kBucketMost>"
+        source += f"static_assert(sizeof({room}) == {_room_bytes(bits, held=0)});\n"
+    assert ".entry" in ptx(source)
 
 
 def test_more_tiles_than_threads() -> None:
