@@ -18,7 +18,7 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.strategies.cuda.bucketed import _room_bytes
-from tvm_scatter.strategies.cuda.steps.column_parts import full_lanes
+from tvm_scatter.strategies.cuda.steps.column_parts import busy_lanes
 from tvm_scatter.tuning.measure.kernel import compile_selections
 
 pytestmark = pytest.mark.skipif(not status(), reason="no simulated device")
@@ -103,11 +103,22 @@ def test_runs_of_words(first: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "threads"), [(0, 1), (1, 1), (80, 20), (128, 32), (140, 18), (None, 32)]
+    ("width", "threads"),
+    [
+        (1, 1),
+        (80, 20),
+        (100, 25),
+        (104, 32),
+        (128, 32),
+        (132, 17),
+        (140, 18),
+        (240, 32),
+        (None, 32),
+    ],
 )
-def test_no_thread_of_a_row_is_without_columns(width: int | None, threads: int) -> None:
+def test_few_threads_of_a_row_are_without_columns(width: int | None, threads: int) -> None:
     """Of columns that are read by fours: a row of 140 has 35 of these, which take two turns."""
-    assert full_lanes(width, lanes=32, vector=4) == threads
+    assert busy_lanes(width, lanes=32, vector=4) == threads
 
 
 @needs_nvrtc

@@ -19,6 +19,7 @@ from tvm_scatter import (
     OpStrategy,
     ScatterError,
     ScatterProblem,
+    current_options,
     graphed,
     options,
 )
@@ -304,6 +305,18 @@ def test_the_strategy_passes_over_what_cannot_be_captured(monkeypatch):
     assert found["cuda"]() == ["hasty"]
     with options(cuda_graph=False):
         assert found["cuda"]() == ["waiting", "hasty"]
+
+
+@pytest.mark.parametrize(("text", "on"), [("1", True), ("0", False), ("", False)])
+def test_the_environment_says_0_or_1(monkeypatch, text, on):
+    monkeypatch.setenv(CUDA_GRAPH_VARIABLE, text)
+    assert current_options().captures == on
+
+
+def test_the_environment_says_something_else(monkeypatch):
+    monkeypatch.setenv(CUDA_GRAPH_VARIABLE, "yes")
+    with pytest.raises(ScatterError, match="TVM_SCATTER_CUDA_GRAPH=yes must be 0 or 1"):
+        list(OpStrategy("cuda").applicable(PROBLEM, None))
 
 
 # TVM's graphs

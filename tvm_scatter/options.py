@@ -90,7 +90,7 @@ class Options:
         Names of function parameters that scatters may overwrite.
     cuda_graph : bool, optional
         Whether to capture kernels in CUDA graphs, and so choose only implementations that can be
-        captured. ``None`` uses the environment variable ``TVM_SCATTER_CUDA_GRAPH``.
+        captured. ``None`` uses the environment variable ``TVM_SCATTER_CUDA_GRAPH``, 0 or 1.
     overlap_launches : bool, optional
         Whether a kernel of a scatter or an order may be launched while the one before it ends, on
         GPUs of compute capability 9.0 and more. ``None`` means those that gain by it, which make
@@ -139,8 +139,16 @@ class Options:
     def captures(self) -> bool:
         """Whether CUDA graphs are asked for, by this option or the environment."""
         if self.cuda_graph is None:
-            return os.environ.get(CUDA_GRAPH_VARIABLE) == "1"
+            return _is_switched_on(CUDA_GRAPH_VARIABLE)
         return self.cuda_graph
+
+
+def _is_switched_on(variable: str) -> bool:
+    """Whether an environment variable is 1; not set, empty or 0 is off."""
+    text = os.environ.get(variable, "").strip()
+    if text not in ("", "0", "1"):
+        raise ScatterError(f"options: the environment variable {variable}={text} must be 0 or 1.")
+    return text == "1"
 
 
 #: The boolean options; some may also be ``None``.

@@ -18,7 +18,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 
 from . import contention, sorting
-from .column_parts import full_lanes, lanes_of_parts, parts_of
+from .column_parts import busy_lanes, lanes_of_parts, parts_of
 
 #: Lists with more entries are reduced in chunks.
 LONG_LIST = device_constant("listed_rows", "kLongList")
@@ -234,8 +234,7 @@ class ListedRows:
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
         lanes, apart = lanes_of_parts(operands, self.lanes, self._vector, carries)
         width = operands.sizes.width
-        if not apart:
-            lanes = full_lanes(width, lanes, self._vector)
+        lanes = busy_lanes(width, lanes, self._vector)
         parts = parts_of(width, lanes, self._vector)
         self._arguments["column_parts"] = "long long", parts
         single = vectors_apart(operands, self._vector) == 1
