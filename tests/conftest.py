@@ -20,6 +20,7 @@ import quick_stack
 import worker_threads
 from cuda_on_cpu import enable, real_gpu, status
 from tally import summary, tally  # noqa: F401
+from turns import take_turns
 
 # What the user of this machine has measured must not decide what the tests see.
 os.environ["TVM_SCATTER_DATA_DIR"] = "/nonexistent/tvm_scatter"
@@ -41,7 +42,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "gpu: needs an NVIDIA GPU")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    take_turns(items)
     if real_gpu():
         return
     skip = pytest.mark.skip(reason="there is no GPU")

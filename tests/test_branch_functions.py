@@ -249,6 +249,7 @@ def check(device: str, arrangement: Compute, forms: Sequence[str], symbolic: boo
     compare(tvm.compile(mod, target_of(device)), device, arrangement, forms)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_arrangements(device: str, arrangement: Compute) -> None:
     check(device, arrangement, ["mixed"])
@@ -259,6 +260,7 @@ def test_symbolic_sizes(arrangement: Compute) -> None:
     check("llvm", arrangement, ["read"], symbolic=True)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(device: str, name: str) -> None:
     check(device, in_both, [name])
@@ -271,6 +273,7 @@ def test_all(device: str, arrangement: Compute, symbolic: bool) -> None:
     check(device, arrangement, list(FORMS), symbolic)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_policies(device: str, bounds: str) -> None:
     forms = ["mixed", "read"]

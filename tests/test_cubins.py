@@ -68,7 +68,7 @@ def each_on_one_architecture():
     For sm_90 all are compiled at once, below.
     """
     others = [arch for arch in ARCHITECTURES if arch != "sm_90"]
-    turns = {name: others[at % len(others)] for at, name in enumerate(IMPLEMENTATIONS[::2])}
+    turns = {name: others[at % len(others)] for at, name in enumerate(IMPLEMENTATIONS[::4])}
     return [
         pytest.param(name, arch, marks=() if turns.get(name) == arch else pytest.mark.exhaustive)
         for name in IMPLEMENTATIONS

@@ -217,6 +217,7 @@ def check_one(layers: tuple[Layer, ...], at: int, chosen: str, device: str) -> N
     check_run(joined(layers, chosen, device), layers[at], device, name=f"layer{at}")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("which", range(len(FOLLOWING)), ids=FOLLOWING)
 @pytest.mark.parametrize(
     ("chosen", "zeros"),
@@ -246,6 +247,7 @@ OF_EACH_TYPE = tuple(
 )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("at", range(len(OF_EACH_TYPE)), ids=[each.dtype for each in OF_EACH_TYPE])
 def test_data_types(at: int, cuda: str) -> None:
     for chosen in ("segmented", "row_resident"):
@@ -261,6 +263,7 @@ def rectified_residual(emit: Any, own: Any, given: dict[str, Any]) -> Any:
 REDUCTIONS = ("mul", "min", "mean")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize(("chosen", "include_self"), [("grouped", True), ("segmented", False)])
 def test_reductions(chosen: str, reduction: str, include_self: bool, cuda: str) -> None:
@@ -281,6 +284,7 @@ def test_an_order_that_is_given(cuda: str) -> None:
     assert implementations == ["segmented"]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("zeros", [True, False], ids=["zeros", "data"])
 @pytest.mark.parametrize("follow", [everything, heads_side_by_side])
 def test_sizes_that_are_known_at_run_time(follow: Any, zeros: bool, cuda: str) -> None:
@@ -289,6 +293,7 @@ def test_sizes_that_are_known_at_run_time(follow: Any, zeros: bool, cuda: str) -
     check(layer, cuda, [(ROWS, COUNT), (1, 3), (40, 0), (7, 1)])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("follow", [everything, heads_side_by_side])
 @pytest.mark.parametrize("chosen", ["parallel_injective", "sequential", "sort_based"])
 def test_those_that_do_not_write_once_take_another_launch(

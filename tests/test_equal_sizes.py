@@ -141,6 +141,7 @@ FORMS = {
 _FEW = {"raise": ("stock", "rows", "tuples"), "drop": ("rows",), "trust": ("rows",)}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_sizes_that_differ(device: str, bounds: str) -> None:
     builder = relax.BlockBuilder()

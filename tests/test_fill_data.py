@@ -77,6 +77,7 @@ def filled(mod, device, **options):
     return [each for each in notes if each.startswith("fill: ")], function.script()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("chosen", [*FILLING["cuda"], *FILLING["llvm"]])
 def test_each_that_fills(device, chosen, in_place):
@@ -157,6 +158,7 @@ def with_twos(device, dtype):
     return compiled(module(0, 0, 3, 2, symbolic=True, dtype=dtype), device)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("extent", [1, 7, 500])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
 def test_what_does_not_fill_itself_where_the_sizes_decide(device, extent, dtype):

@@ -71,6 +71,7 @@ def ran(executable, device, arrays=None):
     return machine["main"](*[tvm.runtime.tensor(array, on) for array in arrays]).numpy()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", ["raise", "drop"])
 @pytest.mark.parametrize("flow", ["LegalizeOps", "zero"])
 def test_many_scatters_after(flow, bounds, device, kind):

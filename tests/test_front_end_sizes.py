@@ -152,6 +152,7 @@ def _example(form: Form) -> tuple[Any, ...]:
     return next(inputs for inputs, each in zip(known, sizes, strict=True) if min(each) > 1)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_sizes_are_compared_on_every_target(device: str, bounds: str) -> None:
     form = FORMS["put"]
@@ -249,6 +250,7 @@ MASKS = {
 _FEW_MASKS = ("values", "index", "masked_scatter")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("name", MASKS)
 def test_masks_that_choose_another_number(name: str, bounds: str, device: str) -> None:

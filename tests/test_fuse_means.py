@@ -90,6 +90,7 @@ def arrays(shape=(9, 4), edges=40, dtype="float32"):
     return updates, index, other
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("form", ["where", "maximum", "greater", "less"])
 @pytest.mark.parametrize("shape", [(9,), (9, 4), (9, 2, 4)])
 def test_a_mean_is_found_and_is_the_same(device, form, shape):
@@ -103,6 +104,7 @@ def test_a_mean_is_found_and_is_the_same(device, form, shape):
     assert not result[-2:].any()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("least", [1, 1.0])
 def test_a_clamp_that_the_importer_writes_is_known(device, least):
     """As graph libraries write a mean: whatever becomes of ``clamp``, this knows it."""
@@ -120,6 +122,7 @@ def test_a_clamp_that_the_importer_writes_is_known(device, least):
     check(model, updates, index, device=device)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_other_types(device, dtype):
     module = mean(dtype=dtype, broadcast=False)

@@ -38,6 +38,7 @@ def tried(device: str, first: int, count: int, tally: Tally, bounds: str | None 
     tally("scatters that computed what follows them", outcome.finished)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", POLICIES)
 def test_random_messages(device, tally: Tally, bounds):
     tried(device, 20 * POLICIES.index(bounds), COUNT[device], tally, bounds)
@@ -507,6 +508,7 @@ def test_a_power_is_right_for_negative_numbers() -> None:
     assert "pow" not in cuda(module)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("steps", [[], ["take"], ["add"], ["take", "add"], ["add", "take"]])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_updates_of_a_narrower_type(device, dtype, steps):
@@ -668,6 +670,7 @@ def test_cpus_compute_messages_of_bfloat16():
     np.testing.assert_array_equal(found.numpy(), expected)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("reduce", ["add", "max"])
 @pytest.mark.parametrize("ordered", [False, True])

@@ -56,6 +56,7 @@ def compare(result, kind, arrays):
 each_size = pytest.mark.parametrize("symbolic", [False, True])
 
 
+@pytest.mark.turns(2)
 @each_size
 def test_by_eye(device, symbolic):
     kind = Attention(nodes=3, edges=3, heads=(), columns=(2,), symbolic=symbolic)
@@ -94,6 +95,7 @@ def of_all_shapes(device):
     return machine(tvm.IRModule(functions), device)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("at", range(len(SHAPES)), ids=map(str, SHAPES))
 def test_shapes(device, at):
     kind, arrays = SHAPES[at], SHAPES[at].arrays()
@@ -127,6 +129,7 @@ def tried(device, seeds, **options):
         np.testing.assert_allclose(found, wanted, tolerance, tolerance, err_msg=f"{name}: {kind}")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", ["drop", "raise", "trust"])
 def test_random_programs(device, bounds):
     tried(device, range(4 if device == "llvm" else 2), bounds=bounds)
@@ -138,6 +141,7 @@ def test_many_random_programs(device, first):
     tried(device, range(first, first + 20), fill=first % 40 == 0)
 
 
+@pytest.mark.turns(2)
 @each_size
 @pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
 def test_other_types(device, dtype, symbolic):
@@ -148,6 +152,7 @@ def test_other_types(device, dtype, symbolic):
     check(kind, device)
 
 
+@pytest.mark.turns(2)
 @each_size
 @pytest.mark.parametrize("fill", [False, True])
 def test_long_and_short_lists(device, fill, symbolic):
@@ -159,6 +164,7 @@ def test_long_and_short_lists(device, fill, symbolic):
     check(kind, device, arrays, fill=fill)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("dtype", "columns"), [("float32", 32), ("bfloat16", 64), ("float32", 27)])
 def test_a_block_shares_its_longer_rows(device, dtype, columns):
     """Among many rows with few edges: rows of 10 to 140, each by itself and some side by side."""
@@ -174,6 +180,7 @@ def test_a_block_shares_its_longer_rows(device, dtype, columns):
     check(kind, device, arrays)
 
 
+@pytest.mark.turns(2)
 @each_size
 @pytest.mark.parametrize("among", [1, 100])
 @pytest.mark.parametrize(
@@ -191,6 +198,7 @@ def test_special_logits(device, special, among, symbolic):
     check(kind, device, [logits, values, index, like])
 
 
+@pytest.mark.turns(2)
 @each_size
 def test_special_values(device, symbolic):
     """A value that is none spoils its own column and no other."""
@@ -201,6 +209,7 @@ def test_special_values(device, symbolic):
     check(kind, device, arrays)
 
 
+@pytest.mark.turns(2)
 @each_size
 @pytest.mark.parametrize("wraps", [False, True])
 def test_bad_indices(device, wraps, symbolic):
@@ -300,10 +309,13 @@ def test_few_updates_need_no_order(kind, chosen):
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("name", ["owned_softmax", "ordered"])
-def test_it_compiles(name):
+@pytest.mark.parametrize(
+    ("name", "dtypes"),
+    [("owned_softmax", ("bfloat16", "float32")), ("ordered", ("float16", "float64"))],
+)
+def test_it_compiles(name, dtypes):
     target, functions = cuda_target("sm_90"), {}
-    for dtype in ("float16", "bfloat16", "float32", "float64"):
+    for dtype in dtypes:
         with tvm_scatter.options(**OPTIONS, fill=dtype == "float32"), target:
             module = Attention(dtype=dtype, edges=9000, symbolic=name == "ordered").module()
             module = tvm.transform.Sequential(passes(current_options()))(module)
@@ -313,5 +325,5 @@ def test_it_compiles(name):
             for each, function in module.functions.items()
             if name in each.name_hint
         }
-    assert len(functions) == 4
+    assert len(functions) == len(dtypes)
     assert len(cubin(in_one_source(functions, target).source)) > 0

@@ -131,6 +131,7 @@ def test_explain_says_which_form_a_read_has() -> None:
             assert str(tvm_scatter.explain(mod, target)) == "no scatter"
 
 
+@pytest.mark.turns(2)
 @needs_nvrtc
 @pytest.mark.parametrize("bounds", ["drop", "trust"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "float64"])
@@ -307,6 +308,7 @@ def test_rows_that_are_aligned_to_their_elements_only(shift: int) -> None:
     np.testing.assert_array_equal(result.numpy(), data[index])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bad", [False, True])
 def test_random_reads(device: str, bad: bool, caplog: pytest.LogCaptureFixture) -> None:
     check(range(1000, 1024), device, bad, bounds="drop")
@@ -318,6 +320,7 @@ def test_random_reads_of_symbolic_sizes(device: str) -> None:
     check(seeds, device, True, symbolic=True, bounds="drop")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", ["raise", "trust"])
 def test_random_reads_of_good_indices(device: str, bounds: str) -> None:
     check(range(1200, 1212), device, False, bounds=bounds)

@@ -175,6 +175,7 @@ def test_sizes_in_another_form_are_fused(caplog):
     assert names[0].startswith("fused_concatenate")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("length", [1, 2, 7])
 def test_sizes_in_another_form_are_right(length, device):
     mod = fused_for(imported(steps, torch.ones(5), dynamic=[{0: Dim("n", max=90)}]), device)

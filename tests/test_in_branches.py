@@ -61,6 +61,7 @@ def expected(name: str, index: Any, condition: bool) -> Any:
     return out
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("constant", [False, True], ids=["given", "constant"])
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_one_in_each_branch(device: str, bounds: str, constant: bool) -> None:

@@ -460,6 +460,7 @@ def compiled(mod, device, **options):
     return relax.VirtualMachine(executable, device_of(device))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("seed", few(range(2), range(2, 40)))
 def test_programs_compute_the_same(device, seed):
     mod = index_programs.scattering(seed)

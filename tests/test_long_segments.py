@@ -49,6 +49,7 @@ def result(form, counts, dtype):
         yield machine["main"](*arrays).numpy(), wanted
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("threads", [1, 1 << 17], ids=["much", "little"])
@@ -75,6 +76,7 @@ def test_sums_that_are_added_up_three_times(form):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
 @pytest.mark.parametrize("many", [0, 1 << 21], ids=["large pieces", "small pieces"])
 def test_pieces_that_are_added_up_together(monkeypatch, form, many):
@@ -83,6 +85,7 @@ def test_pieces_that_are_added_up_together(monkeypatch, form, many):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("form", ["segmented", "ordered"])
 @pytest.mark.parametrize("rows", [1, 3, 5, 703])
 def test_groups_that_have_several_rows(monkeypatch, form, rows):

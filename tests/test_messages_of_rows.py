@@ -33,6 +33,7 @@ def elements_by_hand(x: Any, source: Any, index: Any) -> Any:
     return expected
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bins", [None, *BINS])
 @pytest.mark.parametrize("width", [2, 3, 5])
 def test_vectors_go_on_in_the_next_row(device: str, bins: str | None, width: int) -> None:
@@ -45,6 +46,7 @@ def test_vectors_go_on_in_the_next_row(device: str, bins: str | None, width: int
     np.testing.assert_array_equal(found, elements_by_hand(x, source, index))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("operator", ["minimum", "maximum"])
 def test_numbers_that_are_none(device: str, dtype: str, operator: str) -> None:
@@ -64,6 +66,7 @@ def test_numbers_that_are_none(device: str, dtype: str, operator: str) -> None:
     np.testing.assert_array_equal(together.astype("float32"), apart.astype("float32"))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
     "comparison", ["less", "less_equal", "greater", "greater_equal", "equal", "not_equal"]
@@ -92,6 +95,7 @@ def test_a_choice_by_a_comparison_of_16_bit_floats(
         np.testing.assert_array_equal(found.astype("float32"), expected)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("operator", ["minimum", "maximum"])
 def test_a_limit_of_16_bit_floats(device: str, dtype: str, operator: str) -> None:
@@ -107,6 +111,7 @@ def test_a_limit_of_16_bit_floats(device: str, dtype: str, operator: str) -> Non
     np.testing.assert_array_equal(found.astype("float32"), limit(x.astype("float32"), 0.5))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("slope", [0.2, 1.0, 1.5, -0.5])
 def test_a_leaky_relu_of_all_16_bit_floats(device: str, dtype: str, slope: float) -> None:

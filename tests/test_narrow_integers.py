@@ -36,6 +36,7 @@ DTYPES = ("int8", "uint8", "int16", "uint16")
 SHAPES = ((5, 6), (16, 64))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results_wrap_around(device, dtype):
     """Each type has the other shape on the other device."""
@@ -67,6 +68,7 @@ def check_wrapping(device, dtype, shape):
         np.testing.assert_array_equal(result, built[name](np, x, y), name)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", [{}, {"gather": False, "row_sums": False, "fuse": False}])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

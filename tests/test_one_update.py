@@ -55,11 +55,13 @@ COLUMNS: dict[str, tuple[Any, list[tuple[int, ...]], Any, bool]] = {
 _SYMBOLIC = ("elements", "elements_add", "stock_elements", "put", "put_max", "put_two", "stock_put")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 def test_along_the_first_axis(device: str, dtype: str) -> None:
     try_all(OPERATORS, DATA, 0, device, dtype)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 def test_along_the_second_axis(device: str, dtype: str) -> None:
     try_all(COLUMNS, DATA.T.copy(), 1, device, dtype)

@@ -84,6 +84,7 @@ MODELS = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_agrees_with_onnx(name: str, device: str) -> None:
     nodes, inputs, result, rank = MODELS[name]

@@ -182,6 +182,7 @@ def test_sequences_reversed_from_behind_their_end() -> None:
     assert np.array_equal(got, np.stack([x[::-1, 0], x[:, 1]], 1))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("batch", ("2", "n"))
 @pytest.mark.parametrize(
     "attributes, windows",

@@ -105,6 +105,7 @@ def test_a_size_that_is_read_on_a_gpu() -> None:
         relax.get_default_pipeline(target)(from_onnx(case.model))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("opset", (9, 10, 11, 13, 16, 18))
 @pytest.mark.parametrize("axis", (0, 1, -1))
 def test_elements(opset: int, axis: int) -> None:
@@ -146,6 +147,7 @@ def test_a_bad_index_of_a_read(operator: str, bad: int) -> None:
         run(model, [data, indices])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("opset, reduction", [
     (16, "none"), (16, "add"), (16, "mul"), (18, "add"), (18, "mul"), (18, "min"), (18, "max"),
 ])  # fmt: skip
@@ -161,6 +163,7 @@ def test_elements_reductions(opset: int, reduction: str, dtype: str, index_dtype
     check("ScatterElements", opset, inputs, axis=0, reduction=reduction)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("opset, reduction", [
     (11, None), (13, None), (16, "add"), (16, "mul"), (18, "min"), (18, "max"),
 ])  # fmt: skip

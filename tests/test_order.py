@@ -95,6 +95,7 @@ def test_without_wrapping(device):
     assert offsets.tolist() == [0, 1, 2]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize(
     ("count", "extent"), [(0, 3), (0, 0), (1, 1), (2, 1), (2, 2), (1, 700), (5000, 3), (700, 5000)]
@@ -104,12 +105,14 @@ def test_sizes(device, count, extent, symbolic):
     check(ordered(index, extent, device, symbolic), expected(index, extent))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "uint64", "int16"])
 def test_types_and_shapes(device, dtype):
     index = np.random.default_rng(1).integers(0, 100, (4, 30)).astype(dtype)
     check(ordered(index, 90, device, bounds="drop"), expected(index, 90))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("dtype", ["int64", "int32"])
 def test_the_ends_of_a_type_have_no_place(device, dtype, symbolic):
@@ -120,6 +123,7 @@ def test_the_ends_of_a_type_have_no_place(device, dtype, symbolic):
         check(ordered(index, extent, device, symbolic, bounds="drop"), expected(index, extent))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_a_bad_index_is_an_error_under_raise(device, symbolic):
     index = np.array([0, 3, -5, 2])

@@ -46,6 +46,7 @@ def on_a_gpu(device):
         pytest.skip("it has one form there")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("count", "extent"), [(0, 0), (0, 5), (1, 1), (1, 0), (2, 3), (700, 5000), (5000, 700)]
@@ -54,12 +55,14 @@ def test_small_ones(device, form, count, extent):
     check_order(drawn(count, extent), extent, form)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("extent", [1, 130, 131, 132, 133, 263, 264, 132 * EACH - 1, 132 * EACH])
 def test_destinations_of_blocks(device, extent):
     """The last block has one place more, for updates that are dropped."""
     check_order(drawn(1500, extent), extent)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("count", [1023, 1025, 16 * 1024 - 1, LOOKED_AT, LOOKED_AT + 1])
 def test_updates_that_all_blocks_look_through(device, count):
     check_order(drawn(count, 300), 300)
@@ -123,6 +126,7 @@ def test_symbolic_sizes(device):
         check(run(machine, index, extent, "cuda", symbolic=True), expected(index, extent))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("form", FORMS[1:])
 def test_symbolic_sizes_of_the_other_forms(device, form):
     with forms_from(form):
@@ -165,6 +169,7 @@ def test_which_form_is_chosen(device, count, extent, form):
     assert [name for name in calls if f" {name}<" in source] == [form]
 
 
+@pytest.mark.turns(2)
 @needs_nvrtc
 @pytest.mark.parametrize(("count", "extent"), [(2_000, 500), (5_000_000, 100_000)])
 def test_it_compiles(device, count, extent):

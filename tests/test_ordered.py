@@ -141,6 +141,7 @@ def check_sizes(machine, reductions, sizes, device, include_self):
         np.testing.assert_allclose(result, wanted, rtol=1e-6, err_msg=f"{reduction} {sizes}")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("number", range(len(SIZES)))
 def test_sizes(device, number):
     """With the data included and without take turns; both have symbolic sizes."""
@@ -151,6 +152,7 @@ def test_sizes(device, number):
     check_sizes(machine, reductions, sizes, device, include_self)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("include_self", [True, False])
 def test_symbolic_sizes(device, include_self):
     """One module serves all sizes."""
@@ -168,6 +170,7 @@ def test_skewed_destinations(device):
     np.testing.assert_array_equal(result, expected(arrays, "add"))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("width", "knobs"),
     [
@@ -192,6 +195,7 @@ def test_rows_of_all_lengths(device, width, knobs):
             np.testing.assert_array_equal(result, expected(arrays, reduction, include_self))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", ["float16", "int32", "float64"])
 def test_types(device, dtype):
     arrays = drawn(60, 20, 8, dtype=dtype)
@@ -200,6 +204,7 @@ def test_types(device, dtype):
     np.testing.assert_array_equal(results[1], expected(arrays, "max"))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True])
 def test_with_computed_updates(device, symbolic):
     arrays = drawn(300, 50, 8)
@@ -415,6 +420,7 @@ def test_an_index_beside_offsets_alone_may_be_anything(device):
     assert result.numpy().tolist() == [[many], [0]]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("gather", [False, True])
 @pytest.mark.parametrize("is_index_computed", [False, True])
@@ -446,6 +452,7 @@ def test_orders_from_outside(device, order, is_index_computed, gather, symbolic)
     np.testing.assert_array_equal(result.numpy(), wanted)
 
 
+@pytest.mark.turns(2)
 @needs_nvrtc
 @pytest.mark.parametrize("order", ["permutation and offsets", "offsets"])
 @pytest.mark.parametrize("symbolic", [False, True])

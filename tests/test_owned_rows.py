@@ -37,6 +37,7 @@ def dynamic_bytes(mod: tvm.IRModule) -> int:
     return int(found)
 
 
+@pytest.mark.turns(2)
 @needs_nvrtc
 @pytest.mark.parametrize(
     "updates",

@@ -27,6 +27,7 @@ PROBLEMS_PER_MODULE = 4
 MOST_ELEMENTS = 2000
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("part", range(2))
 def test_against_the_reference(device: str, part: int, tally: Tally) -> None:
     strategy = strategy_for(device)

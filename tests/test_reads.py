@@ -138,6 +138,7 @@ def with_bad(name: str, index: Array, extent: int, beyond: bool) -> tuple[int, A
     return int(bad), index
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", ["raise", "drop", "trust"])
 def test_good_indices(device: str, bounds: str) -> None:
     results = run_all(CALLS, device, bounds=bounds)

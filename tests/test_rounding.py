@@ -96,6 +96,7 @@ def test_a_sum_rounded_after_every_addition_breaks_the_wide_bound() -> None:
     assert abs(float(total) - _COUNT) > sum_error_bound("bfloat16", _COUNT, _COUNT, _COUNT, True)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("dtype", "symbolic"),
     [

@@ -93,6 +93,7 @@ def test_nothing_is_transposed(build):
     assert "relax.broadcast_to" not in found
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", BUILDS)
 def test_the_answer_is_numpys(name, device):
     build, row, reference = BUILDS[name]

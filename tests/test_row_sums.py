@@ -78,12 +78,14 @@ def call(machine: Any, device: str, arrays: Any) -> Any:
     return machine["main"](*[tvm.runtime.tensor(a, device_of(device)) for a in arrays]).numpy()
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bad", [False, True])
 def test_random_row_sums(device: str, bad: bool, caplog: pytest.LogCaptureFixture) -> None:
     check(range(24), device, bad, bounds="drop")
     assert not caplog.records
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", ["raise", "trust"])
 def test_random_row_sums_of_good_indices(device: str, bounds: str) -> None:
     check(range(100, 108), device, False, bounds=bounds)
@@ -399,6 +401,7 @@ def _note_allocation(sizes: list[int], _: Any, name: str, before: bool, __: Any,
     return 0
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("layer", "dynamic"),
     [

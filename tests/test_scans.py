@@ -70,6 +70,7 @@ def check(cases: Sequence[tuple[Any, ...]], device: str, symbolic: bool = False)
             same(found[at], wanted[at])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("exclusive", [False, True], ids=["inclusive", "exclusive"])
 def test_shapes_and_axes(device: str, exclusive: bool, symbolic: bool) -> None:
@@ -101,6 +102,7 @@ DTYPES = [
 ]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_types(device: str, axis: int) -> None:
     arrays = [(values((37, 70), own, seed=2), dtype) for own, dtype in DTYPES]

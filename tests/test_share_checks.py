@@ -36,6 +36,7 @@ def checks(executable):
     return sum(line.strip().startswith("call") and CHECK in line for line in text.splitlines())
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("symbolic", "fuse"), [(False, False), (True, True)])
 def test_layers_pay_one_check_for_each_index(device, symbolic, fuse):
     module = layers(4, symbolic)

@@ -84,6 +84,7 @@ def counts(function):
     return made, given
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("fuse", [False, True])
 def test_layers_share_one_order(device, symbolic, fuse):

@@ -130,6 +130,7 @@ ONNX = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("operator", ONNX)
 def test_sizes_of_onnx(operator: str, device: str) -> None:
     parser = pytest.importorskip("onnx.parser")

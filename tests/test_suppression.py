@@ -88,6 +88,7 @@ def suppression(names: list[str], sizes: str = "2, 300") -> Any:
     )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("sizes", ["2, 300", "images, count"])
 def test_onnx(sizes: str, device: str) -> None:
     names = list(THRESHOLDS)

@@ -74,6 +74,7 @@ def test_names_and_first_values() -> None:
     np.testing.assert_array_equal(buffers["keys"].numpy(), model.keys.numpy())
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("persistent", [True, False])
 @pytest.mark.parametrize("in_place", [True, False])
 def test_steps(persistent, in_place) -> None:

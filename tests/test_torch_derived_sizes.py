@@ -58,6 +58,7 @@ def of_rows(rows: int) -> Any:
     return torch.randn(rows, 3)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     "function, make, sizes",
     [

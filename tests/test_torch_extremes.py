@@ -64,6 +64,7 @@ def test_extremes_on_a_gpu() -> None:
     check(some, FLOATS, INTEGERS, device="cuda")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_pooled_values_that_are_not_finite(dtype: torch.dtype, device: str) -> None:
     def pooled(x: Any) -> Any:

@@ -316,6 +316,7 @@ def put_cases(masks: int) -> Iterator[Case]:
             yield name, put, (x, values(shape), *given)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("masks", (0, 1))
 @pytest.mark.parametrize(
     "part", (0, 1, *(pytest.param(part, marks=pytest.mark.exhaustive) for part in (2, 3)))
@@ -603,6 +604,7 @@ LOOPS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("decompose", [True, False])
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_are_named(name: str, decompose: bool) -> None:

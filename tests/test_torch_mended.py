@@ -351,6 +351,7 @@ def test_attention_whose_heads_are_viewed() -> None:
     check(model, torch.randn(1, 6, 32), run_ep_decomposition=False)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_what_is_not_a_number(device: str, dtype: torch.dtype) -> None:
     values = torch.tensor([math.nan, math.inf, -math.inf, 0.0, -0.0, 3.0, -4.0], dtype=dtype)

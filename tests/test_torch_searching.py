@@ -74,6 +74,7 @@ def test_repeated(device: str) -> None:
         check(lambda x, repeats: repeated(x, repeats) + 1, x, REPEATS, device=device)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("count", [2**62, 2**63 - 1])
 def test_more_repeats_than_memory(count: int, device: str) -> None:
     """As many bytes as TVM would take for a few; the sum of two such repeats overflows."""

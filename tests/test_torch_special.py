@@ -86,6 +86,7 @@ def assert_close(functions: dict[str, Any], inputs: Any, device: str) -> None:
             assert torch.equal(actual[zero].signbit(), right[zero].signbit()), name
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_of_one_number(dtype: torch.dtype, device: str) -> None:
     assert_close(OF_ONE, [torch.tensor(VALUES, dtype=torch.float64).to(dtype)], device)
@@ -110,6 +111,7 @@ def test_activations_on_a_gpu() -> None:
     assert_close(functions, [torch.tensor(VALUES)], "cuda")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_of_two_numbers(dtype: torch.dtype, device: str) -> None:
     values = torch.tensor(VALUES, dtype=torch.float64).to(dtype)
@@ -144,6 +146,7 @@ def test_the_next_number(device: str) -> None:
         from_exported_program(program)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
 def test_divisors_that_would_end_the_process(dtype: Any, device: str) -> None:
     """Zero, and -1 of the least number. PyTorch refuses the first on CPUs."""

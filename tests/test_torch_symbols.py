@@ -57,6 +57,7 @@ def written(x: Any) -> list[Any]:
     ]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("function", [shapes, values, written])
 def test_sizes_as_numbers(function: Any, device: str) -> None:
     if device == "cuda" and function is values:
@@ -112,6 +113,7 @@ def scaled(x: Any, k: Any) -> Any:
     ]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("function", [flagged, asserted, scaled])
 @pytest.mark.parametrize("shape", [(), (1, 1)])
 def test_numbers_that_a_program_computes(function: Any, shape: Any, device: str) -> None:

@@ -24,6 +24,7 @@ def viewed_by_heads(x):
     return (x * 2).view(x.shape[0] * 2, 3).view(-1, x.shape[0], 3) + 1
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("function", [repeated_by_rows, repeated_rows, viewed_by_heads])
 def test_agrees_with_pytorch(function, device):
     program = torch_harness.export(function, [torch.randn(5, 6)], [{0: ROWS}])

@@ -92,6 +92,7 @@ def change_columns(x, i, v):
     return x, columns, torch.lerp(columns, columns.T.T + v[0, 0], 0.25)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("write", [fill_columns, change_columns])
 def test_indices_in_a_transposed_view(write, device):
     """PyTorch gives what they return the strides of the view."""
