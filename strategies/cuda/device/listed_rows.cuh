@@ -3,7 +3,7 @@
 #define TVM_SCATTER_LISTED_ROWS
 #include "atomic.cuh"
 #include "overlap.cuh"
-#include "place_updates.cuh"
+#include "place_columns.cuh"
 
 namespace tvm_scatter {
 
@@ -111,10 +111,11 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
 }
 
 // A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`
-// says what is listed for a row, and `lists.list` holds the items. `apart` as of `RowShare`. If this
-// begins `early`, sums and their counts are waited for, and nothing else.
-template <class P, int lanes, int vector, bool mean, bool in_place, bool apart, bool early,
-          class Lists>
+// says what is listed for a row, and `lists.list` holds the items. A thread has `columns` vectors of a
+// part. `apart` as of `RowShare`. If this begins `early`, sums and their counts are waited for, and
+// nothing else.
+template <class P, int lanes, int vector, int columns, bool mean, bool in_place, bool apart,
+          bool early, class Lists>
 __device__ __forceinline__ void write_rows(const typename P::Output& output,
                                            const typename P::Data* data,
                                            const Accumulate<typename P::Data>* sums,
@@ -140,28 +141,39 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
   } else {
     listed = lists.find(share.row);
   }
-  for (Offset column = share.first; column < width; column += share.step) {
-    const int64 at = share.row * width + column;
-    Vector<Data, vector> result;
+  // The parts before this one have more columns than `share` knows.
+  constexpr Offset more = (columns - 1) * lanes * vector;
+  const Offset begin = share.first + static_cast<Offset>(share.tile) * more;
+  for (Offset column = begin; column < width; column += share.step * columns) {
+    const ColumnsApart<Offset, lanes, vector, columns> own(column, width);
+    const int64 row = share.row * width;
+    Vector<Data, vector * columns> result;
+    auto begin_with_data = [&] {
+      result = own.template joined<Data>(
+          [&](Offset at) { return data_at<P, vector>(data, row + at); });
+    };
     // Before anything depends on the count, unless the data may not be needed at all.
     constexpr bool keeps = in_place && !P::filled && !P::Output::finishes;
-    if constexpr (!keeps) result = data_at<P, vector>(data, at);
+    if constexpr (!keeps) begin_with_data();
     if (keeps && listed.count == 0) return;
-    if (keeps && P::include_self) result = data_at<P, vector>(data, at);
+    if (keeps && P::include_self) begin_with_data();
     if (listed.count) {
-      auto sum = splat<Wide, vector>(widen(P::start()));
+      auto sum = splat<Wide, vector * columns>(widen(P::start()));
       if (listed.summed) {
-        const Wide* const from = sums + static_cast<int64>(listed.at) * width + column;
-        sum = early ? look<Wide, vector>(from) : load<Wide, vector>(from);
+        const Wide* const from = sums + static_cast<int64>(listed.at) * width;
+        sum = own.template joined<Wide>([&](Offset at) {
+          return early ? look<Wide, vector>(from + at) : load<Wide, vector>(from + at);
+        });
       } else {
-        const auto own = own_of<P, vector, true>(updates, share.row, column);
-        const PlaceUpdates<P, Key, lanes, vector, true, true> rows{
-            {updates, lists.list + listed.at, sizes, column}, own, true};
+        const PlaceColumns<P, Key, lanes, vector, columns> rows(updates, lists.list + listed.at,
+                                                                sizes, share.row, own);
         combine_run<typename P::Reduction>(sum, listed.count, rows);
       }
-      result = result_of<P, vector, mean>(result, sum, listed.count);
+      result = result_of<P, vector * columns, mean>(result, sum, listed.count);
     }
-    output.template store<Offset>(at, result);
+    own.template divided<Data>(result, [&](Offset at, const Vector<Data, vector>& part) {
+      output.template store<Offset>(row + at, part);
+    });
   }
 }
 

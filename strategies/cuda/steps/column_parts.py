@@ -13,6 +13,7 @@ from tvm import tirx
 from tvm_scatter.emit.computed_updates import ComputedUpdates, loads_of
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
+from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import at_least, ceil_div
 from tvm_scatter.strategies.cuda.machines import machine_of
 
@@ -27,6 +28,9 @@ LEAST_COLUMNS = 16
 #: Threads that have columns, of all, above which their number stays a power of two. Others reach
 #: from one warp into the next: with 0.81 they gain nothing, with 0.78 up to 4 %, with 0.69 13 %.
 _BUSY = 0.8
+#: Bytes that a thread reads of an update, if its vectors are long enough or few enough; the most
+#: vectors of a thread, and the fewest threads that share a row of several.
+_ACCESS_BYTES, _MOST_COLUMNS, _LEAST_VECTORS = 16, 4, 4
 #: Times that a row must be read, at least; and where each part computes a softmax of its own: of 3
 #: reads that took 1.10 of the time, of 10 it takes 0.94.
 _LEAST_READS, _LEAST_READS_OF_SOFTMAX = 2, 5
@@ -50,6 +54,19 @@ def busy_lanes(width: Any, lanes: int, vector: int) -> int:
     vectors = max(ceil_div(width, vector), 1)
     parts = ceil_div(vectors, lanes)
     return ceil_div(vectors, parts) if vectors < _BUSY * lanes * parts else lanes
+
+
+def columns_each(problem: ScatterProblem, width: Any, vector: int) -> int:
+    """The vectors of a row that each thread has, so that it reads 16 bytes of an update.
+
+    Rows of an odd number of elements have vectors of one element.
+    """
+    if not isinstance(width, int):
+        return 1
+    columns = min(_ACCESS_BYTES // (vector * item_bytes(problem.data_dtype)), _MOST_COLUMNS)
+    while columns > 1 and width < _LEAST_VECTORS * vector * columns:
+        columns //= 2
+    return max(columns, 1)
 
 
 def most_parts(width: Any) -> Any:

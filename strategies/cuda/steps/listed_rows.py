@@ -18,7 +18,7 @@ from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 
 from . import contention, sorting
-from .column_parts import busy_lanes, lanes_of_parts, parts_of
+from .column_parts import busy_lanes, columns_each, lanes_of_parts, parts_of
 
 #: Lists with more entries are reduced in chunks.
 LONG_LIST = device_constant("listed_rows", "kLongList")
@@ -232,16 +232,19 @@ class ListedRows:
         operands = self._operands
         mean = "true" if operands.problem.reduces.needs_count else "false"
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
-        lanes, apart = lanes_of_parts(operands, self.lanes, self._vector, carries)
-        width = operands.sizes.width
-        lanes = busy_lanes(width, lanes, self._vector)
-        parts = parts_of(width, lanes, self._vector)
+        problem, width = operands.problem, operands.sizes.width
+        columns = columns_each(problem, width, self._vector)
+        each = self._vector * columns
+        lanes = sorting.lanes_in_warp(problem, each)
+        lanes, apart = lanes_of_parts(operands, lanes, each, carries)
+        lanes = busy_lanes(width, lanes, each)
+        parts = parts_of(width, lanes, each)
         self._arguments["column_parts"] = "long long", parts
-        single = vectors_apart(operands, self._vector) == 1
+        single = columns == 1 and vectors_apart(operands, self._vector) == 1
         self.step(
-            f"write_rows<P, {lanes}, {{vector}}, {mean}, {in_place}, {str(apart).lower()}, "
-            f"{str(early).lower()}>(output, {source}, sums, {lists}, updates, sizes, "
-            "column_parts);",
+            f"write_rows<P, {lanes}, {{vector}}, {columns}, {mean}, {in_place}, "
+            f"{str(apart).lower()}, {str(early).lower()}>(output, {source}, sums, {lists}, "
+            "updates, sizes, column_parts);",
             ceil_div(operands.sizes.destinations * parts * lanes, threads),
             threads,
             owns=True,
