@@ -25,7 +25,7 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
     ListedRows,
     chunk_entries,
     declare_lists,
-    lanes_and_parts,
+    shares_of_rows,
 )
 
 from .machines import multiprocessors
@@ -206,7 +206,7 @@ class _Plan:
         large = items // (_BUCKET_MOST + 1)
         long_lists = items // (LONG_LIST + 1)
         # Groups of fewer lanes share a unit among more of them.
-        lanes, parts = lanes_and_parts(problem, sizes)
+        lanes, parts = shares_of_rows(problem, sizes)
         work = items * parts * WARP // lanes
         enough = (unit for unit in _UNIT_ITEMS if unit * _ENOUGH_UNITS <= work)
         self.unit_items = next(enough, _UNIT_ITEMS[-1])
@@ -290,8 +290,8 @@ def _reduce(operands: Operands, plan: _Plan, threads: int, carries: bool) -> Non
         most = _SUM_BLOCKS * multiprocessors(operands.target)
         parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
         rows.sum(
-            f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}>(room, sums, buckets, updates, "
-            "sizes, tiles);",
+            f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}, {{columns}}>(room, sums, buckets, "
+            "updates, sizes, tiles);",
             at_most((plan.units + parts) * rows.tiles, most),
             _UNIT_THREADS,
             _SUM_BLOCKS,

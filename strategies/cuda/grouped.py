@@ -149,7 +149,7 @@ def _reduce(operands: Operands, layout: sorting.Layout, threads: int) -> None:
     if not isinstance(sizes.items, int) or sizes.items > LONG_LIST:
         teams = ceil_div(sizes.items, LEAST_CHUNK) * rows.tiles
         rows.sum(
-            "sum_long_lists<P, {lanes}, {vector}>(sums, groups, updates, sizes, "
+            "sum_long_lists<P, {lanes}, {vector}, {columns}>(sums, groups, updates, sizes, "
             "static_cast<uint32>(chunk), tiles);",
             ceil_div(at_most(teams, CHUNK_THREADS // rows.lanes) * rows.lanes, threads),
             threads,

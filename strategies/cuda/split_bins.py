@@ -74,6 +74,8 @@ class SplitBins(Implementation):
         each = each * shared_contention.repeats(
             work, float(config["threads"]), work.data_size / parts
         )
+        # Each part computes all updates, whichever of them are its own.
+        reads = parts * work.update_size if work.problem.fused else 0.0
         # What updates of one place wait beyond their turn, which each update has.
         waits = larger(shared_contention.at_a_place(work) - 1.0, 0.0)
         return {
@@ -81,7 +83,8 @@ class SplitBins(Implementation):
             "streams": work.streams(work.operand_bytes),
             "around": stages.around_time(work),
             # The cache serves the updates to all parts but the first: that costs threads only.
-            "looks": work.cycles(parts * work.update_size * components / units),
+            "looks": work.cycles(parts * work.update_size * components / units)
+            + work.sectors(reads),
             "swaps" if shared_contention.swaps(work) else "atomics": work.cycles(
                 work.update_size / smaller(busy * parts, float(units)) * each * turns
             ),

@@ -352,7 +352,7 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
 
 // Sum the ordered entries of a unit: each group of lanes as many, so that all take equally long,
 // whatever places they are of. Only the place that a group begins with can be that of many groups.
-template <class P, int bits, int lanes, int vector, int most, class Entry>
+template <class P, int bits, int lanes, int vector, int columns, int most, class Entry>
 __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, most>& room,
                                          Accumulate<typename P::Data>* sums,
                                          const Buckets<Entry>& buckets, uint32 count,
@@ -367,46 +367,44 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
   uint32 first_place = 0;
   for (uint32 step = (1 << bits) / 2; step > 0; step /= 2)
     if (room.first[first_place + step] <= begin) first_place += step;
-  const Offset width = sizes.width();
-  auto* const held = held_sums<P, vector>();
-  for_each_column<P, lanes, vector>(sizes, tile, tiles, [&](Offset column) {
-    const auto start = splat<Accumulate<typename P::Data>, vector>(widen(P::start()));
+  auto* const held = held_sums<P, vector * columns>();
+  for_each_column<P, lanes, vector, columns>(sizes, tile, tiles, [&](const auto& own) {
+    const auto start = splat<Accumulate<typename P::Data>, vector * columns>(widen(P::start()));
     auto sum = start;
     uint32 place = first_place;
     auto put_by = [&] {
       if (place == first_place) {
         held[threadIdx.x] = sum;
       } else {
-        atomic_combine_vector<R>(sums + static_cast<int64>(unit.slot + place) * width + column, sum);
+        combine_columns<R>(sums + static_cast<int64>(unit.slot + place) * own.width, own, sum);
       }
     };
-    if (column < width && length) {
+    if (own.first < own.width && length) {
       uint32 next = room.first[place + 1] - begin;
       const int64 first_row = static_cast<int64>(unit.bucket) << bits;
-      auto own = own_of<P, vector, true>(updates, first_row + place, column);
       const auto items = buckets.template named<P>(room.items + begin);
       using Key = typename If<is_carried<P, Entry>(), Numbered<Entry>, uint32>::type;
-      const PlaceUpdates<P, Key, lanes, vector, true, true, true> rows{
-          {updates, items, sizes, column}, own, true};
+      PlaceColumns<P, Key, lanes, vector, columns, true> rows(updates, items, sizes,
+                                                              first_row + place, own);
       for_each_row(length, AsRead<decltype(rows)>{rows}, [&](uint32 at, const auto& read) {
         if (at == next) {
           put_by();
           do next = room.first[++place + 1] - begin;
           while (next <= at);
           sum = start;
-          own = own_of<P, vector, true>(updates, first_row + place, column);
+          rows.go_to(first_row + place);
         }
         sum = combine_vectors<R>(sum, widen(rows.complete(read)));
       });
       put_by();
     }
-    add_sums<P, lanes, vector>(sums, length ? unit.slot + first_place : kNone, held, column, width);
+    add_sums<P, lanes, vector, columns>(sums, length ? unit.slot + first_place : kNone, held, own);
   });
 }
 
 // Chunks of long lists, a group of lanes for each, and units of buckets that no block listed: turns
 // that blocks take one after another, because no two take equally long.
-template <class P, int bits, int lanes, int vector, int most, class Entry>
+template <class P, int bits, int lanes, int vector, int columns, int most, class Entry>
 __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& room,
                                           Accumulate<typename P::Data>* sums,
                                           const Buckets<Entry>& buckets,
@@ -426,7 +424,7 @@ __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& r
         const ListPart part = buckets.parts[wanted];
         found = Chunk<Entry>{part.slot, part.length, buckets.list + part.begin, part.place};
       }
-      add_chunks<P, lanes, vector>(sums, found, updates, sizes, tile, tiles);
+      add_chunks<P, lanes, vector, columns>(sums, found, updates, sizes, tile, tiles);
     } else {
       const Unit unit = buckets.units[turn - shares];
       const uint32 count = min(room.template gather<P>(buckets, unit.bucket, unit.tile, unit.skip, false),
@@ -436,7 +434,7 @@ __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& r
       PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
       for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
         if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
-      sum_unit<P, bits, lanes, vector>(room, sums, buckets, count, unit, updates, sizes, tile, tiles);
+      sum_unit<P, bits, lanes, vector, columns>(room, sums, buckets, count, unit, updates, sizes, tile, tiles);
     }
     // All have read the number of the last turn and what is in the room.
     __syncthreads();

@@ -133,7 +133,7 @@ __device__ __forceinline__ void list_updates(const Groups& groups,
 }
 
 // A group of lanes for each chunk of a long list.
-template <class P, int lanes, int vector>
+template <class P, int lanes, int vector, int columns>
 __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sums,
                                                const Groups& groups,
                                                const typename P::Updates& updates,
@@ -157,7 +157,7 @@ __device__ __forceinline__ void sum_long_lists(Accumulate<typename P::Data>* sum
       const uint32 length = min(chunk, groups.counts[list.place] - first);
       found = Chunk<uint32>{slot, length, groups.list + groups.begins[list.place] + first, list.place};
     }
-    add_chunks<P, lanes, vector>(sums, found, updates, sizes, unit - part * tiles, tiles);
+    add_chunks<P, lanes, vector, columns>(sums, found, updates, sizes, unit - part * tiles, tiles);
   }
 }
 

@@ -48,65 +48,73 @@ __device__ __forceinline__ void begin_sums(Accumulate<typename P::Data>* sums, u
 }
 
 // In shared memory: a sum of each thread of the block.
-template <class P, int vector>
-__device__ __forceinline__ Sum<P, vector>* held_sums() {
-  __shared__ Sum<P, vector> held[kMostReduceThreads];
+template <class P, int size>
+__device__ __forceinline__ Sum<P, size>* held_sums() {
+  __shared__ Sum<P, size> held[kMostReduceThreads];
   return held;
+}
+
+// Combine the sum of a thread's columns with what stands there.
+template <class R, class Wide, class Offset, int lanes, int vector, int columns>
+__device__ __forceinline__ void combine_columns(
+    Wide* row, const ColumnsApart<Offset, lanes, vector, columns>& own,
+    const Vector<Wide, vector * columns>& sum) {
+  own.template divided<Wide>(sum, [&](Offset at, const Vector<Wide, vector>& part) {
+    atomic_combine_vector<R>(row + at, part);
+  });
 }
 
 // For whole blocks: combine the sum that each group of lanes holds into a slot, if it has one. Groups
 // side by side that have the same one combine their sums before they meet other blocks' there, where
 // atomics queue.
-template <class P, int lanes, int vector>
-__device__ __forceinline__ void add_sums(Accumulate<typename P::Data>* sums, uint32 slot,
-                                         const Sum<P, vector>* held, typename P::Offset column,
-                                         typename P::Offset width) {
+template <class P, int lanes, int vector, int columns>
+__device__ __forceinline__ void add_sums(
+    Accumulate<typename P::Data>* sums, uint32 slot, const Sum<P, vector * columns>* held,
+    const ColumnsApart<typename P::Offset, lanes, vector, columns>& own) {
   using R = typename P::Reduction;
   __shared__ uint32 slot_of[kMostReduceThreads / lanes];
   const uint32 teams = blockDim.x / lanes, team = threadIdx.x / lanes;
   if (threadIdx.x % lanes == 0) slot_of[team] = slot;
   __syncthreads();
   const bool leads = slot != kNone && (team == 0 || slot_of[team - 1] != slot);
-  if (leads && column < width) {
+  if (leads && own.first < own.width) {
     auto sum = held[threadIdx.x];
     for (uint32 other = team + 1; other < teams && slot_of[other] == slot; ++other)
       sum = combine_vectors<R>(sum, held[threadIdx.x + (other - team) * lanes]);
-    atomic_combine_vector<R>(sums + static_cast<int64>(slot) * width + column, sum);
+    combine_columns<R>(sums + static_cast<int64>(slot) * own.width, own, sum);
   }
   __syncthreads();
 }
 
-// For whole blocks: `visit(column)` with the column of each thread, in the `tile`-th of `tiles` parts
-// of them. The same turns for the whole block, so some columns may be beyond the width.
-template <class P, int lanes, int vector, class Visit>
+// For whole blocks: `visit(own)` with the columns of each thread, in the `tile`-th of `tiles` parts of
+// them. The same turns for the whole block, so some may be beyond the width.
+template <class P, int lanes, int vector, int columns, class Visit>
 __device__ __forceinline__ void for_each_column(const Sizes<P>& sizes, int64 tile, int64 tiles,
                                                 Visit visit) {
   using Offset = typename P::Offset;
+  constexpr int part = lanes * vector * columns;
   const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
-  for (Offset base = static_cast<Offset>(tile) * lanes * vector; base < sizes.width();
-       base += static_cast<Offset>(tiles) * lanes * vector)
-    visit(base + lane);
+  for (Offset base = static_cast<Offset>(tile) * part; base < sizes.width();
+       base += static_cast<Offset>(tiles) * part)
+    visit(ColumnsApart<Offset, lanes, vector, columns>(base + lane, sizes.width()));
 }
 
 // For whole blocks: a chunk for each group of lanes; no chunk has `kNone` for a slot.
-template <class P, int lanes, int vector, class Key>
+template <class P, int lanes, int vector, int columns, class Key>
 __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
                                            const Chunk<Key>& chunk,
                                            const typename P::Updates& updates, const Sizes<P>& sizes,
                                            int64 tile, int64 tiles) {
-  using Offset = typename P::Offset;
-  const Offset width = sizes.width();
-  auto* const held = held_sums<P, vector>();
-  for_each_column<P, lanes, vector>(sizes, tile, tiles, [&](Offset column) {
-    auto sum = splat<Accumulate<typename P::Data>, vector>(widen(P::start()));
-    if (column < width && chunk.length) {
-      const auto own = own_of<P, vector, true>(updates, chunk.place, column);
-      const PlaceUpdates<P, Key, lanes, vector, true, true, true> rows{
-          {updates, chunk.items, sizes, column}, own, true};
+  auto* const held = held_sums<P, vector * columns>();
+  for_each_column<P, lanes, vector, columns>(sizes, tile, tiles, [&](const auto& own) {
+    auto sum = splat<Accumulate<typename P::Data>, vector * columns>(widen(P::start()));
+    if (own.first < own.width && chunk.length) {
+      const PlaceColumns<P, Key, lanes, vector, columns, true> rows(updates, chunk.items, sizes,
+                                                                    chunk.place, own);
       combine_run<typename P::Reduction>(sum, chunk.length, rows);
     }
     held[threadIdx.x] = sum;
-    add_sums<P, lanes, vector>(sums, chunk.slot, held, column, width);
+    add_sums<P, lanes, vector, columns>(sums, chunk.slot, held, own);
   });
 }
 

@@ -49,11 +49,11 @@ struct Several {
 };
 
 // As `PlaceUpdates`, of several vectors of the row of a place.
-template <class P, class Key, int lanes, int vector, int columns>
+template <class P, class Key, int lanes, int vector, int columns, bool first = false>
 struct PlaceColumns {
   using Offset = typename P::Offset;
   using Data = typename P::Data;
-  using Rows = PlaceUpdates<P, Key, lanes, vector, true, true>;
+  using Rows = PlaceUpdates<P, Key, lanes, vector, true, true, first>;
   using Own = typename P::Updates::template Own<vector>;
   using Columns = ColumnsApart<Offset, lanes, vector, columns>;
   static constexpr bool computes = Rows::computes;
@@ -69,6 +69,10 @@ struct PlaceColumns {
                                           const Sizes<P>& sizes, int64 place,
                                           const Columns& own_columns)
       : updates(updates), items(items), sizes(sizes), own_columns(own_columns) {
+    go_to(place);
+  }
+  // The updates that come next are of another place.
+  __device__ __forceinline__ void go_to(int64 place) {
 #pragma unroll
     for (int number = 0; number < columns; ++number)
       own[number] = own_of<P, vector, true>(updates, place, own_columns.at(number));

@@ -96,6 +96,13 @@ def lanes_and_parts(
     return lanes, parts_of(sizes.width, lanes, vector)
 
 
+def shares_of_rows(problem: ScatterProblem, sizes: Sizes) -> tuple[int, Any]:
+    """The same where a thread may have several vectors of a row that is listed."""
+    vector = widest_vector(problem)
+    each = vector * columns_each(problem, sizes.width, vector)
+    return lanes_and_parts(problem, sizes, each)
+
+
 def few_bytes(operands: Operands) -> bool:
     """Whether rows are read in so little time that their launch counts.
 
@@ -151,7 +158,8 @@ class ListedRows:
         self._operands = operands
         self._header = header
         self._vector = widest_vector(operands.problem)
-        self.lanes, self.tiles = lanes_and_parts(operands.problem, sizes)
+        self._columns = columns_each(operands.problem, sizes.width, self._vector)
+        self.lanes, self.tiles = shares_of_rows(operands.problem, sizes)
         self._arguments = {
             **arguments,
             "chunk": ("long long", chunk_entries(operands.problem, sizes)),
@@ -169,7 +177,7 @@ class ListedRows:
         overlaps: bool = False,
         begins: str = "begin_overlapped",
     ) -> None:
-        """Launch ``call``, after filling in ``{lanes}`` and ``{vector}``.
+        """Launch ``call``, after filling in ``{lanes}``, ``{vector}`` and ``{columns}``.
 
         In scope are ``chunk``, and ``tiles``, the number of parts of the columns.
 
@@ -184,7 +192,8 @@ class ListedRows:
         begins : str
             The device function by which it begins then.
         """
-        forms = [call.format(lanes=self.lanes, vector=width) for width in (self._vector, 1)]
+        known = {"lanes": self.lanes, "columns": self._columns}
+        forms = [call.format(vector=width, **known) for width in (self._vector, 1)]
         body = self._prologue + by_alignment(self._operands, self._vector, *forms)
         headers = (self._header,)
         launch(
@@ -232,17 +241,14 @@ class ListedRows:
         operands = self._operands
         mean = "true" if operands.problem.reduces.needs_count else "false"
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
-        problem, width = operands.problem, operands.sizes.width
-        columns = columns_each(problem, width, self._vector)
-        each = self._vector * columns
-        lanes = sorting.lanes_in_warp(problem, each)
-        lanes, apart = lanes_of_parts(operands, lanes, each, carries)
+        width, each = operands.sizes.width, self._vector * self._columns
+        lanes, apart = lanes_of_parts(operands, self.lanes, each, carries)
         lanes = busy_lanes(width, lanes, each)
         parts = parts_of(width, lanes, each)
         self._arguments["column_parts"] = "long long", parts
-        single = columns == 1 and vectors_apart(operands, self._vector) == 1
+        single = self._columns == 1 and vectors_apart(operands, self._vector) == 1
         self.step(
-            f"write_rows<P, {lanes}, {{vector}}, {columns}, {mean}, {in_place}, "
+            f"write_rows<P, {lanes}, {{vector}}, {{columns}}, {mean}, {in_place}, "
             f"{str(apart).lower()}, {str(early).lower()}>(output, {source}, sums, {lists}, "
             "updates, sizes, column_parts);",
             ceil_div(operands.sizes.destinations * parts * lanes, threads),
