@@ -129,7 +129,7 @@ class Bucketed(Implementation):
     def cost(self, work: Work, config: Config) -> Terms:
         tiles = larger(work.items / (config["per_thread"] * _TILE_THREADS), 1.0)
         buckets = larger(work.destinations / (1 << config["bucket_bits"]), 1.0)
-        terms = dict(listed_rows.cost(work, atomic=True))
+        terms = dict(listed_rows.cost(work, listed=True))
         # Larger ones are cut into units, which blocks look for, order and add up.
         large = is_at_most(_BUCKET_MOST * buckets, work.items)
         cut = _CUT_CYCLES + _UNIT_ITEM_CYCLES * work.items / work.machine.multiprocessors

@@ -76,7 +76,7 @@ class Grouped(Implementation):
         counters = 4 * work.destinations
         return {
             "launches": work.launches(6),
-            **listed_rows.cost(work, atomic=True),
+            **listed_rows.cost(work, listed=True),
             "items": work.streams(work.index_bytes + 16 * work.items)
             + work.sectors(work.items)
             + work.cycles(0.1 * work.hottest),

@@ -49,16 +49,20 @@ def even_entries(problem: ScatterProblem, sizes: Sizes) -> Any:
     return sizes.items * ceil_div(sizes.width, widest_vector(problem)) // CHUNK_THREADS
 
 
-def cost(work: Work, atomic: bool = False) -> Terms:
+def cost(work: Work, listed: bool = False) -> Terms:
     """What it costs to make the lists' ends and to write every row from its list.
 
     Parameters
     ----------
-    atomic : bool
-        Whether blocks add their sums of a long list by atomics.
+    listed : bool
+        Whether :class:`ListedRows` sums and writes them: blocks add their sums of a long list by
+        atomics, and a thread may have several vectors of a row.
     """
-    lanes = sorting.lanes_in_warp(work.problem, work.vector)
-    threads = work.width / work.vector
+    width = work.problem.width
+    known = width.constant if listed and width.is_static else None
+    each = work.vector * columns_each(work.problem, known, work.vector)
+    lanes = sorting.lanes_in_warp(work.problem, each)
+    threads = work.width / each
     warps = larger(threads, float(lanes)) / 32
     chunk = smaller(larger(work.items * threads / CHUNK_THREADS, LEAST_CHUNK), _MOST_CHUNK)
     # The entries of a chunk are added one after the other, then the sums of the chunks of a block,
@@ -68,7 +72,7 @@ def cost(work: Work, atomic: bool = False) -> Terms:
     meeting = contention.meeting(work) * (work.vector if needs_swaps(work.problem) else 1)
     single = _MOVE_CYCLES * work.written_bytes / work.machine.multiprocessors
     single = work.cycles(single) if work.element == 1 else 0.0
-    summed = _ENTRY_CYCLES * LONG_LIST + (blocks * meeting if atomic else 0.0)
+    summed = _ENTRY_CYCLES * LONG_LIST + (blocks * meeting if listed else 0.0)
     return {
         "lists": work.streams(16 * work.destinations),
         "long lists": work.cycles(choose(is_at_most(work.hottest, LONG_LIST), 0.0, summed)),
