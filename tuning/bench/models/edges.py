@@ -171,7 +171,7 @@ def _case(
     prepared: Mapping[str, libraries.Maker],
     more_bytes: int = 0,
 ) -> Case:
-    row = FEATURES * graph.x.element_size()
+    row = graph.x.shape[1] * graph.x.element_size()
     scalars = [each for each in inputs if len(each) == graph.edges]
     moved = (graph.edges + graph.nodes) * row + bytes_of(*scalars) + more_bytes
     return Case(module.eval(), inputs, graph.counts, (graph.dst,), graph.nodes, moved, prepared)

@@ -20,12 +20,15 @@ class Size:
     ----------
     degree : int or None
         The average degree; ``None`` for a graph of another size than the rest.
+    features : int
+        The features of a node.
     """
 
     nodes: int
     edges: int
     indices: str
     degree: int | None = None
+    features: int = FEATURES
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def draw(size: Size, dtype: torch.dtype) -> Graph:
     """The graph of a size on the host."""
     generator = torch.Generator().manual_seed(0)
     return Graph(
-        x=torch.randn(size.nodes, FEATURES, generator=generator).to(dtype),
+        x=torch.randn(size.nodes, size.features, generator=generator).to(dtype),
         weight=torch.rand(size.edges, generator=generator).to(dtype),
         src=indices("uniform", size.nodes, size.edges, 1),
         dst=indices(size.indices, size.nodes, size.edges, 2),

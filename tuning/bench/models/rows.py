@@ -11,6 +11,7 @@ import torch
 
 from .applications import APPLICATIONS
 from .case import Case
+from .data_sets import DATA_SETS, OF_DATA_SETS
 from .edges import OPERATIONS
 from .graph import Graph, Size, draw
 from .layers import LAYERS, two_layers
@@ -47,7 +48,7 @@ class Row:
 
 def rows(scale: int) -> list[Row]:
     """All rows, of which those that are alike follow each other."""
-    return [*_models(scale), *_applications(scale), *_operations(scale)]
+    return [*_models(scale), *_applications(scale), *_operations(scale), *_data_sets(scale)]
 
 
 def picked(among: list[Row], wanted: str) -> list[Row]:
@@ -86,6 +87,19 @@ def _operations(scale: int) -> Iterator[Row]:
                 alike = f"{name}, {dtype}, {size.nodes}, {size.edges}"
                 kind = getattr(torch, dtype)
                 yield Row(full, alike, partial(_of_graph, make, size, kind))
+
+
+def _data_sets(scale: int) -> Iterator[Row]:
+    for data_set in DATA_SETS:
+        nodes, edges = max(16, data_set.nodes // scale), max(16, data_set.edges // scale)
+        for features in data_set.features:
+            for name, dtype, distributions in OF_DATA_SETS:
+                alike = f"data set {data_set.name}, {features} features, {name}, {dtype}"
+                for indices in distributions:
+                    size = Size(nodes, edges, indices, features=features)
+                    make, kind = OPERATIONS[name], getattr(torch, dtype)
+                    full = f"{alike}, {indices}"
+                    yield Row(full, alike, partial(_of_graph, make, size, kind))
 
 
 def _of_graph(make: Callable[[Graph], Case], size: Size, dtype: torch.dtype) -> Case:
