@@ -80,7 +80,8 @@ class Grouped(Implementation):
             "items": work.streams(work.index_bytes + 16 * work.items)
             + work.sectors(work.items)
             + work.cycles(0.1 * work.hottest),
-            "misses": work.misses(work.items, counters),
+            # Counters, and entries of lists that are written wherever a place's list is.
+            "misses": work.misses(work.items, counters) + work.misses(work.items, 4 * work.items),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:
