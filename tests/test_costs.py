@@ -175,6 +175,16 @@ def problem(
             {**IN_PLACE, "fused": True, "fill": "0.0"},
             10.6, 30.1, id="where a computed row is, is read before it",
         ),
+        pytest.param(
+            "split_bins", "add", "float32", (1, 100_000, 1_000_000, 2),
+            {**IN_PLACE, "fused": True, "fill": "0.0"},
+            81.2, 164.5, id="each part computes all updates",
+        ),
+        pytest.param(
+            "grouped", "add", "float32", (1, 132_534, 39_561_252, 8),
+            {**IN_PLACE, "fused": True, "fill": "0.0"},
+            2891.8, 2021.8, id="no cache holds the lists",
+        ),
     ],
 )  # fmt: skip
 def test_predicted_within_two_thirds_of_what_was_measured(
@@ -202,6 +212,22 @@ def test_many_lines_with_one_index_order_it_once(dtype, more):
     more = {"epilogue": dtype} if "epilogue" in more else more
     posed = problem("add", dtype, (64, 446464, 446464, 1), {"fused": True, **more})
     assert STRATEGY.default(posed, TARGET).implementation.name == "common_index"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sizes", "fastest"),
+    [
+        # 32 and 64 us, even and skewed, where split_bins took 45 and 112.
+        ("float32", (1, 100_000, 1_000_000, 1), "tiled"),
+        # 37 and 63, split_bins 131 and 248.
+        ("bfloat16", (1, 100_000, 1_000_000, 3), "bucketed"),
+        # 1023 and 1490, grouped 2892 and 2022, parallel_injective 727 and 13 808.
+        ("float32", (1, 132_534, 39_561_252, 8), "bucketed"),
+    ],
+)
+def test_messages_of_few_features(dtype, sizes, fastest):
+    posed = problem("add", dtype, sizes, {**IN_PLACE, "fused": True, "fill": "0.0"})
+    assert STRATEGY.default(posed, TARGET).implementation.name == fastest
 
 
 def test_few_lines_of_few_places_are_not_ordered():

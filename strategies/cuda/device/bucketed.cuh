@@ -434,7 +434,8 @@ __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& r
       PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
       for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
         if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
-      sum_unit<P, bits, lanes, vector, columns>(room, sums, buckets, count, unit, updates, sizes, tile, tiles);
+      sum_unit<P, bits, lanes, vector, columns>(room, sums, buckets, count, unit, updates, sizes, tile,
+                                                tiles);
     }
     // All have read the number of the last turn and what is in the room.
     __syncthreads();

@@ -1,4 +1,4 @@
-// Several vectors of a row for each thread, far enough apart that neighbouring threads read neighbouring
+// Several vectors of a row for each thread, so far apart that neighbouring threads read neighbouring
 // ones: rows whose size is odd have only short vectors, of which one keeps little in flight.
 #ifndef TVM_SCATTER_PLACE_COLUMNS
 #define TVM_SCATTER_PLACE_COLUMNS
