@@ -106,6 +106,14 @@ def device(request: pytest.FixtureRequest) -> str:
     return "llvm" if request.param == "llvm" else "cuda"
 
 
+@pytest.fixture(params=["cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
+def on_cuda(request: pytest.FixtureRequest) -> str:
+    """``cuda``, of a simulated device or a GPU: for what CPUs have no like of."""
+    if request.param == "cuda" and not status():
+        pytest.skip(status().reason)
+    return "cuda"
+
+
 @pytest.fixture(params=["checked", "on_drop"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who finds bad indices on a GPU if not in advance: a kernel of its own, or the scatter."""

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tvm
 from column_parts import columns_in_parts
-from cuda_on_cpu import status
 from harness import called, compiled_with
 from tvm import relax
 
@@ -20,13 +19,6 @@ from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.strategies.cuda.steps.column_parts import columns_each
 
 NODES = 13
-
-
-@pytest.fixture(params=["cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
-def cuda(request: pytest.FixtureRequest) -> None:
-    """A simulated device, or a GPU."""
-    if request.param == "cuda" and not status():
-        pytest.skip(status().reason)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +102,7 @@ KINDS = [
 
 
 @pytest.mark.turns(2)
-@pytest.mark.usefixtures("cuda")
+@pytest.mark.usefixtures("on_cuda")
 @pytest.mark.parametrize("owns", [False, True], ids=["weighted", "own"])
 @pytest.mark.parametrize(("dtype", "width"), KINDS)
 @pytest.mark.parametrize("chosen", ["bucketed", "grouped"])
@@ -119,7 +111,7 @@ def test_sums(dtype: str, width: int, owns: bool, chosen: str) -> None:
     check(operands(dtype, width, 700), owns, chosen)
 
 
-@pytest.mark.usefixtures("cuda")
+@pytest.mark.usefixtures("on_cuda")
 @pytest.mark.parametrize("owns", [False, True], ids=["weighted", "own"])
 def test_buckets_that_are_cut(owns: bool) -> None:
     """A bucket of four places, one of which has most of the updates, is cut into units."""
@@ -127,7 +119,7 @@ def test_buckets_that_are_cut(owns: bool) -> None:
     check(operands("bfloat16", 35, 9000), owns, "bucketed", knobs=knobs)
 
 
-@pytest.mark.usefixtures("cuda")
+@pytest.mark.usefixtures("on_cuda")
 def test_first_columns_before_others() -> None:
     with columns_in_parts():
         check(operands("float32", 71, 700), False, "bucketed")

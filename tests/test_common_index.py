@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_cpu import status
 from harness import ProblemRunner, assert_same, in_order, run_all, target_of
 from random_problems import SPREADS, draw_operands, draw_problem
 from tvm import relax
@@ -38,13 +37,6 @@ def lines(batch: int, extent: int, count: int, width: int = 1, **more: Any) -> S
     sizes = {"batch": batch, "count": count, "slice": width}
     settings = {**{name: SymbolicSize(size) for name, size in sizes.items()}, **more}
     return replace(PROBLEM, extents=(SymbolicSize(extent),), **settings)
-
-
-@pytest.fixture(params=["cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
-def on_cuda(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not status():
-        pytest.skip(status().reason)
-    return "cuda"
 
 
 #: For each problem the indices to try; none for random ones.

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cuda_on_cpu import status
 from harness import ProblemRunner, assert_same, in_order
 from random_problems import draw_operands
 
@@ -212,13 +211,6 @@ EDGES = {
     "bins": Edge("lane_bins", "add", 3, 1, 4001),
     "copies_of_bins": Edge("shared_bins", "add", 3, 1, 4001),
 }
-
-
-@pytest.fixture(params=["cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
-def on_cuda(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not status():
-        pytest.skip(status().reason)
-    return "cuda"
 
 
 @functools.cache

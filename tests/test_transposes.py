@@ -9,7 +9,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tvm
-from cuda_on_cpu import status
 from harness import in_order, run_all
 from machine_code import cuda
 from tvm import relax
@@ -122,13 +121,6 @@ CASES: dict[str, Case] = {
         for rows, columns in sizes
     },
 }
-
-
-@pytest.fixture(params=["cuda", pytest.param("gpu", marks=pytest.mark.gpu)])
-def on_cuda(request: pytest.FixtureRequest) -> str:
-    if request.param == "cuda" and not status():
-        pytest.skip(status().reason)
-    return "cuda"
 
 
 def check(cases: dict[str, Case], on: str, symbolic: bool = False) -> None:

@@ -158,7 +158,7 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
     Vector<Data, vector * columns> result;
     auto begin_with_data = [&] {
       result = own.template joined<Data>(
-          [&](Offset at) { return data_at<P, vector>(data, row + at); });
+          [&](int number) { return data_at<P, vector>(data, row + own.at(number)); });
     };
     // Before anything depends on the count, unless the data may not be needed at all.
     constexpr bool keeps = in_place && !P::filled && !P::Output::finishes;
@@ -169,8 +169,9 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
       auto sum = splat<Wide, vector * columns>(widen(P::start()));
       if (listed.summed) {
         const Wide* const from = sums + static_cast<int64>(listed.at) * width;
-        sum = own.template joined<Wide>([&](Offset at) {
-          return early ? look<Wide, vector>(from + at) : load<Wide, vector>(from + at);
+        sum = own.template joined<Wide>([&](int number) {
+          const Wide* const part = from + own.at(number);
+          return early ? look<Wide, vector>(part) : load<Wide, vector>(part);
         });
       } else {
         const PlaceColumns<P, Key, lanes, vector, columns> rows(updates, lists.list + listed.at,

@@ -17,13 +17,13 @@ struct ColumnsApart {
   __device__ __forceinline__ Offset at(int number) const {
     return number == 0 ? first : min(first + number * step, width - vector);
   }
-  // What `read` has for each of them, side by side.
+  // What `read` has for the number of each of them, side by side.
   template <class T, class Read>
   __device__ __forceinline__ Vector<T, vector * columns> joined(Read read) const {
     Vector<T, vector * columns> result;
 #pragma unroll
     for (int number = 0; number < columns; ++number) {
-      const Vector<T, vector> part = read(at(number));
+      const Vector<T, vector> part = read(number);
 #pragma unroll
       for (int i = 0; i < vector; ++i) result.at[number * vector + i] = part.at[i];
     }
@@ -91,14 +91,8 @@ struct PlaceColumns {
   }
   template <class Read>
   __device__ __forceinline__ Vector<Data, vector * columns> complete(const Read& read) const {
-    Vector<Data, vector * columns> result;
-#pragma unroll
-    for (int number = 0; number < columns; ++number) {
-      const Vector<Data, vector> part = rows(number).complete(read.of[number]);
-#pragma unroll
-      for (int i = 0; i < vector; ++i) result.at[number * vector + i] = part.at[i];
-    }
-    return result;
+    return own_columns.template joined<Data>(
+        [&](int number) { return rows(number).complete(read.of[number]); });
   }
 };
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
+from itertools import product
 
 import torch
 
@@ -92,14 +93,12 @@ def _operations(scale: int) -> Iterator[Row]:
 def _data_sets(scale: int) -> Iterator[Row]:
     for data_set in DATA_SETS:
         nodes, edges = max(16, data_set.nodes // scale), max(16, data_set.edges // scale)
-        for features in data_set.features:
-            for name, dtype, distributions in OF_DATA_SETS:
-                alike = f"data set {data_set.name}, {features} features, {name}, {dtype}"
-                for indices in distributions:
-                    size = Size(nodes, edges, indices, features=features)
-                    make, kind = OPERATIONS[name], getattr(torch, dtype)
-                    full = f"{alike}, {indices}"
-                    yield Row(full, alike, partial(_of_graph, make, size, kind))
+        for features, (name, dtype, distributions) in product(data_set.features, OF_DATA_SETS):
+            alike = f"data set {data_set.name}, {features} features, {name}, {dtype}"
+            make, kind = OPERATIONS[name], getattr(torch, dtype)
+            for indices in distributions:
+                size = Size(nodes, edges, indices, features=features)
+                yield Row(f"{alike}, {indices}", alike, partial(_of_graph, make, size, kind))
 
 
 def _of_graph(make: Callable[[Graph], Case], size: Size, dtype: torch.dtype) -> Case:
