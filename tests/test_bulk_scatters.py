@@ -535,7 +535,6 @@ def counted(shape, dtype):
     return relax.op.astype(relax.op.reshape(numbers, shape), dtype)
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("dtype", "row", "make"),
     [

@@ -250,7 +250,6 @@ MASKS = {
 _FEW_MASKS = ("values", "index", "masked_scatter")
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("name", MASKS)
 def test_masks_that_choose_another_number(name: str, bounds: str, device: str) -> None:

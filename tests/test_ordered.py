@@ -170,7 +170,6 @@ def test_skewed_destinations(device):
     np.testing.assert_array_equal(result, expected(arrays, "add"))
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize(
     ("width", "knobs"),
     [

@@ -57,7 +57,6 @@ def test_mantissas_and_exponents(dtype: Any) -> None:
     check(torch.frexp, x)
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
 def test_common_divisors(dtype: Any, device: str) -> None:
     greatest = torch.iinfo(dtype).max

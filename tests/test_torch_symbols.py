@@ -57,7 +57,6 @@ def written(x: Any) -> list[Any]:
     ]
 
 
-@pytest.mark.turns(2)
 @pytest.mark.parametrize("function", [shapes, values, written])
 def test_sizes_as_numbers(function: Any, device: str) -> None:
     if device == "cuda" and function is values:
