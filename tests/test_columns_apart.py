@@ -105,7 +105,7 @@ KINDS = [
 @pytest.mark.usefixtures("on_cuda")
 @pytest.mark.parametrize("owns", [False, True], ids=["weighted", "own"])
 @pytest.mark.parametrize(("dtype", "width"), KINDS)
-@pytest.mark.parametrize("chosen", ["bucketed", "grouped"])
+@pytest.mark.parametrize("chosen", ["bucketed", "grouped", "segmented"])
 def test_sums(dtype: str, width: int, owns: bool, chosen: str) -> None:
     """Short and long lists, of rows that are no multiple of what a group of threads has."""
     check(operands(dtype, width, 700), owns, chosen)

@@ -11,7 +11,7 @@ from harness import declared, device_of, orders, target_of
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.ops.ordering import LIMIT
+from tvm_scatter.emit.ordering import LIMIT
 
 
 def compiled(shape, dtype, extent, device, symbolic=False, **attributes):

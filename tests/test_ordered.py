@@ -14,8 +14,8 @@ from machine_code import cubin, needs_nvrtc
 from tvm import relax
 
 import tvm_scatter
+from tvm_scatter.emit.ordering import LIMIT
 from tvm_scatter.ops.operators import index_put, scatter_elements
-from tvm_scatter.ops.ordering import LIMIT
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.passes import passes
 

@@ -109,13 +109,10 @@ def test_a_bad_index_is_an_error_under_raise(device):
         machine["main"](*[tvm.runtime.tensor(each, on) for each in arguments(bad=True)])
 
 
-def test_one_scatter_is_given_an_order_where_it_would_sort():
-    """What it would sort by takes longer than an order that is made apart."""
-    large = layers(1, sizes=(100_000, 1_000_000, 128))
-    assert counts(rewritten(large, "cuda")) == (1, 1)
-    assert counts(rewritten(large, "cuda", deterministic=False)) == (0, 0)
-    # Small ones are better computed together.
-    assert counts(rewritten(layers(1, sizes=(40, 600, 8)), "cuda")) == (0, 0)
+def test_one_scatter_orders_its_updates_itself():
+    """An order that is made apart would take as long."""
+    for sizes in ((100_000, 1_000_000, 128), (40, 600, 8)):
+        assert counts(rewritten(layers(1, sizes=sizes), "cuda")) == (0, 0)
 
 
 def test_as_many_as_pay_for_the_order():
@@ -180,9 +177,8 @@ def test_a_mask_has_at_most_all_of_its_entries():
 
 
 def test_other_indices_and_extents_share_none():
-    assert counts(rewritten(layers(2, rows=(0, 1)), "cuda")) == (2, 2)
-    # Of these the first is not used.
-    assert counts(rewritten(layers(2, extents=(NODES, NODES + 1)), "cuda")) == (1, 1)
+    assert counts(rewritten(layers(2, rows=(0, 1)), "cuda")) == (0, 0)
+    assert counts(rewritten(layers(2, extents=(NODES, NODES + 1)), "cuda")) == (0, 0)
 
 
 def test_pairs_of_indices_have_an_order_each():

@@ -13,7 +13,7 @@ from torch_harness import Case, check, check_all, compile_for, export, run  # no
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
-from tvm_scatter.ops.ordering import LIMIT  # noqa: E402
+from tvm_scatter.emit.ordering import LIMIT  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

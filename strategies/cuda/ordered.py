@@ -12,15 +12,11 @@ from tvm_scatter.selection.work import Terms, Work
 
 from .steps import listed_rows, segments, sorting
 
-_LISTS = """  using Key = int;
-  const Key* const begins = static_cast<const Key*>(offsets_pointer);
-  const Key* const ends = begins + 1;
-"""
+_OFFSETS = "static_cast<const Key*>(offsets_pointer)"
 #: How the updates are numbered, in the order.
 _LISTED = "  const Key* const items = static_cast<const Key*>(permutation_pointer);\n"
 _IN_ORDER = "  const ListOf<Itself>::Type items;\n"
-#: How the destination of an update is found: by its index, or by where segments begin.
-_BY_INDEX = "  const OrderedKeys<P, decltype(items)> keys{indices, items, sizes};\n  (void)keys;\n"
+#: How the destination of an update is found where nobody has its index: by where segments begin.
 _BY_SEARCH = "  const SearchedKeys<Key> keys{begins, sizes.destinations()};\n  (void)keys;\n"
 
 
@@ -54,8 +50,8 @@ class Ordered(Implementation):
     def emit(self, operands: Operands, config: Config) -> None:
         problem = operands.problem
         layout = _layout(problem, operands.sizes)
-        lists = _LISTS + (_IN_ORDER if problem.in_order else _LISTED)
-        lists += _BY_SEARCH if problem.order_alone else _BY_INDEX
+        lists = segments.ranges(_OFFSETS) + (_IN_ORDER if problem.in_order else _LISTED)
+        lists += _BY_SEARCH if problem.order_alone else segments.KEYS_BY_INDEX
         segments.reduce_rows(operands, layout, lists, {}, config["threads"])
 
 

@@ -14,6 +14,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.work import Work
 
 from .steps import order_by_buckets, order_by_owners, order_by_radix
 from .steps.order_forms import OrderedLists, OrderForm
@@ -66,6 +67,12 @@ def order_workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
 def emit_order(operands: Operands, lists: OrderedLists) -> None:
     """Emit the launches that order the updates of one batch by destination."""
     _emit_first(_possible(operands.problem, operands.sizes, operands.target), operands, lists)
+
+
+def time_of_order(work: Work) -> tuple[Any, Any]:
+    """The launches of an order of static sizes, and the microseconds that it takes beside them."""
+    found = (form.time(work) for form in _FORMS)
+    return next(each for each in found if each is not None)
 
 
 def _emit(operands: Operands, offsets: Any) -> None:

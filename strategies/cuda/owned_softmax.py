@@ -108,9 +108,10 @@ class OwnedSoftmax(Implementation):
         single = segments.form_of_unaligned(operands, vector)
         first = str(segments.reads_first(problem)).lower()
 
-        def call(form: str) -> str:
+        def call(vector: int, whole: bool) -> str:
             return (
-                f"owned_softmax<P, {threads}, {plan.groups}, {lanes}, {form}, {first}, "
+                f"owned_softmax<P, {threads}, {plan.groups}, {lanes}, {vector}, "
+                f"{str(whole).lower()}, {first}, "
                 f"{owned_lists.ahead(sizes.items, threads)}>(output, {source}, updates, indices, "
                 f"sizes, {parts}u, shared, {plan.list_bytes}u);"
             )
@@ -118,7 +119,7 @@ class OwnedSoftmax(Implementation):
         launch(
             operands,
             ("owned_softmax",),
-            by_alignment(operands, vector, call(f"{vector}, true"), call(single)),
+            by_alignment(operands, vector, call(vector, True), call(*single)),
             plan.groups,
             threads,
             shared_bytes=dynamic_bytes(plan.bytes, _STATIC_BYTES),

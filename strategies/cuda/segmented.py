@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.ordering import LIMIT
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
+from .ordering import ORDERING, emit_order, order_workspace, time_of_order
 from .steps import listed_rows, segments, sorting, stages
+from .steps.order_forms import OrderedLists
 
 
 class Segmented(Implementation):
-    """A stable sort, then a balanced reduction of each row's segment, in a fixed order."""
+    """A stable order, then a balanced reduction of each row's segment, in a fixed order."""
 
     name = "segmented"
     accumulates_wide = True
@@ -22,7 +25,8 @@ class Segmented(Implementation):
     fuses = True
     fills = True
     finishes = True
-    order_cost = 1.0
+    # An order that others share takes as long.
+    order_cost = ORDERING.cost
     summary = "rows with repeated or skewed destinations, where sums must be reproducible"
 
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
@@ -34,32 +38,57 @@ class Segmented(Implementation):
         return {"threads": (128, 256)}
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
-        return _layout(problem, sizes).total
+        return _layout(problem, sizes, target).total
 
     def cost(self, work: Work, config: Config) -> Terms:
-        return {
-            "launches": work.launches(4 + sorting.launches(work)),
-            "sort": sorting.time(work),
-            **listed_rows.cost(work),
-        }
+        rows = listed_rows.cost(work)
+        if _fits_an_order(work.problem):
+            launches, time = time_of_order(work)
+            return {"launches": work.launches(2 + launches), "order": time, **rows}
+        launches, time = sorting.launches(work), sorting.time(work)
+        return {"launches": work.launches(4 + launches), "sort": time, **rows}
 
     def emit(self, operands: Operands, config: Config) -> None:
-        layout = _layout(operands.problem, operands.sizes)
-        sorting.sort(operands, layout)
-        _find_segments(operands, layout)
-        text, arguments = sorting.sorted_lists(operands, layout)
-        text += _segments(layout)
-        arguments |= layout.arguments("begins", "ends")
-        segments.reduce_rows(operands, layout, text, arguments, config["threads"])
+        layout = _layout(operands.problem, operands.sizes, operands.target)
+        find = _order if _fits_an_order(operands.problem) else _sort
+        segments.reduce_rows(operands, layout, *find(operands, layout), config["threads"])
 
 
-def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
+def _fits_an_order(problem: ScatterProblem) -> bool:
+    """Whether an order numbers all updates and places, as one that scatters share does."""
+    sizes = problem.items, problem.destinations
+    return problem.is_static and all(size.constant < LIMIT for size in sizes)
+
+
+def _layout(problem: ScatterProblem, sizes: Sizes, target: Any) -> sorting.Layout:
     layout = sorting.Layout()
-    sorting.add_regions(layout, problem, sizes)
-    for name in ("begins", "ends"):
-        layout.add(name, sizes.destinations * sorting.key_bytes(problem, sizes))
+    if _fits_an_order(problem):
+        layout.add("order", order_workspace(problem, sizes, target))
+        layout.add("permutation", sizes.items * 4)
+        layout.add("offsets", (sizes.destinations + 1) * 4)
+    else:
+        sorting.add_regions(layout, problem, sizes)
+        for name in ("begins", "ends"):
+            layout.add(name, sizes.destinations * sorting.key_bytes(problem, sizes))
     segments.add_regions(layout, problem, sizes)
     return layout
+
+
+def _order(operands: Operands, layout: sorting.Layout) -> tuple[str, sorting.Arguments]:
+    """Order the updates; C++ declarations of their lists, and the arguments of these."""
+    arguments = layout.arguments("permutation", "offsets")
+    text = layout.pointer("permutation", "int") + layout.pointer("offsets", "int")
+    emit_order(operands, OrderedLists("permutation", "offsets", text, arguments))
+    text += segments.ranges("offsets") + "  const Key* const items = permutation;\n"
+    return text + segments.KEYS_BY_INDEX, arguments
+
+
+def _sort(operands: Operands, layout: sorting.Layout) -> tuple[str, sorting.Arguments]:
+    """The same by a sort of keys that may have 64 bits."""
+    sorting.sort(operands, layout)
+    _find_segments(operands, layout)
+    text, arguments = sorting.sorted_lists(operands, layout)
+    return text + _segments(layout), arguments | layout.arguments("begins", "ends")
 
 
 def _segments(layout: sorting.Layout) -> str:

@@ -11,6 +11,9 @@ from tvm_scatter.problem.sizes import Sizes
 
 from .operands import Operands
 
+#: The type of the numbers of an order, and so the most updates and destinations.
+DTYPE, LIMIT = "int32", (1 << 31) - 1
+
 
 @dataclass(frozen=True)
 class Ordering:

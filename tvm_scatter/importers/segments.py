@@ -7,9 +7,9 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
+from tvm_scatter.emit.ordering import DTYPE as ORDER_DTYPE
+from tvm_scatter.emit.ordering import LIMIT
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.ordering import DTYPE as ORDER_DTYPE
-from tvm_scatter.ops.ordering import LIMIT
 
 from .shapes import shape_of
 

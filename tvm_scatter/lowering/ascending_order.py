@@ -9,7 +9,7 @@ from typing import Any
 from tvm import relax, te, tirx
 from tvm.script import tirx as T
 
-from tvm_scatter.ops.ordering import DTYPE
+from tvm_scatter.emit.ordering import DTYPE
 from tvm_scatter.ops.shapes import is_empty
 
 

@@ -14,9 +14,9 @@ from tvm import relax
 from tvm_scatter.bounds.size_check import SizeCheck
 from tvm_scatter.emit.computed_updates import Producer
 from tvm_scatter.emit.index_check import IndexCheck
+from tvm_scatter.emit.ordering import DTYPE as ORDERING_DTYPE
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.fused_updates import FusedUpdates
-from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
 from tvm_scatter.ops.ordering import check_sizes
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import SymbolTable, expressions, same_size, static_shape

@@ -16,11 +16,11 @@ from tvm_scatter.emit.computed_updates import ComputedUpdates, Producer
 from tvm_scatter.emit.drop_signal import MakeSignal
 from tvm_scatter.emit.kept import with_wrapping
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.ordering import DTYPE as ORDERING_DTYPE
+from tvm_scatter.emit.ordering import LIMIT
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.emit.single_precision import compute_in_single_precision
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.ordering import DTYPE as ORDERING_DTYPE
-from tvm_scatter.ops.ordering import LIMIT
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.signature import Dim, Signature

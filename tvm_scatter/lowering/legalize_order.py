@@ -11,10 +11,10 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.index_check import IndexCheck
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.ordering import Ordering
+from tvm_scatter.emit.ordering import DTYPE, Ordering
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.ops.ordering import DTYPE, ORDER, check_sizes
+from tvm_scatter.ops.ordering import ORDER, check_sizes
 from tvm_scatter.ops.shapes import SymbolTable, no_elements
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem

@@ -12,6 +12,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from tvm_scatter.emit.ordering import DTYPE, LIMIT
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import check_index_dtype
 from tvm_scatter.problem.symbolic_size import SymbolicSize
@@ -21,10 +22,6 @@ from .own_operators import call_of, register_operator
 from .shapes import static_shape
 
 ORDER = "relax.tvm_scatter.order"
-#: The type of both results.
-DTYPE = "int32"
-#: The most updates and destinations, because they are numbered in that type.
-LIMIT = (1 << 31) - 1
 
 
 def order(

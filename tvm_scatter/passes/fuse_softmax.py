@@ -16,12 +16,13 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_scatter.emit.ordering import DTYPE
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.lowering.inlined import Inliner
 from tvm_scatter.lowering.plan import Way, plan
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.fused_updates import PLAIN, FusedUpdates
-from tvm_scatter.ops.ordering import DTYPE, emitted_order, order
+from tvm_scatter.ops.ordering import emitted_order, order
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.options import current_options

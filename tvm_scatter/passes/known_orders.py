@@ -8,8 +8,9 @@ import numpy as np
 import tvm
 from tvm import relax, tirx
 
+from tvm_scatter.emit.ordering import DTYPE
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.ordering import DTYPE, ORDER
+from tvm_scatter.ops.ordering import ORDER
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 
 

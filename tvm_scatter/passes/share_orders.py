@@ -15,10 +15,11 @@ from typing import Any
 import tvm
 from tvm import relax
 
+from tvm_scatter.emit.ordering import LIMIT
 from tvm_scatter.lowering.plan import Plan, Way, plan
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
-from tvm_scatter.ops.ordering import LIMIT, emitted_order
+from tvm_scatter.ops.ordering import emitted_order
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
 from tvm_scatter.ops.shapes import same_size, static_shape
 from tvm_scatter.options import current_options
@@ -34,9 +35,6 @@ from tvm_scatter.selection.backend import Backend, backend_of
 from .functions import Emit, with_changes, with_values
 from .known_orders import ascends
 from .report import note
-
-#: Updates of a scatter that takes an order alone.
-_LARGE = 1 << 13
 
 
 def ShareOrders() -> tvm.transform.Pass:
@@ -71,9 +69,6 @@ class _Group:
         What they save if the order is given, as a part of what a radix sort costs.
     ascending : bool
         Whether the index ascends, so that nothing is sorted.
-    large : bool
-        Whether the first alone is worth an order of its own. Several small scatters are better
-        computed together.
     """
 
     era: tuple[int, int]
@@ -83,15 +78,14 @@ class _Group:
     scatters: list[Binding] = field(default_factory=list)
     saved: float = 0.0
     ascending: bool = False
-    large: bool = False
     _ordering: tuple[Any, ...] | None = None
 
     @property
     def pays(self) -> bool:
-        """Whether one order for all, or for the only one, costs less than what is saved by it."""
+        """Whether one order for all costs less than what is saved by it."""
         if self.ascending:
             return self.saved > 0
-        return (len(self.scatters) > 1 or self.large) and self.saved > self._cost
+        return len(self.scatters) > 1 and self.saved > self._cost
 
     @property
     def _cost(self) -> float:
@@ -101,9 +95,8 @@ class _Group:
     def __str__(self) -> str:
         """What it does, as a clause."""
         _, *others = (each.var.name for each in self.scatters)
-        said = f"shares one order with {', '.join(others)}" if others else "is given an order"
+        said = f"shares one order with {', '.join(others)}" if others else "needs no sort"
         if self.ascending:
-            said = said if others else "needs no sort"
             return f"{said}: it ascends"
         parts = (round(100 * each) for each in (self._cost, self.saved))
         return said + ": it takes {} % of a radix sort, and saves {} %".format(*parts)
@@ -159,8 +152,6 @@ def _groups(mod: tvm.IRModule, function: relax.Function) -> list[_Group]:
             if known is None and current_options().index_facts:
                 known = IndexAnalysis(mod, function)
             group = _Group(era, call, extent, backend_of(planned.target))
-            items = planned.lowered[0].problem.items
-            group.large = items.is_static and items.constant >= _LARGE
             group.ascending = known is not None and ascends(call.indices[0], known)
             groups.append(group)
         group.scatters.append(binding)

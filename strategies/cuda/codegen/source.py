@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tvm_scatter.problem.reductions import Reduction, item_bytes, numpy_dtype
+from tvm_scatter.problem.reductions import HALVES, Reduction, item_bytes, numpy_dtype
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 _DATA_TYPES = {
@@ -31,9 +31,14 @@ _DATA_TYPES = {
 _BITS_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
+def accumulate_dtype(dtype: str) -> str:
+    """The type in which values of a data type are accumulated."""
+    return "float32" if dtype in HALVES else dtype
+
+
 def accumulate_bytes(dtype: str) -> int:
     """Bytes of the type in which values of a data type are accumulated."""
-    return 4 if dtype in ("float16", "bfloat16") else item_bytes(dtype)
+    return item_bytes(accumulate_dtype(dtype))
 
 
 def data_type(problem: ScatterProblem) -> str:

@@ -384,8 +384,8 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
       const int64 first_row = static_cast<int64>(unit.bucket) << bits;
       const auto items = buckets.template named<P>(room.items + begin);
       using Key = typename If<is_carried<P, Entry>(), Numbered<Entry>, uint32>::type;
-      PlaceColumns<P, Key, lanes, vector, columns, true> rows(updates, items, sizes,
-                                                              first_row + place, own);
+      PlaceColumns<P, Key, lanes, vector, columns, true, true, true> rows(
+          updates, items, sizes, first_row + place, own);
       for_each_row(length, AsRead<decltype(rows)>{rows}, [&](uint32 at, const auto& read) {
         if (at == next) {
           put_by();

@@ -59,7 +59,7 @@ template <class R, class Wide, class Offset, int lanes, int vector, int columns>
 __device__ __forceinline__ void combine_columns(
     Wide* row, const ColumnsApart<Offset, lanes, vector, columns>& own,
     const Vector<Wide, vector * columns>& sum) {
-  own.template divided<Wide>(sum, [&](Offset at, const Vector<Wide, vector>& part) {
+  own.divided(sum, [&](Offset at, const Vector<Wide, vector>& part) {
     atomic_combine_vector<R>(row + at, part);
   });
 }
@@ -109,8 +109,8 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
   for_each_column<P, lanes, vector, columns>(sizes, tile, tiles, [&](const auto& own) {
     auto sum = splat<Accumulate<typename P::Data>, vector * columns>(widen(P::start()));
     if (own.first < own.width && chunk.length) {
-      const PlaceColumns<P, Key, lanes, vector, columns, true> rows(updates, chunk.items, sizes,
-                                                                    chunk.place, own);
+      const PlaceColumns<P, Key, lanes, vector, columns, true, true, true> rows(
+          updates, chunk.items, sizes, chunk.place, own);
       combine_run<typename P::Reduction>(sum, chunk.length, rows);
     }
     held[threadIdx.x] = sum;
@@ -119,9 +119,8 @@ __device__ __forceinline__ void add_chunks(Accumulate<typename P::Data>* sums,
 }
 
 // A group of lanes for each row of the output, or for each of `tiles` parts of it: `lists.find(row)`
-// says what is listed for a row, and `lists.list` holds the items. A thread has `columns` vectors of a
-// part. `apart` as of `RowShare`. If this begins `early`, sums and their counts are waited for, and
-// nothing else.
+// says what is listed for a row, and `lists.list` holds the items. `columns` and `apart` as of `RowShare`.
+// If this begins `early`, sums and their counts are waited for, and nothing else.
 template <class P, int lanes, int vector, int columns, bool mean, bool in_place, bool apart,
           bool early, class Lists>
 __device__ __forceinline__ void write_rows(const typename P::Output& output,
@@ -134,7 +133,7 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
   using Wide = Accumulate<Data>;
   using Key = typename Lists::Key;
   const int64 rows_apart = apart ? static_cast<int64>(sizes.destinations()) : 0;
-  const RowShare<P, lanes, vector> share(tiles, rows_apart);
+  const RowShare<P, lanes, vector, columns> share(tiles, rows_apart);
   if (share.row >= sizes.destinations()) return;
   const Offset width = sizes.width();
   Listed listed;
@@ -149,10 +148,7 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
   } else {
     listed = lists.find(share.row);
   }
-  // The parts before this one have more columns than `share` knows.
-  constexpr Offset more = (columns - 1) * lanes * vector;
-  const Offset begin = share.first + static_cast<Offset>(share.tile) * more;
-  for (Offset column = begin; column < width; column += share.step * columns) {
+  for (Offset column = share.first; column < width; column += share.step) {
     const ColumnsApart<Offset, lanes, vector, columns> own(column, width);
     const int64 row = share.row * width;
     Vector<Data, vector * columns> result;
@@ -174,13 +170,13 @@ __device__ __forceinline__ void write_rows(const typename P::Output& output,
           return early ? look<Wide, vector>(part) : load<Wide, vector>(part);
         });
       } else {
-        const PlaceColumns<P, Key, lanes, vector, columns> rows(updates, lists.list + listed.at,
-                                                                sizes, share.row, own);
+        const PlaceColumns<P, Key, lanes, vector, columns, true, true> rows(
+            updates, lists.list + listed.at, sizes, share.row, own);
         combine_run<typename P::Reduction>(sum, listed.count, rows);
       }
       result = result_of<P, vector * columns, mean>(result, sum, listed.count);
     }
-    own.template divided<Data>(result, [&](Offset at, const Vector<Data, vector>& part) {
+    own.divided(result, [&](Offset at, const Vector<Data, vector>& part) {
       output.template store<Offset>(row + at, part);
     });
   }

@@ -287,8 +287,9 @@ __device__ __forceinline__ Vector<typename P::Data, vector> result_of(
 
 // Which row a thread works on, and its first column: `tiles` groups of `lanes` threads share a row.
 // These are neighbours, unless a number of rows is given: then the first parts of all rows come before
-// the second ones, so that what is read of a tensor at a time fits the second-level cache.
-template <class P, int lanes, int vector>
+// the second ones, so that what is read of a tensor at a time fits the second-level cache. A thread has
+// `columns` vectors of a part.
+template <class P, int lanes, int vector, int columns = 1>
 struct RowShare {
   using Offset = typename P::Offset;
   int64 row, tile;
@@ -310,8 +311,8 @@ struct RowShare {
     row = rows_apart ? group - tile * rows_apart : group / tiles;
     // Groups behind the last part have no row, or they would do what others do once more.
     if (rows_apart && tile >= tiles) row = rows_apart;
-    first = static_cast<Offset>(tile * lanes + lane) * vector;
-    step = static_cast<Offset>(tiles) * lanes * vector;
+    first = static_cast<Offset>(tile * lanes * columns + lane) * vector;
+    step = static_cast<Offset>(tiles) * lanes * vector * columns;
   }
 };
 

@@ -8,7 +8,7 @@
 #ifndef TVM_SCATTER_SEGMENTED
 #define TVM_SCATTER_SEGMENTED
 #include "ordering.cuh"
-#include "place_updates.cuh"
+#include "place_columns.cuh"
 
 namespace tvm_scatter {
 
@@ -81,11 +81,9 @@ struct OrderedKeys {
   const Sizes<P>& sizes;
 
   __device__ __forceinline__ int operator[](int64 at) const {
-    using Offset = typename P::Offset;
-    const Item<P> item(sizes, static_cast<Offset>(permutation[at]));
-    Offset destination;
-    const bool has_place = find_destination(sizes, indices, item.index, destination);
-    return static_cast<int>(has_place ? destination : sizes.destinations());
+    typename P::Offset place[1];
+    places_of<P>(place, permutation[at], 1, indices, sizes);
+    return static_cast<int>(place[0]);
   }
 };
 
@@ -119,9 +117,9 @@ __device__ __forceinline__ void find_keys_of_slots(Key* found, const Keys& keys,
 }
 
 // Which columns of which row a thread has.
-template <class P, int lanes, int vector>
+template <class P, int lanes, int vector, int columns = 1>
 using SegmentShare = typename If<(P::Updates::summed_columns > 0), LogitShare<P, lanes, vector>,
-                                 RowShare<P, lanes, vector>>::type;
+                                 RowShare<P, lanes, vector, columns>>::type;
 
 // Vectors as one access each, or element by element.
 template <class P, bool whole, int vector>
@@ -174,6 +172,32 @@ struct SegmentRows {
                                         const RowSum<P, vector>& sum, int64 count) const {
     store_in_segments<P, whole>(output, place(row, column),
                                 result_of<P, vector, mean>(old, sum, static_cast<uint32>(count)));
+  }
+};
+
+// The same of all columns of a thread.
+template <class P, int lanes, int vector, int columns, bool whole, bool mean>
+struct SegmentColumns {
+  using Offset = typename P::Offset;
+  using Data = typename P::Data;
+  using Columns = ColumnsApart<Offset, lanes, vector, columns>;
+  using Row = SegmentRows<P, vector, whole, mean>;
+  const Row& rows;
+
+  __device__ __forceinline__ void keep(int64 row, const Columns& own) const {
+    own.for_each([&](int, Offset column) { rows.keep(row, column); });
+  }
+  __device__ __forceinline__ auto old(int64 row, const Columns& own) const {
+    return own.template joined<Data>([&](int number) { return rows.old(row, own.at(number)); });
+  }
+  __device__ __forceinline__ void write(int64 row, const Columns& own,
+                                        const Vector<Data, vector * columns>& old,
+                                        const RowSum<P, vector * columns>& sum,
+                                        int64 count) const {
+    own.divided(result_of<P, vector * columns, mean>(old, sum, static_cast<uint32>(count)),
+                [&](Offset column, const Vector<Data, vector>& result) {
+                  store_in_segments<P, whole>(rows.output, rows.place(row, column), result);
+                });
   }
 };
 
@@ -257,7 +281,7 @@ struct PieceSums {
 // For a group of lanes that has written the sum of a piece, one of `count` from a slot on: adds up the
 // sums of neighbours if it is the last of these, and those of neighbours of these, until others are
 // behind or the row is written. `write(column, sum)` does that.
-template <class P, int lanes, int vector, uint32 at_a_time, class Share, class Write>
+template <class P, int lanes, int vector, int columns, uint32 at_a_time, class Share, class Write>
 __device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 count,
                                        const Sizes<P>& sizes, const Share& share, int64 tiles,
                                        Write write) {
@@ -272,16 +296,19 @@ __device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 
     }
     if (!arrives_last<lanes>(ready.arrived + first * tiles + share.tile, count)) return;
     const auto above = ready.above(sizes, tiles);
-    for (Offset column = share.first; column < sizes.width(); column += share.step) {
-      auto sum = sum_of_none<P, vector>();
-      const ListedSums<P, vector, at_a_time> neighbours{ready.sums, sizes, first, column};
-      combine_run<typename P::Reduction>(sum, count, neighbours);
-      if (!share.writes) continue;
-      if (is_row) {
-        write(column, sum);
-      } else {
-        above.template at<vector>(sizes, slot, column) = sum;
-      }
+    for (Offset begin = share.first; begin < sizes.width(); begin += share.step) {
+      const ColumnsApart<Offset, lanes, vector, columns> own(begin, sizes.width());
+      own.for_each([&](int, Offset column) {
+        auto sum = sum_of_none<P, vector>();
+        const ListedSums<P, vector, at_a_time> neighbours{ready.sums, sizes, first, column};
+        combine_run<typename P::Reduction>(sum, count, neighbours);
+        if (!share.writes) return;
+        if (is_row) {
+          write(column, sum);
+        } else {
+          above.template at<vector>(sizes, slot, column) = sum;
+        }
+      });
     }
     if (is_row) return;
     ready = above;
@@ -291,7 +318,7 @@ __device__ __forceinline__ void add_up(PieceSums<P> ready, uint32 first, uint32 
 }
 
 // Behind `add_up`: for a group of lanes that has written the sum of a piece of the row of a place.
-template <class P, int lanes, int vector, bool whole, bool mean, class Key, class Share>
+template <class P, int lanes, int vector, int columns, bool whole, bool mean, class Key, class Share>
 __device__ __forceinline__ void add_up_pieces(const PieceSums<P>& ready, const Key* begins,
                                               const Key* ends, int64 place, const Sizes<P>& sizes,
                                               const Share& share, int bits, int64 tiles,
@@ -301,7 +328,7 @@ __device__ __forceinline__ void add_up_pieces(const PieceSums<P>& ready, const K
   const Pieces<int64> pieces(all.begin, all.end, bits);
   // Rows keep their registers: sums of a softmax take more, and so does a division behind them.
   constexpr uint32 at_a_time = P::softmax || mean ? kInFlight / 2 : kInFlight;
-  add_up<P, lanes, vector, at_a_time>(
+  add_up<P, lanes, vector, columns, at_a_time>(
       ready, pieces.first_slot, pieces.count, sizes, share, tiles,
       [&](typename P::Offset column, const auto& sum) {
         rows.write(place, column, rows.old(place, column), sum, pieces.size);
@@ -310,10 +337,10 @@ __device__ __forceinline__ void add_up_pieces(const PieceSums<P>& ready, const K
 
 // A group of lanes for each slot of a piece, and behind them for each `rows_each` rows, one after the
 // other: the range of the next one is on its way meanwhile. Sums pieces of long segments, and writes
-// rows. `items` has an entry for each update: its number, or what is carried of it. `apart` as of
-// `RowShare`.
-template <class P, class Key, int lanes, int vector, bool whole, bool mean, bool first, bool apart,
-          int rows_each, class Keys, class List>
+// rows. `items` has an entry for each update: its number, or what is carried of it. `columns` and
+// `apart` as of `RowShare`.
+template <class P, class Key, int lanes, int vector, int columns, bool whole, bool mean, bool first,
+          bool apart, int rows_each, class Keys, class List>
 __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
                                             const typename P::Output& output,
                                             const typename P::Data* data,
@@ -323,12 +350,14 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
                                             uint32 longest, int bits, int64 tiles) {
   using Entry = decltype(entry_of(items));
   using Offset = typename P::Offset;
-  using Data = typename P::Data;
+  using Columns = SegmentColumns<P, lanes, vector, columns, whole, mean>;
   const int64 slots = ready.slots;
   const int64 rows_apart =
       apart ? slots + ceil_div<int64>(sizes.destinations(), rows_each) : 0;
-  const SegmentShare<P, lanes, vector> share(sizes, tiles, first_in_grid() / lanes, rows_apart);
-  const SegmentRows<P, vector, whole, mean> rows{output, data, sizes};
+  const SegmentShare<P, lanes, vector, columns> share(sizes, tiles, first_in_grid() / lanes,
+                                                      rows_apart);
+  const typename Columns::Row row{output, data, sizes};
+  const Columns rows{row};
   const bool is_piece = share.row < slots;
   int64 place = (share.row - slots) * rows_each;
   int left = static_cast<int>(min(sizes.destinations() - place, static_cast<int64>(rows_each)));
@@ -350,22 +379,24 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
   const auto sum_range = [&](const SegmentRange& range) {
     const int64 count = range.end - range.begin;
     for (Offset column = share.first; column < width; column += share.step) {
+      const ColumnsApart<Offset, lanes, vector, columns> own(column, width);
       if (count <= 0) {
-        if (share.writes) rows.keep(place, column);
+        if (share.writes) rows.keep(place, own);
         continue;
       }
-      Vector<Data, vector> old;
-      if (!is_piece) old = rows.old(place, column);
-      const auto own = own_of<P, vector, whole>(updates, place, column);
-      const PlaceUpdates<P, Entry, lanes, vector, whole, false, first> sorted{
-          {updates, items + range.begin, sizes, column}, own, share.writes};
-      auto sum = sum_of_none<P, vector>();
+      Vector<typename P::Data, vector * columns> old;
+      if (!is_piece) old = rows.old(place, own);
+      const PlaceColumns<P, Entry, lanes, vector, columns, whole, false, first> sorted(
+          updates, items + range.begin, sizes, place, own, share.writes);
+      auto sum = sum_of_none<P, vector * columns>();
       combine_run<typename P::Reduction>(sum, static_cast<uint32>(count), sorted);
       if (!share.writes) continue;
       if (is_piece) {
-        ready.template at<vector>(sizes, static_cast<uint32>(share.row), column) = sum;
+        own.divided(sum, [&](Offset at, const RowSum<P, vector>& part) {
+          ready.template at<vector>(sizes, static_cast<uint32>(share.row), at) = part;
+        });
       } else {
-        rows.write(place, column, old, sum, count);
+        rows.write(place, own, old, sum, count);
       }
     }
   };
@@ -379,7 +410,8 @@ __device__ __forceinline__ void sum_updates(const PieceSums<P>& ready,
     ++place;
   }
   if (is_piece)
-    add_up_pieces<P, lanes>(ready, begins, ends, place, sizes, share, bits, tiles, rows);
+    add_up_pieces<P, lanes, vector, columns>(ready, begins, ends, place, sizes, share, bits, tiles,
+                                             row);
 }
 
 }  // namespace tvm_scatter

@@ -58,7 +58,7 @@ __device__ __forceinline__ void sum_and_share(const PieceSums<P>& ready,
       const Sum sum = sum_of(place, begin, end - begin, column);
       if (share.writes) ready.template at<vector>(sizes, slot, column) = sum;
     }
-    add_up_pieces<P, lanes>(ready, begins, ends, place, sizes, share, bits, 1, rows);
+    add_up_pieces<P, lanes, vector, 1>(ready, begins, ends, place, sizes, share, bits, 1, rows);
   };
   const auto sum_row = [&](int64 place, const SegmentRange& range) {
     const int64 count = range.end - range.begin;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
@@ -16,6 +17,7 @@ from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
+from tvm_scatter.strategies.cuda.codegen.source import accumulate_dtype
 
 from . import contention, sorting
 from .column_parts import busy_lanes, columns_each, lanes_of_parts, parts_of
@@ -56,10 +58,10 @@ def cost(work: Work, listed: bool = False) -> Terms:
     ----------
     listed : bool
         Whether :class:`ListedRows` sums and writes them: blocks add their sums of a long list by
-        atomics, and a thread may have several vectors of a row.
+        atomics.
     """
     width = work.problem.width
-    known = width.constant if listed and width.is_static else None
+    known = width.constant if width.is_static else None
     each = work.vector * columns_each(work.problem, known, work.vector)
     lanes = sorting.lanes_in_warp(work.problem, each)
     threads = work.width / each
@@ -68,8 +70,10 @@ def cost(work: Work, listed: bool = False) -> Terms:
     # The entries of a chunk are added one after the other, then the sums of the chunks of a block,
     # and then those of blocks, which matters where they are compared and swapped.
     blocks = work.hottest / (chunk * (_BLOCK_THREADS / lanes))
+    summed_as = accumulate_dtype(work.problem.data_dtype)
+    sums = replace(work, problem=replace(work.problem, data_dtype=summed_as))
     # A thread compares and swaps one of its elements after the other.
-    meeting = contention.meeting(work) * (work.vector if needs_swaps(work.problem) else 1)
+    meeting = contention.meeting(sums) * (work.vector if needs_swaps(sums.problem) else 1)
     single = _MOVE_CYCLES * work.written_bytes / work.machine.multiprocessors
     single = work.cycles(single) if work.element == 1 else 0.0
     summed = _ENTRY_CYCLES * LONG_LIST + (blocks * meeting if listed else 0.0)

@@ -7,6 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
+from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
@@ -20,6 +21,8 @@ _THREADS = device_constant("owner_order", "kOwnerOrderThreads")
 _MOST_ITEMS = (1 << 14, 1 << 13, 1 << 11)
 #: The most places of a block.
 _MOST_EACH = 512
+#: Cycles that a block takes to look at an update with each of its threads.
+_LOOK_CYCLES = 250.0
 #: Bytes of static shared memory, at most.
 _STATIC_BYTES = 512
 
@@ -59,4 +62,11 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
     )
 
 
-FORM = OrderForm("owners", _takes, lambda problem, sizes: 0, _emit)
+def _time(work: Work) -> tuple[Any, Any] | None:
+    places = _MOST_EACH * work.machine.multiprocessors - 1
+    if work.items > _MOST_ITEMS[0] or work.destinations > places:
+        return None
+    return 1, work.cycles(work.items / _THREADS * _LOOK_CYCLES)
+
+
+FORM = OrderForm("owners", _takes, lambda problem, sizes: 0, _emit, _time)

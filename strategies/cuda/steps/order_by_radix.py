@@ -7,6 +7,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.work import Work
 
 from . import sorting, stages
 from .order_forms import OrderedLists, OrderForm
@@ -36,4 +37,12 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
     )
 
 
-FORM = OrderForm("radix", lambda problem, sizes, target: True, _workspace, _emit)
+#: What a sort takes as a multiple of what moves its bytes: 262 us for 5 million updates on an H200.
+_OF_BYTES = 3.5
+
+
+def _time(work: Work) -> tuple[Any, Any]:
+    return sorting.launches(work) + 1, _OF_BYTES * sorting.time(work)
+
+
+FORM = OrderForm("radix", lambda problem, sizes, target: True, _workspace, _emit, _time)

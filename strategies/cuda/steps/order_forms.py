@@ -11,6 +11,7 @@ from tvm import tirx
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.selection.work import Work
 
 
 @dataclass(frozen=True)
@@ -28,12 +29,16 @@ class OrderForm:
         Bytes of scratch memory for a problem and its sizes.
     emit : callable
         Emits the launches, given operands and where their order goes.
+    time : callable
+        The launches that some work of static sizes takes, and the microseconds beside them;
+        ``None`` if the form does not take the sizes.
     """
 
     name: str
     takes: Callable[[ScatterProblem, Sizes, Any], Any]
     workspace: Callable[[ScatterProblem, Sizes], Any]
     emit: Callable[[Operands, OrderedLists], None]
+    time: Callable[[Work], tuple[Any, Any] | None]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from . import sorting
-from .column_parts import LEAST_COLUMNS, lanes_of_parts, most_parts, parts_of
-from .listed_rows import even_entries, few_bytes, lanes_and_parts
+from .column_parts import LEAST_COLUMNS, columns_each, lanes_of_parts, most_parts, parts_of
+from .listed_rows import even_entries, few_bytes, lanes_and_parts, shares_of_rows
 
 #: A piece of a long segment has two to the power of this many entries, or a few more: twice as many
 #: where sums of pieces would take much memory, and half as many where there is little work to share
@@ -54,6 +54,18 @@ _MOST_ROWS_EACH, _UPDATES_EACH, _ENOUGH_THREADS = 4, 12, 1 << 16
 #: 300 000 take 0.94 to 1.0 of the time, and 249 216 of 64 columns 1.07.
 _MANY_TO_CARRY = 1 << 18
 _SUMS, _ARRIVED, _CARRIED, _FOUND = "sums", "arrived", "carried", "found"
+#: The destination of an update, behind C++ declarations of the ``items`` of an order.
+KEYS_BY_INDEX = (
+    "  const OrderedKeys<P, decltype(items)> keys{indices, items, sizes};\n  (void)keys;\n"
+)
+
+
+def ranges(offsets: str) -> str:
+    """C++ declarations of ``Key``, and of where segments begin and end, given the offsets."""
+    return (
+        f"  using Key = int;\n  const Key* const begins = {offsets};\n"
+        "  const Key* const ends = begins + 1;\n"
+    )
 
 
 def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -> None:
@@ -115,8 +127,8 @@ class _Shape:
 
     Attributes
     ----------
-    vector : int
-        The elements that a thread has at a time.
+    vector, columns : int
+        The elements of an access, and the accesses of a thread to a part of a row.
     lanes, parts, apart : int, int or expression, bool
         The threads of a part of a row, which reads neighbours, the parts of a row, and whether all
         first parts come before all others.
@@ -125,6 +137,7 @@ class _Shape:
     """
 
     vector: int
+    columns: int
     lanes: int
     parts: Any
     apart: bool
@@ -141,6 +154,8 @@ class _Shape:
         """
         problem, sizes = operands.problem, operands.sizes
         vector, lanes, parts = whole_rows(operands)
+        columns = _columns(operands)
+        each = vector * columns
         # Sums of logits in 16 bits wait for other things.
         carries = may_carry and not _adds_up_halves(operands)
         carries = carries and carried_bytes(operands, vector) > 0
@@ -149,10 +164,10 @@ class _Shape:
         if not _adds_up_logits(operands) and (carries or not problem.softmax):
             least = _MANY_TO_CARRY if carries else 0
             side_by_side = carries or problem.in_order
-            lanes, apart = lanes_of_parts(operands, lanes, vector, side_by_side, least)
+            lanes, apart = lanes_of_parts(operands, lanes, each, side_by_side, least)
         if apart:
-            parts = parts_of(sizes.width, lanes, vector)
-        return _Shape(vector, lanes, parts, apart, carries)
+            parts = parts_of(sizes.width, lanes, each)
+        return _Shape(vector, columns, lanes, parts, apart, carries)
 
 
 def reduce_rows(
@@ -218,11 +233,13 @@ class _Steps:
         arguments |= {name: ("long long", number) for name, number in numbers.items()}
         keys = "keys_of_slots" if self._searches else "keys"
         known = f"ready, {self._target}, updates, {keys}, begins, ends, {entries}, sizes, longest"
-        shaped = f"P, Key, {shape.lanes}, {{vector_and_whole}}, {self._mean}, {first}"
-        call = f"sum_updates<{shaped}, {apart}, {each}>({known}, int(bits), parts);"
+        access, last = f"P, Key, {shape.lanes}, {{vector}}", f"{{whole}}, {self._mean}, {first}"
+        shaped = f"{access}, {shape.columns}, {last}, {apart}, {each}"
+        call = f"sum_updates<{shaped}>({known}, int(bits), parts);"
         if self._shares_rows(shape):
             usual = "min(uint32(max(usual, static_cast<long long>(kLeastShared))), longest)"
-            call = f"sum_and_share<{shaped}, {each}, {self.threads}>({known}, {usual}, int(bits));"
+            shaped = f"{access}, {last}, {each}, {self.threads}"
+            call = f"sum_and_share<{shaped}>({known}, {usual}, int(bits));"
         _launch(
             operands,
             text,
@@ -335,7 +352,7 @@ def _check_parts(shape: _Shape, width: Any) -> None:
     if isinstance(shape.parts, int) and isinstance(most, int):
         enough = shape.parts <= most
     else:
-        enough = shape.lanes * shape.vector >= LEAST_COLUMNS
+        enough = shape.lanes * shape.vector * shape.columns >= LEAST_COLUMNS
     if not enough:
         raise ScatterError(
             f"scatter: a row of {width} elements has {shape.parts} parts, and there are "
@@ -353,8 +370,11 @@ def _launch(
 ) -> None:
     """Launch a templated call with vectors, or element by element if tensors are not aligned."""
     vector, _, _ = whole_rows(operands)
-    single = form_of_unaligned(operands, vector)
-    forms = [call.format(vector_and_whole=form) for form in (f"{vector}, true", single)]
+    single, whole = form_of_unaligned(operands, vector)
+    forms = [
+        call.format(vector=size, whole=str(each).lower())
+        for size, each in ((vector, True), (single, whole))
+    ]
     text += by_alignment(operands, vector, *forms)
     launch(
         operands,
@@ -369,10 +389,10 @@ def _launch(
     )
 
 
-def form_of_unaligned(operands: Operands, vector: int) -> str:
-    """The elements that a thread has at a time, and whether they are one access, in C++."""
+def form_of_unaligned(operands: Operands, vector: int) -> tuple[int, bool]:
+    """The elements that a thread has at a time, and whether they are one access."""
     # Threads that share a logit have the same columns also where vectors are no single accesses.
-    return f"{vector}, false" if _adds_up_logits(operands) else "1, true"
+    return (vector, False) if _adds_up_logits(operands) else (1, True)
 
 
 def reads_first(problem: ScatterProblem) -> bool:
@@ -383,7 +403,8 @@ def reads_first(problem: ScatterProblem) -> bool:
 def _threads_together(operands: Operands) -> int:
     """Threads of a multiprocessor that must have registers; 0 leaves that to NVIDIA's compiler."""
     if not operands.problem.softmax:
-        return _THREADS_OF_HALVES if operands.problem.data_dtype in HALVES else 0
+        bounded = operands.problem.data_dtype in HALVES and _columns(operands) == 1
+        return _THREADS_OF_HALVES if bounded else 0
     return _SUMMING_THREADS_OF_HALVES if _adds_up_halves(operands) else _SOFTMAX_THREADS
 
 
@@ -397,12 +418,20 @@ def _adds_up_halves(operands: Operands) -> bool:
     return _adds_up_logits(operands) and operands.problem.data_dtype in HALVES
 
 
+def _columns(operands: Operands) -> int:
+    """The vectors of a row that each thread has."""
+    problem = operands.problem
+    if problem.softmax:
+        return 1
+    return columns_each(problem, operands.sizes.width, widest_vector(problem))
+
+
 def whole_rows(operands: Operands) -> tuple[int, int, Any]:
-    """The elements that a thread has at a time, the threads of a row, and the parts of a row."""
+    """The elements of an access, the threads of a row, and the parts of a row."""
     problem, sizes = operands.problem, operands.sizes
     vector = widest_vector(problem)
     if not problem.softmax:
-        return (vector, *lanes_and_parts(problem, sizes, vector))
+        return (vector, *shares_of_rows(problem, sizes))
     weighted = WeightedRows(operands.updates, sizes.count)
     vector = weighted.vector(vector)
     if operands.updates.term is None:
