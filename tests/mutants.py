@@ -313,8 +313,8 @@ KERNELS = (
     _kernel(
         "the own row of another place",
         "place_columns",
-        "own_of<P, vector, true>(updates, place, own_columns.at(number));",
-        "own_of<P, vector, true>(updates, 0, own_columns.at(number));",
+        "own_of<P, vector, whole>(updates, place, own_columns.at(number));",
+        "own_of<P, vector, whole>(updates, 0, own_columns.at(number));",
         "tests/test_own_rows.py::test_own_rows_are_read_once",
     ),
     _kernel(
@@ -333,10 +333,31 @@ KERNELS = (
     ),
     _kernel(
         "a row of a part begins where a thread with one vector would",
-        "listed_rows",
-        "share.first + static_cast<Offset>(share.tile) * more;",
-        "share.first;",
+        "row_sums",
+        "(tile * lanes * columns + lane)",
+        "(tile * lanes + lane)",
         "tests/test_columns_apart.py::test_sums",
+    ),
+    _kernel(
+        "the sums of all columns of a piece written to its first",
+        "segmented",
+        "ready.template at<vector>(sizes, static_cast<uint32>(share.row), at) = part;",
+        "ready.template at<vector>(sizes, static_cast<uint32>(share.row), column) = part;",
+        "tests/test_columns_apart.py::test_sums",
+    ),
+    _kernel(
+        "pieces of the order of elements looked for as if there was one batch",
+        "segmented",
+        "return static_cast<int>(place[0]);",
+        "return static_cast<int>(place[0] % sizes.extents[0]);",
+        "tests/test_segmented_orders.py::test_sums",
+    ),
+    _kernel(
+        "sums of a long row added up as if as many teams had some as a power of two",
+        "owned_rows",
+        "if (team % (2 * apart) == 0 && team + apart < shares) {",
+        "if (team % (2 * apart) == 0 && team + 2 * apart <= shares) {",
+        "tests/test_owned_rows.py::test_long_rows",
     ),
     _kernel(
         "columns of the place before, where a unit goes on with the next",

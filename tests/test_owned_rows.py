@@ -9,6 +9,7 @@ import pytest
 import tvm
 from cuda_cases import cuda_target
 from machine_code import cuda, needs_nvrtc, ptx
+from test_columns_apart import check, operands
 from tvm import relax
 
 import tvm_scatter
@@ -66,3 +67,11 @@ def test_computed_rows_are_read_one_at_a_time(on_an_h200: None) -> None:
     assert found == [2, 1]
     # Another implementation's record is not taken because the knobs of the fastest are not offered.
     assert "51.4 us" in selection.reason
+
+
+@pytest.mark.usefixtures("on_cuda")
+@pytest.mark.parametrize("edges", [190, 700, 3000])
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 7), ("bfloat16", 16), ("float32", 140)])
+def test_long_rows(dtype: str, width: int, edges: int) -> None:
+    """One place has most of the edges, in as many shares as are no power of two."""
+    check(operands(dtype, width, edges), False, "owned_rows")

@@ -58,7 +58,7 @@ struct OwnedRows {
     output.template store<Offset>(at, result_of<P, vector, mean>(old, sum, count));
   }
 
-  // For whole blocks. Each team sums a part of the updates, and the first one adds these up.
+  // For whole blocks. Each team sums a part of the updates, and neighbours add up their sums.
   __device__ __forceinline__ void write_long_rows() const {
     if constexpr (!same<R, Update>) {
       __shared__ uint32 listed;
@@ -84,8 +84,9 @@ struct OwnedRows {
   __device__ __forceinline__ void write_long_row(uint32 row) const {
     __shared__ Sum held[threads];
     const uint32 begin = lists.begins[row], count = lists.updates_of(row);
-    const uint32 share = ceil_div(count, teams), team = threadIdx.x / lanes;
+    const uint32 share = max(ceil_div(count, teams), kInFlight), team = threadIdx.x / lanes;
     const uint32 skip = min(count, team * share), own = min(share, count - skip);
+    const uint32 shares = ceil_div(count, share);
     const Offset lane = static_cast<Offset>(threadIdx.x % lanes) * vector;
     for (Offset base = first; base < sizes.width(); base += step) {
       const Offset column = base + lane;
@@ -95,11 +96,14 @@ struct OwnedRows {
         combine_run<R>(sum, own, updates_from(begin + skip, column));
       held[threadIdx.x] = sum;
       __syncthreads();
-      if (team == 0 && column < sizes.width()) {
-        for (uint32 other = 1; other * share < count; ++other)
-          sum = combine_vectors<R>(sum, held[threadIdx.x + other * lanes]);
-        write(at, old(at, count), sum, count);
+      for (uint32 apart = 1; apart < shares; apart *= 2) {
+        if (team % (2 * apart) == 0 && team + apart < shares) {
+          sum = combine_vectors<R>(sum, held[threadIdx.x + apart * lanes]);
+          held[threadIdx.x] = sum;
+        }
+        __syncthreads();
       }
+      if (team == 0 && column < sizes.width()) write(at, old(at, count), sum, count);
       __syncthreads();
     }
   }
