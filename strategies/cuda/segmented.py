@@ -1,4 +1,4 @@
-"""Segmented: sorts updates by destination, then writes every output row once."""
+"""Segmented: orders updates by destination, then writes every output row once."""
 
 from __future__ import annotations
 
