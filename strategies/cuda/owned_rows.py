@@ -9,7 +9,7 @@ from typing import Any
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import ceil_div, power_of_two
+from tvm_scatter.problem.sizes import ceil_div
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
@@ -19,7 +19,7 @@ from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
 
 from .machines import multiprocessors
-from .steps import contention, owned_lists
+from .steps import contention, owned_lists, sorting
 
 #: The most updates, which every block looks at and may have to list.
 _MOST = 1 << 14
@@ -27,9 +27,9 @@ _MOST = 1 << 14
 _THREADS = (1024, 512, 256)
 #: Threads that share a row: 1 KB of it, in accesses of 16 bytes, or less.
 _LANES = (64, 32, 16)
-#: Those of computed rows of fewer vectors than that: they take 0.68 to 0.85 of the time where a row
-#: is hot, and 0.96 to 1.07 where none is. Of wider rows they take 1.03.
-_MOST_COMPUTED, _WIDE = 32, 512
+#: Computed rows of fewer vectors have the threads of a warp at most: they take 0.68 to 0.85 of the
+#: time where a row is hot, and 0.96 to 1.07 where none is. Wider rows take 1.03 so.
+_WIDE = 512
 _BLOCKS = (1, 2, 3, 4)
 #: Rows of a thread at a time: four take some 90 registers, more than each of 1024 threads has.
 _UNROLL = (1, 2, 4)
@@ -85,7 +85,10 @@ class OwnedRows(Implementation):
         lanes = [n for n in _LANES if n < 2 * vectors] or list(_LANES[-1:])
         computes_rows = problem.fused and not problem.width.is_one
         if problem.fused and vectors < _WIDE:
-            lanes = _with_computed(lanes, vectors)
+            # One that is computed as it is read keeps the next one waiting. The fewer threads share
+            # a row, the more updates of a long one are read at a time.
+            few = sorting.lanes_in_warp(problem, widest_vector(problem))
+            lanes = [few, *(n for n in lanes if n != few)]
         if problem.deterministic:
             lanes = lanes[:1]
         units, limit = multiprocessors(target), shared_memory_limit(target)
@@ -202,15 +205,6 @@ def _first_knobs(problem: ScatterProblem, units: int) -> Config:
     # What is moved may take longer than what a block begins with.
     little = max(rows, items) * row_bytes < 2 * _FILLING_BYTES * units
     return {"threads": 256, "blocks_per_multiprocessor": 3} if little else {}
-
-
-def _with_computed(lanes: Sequence[int], vectors: int) -> list[int]:
-    """Threads that share a row, where a row that is computed as it is read keeps others waiting.
-
-    The fewer share one, the more updates of a long row are read at a time.
-    """
-    first = min(power_of_two((vectors - 1).bit_length()), _MOST_COMPUTED)
-    return [first, *(n for n in lanes if n != first)]
 
 
 def _with_first(first: int | None, values: Sequence[int]) -> tuple[int, ...]:

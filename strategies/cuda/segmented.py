@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.ordering import LIMIT
+from tvm_scatter.emit.ordering import numbers_fit
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.selection.strategy import Config, Implementation
@@ -56,8 +56,7 @@ class Segmented(Implementation):
 
 def _fits_an_order(problem: ScatterProblem) -> bool:
     """Whether an order numbers all updates and places, as one that scatters share does."""
-    sizes = problem.items, problem.destinations
-    return problem.is_static and all(size.constant < LIMIT for size in sizes)
+    return problem.is_static and numbers_fit(problem)
 
 
 def _layout(problem: ScatterProblem, sizes: Sizes, target: Any) -> sorting.Layout:

@@ -15,6 +15,11 @@ from .operands import Operands
 DTYPE, LIMIT = "int32", (1 << 31) - 1
 
 
+def numbers_fit(problem: ScatterProblem) -> bool:
+    """Whether an order can number the updates and places of a problem, as far as they are known."""
+    return all(size.constant < LIMIT for size in (problem.items, problem.destinations))
+
+
 @dataclass(frozen=True)
 class Ordering:
     """A stable sort of updates by destination.

@@ -15,7 +15,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_scatter.emit.ordering import LIMIT
+from tvm_scatter.emit.ordering import numbers_fit
 from tvm_scatter.lowering.plan import Plan, Way, plan
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.names import COPY_RANGES
@@ -208,6 +208,4 @@ def _plan(value: relax.Call) -> Plan | None:
     planned = plan(value, target, current_options())
     if planned.way is not Way.SCATTER or not planned.lowered[0].orderable:
         return None
-    sizes = planned.lowered[0].problem.items, planned.lowered[0].problem.destinations
-    small = all(size.constant < LIMIT for size in sizes)
-    return planned if small else None
+    return planned if numbers_fit(planned.lowered[0].problem) else None

@@ -28,6 +28,7 @@ _MOST_BUCKETS = 2048
 _ENOUGH_BUCKETS, _SOME_ENTRIES = 256, 512
 #: The most entries of a bucket for each thread of a block; fewer registers for fewer.
 _ROOMS = (8, 16)
+#: The most entries of a bucket that a block orders; others are cut into units.
 _MOST_ENTRIES = _ROOMS[-1] * _THREADS
 _PER_THREAD = (16, 8, 4, 2, 1)
 _ENOUGH_TILES = 128
