@@ -55,21 +55,25 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
   constexpr int kTile = kBucketOrderThreads * per_thread;
   static_assert(kTile <= kMostTileItems, "a block counts the entries of its tiles in a word");
   uint32* const ordered = reinterpret_cast<uint32*>(shared);
+  // Items are ranked before they are put in order, in the same memory.
   const StableRanks<kBucketOrderThreads, per_thread, bucket_bits> ranks{
-      reinterpret_cast<unsigned short*>(ordered + kTile), static_cast<int>(order.buckets) + 1};
+      reinterpret_cast<unsigned short*>(ordered + kTile), ordered,
+      static_cast<int>(order.buckets) + 1};
   if (blockIdx.x == 0 && threadIdx.x == 0) *order.taken = 0;
   const int64 first = static_cast<int64>(blockIdx.x) * kTile;
   const uint32 owned = static_cast<uint32>(
       max(min(static_cast<int64>(sizes.items()) - first, static_cast<int64>(kTile)), 0ll));
   const Offset places = sizes.destinations();
-  Offset place[per_thread];
+  Offset found[per_thread];
+  places_of<P>(found, first + number_in_block(0, per_thread), kWarp, indices, sizes);
+  // What is dropped, or past the end, is of the first place behind all buckets.
+  uint32 place[per_thread];
+#pragma unroll
+  for (int i = 0; i < per_thread; ++i)
+    place[i] = found[i] < places ? static_cast<uint32>(found[i]) : order.first_place(order.buckets);
   Ranks<per_thread> rank;
-  places_of<P>(place, first + number_in_block(0, per_thread), kWarp, indices, sizes);
   ranks.find(
-      rank, per_thread,
-      [&](int i) {
-        return place[i] < places ? static_cast<uint32>(place[i]) >> order.bits : order.buckets;
-      },
+      rank, per_thread, [&](int i) { return place[i] >> order.bits; },
       [&](uint32 bucket, uint32 begin) {
         begins[bucket * order.runs.tiles + blockIdx.x] =
             static_cast<unsigned short>(begin);
@@ -77,13 +81,11 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
   if (threadIdx.x == 0)
     begins[(order.buckets + 1) * order.runs.tiles + blockIdx.x] =
         static_cast<unsigned short>(owned);
+  // What is past the end stands behind all that are.
 #pragma unroll
-  for (int i = 0; i < per_thread; ++i) {
-    const uint32 at = number_in_block(i, per_thread);
-    const uint32 in_bucket = place[i] < places ? order.place_of(static_cast<uint32>(place[i])) : 0;
-    if (at < owned)
-      ordered[rank[i]] = (static_cast<uint32>(first) + at) << order.bits | in_bucket;
-  }
+  for (int i = 0; i < per_thread; ++i)
+    ordered[rank[i]] = (static_cast<uint32>(first) + number_in_block(i, per_thread)) << order.bits |
+                       order.place_of(place[i]);
   __syncthreads();
   for (uint32 at = threadIdx.x; at < owned; at += kBucketOrderThreads)
     entries[first + at] = ordered[at];
@@ -131,8 +133,10 @@ struct OrderRoom {
       // What is past the end is of the last place, behind all that are.
       word[i] = at < count ? words[at] : ~0u;
     }
+    // All have their words before these are the table of the ranks.
+    __syncthreads();
     const StableRanks<kBucketOrderThreads, per_thread, place_bits> ranks{
-        counters(), static_cast<int>(order.places())};
+        counters(), words, static_cast<int>(order.places())};
     ranks.find(rank, turns, [&](int i) { return order.place_of(word[i]); }, visit);
 #pragma unroll
     for (int i = 0; i < per_thread; ++i)

@@ -53,7 +53,7 @@ struct OwnedLists {
     found = reinterpret_cast<uint32*>(shared);
     begins = found + part * warps;
     met = reinterpret_cast<unsigned short*>(begins + rows + 1);
-    list = met + rows * warps;
+    list = met + 2 * pairs_of(rows) * warps;
   }
 
   __device__ __forceinline__ uint32 updates_of(uint32 row) const { return begins[row + 1] - begins[row]; }
@@ -63,13 +63,13 @@ struct OwnedLists {
   template <int ahead, class Look>
   __device__ __forceinline__ void make(const Indices<P>& indices, const Sizes<P>& sizes,
                                        Look look) const {
-    // Two at a time: the number of warps is even.
-    uint32* const pairs = reinterpret_cast<uint32*>(met);
-    for (uint32 i = threadIdx.x; i < rows * (warps / 2); i += threads) pairs[i] = 0;
+    const int pairs = pairs_of(rows);
+    uint32* const counters = reinterpret_cast<uint32*>(met);
+    for (uint32 i = threadIdx.x; i < pairs * warps; i += threads) counters[i] = 0;
     __syncthreads();
     const uint32 warp = threadIdx.x / kWarp;
     uint32* const mine = found + warp * part;
-    unsigned short* const own = met + warp * rows;
+    unsigned short* const own = met + warp * 2 * pairs;
     const uint32 size = find<ahead>(indices, sizes, mine, own, look);
     __syncthreads();
     const uint32 all = begin_bins<threads>(

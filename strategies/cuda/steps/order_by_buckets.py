@@ -8,7 +8,7 @@ from tvm import tirx
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, power_of_two
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, power_of_two, round_up
 from tvm_scatter.selection.arithmetic import choose, is_at_most
 from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
@@ -139,12 +139,12 @@ def _bits(items: Any, places: Any) -> Any:
 
 def _tile_bytes(per_thread: int, buckets: int) -> int:
     """Bytes of shared memory of a block that orders a tile."""
-    return per_thread * _THREADS * 4 + _WARPS * (buckets + 1) * 2
+    return per_thread * _THREADS * 4 + _WARPS * round_up(buckets + 1, 2) * 2
 
 
 def _room_bytes(entries: int, places: int) -> int:
     """Bytes of shared memory of a block that orders a bucket: ``OrderRoom``, and counters."""
-    return (entries + 2 * _THREADS + 2 * _MOST_PLACES) * 4 + _WARPS * places * 2
+    return (entries + 2 * _THREADS + 2 * _MOST_PLACES) * 4 + _WARPS * round_up(places, 2) * 2
 
 
 def _takes(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tvm_scatter.problem.sizes import at_least, ceil_div
+from tvm_scatter.problem.sizes import at_least, ceil_div, round_up
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 
 #: The most rows of a block: a row takes 16 bits, and none of them all ones.
@@ -26,4 +26,5 @@ def ahead(items: int, threads: int) -> int:
 def shared_bytes(items: Any, rows: Any, threads: int) -> Any:
     """Bytes of the lists of a block with so many rows, given the number of all updates."""
     parts = ceil_div(items, threads) * threads
-    return _ITEM_BYTES * parts + _ROW_BYTES * (rows + 1) + _MET_BYTES * rows * (threads // 32)
+    met = _MET_BYTES * round_up(rows, 2) * (threads // 32)
+    return _ITEM_BYTES * parts + _ROW_BYTES * (rows + 1) + met
