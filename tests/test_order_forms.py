@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from machine_code import cuda, needs_nvrtc, ptx
@@ -95,6 +97,19 @@ def test_skewed_destinations(device, skew):
     check_order(drawn(40000, 3000, skew), 3000, "buckets")
 
 
+@pytest.mark.parametrize("bits", [5, 32])
+@pytest.mark.parametrize(("count", "extent"), [(2 * LARGE + 1, 2), (40000, 3000)])
+def test_all_buckets_are_cut(device, monkeypatch, bits, count, extent):
+    """Also where an item and a place in a bucket take more bits than a word has."""
+    monkeypatch.setattr(order_by_buckets, "_ONE_PASS", 0)
+    monkeypatch.setattr(order_by_buckets, "_SOME_BUCKETS", 0)
+    monkeypatch.setattr(order_by_buckets, "_ENOUGH_BUCKETS", 2)
+    monkeypatch.setattr(order_by_buckets, "_WORD_BITS", bits)
+    [word] = re.findall(r" count_units<\d+, \d+, (\w+)>", source_of(count, extent, "buckets"))
+    assert word == ("uint64" if bits < 32 else "uint32")
+    check_order(drawn(count, extent, 2.0), extent, "buckets")
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("skew", [1.0, 20.0])
 def test_more_tiles_than_threads(device, monkeypatch, skew):
@@ -136,7 +151,7 @@ def test_symbolic_sizes_of_the_other_forms(device, form):
         check(run(machine, index, extent, "cuda", symbolic=True), expected(index, extent))
 
 
-def source_of(count, extent):
+def source_of(count, extent, form="owners"):
     """The CUDA of an order of so many updates by destinations."""
     builder = relax.BlockBuilder()
     index = relax.Var("index", relax.TensorType([count], "int64"))
@@ -144,7 +159,8 @@ def source_of(count, extent):
         with builder.dataflow():
             output = builder.emit_output(builder.emit(tvm_scatter.order(index, extent)))
         builder.emit_func_output(output)
-    return cuda(builder.get())
+    with forms_from(form):
+        return cuda(builder.get())
 
 
 @pytest.mark.parametrize(
@@ -157,10 +173,12 @@ def source_of(count, extent):
         (16_385, 500, "order_bucket"),
         (5_000_000, 100_000, "order_bucket"),
         (1_000_000, 64, "move_to_rank"),
-        (10_000_000, 100_000, "order_bucket"),
-        (20_000_000, 100_000, "move_to_rank"),
-        (1_000_000, 2048 * PLACES, "order_bucket"),
-        (1_000_000, 2048 * PLACES + 1, "move_to_rank"),
+        (10_000_000, 511, "move_to_rank"),
+        (10_000_000, 512, "order_bucket"),
+        (20_000_000, 100_000, "order_bucket"),
+        (2**31 - 2, 100_000, "order_bucket"),
+        (1_000_000, 4096 * PLACES, "order_bucket"),
+        (1_000_000, 4096 * PLACES + 1, "move_to_rank"),
     ],
 )
 def test_which_form_is_chosen(device, count, extent, form):

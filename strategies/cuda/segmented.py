@@ -41,7 +41,10 @@ class Segmented(Implementation):
         return _layout(problem, sizes, target).total
 
     def cost(self, work: Work, config: Config) -> Terms:
-        rows = listed_rows.cost(work)
+        rows = dict(listed_rows.cost(work))
+        if work.problem.fused:
+            # The index by which a message reads its row is read in the order of the destinations.
+            rows["misses"] = work.misses(work.items, work.index_bytes)
         if _fits_an_order(work.problem):
             launches, time = time_of_order(work)
             return {"launches": work.launches(2 + launches), "order": time, **rows}

@@ -25,10 +25,10 @@ struct OrderUnit {
   uint32 bucket, tile, skip, first, units, begin;
 };
 
-// All numbers take 32 bits, since there are no more than 2048 buckets.
+// All numbers take 32 bits, since there are no more than 4096 buckets.
 //
 // Bucket `buckets` is that of the updates that are dropped. An entry has its place in the bucket in
-// the lowest `bits` bits, and its item in the others.
+// the lowest `bits` bits, and its item of the tile in the others. A word has the item of all instead.
 struct OrderBuckets {
   uint32* taken;  // units
   OrderUnit* units;
@@ -41,7 +41,15 @@ struct OrderBuckets {
   int bits;
 
   __device__ __forceinline__ uint32 places() const { return 1u << bits; }
-  __device__ __forceinline__ uint32 place_of(uint32 entry) const { return entry & (places() - 1); }
+  template <class Word>
+  __device__ __forceinline__ uint32 place_of(Word word) const {
+    return static_cast<uint32>(word) & (places() - 1);
+  }
+  // Of an entry that stands there.
+  template <class Word>
+  __device__ __forceinline__ Word word_of(uint32 from, uint32 entry) const {
+    return (static_cast<Word>(from & ~(runs.tile_items - 1)) << bits) + entry;
+  }
   __device__ __forceinline__ uint32 first_place(uint32 bucket) const { return bucket << bits; }
 };
 
@@ -84,8 +92,7 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
   // What is past the end stands behind all that are.
 #pragma unroll
   for (int i = 0; i < per_thread; ++i)
-    ordered[rank[i]] = (static_cast<uint32>(first) + number_in_block(i, per_thread)) << order.bits |
-                       order.place_of(place[i]);
+    ordered[rank[i]] = number_in_block(i, per_thread) << order.bits | order.place_of(place[i]);
   __syncthreads();
   for (uint32 at = threadIdx.x; at < owned; at += kBucketOrderThreads)
     entries[first + at] = ordered[at];
@@ -93,11 +100,11 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
 
 // Shared memory of a block that orders entries of a bucket or a unit, so many of each thread. Behind it
 // is room for 16-bit counters, of each warp one for each place.
-template <int per_thread, int place_bits>
+template <int per_thread, int place_bits, class Word>
 struct OrderRoom {
   // The most entries that a block orders: those of a whole bucket, or of a unit.
   static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
-  uint32 words[kMost];
+  Word words[kMost];
   RunTable<kBucketOrderThreads, kMost> table;
   uint32 totals[kBucketOrderPlaces], before[kBucketOrderPlaces];  // used by who orders units
 
@@ -111,7 +118,9 @@ struct OrderRoom {
     const TileRuns& runs = order.runs;
     return table.gather(runs, bucket, tile, skip, whole, begins,
                         [&](uint32 from) { return runs.entries[from]; },
-                        [&](uint32 at, uint32, uint32 entry) { words[at] = entry; });
+                        [&](uint32 at, uint32 from, uint32 entry) {
+                          words[at] = order.word_of<Word>(from, entry);
+                        });
   }
   // The entries of a unit. Returns how many there are.
   __device__ __forceinline__ uint32 gather(const OrderBuckets& order, const OrderUnit& unit) {
@@ -124,19 +133,19 @@ struct OrderRoom {
   __device__ __forceinline__ void order_words(const OrderBuckets& order, uint32 count,
                                               Visit visit) {
     const int turns = static_cast<int>(ceil_div<uint32>(count, kBucketOrderThreads));
-    uint32 word[per_thread];
+    Word word[per_thread];
     Ranks<per_thread> rank;
 #pragma unroll
     for (int i = 0; i < per_thread; ++i) {
       if (i >= turns) continue;
       const uint32 at = number_in_block(i, turns);
       // What is past the end is of the last place, behind all that are.
-      word[i] = at < count ? words[at] : ~0u;
+      word[i] = at < count ? words[at] : ~static_cast<Word>(0);
     }
     // All have their words before these are the table of the ranks.
     __syncthreads();
     const StableRanks<kBucketOrderThreads, per_thread, place_bits> ranks{
-        counters(), words, static_cast<int>(order.places())};
+        counters(), reinterpret_cast<uint32*>(words), static_cast<int>(order.places())};
     ranks.find(rank, turns, [&](int i) { return order.place_of(word[i]); }, visit);
 #pragma unroll
     for (int i = 0; i < per_thread; ++i)
@@ -170,11 +179,11 @@ __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 buc
 }
 
 // One block for each bucket, and one for the updates that are dropped. `unit` as of who orders units.
-template <class P, int per_thread, int place_bits, int unit>
+template <class P, int per_thread, int place_bits, class Word, int unit>
 __device__ __forceinline__ void order_bucket(int* permutation,
                                              int* offsets, const OrderBuckets& order,
                                              const Sizes<P>& sizes, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word>*>(shared);
   const uint32 bucket = blockIdx.x;
   uint32 begins = 0, begin;
   const uint32 found = room.gather(order, bucket, 0, 0, true, begins);
@@ -182,7 +191,7 @@ __device__ __forceinline__ void order_bucket(int* permutation,
   const uint32 places = sizes.destinations();
   if (bucket == order.buckets && threadIdx.x == 0) offsets[places] = begin;
   if (found > room.kMost) {
-    cut_bucket(order, bucket, found, begin, OrderRoom<unit, place_bits>::kMost);
+    cut_bucket(order, bucket, found, begin, OrderRoom<unit, place_bits, Word>::kMost);
     return;
   }
   const uint32 first_place = order.first_place(bucket);
@@ -190,13 +199,13 @@ __device__ __forceinline__ void order_bucket(int* permutation,
     if (first_place + place < places) offsets[first_place + place] = begin + first;
   });
   for (uint32 at = threadIdx.x; at < found; at += kBucketOrderThreads)
-    permutation[begin + at] = room.words[at] >> order.bits;
+    permutation[begin + at] = static_cast<int>(room.words[at] >> order.bits);
 }
 
 // Count the entries of each place in all units, and in some together.
-template <int per_thread, int place_bits>
+template <int per_thread, int place_bits, class Word>
 __device__ __forceinline__ void count_units(const OrderBuckets& order, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word>*>(shared);
   const uint32 units = *order.taken;
   for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {
     const OrderUnit& unit = order.units[number];
@@ -243,11 +252,11 @@ __device__ __forceinline__ void add_counts(Room& room, const OrderBuckets& order
 }
 
 // Order every unit, and move its entries behind those of the units before it.
-template <class P, int per_thread, int place_bits>
+template <class P, int per_thread, int place_bits, class Word>
 __device__ __forceinline__ void order_units(int* permutation,
                                             int* offsets, const OrderBuckets& order,
                                             const Sizes<P>& sizes, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits>*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word>*>(shared);
   const uint32 units = *order.taken;
   const uint32 places = sizes.destinations();
   for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {
@@ -266,8 +275,8 @@ __device__ __forceinline__ void order_units(int* permutation,
     room.order_words(order, count,
                      [&](uint32 place, uint32 first) { room.before[place] -= first; });
     for (uint32 at = threadIdx.x; at < count; at += kBucketOrderThreads) {
-      const uint32 word = room.words[at];
-      permutation[room.before[order.place_of(word)] + at] = word >> order.bits;
+      const Word word = room.words[at];
+      permutation[room.before[order.place_of(word)] + at] = static_cast<int>(word >> order.bits);
     }
     __syncthreads();
   }

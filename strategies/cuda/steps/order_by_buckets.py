@@ -9,7 +9,7 @@ from tvm import tirx
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, power_of_two, round_up
-from tvm_scatter.selection.arithmetic import choose, is_at_most
+from tvm_scatter.selection.arithmetic import choose, is_at_most, larger
 from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -22,10 +22,14 @@ _THREADS = device_constant("bucket_order", "kBucketOrderThreads")
 _WARPS = _THREADS // 32
 _MOST_PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
 _MOST_BITS = _MOST_PLACES.bit_length() - 1
-#: The most counters of a warp that orders a tile.
-_MOST_BUCKETS = 2048
+#: The most counters of a warp that orders a tile, so many that a multiprocessor has room for two
+#: blocks, and so few that tiles have long runs of each bucket.
+_MOST_BUCKETS, _SOME_BUCKETS, _FEW_BUCKETS = 4096, 2048, 1024
 #: So many buckets let all multiprocessors have work, if each has some entries.
 _ENOUGH_BUCKETS, _SOME_ENTRIES = 256, 512
+#: A radix sort takes one pass for so many places. Buckets are no better if all are cut into units:
+#: 5 million updates of one place 77 us and 92, 3 million of ten 53 and 56.
+_ONE_PASS = 511
 #: The most entries of a bucket for each thread of a block; fewer registers for fewer.
 _ROOMS = (8, 16)
 #: The most entries of a bucket that a block orders; others are cut into units.
@@ -41,12 +45,17 @@ _SYMBOLIC_PER_THREAD, _SYMBOLIC_UNIT = 8, 4
 #: The most blocks that look for units, whose number only the device knows.
 _UNIT_BLOCKS = 512
 _UNIT_BYTES = 6 * 4
-#: What an update takes, as bytes at copy bandwidth, though it is ranks that wait for each other:
-#: 249 216 to 5 million updates take 21 to 131 us on an H200.
-_LAUNCHES, _BYTES_OF_ITEM = 4, 96
-#: Cycles of a multiprocessor for an update more, where most are in buckets that are cut into units:
-#: 90 to 200 us of three to six million, if hot places are neighbours.
-_CUT_CYCLES = 6.0
+#: Bits of a word in which an item and a place in a bucket are put, if they are few enough.
+_WORD_BITS = 32
+#: What an update takes, as bytes at copy bandwidth, though it is shared memory and ranks that wait
+#: for each other: 300 000 to 10 million updates take 17 to 177 us on an H200.
+_LAUNCHES, _BYTES_OF_ITEM = 4, 60
+#: Accesses to say, and to ask, where the run of a tile in a bucket begins: 346 us of 14 million
+#: updates of 717 000 places, which have 2801 buckets.
+_SECTORS_OF_RUN = 1.25
+#: Cycles to cut buckets into units, and of a multiprocessor for each update then: 12 us more of 300
+#: 000 or a million that are skewed, 29 of five million, and 858 for 40 million.
+_CUT_CYCLES, _CUT_ITEM_CYCLES = 10000.0, 1.3
 #: Bytes of static shared memory, at most.
 _STATIC_BYTES = 256
 
@@ -64,7 +73,8 @@ class _Plan:
         self.per_thread = next(fits, 1 if self.static else _SYMBOLIC_PER_THREAD)
         self.tile_items = self.per_thread * _THREADS
         self.tiles = at_least(ceil_div(items, self.tile_items), 1)
-        self.bits = _bits(items, sizes.destinations)
+        bits = _bits if self.static else _bits_of_whole_buckets
+        self.bits = bits(items, sizes.destinations)
         self.buckets = ceil_div(sizes.destinations, power_of_two(self.bits))
         rooms = (n for n in _ROOMS[:-1] if self.static and items <= self.buckets * _fill(n))
         self.room = next(rooms, _ROOMS[-1])
@@ -73,21 +83,26 @@ class _Plan:
         self.unit = next(fits, _UNITS[-1] if self.static else _SYMBOLIC_UNIT)
         # The last unit of a bucket may have fewer entries.
         self.units = items // (self.unit * _THREADS) + items // self.most + 1
-        self.takes = all_of(
-            # An item and a place in a bucket share 32 bits.
-            items * power_of_two(self.bits)
-            <= (1 << 32 if self.static else tirx.IntImm("int64", 1 << 32)),
-            self.buckets <= _MOST_BUCKETS,
-            items <= self.buckets * _fill(_ROOMS[-1]),
-        )
-        most_buckets = self.buckets if self.static else _MOST_BUCKETS
+        # An item and a place in a bucket share a word.
+        words = items * power_of_two(self.bits)
+        self.word = "uint64" if self.static and words > 1 << _WORD_BITS else "uint32"
+        if self.static:
+            one_pass = sizes.destinations <= _ONE_PASS and items > self.buckets * _fill(_ROOMS[-1])
+            self.takes = self.buckets <= _MOST_BUCKETS and not one_pass
+        else:
+            self.takes = all_of(
+                words <= tirx.IntImm("int64", 1 << _WORD_BITS),
+                self.buckets <= _SOME_BUCKETS,
+                items <= self.buckets * _fill(_ROOMS[-1]),
+            )
+        most_buckets = self.buckets if self.static else _SOME_BUCKETS
         # One more is for updates that are dropped.
         self.bucket_bits = most_buckets.bit_length()
         self.place_bits = self.bits if self.static else _MOST_BITS
         most_places = 1 << self.place_bits
         self.tile_bytes = _tile_bytes(self.per_thread, most_buckets)
-        self.room_bytes = _room_bytes(self.most, most_places)
-        self.unit_bytes = _room_bytes(self.unit * _THREADS, most_places)
+        self.room_bytes = _room_bytes(self.most, most_places, self.word)
+        self.unit_bytes = _room_bytes(self.unit * _THREADS, most_places, self.word)
         layout = self.layout = sorting.Layout()
         layout.add("taken", 4)
         layout.add("begins", (most_buckets + 2) * self.tiles * 2)
@@ -122,8 +137,23 @@ def _fill(room: int) -> int:
     return room * _THREADS * 7 // 8
 
 
-def _bits(items: Any, places: Any) -> Any:
-    """The logarithm of the number of places in a bucket: there are buckets enough, if possible."""
+def _bits(items: int, places: int) -> int:
+    """The logarithm of the number of places in a bucket, if the sizes are known.
+
+    A block orders a bucket at once, if it takes few enough buckets for that. Otherwise all are cut
+    into units, and there are no more than keep all multiprocessors busy.
+    """
+    whole = _bits_of_whole_buckets(items, places)
+    buckets = ceil_div(places, 1 << whole)
+    fits = items <= buckets * _fill(_ROOMS[-1]) and buckets <= _MOST_BUCKETS
+    if fits and buckets <= _SOME_BUCKETS:
+        return whole
+    cut = sum(ceil_div(places, 1 << bits) >= _ENOUGH_BUCKETS for bits in range(1, _MOST_BITS + 1))
+    return whole if fits and ceil_div(places, 1 << cut) > _FEW_BUCKETS else cut
+
+
+def _bits_of_whole_buckets(items: Any, places: Any) -> Any:
+    """The same for buckets that a block can order: there are enough of them, if possible."""
     busy = at_most(items // _SOME_ENTRIES, _ENOUGH_BUCKETS)
     more = at_least(ceil_div(items, _fill(_ROOMS[-1])) - _ENOUGH_BUCKETS, 0)
     wanted = at_least(busy + more, 1)
@@ -142,9 +172,10 @@ def _tile_bytes(per_thread: int, buckets: int) -> int:
     return per_thread * _THREADS * 4 + _WARPS * round_up(buckets + 1, 2) * 2
 
 
-def _room_bytes(entries: int, places: int) -> int:
+def _room_bytes(entries: int, places: int, word: str) -> int:
     """Bytes of shared memory of a block that orders a bucket: ``OrderRoom``, and counters."""
-    return (entries + 2 * _THREADS + 2 * _MOST_PLACES) * 4 + _WARPS * round_up(places, 2) * 2
+    words = entries * (8 if word == "uint64" else 4)
+    return words + 8 * (_THREADS + _MOST_PLACES) + _WARPS * round_up(places, 2) * 2
 
 
 def _takes(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
@@ -186,23 +217,27 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
     )
     results = f"{lists.permutation}, {lists.offsets}, order, sizes, shared"
     step(
-        f"  order_bucket<P, {plan.room}, {plan.place_bits}, {plan.unit}>({results});",
+        f"  order_bucket<P, {plan.room}, {plan.place_bits}, {plan.word}, {plan.unit}>({results});",
         plan.buckets + 1,
         plan.room_bytes,
     )
     if plan.static and operands.sizes.items <= plan.most:
         return
     blocks = at_most(plan.units, _UNIT_BLOCKS)
-    step(f"  count_units<{plan.unit}, {plan.place_bits}>(order, shared);", blocks, plan.unit_bytes)
-    step(f"  order_units<P, {plan.unit}, {plan.place_bits}>({results});", blocks, plan.unit_bytes)
+    unit = f"{plan.unit}, {plan.place_bits}, {plan.word}"
+    step(f"  count_units<{unit}>(order, shared);", blocks, plan.unit_bytes)
+    step(f"  order_units<P, {unit}>({results});", blocks, plan.unit_bytes)
 
 
 def _time(work: Work) -> tuple[Any, Any] | None:
-    if not _Plan(work.problem, Sizes.of(work.problem)).takes:
+    plan = _Plan(work.problem, Sizes.of(work.problem))
+    if not plan.takes:
         return None
-    each = _CUT_CYCLES * work.items / work.machine.multiprocessors
-    cut = choose(is_at_most(work.hottest, _MOST_ENTRIES), 0.0, work.cycles(each))
-    return _LAUNCHES, work.streams(_BYTES_OF_ITEM * work.items) + cut
+    cycles = _CUT_CYCLES + _CUT_ITEM_CYCLES * work.items / work.machine.multiprocessors
+    largest = larger(work.hottest, work.items / max(plan.buckets, 1))
+    cut = choose(is_at_most(largest, _MOST_ENTRIES), 0.0, work.cycles(cycles))
+    runs = work.sectors(_SECTORS_OF_RUN * plan.tiles * plan.buckets)
+    return _LAUNCHES, work.streams(_BYTES_OF_ITEM * work.items) + runs + cut
 
 
 FORM = OrderForm("buckets", _takes, _workspace, _emit, _time)
