@@ -41,10 +41,7 @@ class Segmented(Implementation):
         return _layout(problem, sizes, target).total
 
     def cost(self, work: Work, config: Config) -> Terms:
-        rows = dict(listed_rows.cost(work))
-        if work.problem.fused:
-            # The index by which a message reads its row is read in the order of the destinations.
-            rows["misses"] = work.misses(work.items, work.index_bytes)
+        rows = {**listed_rows.cost(work), "misses": sorting.misses_of_messages(work)}
         if _fits_an_order(work.problem):
             launches, time = time_of_order(work)
             return {"launches": work.launches(2 + launches), "order": time, **rows}

@@ -69,7 +69,7 @@ class SortBased(Implementation):
             "rows": work.streams(sums * larger(work.row_bytes, 32.0)),
             "sums": work.streams(sums / 4 * work.width * accumulate_bytes(problem.data_dtype)),
             "sectors": work.sectors(written, work.data_bytes),
-            "misses": work.misses(written, work.data_bytes),
+            "misses": work.misses(written, work.data_bytes) + sorting.misses_of_messages(work),
             "columns": work.cycles(entries * _ENTRY_CYCLES * turns),
         }
 

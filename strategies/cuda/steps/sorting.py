@@ -21,6 +21,9 @@ from . import stages
 _SORT_THREADS = device_constant("radix_sort", "kSortThreads")
 _SORT_TILE = device_constant("radix_sort", "kSortTile")
 _MAX_DIGIT_BITS = 9
+#: Accesses to memory for a message, which waits less than an atomic addition does: 40 million of eight
+#: floats take 1270 us without their order, of which the rows take 370.
+_NAMED_MISSES = 0.45
 #: The most items: ranks have 32 bits.
 MAX_ITEMS = 1 << 32
 KEY = "  using Key = If<sizeof(Offset) == 4, uint32, uint64>::type;\n"
@@ -145,6 +148,14 @@ def time(work: Work) -> Any:
     key = 4 if work.problem.is_static else 8
     moved = work.items * key * (1 + 5 * expected_passes(work.destinations))
     return work.streams(work.index_bytes + moved)
+
+
+def misses_of_messages(work: Work) -> Any:
+    """What messages wait for where they are read in the order of their destinations.
+
+    The index by which a message reads its row is read so, and no cache holds that of many updates.
+    """
+    return work.misses(_NAMED_MISSES * work.items, work.index_bytes) if work.problem.fused else 0.0
 
 
 def expected_passes(largest: Any) -> Any:
