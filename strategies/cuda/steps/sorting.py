@@ -21,8 +21,8 @@ from . import stages
 _SORT_THREADS = device_constant("radix_sort", "kSortThreads")
 _SORT_TILE = device_constant("radix_sort", "kSortTile")
 _MAX_DIGIT_BITS = 9
-#: Accesses to memory for a message, which waits less than an atomic addition does: 40 million of eight
-#: floats take 1270 us without their order, of which the rows take 370.
+#: Accesses to memory for a message, which waits less than an atomic addition does: 40 million of
+#: eight floats take 1270 us without their order, of which the rows take 370.
 _NAMED_MISSES = 0.45
 #: The most items: ranks have 32 bits.
 MAX_ITEMS = 1 << 32
