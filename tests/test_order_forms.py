@@ -6,13 +6,17 @@ import re
 
 import numpy as np
 import pytest
+from cuda_cases import cuda_target
 from machine_code import cuda, needs_nvrtc, ptx
+from test_costs import problem
 from test_order import check, compiled, expected, run
 from tvm import relax
 
 import tvm_scatter
+from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.ordering import forms_from
+from tvm_scatter.strategies.cuda.machines import machine_of
+from tvm_scatter.strategies.cuda.ordering import forms_from, time_of_order
 from tvm_scatter.strategies.cuda.steps import order_by_buckets, order_by_owners
 
 #: The most updates that all blocks look through, and destinations of one of them.
@@ -151,7 +155,7 @@ def test_symbolic_sizes_of_the_other_forms(device, form):
         check(run(machine, index, extent, "cuda", symbolic=True), expected(index, extent))
 
 
-def source_of(count, extent, form="owners"):
+def source_of(count, extent, form="owners", **target):
     """The CUDA of an order of so many updates by destinations."""
     builder = relax.BlockBuilder()
     index = relax.Var("index", relax.TensorType([count], "int64"))
@@ -160,7 +164,7 @@ def source_of(count, extent, form="owners"):
             output = builder.emit_output(builder.emit(tvm_scatter.order(index, extent)))
         builder.emit_func_output(output)
     with forms_from(form):
-        return cuda(builder.get())
+        return cuda(builder.get(), **target)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +189,28 @@ def test_which_form_is_chosen(device, count, extent, form):
     source = source_of(count, extent)
     calls = ("order_by_owners", "order_bucket", "move_to_rank")
     assert [name for name in calls if f" {name}<" in source] == [form]
+
+
+@pytest.mark.parametrize(
+    ("arch", "count", "extent", "form"),
+    [
+        ("sm_75", 10_556, 2_708, "order_bucket"),
+        ("sm_86", 8_192, 2_708, "order_by_owners"),
+        ("sm_86", 8_193, 2_708, "order_bucket"),
+        ("sm_75", 5_000_000, 100_000, "order_bucket"),
+        ("sm_75", 14_000_000, 717_000, "move_to_rank"),
+        ("sm_86", 14_000_000, 717_000, "order_bucket"),
+        ("sm_86", 30_000_000, 2_000_000, "move_to_rank"),
+        ("sm_90", 30_000_000, 2_000_000, "order_bucket"),
+    ],
+)
+def test_shared_memory_decides(device, arch, count, extent, form):
+    """What is predicted is what is emitted."""
+    source = source_of(count, extent, arch=arch)
+    assert f" {form}<" in source
+    posed = problem("add", "float32", (1, extent, count, 1), {})
+    launches, _ = time_of_order(Work.of(posed, machine_of(cuda_target(arch)), "uniform"))
+    assert launches == {"order_by_owners": 1, "order_bucket": 4}.get(form, 11)
 
 
 @pytest.mark.turns(2)

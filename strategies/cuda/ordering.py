@@ -56,7 +56,7 @@ def order_workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
     size: Any = 0
     # What is chosen at run time must not decide where regions behind this one begin.
     for form in possible if problem.is_static else _considered():
-        needed = form.workspace(problem, sizes)
+        needed = form.workspace(problem, sizes, target)
         if isinstance(size, int) and isinstance(needed, int):
             size = max(size, needed)
         else:

@@ -63,18 +63,22 @@ _STATIC_BYTES = 256
 class _Plan:
     """The numbers of buckets and tiles, and the layout of the workspace.
 
-    ``takes`` is whether buckets serve the sizes.
+    ``takes`` is whether buckets serve the sizes where a block can have so much shared memory.
     """
 
-    def __init__(self, problem: ScatterProblem, sizes: Sizes) -> None:
+    def __init__(self, problem: ScatterProblem, sizes: Sizes, shared_bytes: int) -> None:
         self.static = problem.is_static
         items = sizes.items
         fits = (n for n in _PER_THREAD if self.static and n * _THREADS * _ENOUGH_TILES <= items)
         self.per_thread = next(fits, 1 if self.static else _SYMBOLIC_PER_THREAD)
         self.tile_items = self.per_thread * _THREADS
         self.tiles = at_least(ceil_div(items, self.tile_items), 1)
-        bits = _bits if self.static else _bits_of_whole_buckets
-        self.bits = bits(items, sizes.destinations)
+        if self.static:
+            room = shared_bytes - _STATIC_BYTES - _tile_bytes(self.per_thread, 0)
+            most = min(_MOST_BUCKETS, room // (2 * _WARPS) - 1)
+            self.bits = _bits(items, sizes.destinations, most)
+        else:
+            self.bits = _bits_of_whole_buckets(items, sizes.destinations)
         self.buckets = ceil_div(sizes.destinations, power_of_two(self.bits))
         rooms = (n for n in _ROOMS[:-1] if self.static and items <= self.buckets * _fill(n))
         self.room = next(rooms, _ROOMS[-1])
@@ -88,7 +92,7 @@ class _Plan:
         self.word = "uint64" if self.static and words > 1 << _WORD_BITS else "uint32"
         if self.static:
             one_pass = sizes.destinations <= _ONE_PASS and items > self.buckets * _fill(_ROOMS[-1])
-            self.takes = self.buckets <= _MOST_BUCKETS and not one_pass
+            self.takes = self.buckets <= most and not one_pass
         else:
             self.takes = all_of(
                 words <= tirx.IntImm("int64", 1 << _WORD_BITS),
@@ -103,6 +107,8 @@ class _Plan:
         self.tile_bytes = _tile_bytes(self.per_thread, most_buckets)
         self.room_bytes = _room_bytes(self.most, most_places, self.word)
         self.unit_bytes = _room_bytes(self.unit * _THREADS, most_places, self.word)
+        if max(self.tile_bytes, self.room_bytes) + _STATIC_BYTES > shared_bytes:
+            self.takes = False
         layout = self.layout = sorting.Layout()
         layout.add("taken", 4)
         layout.add("begins", (most_buckets + 2) * self.tiles * 2)
@@ -137,15 +143,16 @@ def _fill(room: int) -> int:
     return room * _THREADS * 7 // 8
 
 
-def _bits(items: int, places: int) -> int:
+def _bits(items: int, places: int, most: int) -> int:
     """The logarithm of the number of places in a bucket, if the sizes are known.
 
-    A block orders a bucket at once, if it takes few enough buckets for that. Otherwise all are cut
-    into units, and there are no more than keep all multiprocessors busy.
+    A block orders a bucket at once, if it takes few enough buckets for that, of which a tile has
+    room for so many. Otherwise all are cut into units, and there are no more than keep all
+    multiprocessors busy.
     """
     whole = _bits_of_whole_buckets(items, places)
     buckets = ceil_div(places, 1 << whole)
-    fits = items <= buckets * _fill(_ROOMS[-1]) and buckets <= _MOST_BUCKETS
+    fits = items <= buckets * _fill(_ROOMS[-1]) and buckets <= most
     if fits and buckets <= _SOME_BUCKETS:
         return whole
     cut = sum(ceil_div(places, 1 << bits) >= _ENOUGH_BUCKETS for bits in range(1, _MOST_BITS + 1))
@@ -179,19 +186,15 @@ def _room_bytes(entries: int, places: int, word: str) -> int:
 
 
 def _takes(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
-    plan = _Plan(problem, sizes)
-    needed = max(plan.tile_bytes, plan.room_bytes) + _STATIC_BYTES
-    if needed > shared_memory_limit(target):
-        return False
-    return plan.takes
+    return _Plan(problem, sizes, shared_memory_limit(target)).takes
 
 
-def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
-    return _Plan(problem, sizes).layout.total
+def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
+    return _Plan(problem, sizes, shared_memory_limit(target)).layout.total
 
 
 def _emit(operands: Operands, lists: OrderedLists) -> None:
-    plan = _Plan(operands.problem, operands.sizes)
+    plan = _Plan(operands.problem, operands.sizes, shared_memory_limit(operands.target))
     text, arguments = plan.declarations()
 
     def step(body: str, blocks: Any, shared: int, resolves_every_index: bool = False) -> None:
@@ -230,7 +233,7 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
 
 
 def _time(work: Work) -> tuple[Any, Any] | None:
-    plan = _Plan(work.problem, Sizes.of(work.problem))
+    plan = _Plan(work.problem, Sizes.of(work.problem), work.machine.shared_bytes)
     if not plan.takes:
         return None
     cycles = _CUT_CYCLES + _CUT_ITEM_CYCLES * work.items / work.machine.multiprocessors

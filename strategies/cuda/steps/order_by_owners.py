@@ -28,16 +28,16 @@ _STATIC_BYTES = 512
 
 
 def _takes(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
-    most = _most_items(target)
+    most = _most_items(shared_memory_limit(target))
     if most == 0:
         return False
     places = _MOST_EACH * multiprocessors(target) - 1
     return all_of(sizes.items <= most, sizes.destinations <= places)
 
 
-def _most_items(target: Any) -> int:
-    """The most updates whose lists a block has room for."""
-    limit = shared_memory_limit(target) - _STATIC_BYTES
+def _most_items(shared_bytes: int) -> int:
+    """The most updates whose lists a block has room for, with so much shared memory."""
+    limit = shared_bytes - _STATIC_BYTES
     fits = (n for n in _MOST_ITEMS if owned_lists.shared_bytes(n, _MOST_EACH, _THREADS) <= limit)
     return next(fits, 0)
 
@@ -46,7 +46,8 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
     sizes, static = operands.sizes, operands.problem.is_static
     places = sizes.destinations + 1
     each = at_least(ceil_div(places, multiprocessors(operands.target)), 1)
-    items, rows = (sizes.items, each) if static else (_most_items(operands.target), _MOST_EACH)
+    limit = shared_memory_limit(operands.target)
+    items, rows = (sizes.items, each) if static else (_most_items(limit), _MOST_EACH)
     launch(
         operands,
         ("owner_order",),
@@ -64,9 +65,9 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
 
 def _time(work: Work) -> tuple[Any, Any] | None:
     places = _MOST_EACH * work.machine.multiprocessors - 1
-    if work.items > _MOST_ITEMS[0] or work.destinations > places:
+    if work.items > _most_items(work.machine.shared_bytes) or work.destinations > places:
         return None
     return 1, work.cycles(work.items / _THREADS * _LOOK_CYCLES)
 
 
-FORM = OrderForm("owners", _takes, lambda problem, sizes: 0, _emit, _time)
+FORM = OrderForm("owners", _takes, lambda problem, sizes, target: 0, _emit, _time)

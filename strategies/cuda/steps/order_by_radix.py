@@ -19,7 +19,7 @@ def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
     return layout
 
 
-def _workspace(problem: ScatterProblem, sizes: Sizes) -> Any:
+def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
     return _layout(problem, sizes).total
 
 

@@ -26,17 +26,17 @@ class OrderForm:
         Whether it takes a problem and its sizes on a target: a truth value, or an expression where
         only run time tells.
     workspace : callable
-        Bytes of scratch memory for a problem and its sizes.
+        Bytes of scratch memory for a problem and its sizes on a target.
     emit : callable
         Emits the launches, given operands and where their order goes.
     time : callable
         The launches that some work of static sizes takes, and the microseconds beside them;
-        ``None`` if the form does not take the sizes.
+        ``None`` if the form does not take the sizes on its machine.
     """
 
     name: str
     takes: Callable[[ScatterProblem, Sizes, Any], Any]
-    workspace: Callable[[ScatterProblem, Sizes], Any]
+    workspace: Callable[[ScatterProblem, Sizes, Any], Any]
     emit: Callable[[Operands, OrderedLists], None]
     time: Callable[[Work], tuple[Any, Any] | None]
 
