@@ -981,6 +981,20 @@ _KEPT = "tests/test_attributes.py::"
 
 PASSES = (
     Mutant(
+        "another field of a tuple",
+        _PASSES + "read_fields.py",
+        "made.fields[read.index]",
+        "made.fields[0]",
+        ("tests/test_read_fields.py::test_by_eye",),
+    ),
+    Mutant(
+        "fields that nobody reads computed all the same",
+        _PASSES + "read_fields.py",
+        "relax.analysis.remove_all_unused(changed)",
+        "changed",
+        ("tests/test_read_fields.py::test_by_eye",),
+    ),
+    Mutant(
         "x * 1 is a new tensor",
         _SHARING,
         "return extreme or number in (0, 1) or not np.isfinite(number)",

@@ -22,6 +22,7 @@ from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
 from .own_scans import OwnScans
+from .read_fields import ReadFields
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
 from .share_checks import ShareChecks
@@ -33,7 +34,8 @@ from .unread_indices import UnreadIndices
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
-#: They run behind :func:`Canonicalize` and :func:`UncheckedNumbers`, which nobody need leave out.
+#: They run behind :func:`Canonicalize`, :func:`ReadFields` and :func:`UncheckedNumbers`, which
+#: nobody need leave out.
 PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("share_values", lambda options: ShareValues()),
     ("fold_broadcast_index", lambda options: FoldBroadcastIndex()),
@@ -66,7 +68,8 @@ def passes(options: Options) -> list[tvm.transform.Pass]:
     if not options.enabled:
         return []
     wanted = [make for switch, make in PASSES if getattr(options, switch) is not False]
-    return [Canonicalize(), UncheckedNumbers(), *(make(options) for make in wanted)]
+    first = [Canonicalize(), ReadFields(), UncheckedNumbers()]
+    return [*first, *(make(options) for make in wanted)]
 
 
 __all__ = [
@@ -85,6 +88,7 @@ __all__ = [
     "HostConstants",
     "MergeScatterChains",
     "OwnScans",
+    "ReadFields",
     "ReuseBuffers",
     "RowProducts",
     "ShareChecks",
