@@ -75,6 +75,26 @@ def test_by_eye(device, read, computed, expected):
     np.testing.assert_array_equal([each.numpy() for each in fields], np.reshape(expected, (-1, 4)))
 
 
+def test_a_tuple_that_outlives_its_fields_stays():
+    """Variables of a dataflow block end with it, other than what it puts out."""
+    builder = relax.BlockBuilder()
+    data = relax.Var("data", relax.TensorType([4], "float32"))
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            fields = [builder.emit(relax.op.add(data, data)), builder.emit(relax.op.abs(data))]
+            made = builder.emit_output(relax.Tuple(fields))
+        between = builder.emit(relax.op.negative(data))
+        with builder.dataflow():
+            read = builder.emit(relax.TupleGetItem(made, 0))
+            result = builder.emit_output(relax.op.add(read, between))
+        builder.emit_func_output(result)
+    module = ReadFields()(builder.get())
+    relax.analysis.well_formed(module)
+    machine = relax.VirtualMachine(tvm.compile(module, target_of("llvm")), tvm.cpu())
+    found = machine["main"](tvm.runtime.tensor(np.array(DATA, "float32")))
+    np.testing.assert_array_equal(found.numpy(), DATA)
+
+
 def test_a_program_without_tuples_is_left_as_it_is():
     module = program(lambda builder, _made: builder.emit(relax.op.zeros([4], "float32")))
     assert ReadFields()(module).same_as(module)

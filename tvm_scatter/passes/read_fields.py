@@ -45,7 +45,7 @@ class _Reader(PyExprMutator):
             self.set_var_remap(binding.var, field)
             return
         super().visit_var_binding_(binding)
-        if isinstance(value, relax.Tuple):
+        if isinstance(value, relax.Tuple) and _lives_as_long(value, binding.var):
             self._tuples[self.visit_expr(binding.var)] = value
 
     def visit_tuple_getitem_(self, read: relax.TupleGetItem) -> relax.Expr:
@@ -58,3 +58,10 @@ class _Reader(PyExprMutator):
     def _field(self, read: relax.TupleGetItem) -> relax.Expr | None:
         made = self._tuples.get(self.visit_expr(read.tuple_value))
         return None if made is None else self.visit_expr(made.fields[read.index])
+
+
+def _lives_as_long(made: relax.Tuple, var: relax.Var) -> bool:
+    """Whether all fields may be read where a tuple may: some end with a block that it outlives."""
+    if isinstance(var, relax.DataflowVar):
+        return True
+    return not any(isinstance(each, relax.DataflowVar) for each in relax.analysis.free_vars(made))
