@@ -91,13 +91,13 @@ class _Plan:
         words = items * power_of_two(self.bits)
         self.word = "uint64" if self.static and words > 1 << _WORD_BITS else "uint32"
         if self.static:
-            one_pass = sizes.destinations <= _ONE_PASS and items > self.buckets * _fill(_ROOMS[-1])
+            one_pass = sizes.destinations <= _ONE_PASS and not _are_whole(items, self.buckets)
             self.takes = self.buckets <= most and not one_pass
         else:
             self.takes = all_of(
                 words <= tirx.IntImm("int64", 1 << _WORD_BITS),
                 self.buckets <= _SOME_BUCKETS,
-                items <= self.buckets * _fill(_ROOMS[-1]),
+                _are_whole(items, self.buckets),
             )
         most_buckets = self.buckets if self.static else _SOME_BUCKETS
         # One more is for updates that are dropped.
@@ -152,10 +152,10 @@ def _bits(items: int, places: int, most: int) -> int:
     """
     whole = _bits_of_whole_buckets(items, places)
     buckets = ceil_div(places, 1 << whole)
-    fits = items <= buckets * _fill(_ROOMS[-1]) and buckets <= most
+    fits = _are_whole(items, buckets) and buckets <= most
     if fits and buckets <= _SOME_BUCKETS:
         return whole
-    cut = sum(ceil_div(places, 1 << bits) >= _ENOUGH_BUCKETS for bits in range(1, _MOST_BITS + 1))
+    cut = _most_bits(places, _ENOUGH_BUCKETS)
     return whole if fits and ceil_div(places, 1 << cut) > _FEW_BUCKETS else cut
 
 
@@ -163,10 +163,18 @@ def _bits_of_whole_buckets(items: Any, places: Any) -> Any:
     """The same for buckets that a block can order: there are enough of them, if possible."""
     busy = at_most(items // _SOME_ENTRIES, _ENOUGH_BUCKETS)
     more = at_least(ceil_div(items, _fill(_ROOMS[-1])) - _ENOUGH_BUCKETS, 0)
-    wanted = at_least(busy + more, 1)
-    # Twice as many places, as long as there are enough.
-    enough = [ceil_div(places, 1 << bits) >= wanted for bits in range(1, _MOST_BITS + 1)]
-    if isinstance(places, int) and isinstance(items, int):
+    return _most_bits(places, at_least(busy + more, 1))
+
+
+def _are_whole(items: Any, buckets: Any) -> Any:
+    """Whether a block can order a bucket of the usual number of entries."""
+    return items <= buckets * _fill(_ROOMS[-1])
+
+
+def _most_bits(places: Any, buckets: Any) -> Any:
+    """The logarithm of the most places in a bucket, as long as there are so many buckets."""
+    enough = [ceil_div(places, 1 << bits) >= buckets for bits in range(1, _MOST_BITS + 1)]
+    if all(isinstance(each, bool) for each in enough):
         return sum(enough)
     result: Any = tirx.IntImm("int64", 0)
     for condition in enough:
