@@ -278,8 +278,8 @@ KERNELS = (
     _kernel(
         "a bucket that does not fit ordered all the same",
         "bucketed",
-        "if (found > kBucketMost) {",
-        "if (found > 2 * kBucketMost) {",
+        "if (found > most) {",
+        "if (found > 2 * most) {",
         _SKEW,
     ),
     _kernel(

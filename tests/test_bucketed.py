@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,18 +18,20 @@ from tvm_scatter.problem.signature import Signature
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
-from tvm_scatter.strategies.cuda.bucketed import _room_bytes
+from tvm_scatter.strategies.cuda.bucketed import LARGE, SMALL, _room
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps.column_parts import busy_lanes
 from tvm_scatter.tuning.measure.kernel import compile_selections
 
 pytestmark = pytest.mark.skipif(not status(), reason="no simulated device")
 
 ROWS, WIDTH, UPDATES = 700, 3, 20_000
-#: One place to a bucket, a bucket that fits mostly, and all places in one.
+#: One place to a bucket, a bucket that fits mostly, all places in one, and in two.
 KNOBS = (
     {"bucket_bits": 0, "per_thread": 8},
     {"bucket_bits": 7, "per_thread": 1},
     {"bucket_bits": 10, "per_thread": 4},
+    {"bucket_bits": 9, "per_thread": 2},
 )
 RANDOM = np.random.default_rng(0)
 
@@ -126,10 +129,17 @@ def test_a_room_is_as_large_as_its_launch_says() -> None:
     """Shared memory of a block that orders a bucket: a byte less, and the last is another's."""
     source = cuda(module(["rows_f32_add"]), implementation="bucketed")
     source += "using namespace tvm_scatter;\n"
-    for bits in (0, 8, 11):
-        room = f"EntryRoom<{bits}, kBucketThreads, kBucketMost>"
-        source += f"static_assert(sizeof({room}) == {_room_bytes(bits, held=0)});\n"
+    for bits, room in product((0, 8, 11), (SMALL, LARGE)):
+        kind = f"EntryRoom<{bits}, {room.threads}, {room.most}>"
+        source += f"static_assert(sizeof({kind}) == {room.bytes(bits, held=0)});\n"
     assert ".entry" in ptx(source)
+
+
+@pytest.mark.parametrize("distribution", ["uniform", "zipf", "all on one"])
+def test_large_rooms(distribution: str) -> None:
+    """Two buckets of 7 000 updates, which no small room takes, or one that no room takes."""
+    updates = 14_000
+    check(INDICES[distribution][:updates], kernels(updates)[3])
 
 
 def test_more_tiles_than_threads() -> None:
@@ -137,3 +147,35 @@ def test_more_tiles_than_threads() -> None:
     updates = 140_000
     small_tiles = kernels(updates)[1]
     check(zipf(updates), small_tiles)
+
+
+def posed(places: int, updates: int, width: int) -> ScatterProblem:
+    return ScatterProblem(
+        batch=SymbolicSize(1),
+        extents=(SymbolicSize(places),),
+        slice=SymbolicSize(width),
+        count=SymbolicSize(updates),
+        data_dtype="float32",
+        index_dtype="int64",
+        reduction="add",
+    )
+
+
+@pytest.mark.parametrize(
+    ("places", "updates", "width", "bits", "room"),
+    [
+        (100_000, 1_000_000, 128, 8, SMALL),
+        (100_000, 6_000_000, 128, 6, SMALL),
+        # Yelp, whose sums of units were as many as its edges: 2741 us, now 1820.
+        (716_847, 13_954_819, 100, 8, LARGE),
+        # All of ogbn-proteins: too many for buckets that a block orders.
+        (132_534, 39_561_252, 8, 7, None),
+        # Units of a place each add up little: 57 us, where large rooms take 70.
+        (256, 1_048_576, 1, 0, None),
+    ],
+)
+def test_rooms(places: int, updates: int, width: int, bits: int, room: object) -> None:
+    problem, target = posed(places, updates, width), parse_target("sm_90")
+    bucketed = strategy_for("cuda").implementations["bucketed"]
+    assert bucketed.config(problem, target)["bucket_bits"] == bits
+    assert _room(problem, bits, shared_memory_limit(target)) == room

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP
@@ -11,7 +11,7 @@ from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
 from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
-from tvm_scatter.selection.work import LINE_BYTES, Terms, Work
+from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
@@ -32,20 +32,42 @@ from .machines import multiprocessors
 from .steps import contention, sorting
 
 _TILE_THREADS = device_constant("bucketed", "kTileThreads")
-_BUCKET_THREADS = device_constant("bucketed", "kBucketThreads")
-_BUCKET_MOST = device_constant("bucketed", "kBucketMost")
 _UNIT_THREADS = device_constant("bucketed", "kUnitThreads")
-#: The most counters in shared memory: of a tile's buckets, and of a bucket's places.
-_MOST_BUCKETS = 2048
+#: The most buckets, whose counters are in shared memory: more if each has many updates, because the
+#: run of a tile in a bucket becomes short.
+_MOST_BUCKETS, _MANY_BUCKETS = 2048, 4096
+#: The same of a bucket's places.
 _MOST_BITS = 11
-#: The number of updates that a bucket should have. Buckets differ, and a larger one must still fit
-#: one block.
-_BUCKET_FILL = 3072
 #: The fewest buckets, so that all multiprocessors have work.
 _ENOUGH_BUCKETS = 256
 _PER_THREAD = (16, 8, 4, 2, 1)
-#: Cycles to cut buckets into units, and of a multiprocessor for each of their updates.
-_CUT_CYCLES, _UNIT_ITEM_CYCLES = 10000.0, 2.0
+
+
+class _Room(NamedTuple):
+    """The threads of a block that orders a bucket, and the most updates that it takes."""
+
+    threads: int
+    most: int
+
+    def takes(self, items: int, buckets: int) -> bool:
+        """Whether buckets fit, of which some have more updates than others."""
+        return items <= self.most * 15 // 16 * buckets
+
+    def bytes(self, bits: int, held: int) -> int:
+        """Bytes of shared memory: of ``EntryRoom``, and of what is held of each update."""
+        table = 2 * self.most // WARP + self.threads
+        return self.most * (4 + 2 + held) + (table + (1 << bits) + 1) * 4
+
+
+SMALL, LARGE = _Room(256, 4096), _Room(512, 8192)
+#: The most updates that a bucket should have, in a small room and then in a large one.
+_FILLS = (3072, 3840, 7680)
+#: Sectors of sums for each update from which on buckets are listed in large rooms: with 0.125 they
+#: take 1.03 to 1.25 of the time in which they are cut into units, with 0.5 0.5 to 0.93.
+_WORTH_LISTING = 0.3
+#: Cycles to cut buckets into units, and of a multiprocessor for each of their updates; and accesses
+#: for each sector of their sums: 75 million took 700 us.
+_CUT_CYCLES, _UNIT_ITEM_CYCLES, _ACCESSES_OF_SUM = 10000.0, 2.0, 0.4
 #: Bytes of what lists carry that a thread of a tile reads together with its indices. Tiles take 0.8
 #: of the time by 32; 64 take registers, and the whole 1.01 of its time.
 _AHEAD_BYTES = 32
@@ -53,6 +75,8 @@ _AHEAD_BYTES = 32
 _SUM_BYTES = 1 << 18
 #: Bytes of static shared memory of a block that orders a bucket, at most.
 _STATIC_BYTES = 256
+#: Blocks that order a bucket for which a multiprocessor should have shared memory.
+_BUCKETS_TOGETHER = 2
 #: Updates of a unit, into which larger buckets are cut: fewer if there is little work to share.
 _UNIT_ITEMS = (1024, 512, 256)
 _ENOUGH_UNITS = 1024
@@ -104,15 +128,16 @@ class Bucketed(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         places = problem.destinations.constant
+        items, shared = problem.items.constant, shared_memory_limit(target)
         possible = [
-            bits for bits in range(_MOST_BITS + 1) if ceil_div(places, 1 << bits) <= _MOST_BUCKETS
+            bits
+            for bits in range(_MOST_BITS + 1)
+            if ceil_div(places, 1 << bits) <= _MOST_BUCKETS or _room(problem, bits, shared)
         ]
-        preferred = _bucket_bits(problem)
+        preferred = _bucket_bits(problem, shared)
         near = sorted(possible, key=lambda bits: (abs(bits - preferred), bits))[:3]
-        items = problem.items.constant
-        fits = [
-            n for n in _PER_THREAD if _tile_bytes(n, _MOST_BUCKETS) <= shared_memory_limit(target)
-        ]
+        most = max(_MOST_BUCKETS, *(ceil_div(places, 1 << bits) for bits in near), 0)
+        fits = [n for n in _PER_THREAD if _tile_bytes(n, most) <= shared]
         # A tile for each multiprocessor: the larger they are, the longer the runs of their buckets.
         tiles = multiprocessors(target)
         enough = [n for n in fits if n * _TILE_THREADS * tiles <= items] or fits[-1:]
@@ -124,16 +149,19 @@ class Bucketed(Implementation):
         }
 
     def workspace(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> Any:
-        return _Plan(problem, sizes, config).layout.total
+        return _Plan(problem, sizes, config, target).layout.total
 
     def cost(self, work: Work, config: Config) -> Terms:
         tiles = larger(work.items / (config["per_thread"] * _TILE_THREADS), 1.0)
         buckets = larger(work.destinations / (1 << config["bucket_bits"]), 1.0)
         terms = dict(listed_rows.cost(work, listed=True))
         # Larger ones are cut into units, which blocks look for, order and add up.
-        large = is_at_most(_BUCKET_MOST * buckets, work.items)
-        cut = _CUT_CYCLES + _UNIT_ITEM_CYCLES * work.items / work.machine.multiprocessors
-        terms["long lists"] = terms["long lists"] + choose(large, work.cycles(cut), 0.0)
+        room = _room(work.problem, config["bucket_bits"], work.machine.shared_bytes)
+        if not room:
+            each = _UNIT_ITEM_CYCLES / work.machine.multiprocessors
+            sums = _ACCESSES_OF_SUM * _sectors_of_sums(work.problem, config["bucket_bits"])
+            cut = work.cycles(_CUT_CYCLES + each * work.items) + work.sectors(sums * work.items)
+            terms["long lists"] = terms["long lists"] + cut
         return {
             # There are four. Each begins while the one before it ends.
             "launches": work.launches(3),
@@ -144,18 +172,18 @@ class Bucketed(Implementation):
             # A bucket of one place is in order.
             "hot bucket": work.cycles(
                 0.05 * config["bucket_bits"] * work.hottest
-                + _units_of_columns(work, buckets, config)
+                + _units_of_columns(work, buckets, room or SMALL, config)
             ),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:
-        plan = _Plan(operands.problem, operands.sizes, config)
+        plan = _Plan(operands.problem, operands.sizes, config, operands.target)
         carried = carried_bytes(operands, widest_vector(operands.problem))
         _list_updates(operands, plan, carried)
         _reduce(operands, plan, config["threads"], carried > 0)
 
 
-def _units_of_columns(work: Work, buckets: Any, config: Config) -> Any:
+def _units_of_columns(work: Work, buckets: Any, room: _Room, config: Config) -> Any:
     """Cycles for which the units of a bucket that has many columns of a hot row add their sums.
 
     Each unit has the places of most of these columns, and those of a line take turns.
@@ -166,20 +194,45 @@ def _units_of_columns(work: Work, buckets: Any, config: Config) -> Any:
     hottest = larger(work.items / buckets, work.hottest * columns)
     near = smaller(columns, LINE_BYTES / work.element)
     taken = hottest / _UNIT_ITEMS[0] * near * contention.of_sums(work)
-    return choose(is_at_most(hottest, float(_BUCKET_MOST)), 0.0, taken)
+    return choose(is_at_most(hottest, float(room.most)), 0.0, taken)
 
 
-def _bucket_bits(problem: ScatterProblem) -> int:
+def _room(problem: ScatterProblem, bits: int, shared_bytes: int) -> _Room | None:
+    """The room of a bucket of so many places; none if such buckets are cut into units."""
+    items = problem.items.constant
+    buckets = ceil_div(problem.destinations.constant, 1 << bits)
+    if SMALL.takes(items, buckets):
+        return SMALL if buckets <= _MOST_BUCKETS else None
+    fits = buckets <= _MANY_BUCKETS and LARGE.bytes(bits, 0) + _STATIC_BYTES <= shared_bytes
+    worth = _sectors_of_sums(problem, bits) >= _WORTH_LISTING
+    return LARGE if fits and worth and LARGE.takes(items, buckets) else None
+
+
+def _sectors_of_sums(problem: ScatterProblem, bits: int) -> float:
+    """Sectors of sums for each update where buckets are cut into units."""
+    places = min((1 << bits) / _UNIT_ITEMS[0], 1.0)
+    return places * ceil_div(_bytes_of_sum(problem), SECTOR_BYTES)
+
+
+def _bytes_of_sum(problem: ScatterProblem) -> int:
+    return max(problem.width.constant * accumulate_bytes(problem.data_dtype), 1)
+
+
+def _bucket_bits(problem: ScatterProblem, shared_bytes: int) -> int:
     """The logarithm of the number of places in a bucket."""
     places, items = problem.destinations.constant, problem.items.constant
-    row_bytes = max(problem.width.constant * accumulate_bytes(problem.data_dtype), 1)
-    most = min(
-        places * _BUCKET_FILL // max(items, 1),
-        places // _ENOUGH_BUCKETS,
-        _SUM_BYTES // row_bytes,
-        1 << _MOST_BITS,
-    )
-    return max(most, 1).bit_length() - 1
+
+    def with_updates(fill: int) -> int:
+        most = min(
+            places * fill // max(items, 1),
+            places // _ENOUGH_BUCKETS,
+            _SUM_BYTES // _bytes_of_sum(problem),
+            1 << _MOST_BITS,
+        )
+        return max(most, 1).bit_length() - 1
+
+    each = [with_updates(fill) for fill in _FILLS]
+    return next((bits for bits in each if _room(problem, bits, shared_bytes)), each[0])
 
 
 def _tile_bytes(per_thread: int, buckets: int, carried: int = 0) -> int:
@@ -187,23 +240,18 @@ def _tile_bytes(per_thread: int, buckets: int, carried: int = 0) -> int:
     return per_thread * _TILE_THREADS * (4 + carried) + (buckets + 1) * 4
 
 
-def _room_bytes(bits: int, held: int) -> int:
-    """Bytes of shared memory of a block that orders a bucket: ``EntryRoom``, and what is held."""
-    table = 2 * _BUCKET_MOST // WARP + _BUCKET_THREADS
-    return _BUCKET_MOST * (4 + 2 + held) + (table + (1 << bits) + 1) * 4
-
-
 class _Plan:
     """The numbers of buckets and tiles, and the layout of the workspace."""
 
-    def __init__(self, problem: ScatterProblem, sizes: Sizes, config: Config) -> None:
+    def __init__(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> None:
         items, places = sizes.items, sizes.destinations
         self.bits = config["bucket_bits"]
+        self.room = _room(problem, self.bits, shared_memory_limit(target)) or SMALL
         self.buckets = max(ceil_div(places, 1 << self.bits), 1)
         self.per_thread = config["per_thread"]
         self.tile_items = self.per_thread * _TILE_THREADS
         self.tiles = max(ceil_div(items, self.tile_items), 1)
-        large = items // (_BUCKET_MOST + 1)
+        large = items // (self.room.most + 1)
         long_lists = items // (LONG_LIST + 1)
         # Groups of fewer lanes share a unit among more of them.
         lanes, parts = shares_of_rows(problem, sizes)
@@ -213,7 +261,7 @@ class _Plan:
         self.units = items // self.unit_items + large
         # An upper bound: each update accounts for a share of a slot, in a large bucket or a long
         # list.
-        slots = min(places, max((items << self.bits) // (_BUCKET_MOST + 1), long_lists))
+        slots = min(places, max((items << self.bits) // (self.room.most + 1), long_lists))
         layout = self.layout = sorting.Layout()
         layout.add("cursors", 4 * 8)
         layout.add("runs", (self.buckets + 1) * self.tiles * 2)
@@ -269,14 +317,15 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
         resolves_every_index=True,
     )
     chunk = chunk_entries(operands.problem, operands.sizes)
-    most = shared_memory_limit(operands.target) - _STATIC_BYTES
-    held = carried if _room_bytes(plan.bits, carried) <= most else 0
+    room = plan.room
+    together = _BUCKETS_TOGETHER * (room.bytes(plan.bits, carried) + _STATIC_BYTES)
+    held = carried if together <= shared_memory_limit(operands.target) else 0
     step(
-        f"  list_bucket<P, {plan.bits}, {str(held > 0).lower()}>(buckets, sums, sizes, {chunk}u, "
-        "shared);",
+        f"  list_bucket<P, {plan.bits}, {room.threads}, {room.most}, {str(held > 0).lower()}>("
+        f"buckets, sums, sizes, {chunk}u, shared);",
         plan.buckets,
-        _BUCKET_THREADS,
-        dynamic_bytes(_room_bytes(plan.bits, held), _STATIC_BYTES),
+        room.threads,
+        dynamic_bytes(room.bytes(plan.bits, held), _STATIC_BYTES),
     )
 
 

@@ -14,8 +14,6 @@
 namespace tvm_scatter {
 
 constexpr int kTileThreads = 512;
-// Threads of a block that orders a bucket, and the most entries it takes.
-constexpr int kBucketThreads = 256, kBucketMost = 4096;
 // Threads of a block that orders and sums a unit of a larger bucket.
 constexpr int kUnitThreads = 256;
 // In the count of a place whose sum is made in a slot.
@@ -255,7 +253,7 @@ struct EntryRoom {
 };
 
 // Cut a bucket that one block cannot order into units, and begin the sums of its places.
-template <class P, int bits, class Entry>
+template <class P, int bits, int threads, class Entry>
 __device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
                                              Accumulate<typename P::Data>* sums, uint32 bucket,
                                              int owned, uint32 found, const Sizes<P>& sizes) {
@@ -267,15 +265,15 @@ __device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
   }
   __syncthreads();
   PlaceList* const places = buckets.places + (static_cast<int64>(bucket) << bits);
-  for (int i = threadIdx.x; i < owned; i += kBucketThreads) places[i] = PlaceList{slot + i, kSummed};
+  for (int i = threadIdx.x; i < owned; i += threads) places[i] = PlaceList{slot + i, kSummed};
   begin_sums(sums, slot, owned, sizes);
   const unsigned short* const runs = buckets.runs_of(bucket);
   uint32 carry = 0;
-  for (uint32 start = 0; start < buckets.tiles; start += kBucketThreads) {
+  for (uint32 start = 0; start < buckets.tiles; start += threads) {
     const uint32 tile = start + threadIdx.x;
     const uint32 length = tile < buckets.tiles ? runs[buckets.tiles + tile] - runs[tile] : 0;
     uint32 total;
-    const uint32 before = carry + exclusive_in_block<kBucketThreads>(length, total);
+    const uint32 before = carry + exclusive_in_block<threads>(length, total);
     const uint32 step = buckets.unit_items;
     for (uint32 u = ceil_div(before, step); u * step < before + length; ++u)
       buckets.units[unit + u] = Unit{bucket, tile, u * step - before, slot};
@@ -283,15 +281,16 @@ __device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
   }
 }
 
-// One block for each bucket: list the items of each place, and cut long lists into chunks. What lists
-// carry is `held` in shared memory meanwhile, where there is room.
-template <class P, int bits, bool held, class Entry>
+// One block for each bucket: list the items of each place, and cut long lists into chunks. A bucket with
+// more than `most` entries is cut into units instead. What lists carry is `held` in shared memory
+// meanwhile, where there is room.
+template <class P, int bits, int threads, int most, bool held, class Entry>
 __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
                                             Accumulate<typename P::Data>* sums,
                                             const Sizes<P>& sizes, uint32 chunk, char* shared) {
-  using Room = EntryRoom<bits, kBucketThreads, kBucketMost>;
+  using Room = EntryRoom<bits, threads, most>;
   Entry* const carried = reinterpret_cast<Entry*>(shared);
-  auto& room = *reinterpret_cast<Room*>(carried + (held ? kBucketMost : 0));
+  auto& room = *reinterpret_cast<Room*>(carried + (held ? most : 0));
   __shared__ uint32 begin;
   __shared__ Taken taken;
   const uint32 bucket = blockIdx.x;
@@ -304,15 +303,15 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
   } else {
     found = room.template gather<P>(buckets, bucket, 0, 0, true);
   }
-  if (found > kBucketMost) {
-    split_bucket<P, bits>(buckets, sums, bucket, owned, found, sizes);
+  if (found > most) {
+    split_bucket<P, bits, threads>(buckets, sums, bucket, owned, found, sizes);
     return;
   }
   if (threadIdx.x == 0)
     begin = static_cast<uint32>(atomicAdd(buckets.cursors, static_cast<uint64>(found)));
   room.order(found);
 #pragma unroll 4
-  for (uint32 i = threadIdx.x; i < found; i += kBucketThreads) {
+  for (uint32 i = threadIdx.x; i < found; i += threads) {
     const uint32 item = room.items[i];
     store_entry(buckets.list + begin + i,
                 held ? load_entry(carried[item]) : buckets.template entry_of<P>(item));
@@ -321,19 +320,19 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
   const uint32 usual = 3 * found / max(owned, 1);
   const uint32 longest = max(kLongList, min(usual, chunk));
   bool has_long = false;
-  for (int i = threadIdx.x; i < owned; i += kBucketThreads) {
+  for (int i = threadIdx.x; i < owned; i += threads) {
     buckets.places[first_place + i] = PlaceList{begin + room.first[i], room.count(i)};
     has_long |= room.count(i) > longest;
   }
   if (!__syncthreads_or(has_long)) return;
-  for (int start = 0; start < owned; start += kBucketThreads) {
+  for (int start = 0; start < owned; start += threads) {
     const int i = start + threadIdx.x;
     const uint32 count = i < owned ? room.count(i) : 0;
     const bool is_long = count > longest;
     const uint32 needed = is_long ? ceil_div(count, chunk) : 0;
     // Lists and chunks of a bucket are few enough to be counted in one word.
     uint32 total;
-    const uint32 before = exclusive_in_block<kBucketThreads>(is_long << 16 | needed, total);
+    const uint32 before = exclusive_in_block<threads>(is_long << 16 | needed, total);
     if (total == 0) continue;
     if (threadIdx.x == 0) taken = buckets.take(total >> 16, total & 0xffff);
     __syncthreads();

@@ -15,6 +15,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import at_least, ceil_div
+from tvm_scatter.selection.work import LINE_BYTES
 from tvm_scatter.strategies.cuda.machines import machine_of
 
 #: Of the cache the part that a tensor may take. An H100's is two halves, each of which holds a copy
@@ -100,6 +101,10 @@ def lanes_of_parts(
     if not (read and isinstance(width, int)):
         return lanes, False
     row = width * item_bytes(operands.problem.data_dtype)
+    # Parts of lines are asked for more often than memory is read less: rows of 100 floats take
+    # 1.17 to 1.33 of the time.
+    if row % LINE_BYTES and width <= lanes * vector:
+        return lanes, False
     reads = _LEAST_READS_OF_SOFTMAX if operands.problem.softmax else _LEAST_READS
     if items * row < reads * read:
         return lanes, False
