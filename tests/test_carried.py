@@ -17,7 +17,8 @@ from tvm import relax, tirx
 
 from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
-from tvm_scatter.strategies.cuda import bucketed
+from tvm_scatter.strategies.cuda import bucketed, segmented
+from tvm_scatter.strategies.cuda.ordering import forms_from
 from tvm_scatter.strategies.cuda.steps import segments
 from tvm_scatter.strategies.llvm.steps import loops
 
@@ -161,6 +162,31 @@ def test_large_rooms(device: str, weights: int, held: str, monkeypatch: pytest.M
         assert f"list_bucket<P, 2, 512, 8192, {held}>" in cuda(module, **options)
         machine = compiled_with(module, device, **options)
     np.testing.assert_array_equal(called(machine, device, arrays), expected(False, *arrays))
+
+
+@pytest.mark.parametrize("weights", [0, 1])
+@pytest.mark.parametrize(("edges", "hot"), [(2, False), (700, False), (3000, False), (9000, True)])
+def test_orders_move_what_is_carried(
+    device: str, edges: int, hot: bool, weights: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To where a bucket of edges is ordered, or units of one that is cut."""
+    if device == "llvm":
+        pytest.skip("CPUs have one form of an order")
+    module = weighted(12, edges=edges, weights=weights)
+    arrays = operands(12, "float32", edges, weights)
+    x, y, src, dst, mask, *weight = arrays
+    dst[dst == 3] = NODES
+    if hot:
+        dst[100:] = 5
+    monkeypatch.setattr(segmented, "_MANY_TO_MOVE", 0)
+    with columns_in_parts(), forms_from("buckets"):
+        options = {"implementation": "segmented", "fuse": True, "bounds": "drop"}
+        source = cuda(module, **options)
+        assert "MovesCarried<P::Updates>" in source and "carry_updates<P>(" not in source
+        machine = compiled_with(module, device, **options)
+    kept = dst < NODES
+    wanted = expected(False, x, y, src[kept], dst[kept], mask, *(each[kept] for each in weight))
+    np.testing.assert_array_equal(called(machine, device, arrays), wanted)
 
 
 @pytest.mark.parametrize("chosen", ["bucketed", "segmented"])

@@ -209,7 +209,7 @@ def test_shared_memory_decides(device, arch, count, extent, form):
     source = source_of(count, extent, arch=arch)
     assert f" {form}<" in source
     posed = problem("add", "float32", (1, extent, count, 1), {})
-    launches, _ = time_of_order(Work.of(posed, machine_of(cuda_target(arch)), "uniform"))
+    launches, _, _ = time_of_order(Work.of(posed, machine_of(cuda_target(arch)), "uniform"))
     assert launches == {"order_by_owners": 1, "order_bucket": 4}.get(form, 11)
 
 

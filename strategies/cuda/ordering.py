@@ -69,10 +69,18 @@ def emit_order(operands: Operands, lists: OrderedLists) -> None:
     _emit_first(_possible(operands.problem, operands.sizes, operands.target), operands, lists)
 
 
-def time_of_order(work: Work) -> tuple[Any, Any]:
-    """The launches of an order of static sizes, and the microseconds that it takes beside them."""
-    found = (form.time(work) for form in _FORMS)
-    return next(each for each in found if each is not None)
+def order_carries(problem: ScatterProblem, sizes: Sizes, target: Any) -> bool:
+    """Whether the launches of an order of static sizes can move what lists carry."""
+    return _possible(problem, sizes, target)[0][1].carries
+
+
+def time_of_order(work: Work) -> tuple[Any, Any, bool]:
+    """The launches of an order of static sizes, and the microseconds that it takes beside them.
+
+    And whether its launches can move what lists carry.
+    """
+    found = ((form.time(work), form.carries) for form in _FORMS)
+    return next((*time, carries) for time, carries in found if time is not None)
 
 
 def _emit(operands: Operands, offsets: Any) -> None:

@@ -10,6 +10,7 @@
 #ifndef TVM_SCATTER_BUCKET_ORDER
 #define TVM_SCATTER_BUCKET_ORDER
 #include "grid.cuh"
+#include "place_updates.cuh"
 #include "runs.cuh"
 #include "stable_ranks.cuh"
 
@@ -18,6 +19,18 @@ namespace tvm_scatter {
 constexpr int kBucketOrderThreads = 512;
 constexpr int kBucketOrderPlaces = 512;  // the most of a bucket
 constexpr uint32 kUnitsTogether = 16;
+
+// An order moves nothing with its updates but their numbers.
+struct MovesNumbers {
+  static constexpr bool moves = false;
+};
+// It moves what lists carry of each update as well: `by_tile` to where its entry stands, then `in_order`.
+template <class Updates>
+struct MovesCarried {
+  static constexpr bool moves = true;
+  const Updates& updates;
+  typename Updates::Carried *by_tile, *in_order;
+};
 
 // A unit begins `skip` entries into the run of a tile. It is one of `units` of its bucket, which
 // begins at `begin` in the permutation, and whose units begin with `first`.
@@ -28,7 +41,8 @@ struct OrderUnit {
 // All numbers take 32 bits, since there are no more than 4096 buckets.
 //
 // Bucket `buckets` is that of the updates that are dropped. An entry has its place in the bucket in
-// the lowest `bits` bits, and its item of the tile in the others. A word has the item of all instead.
+// the lowest `bits` bits, and its item of the tile in the others. A word has the item of all instead, or
+// where the entry stands, if more is moved than numbers.
 struct OrderBuckets {
   uint32* taken;  // units
   OrderUnit* units;
@@ -46,19 +60,34 @@ struct OrderBuckets {
     return static_cast<uint32>(word) & (places() - 1);
   }
   // Of an entry that stands there.
-  template <class Word>
+  template <class Word, class Moves>
   __device__ __forceinline__ Word word_of(uint32 from, uint32 entry) const {
+    if constexpr (Moves::moves) return (static_cast<Word>(from) << bits) + place_of(entry);
     return (static_cast<Word>(from & ~(runs.tile_items - 1)) << bits) + entry;
+  }
+  // Put an update where it belongs in the order.
+  template <class Word, class Moves>
+  __device__ __forceinline__ void put(int* permutation, uint32 to, Word word,
+                                      const Moves& moves) const {
+    const uint32 found = static_cast<uint32>(word >> bits);
+    if constexpr (Moves::moves) {
+      store_entry(moves.in_order + to, load_entry(moves.by_tile[found]));
+      const Word own = word_of<Word, MovesNumbers>(found, runs.entries[found]);
+      permutation[to] = static_cast<int>(own >> bits);
+    } else {
+      permutation[to] = static_cast<int>(found);
+    }
   }
   __device__ __forceinline__ uint32 first_place(uint32 bucket) const { return bucket << bits; }
 };
 
 // Order the entries of a tile by bucket.
-template <class P, int per_thread, int bucket_bits>
+template <class P, int per_thread, int bucket_bits, class Moves>
 __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
                                                      unsigned short* begins, uint32* entries,
                                                      const Indices<P>& indices,
-                                                     const Sizes<P>& sizes, char* shared) {
+                                                     const Sizes<P>& sizes, const Moves& moves,
+                                                     char* shared) {
   using Offset = typename P::Offset;
   constexpr int kTile = kBucketOrderThreads * per_thread;
   static_assert(kTile <= kMostTileItems, "a block counts the entries of its tiles in a word");
@@ -96,11 +125,19 @@ __device__ __forceinline__ void order_tile_by_bucket(const OrderBuckets& order,
   __syncthreads();
   for (uint32 at = threadIdx.x; at < owned; at += kBucketOrderThreads)
     entries[first + at] = ordered[at];
+  if constexpr (Moves::moves) {
+#pragma unroll 4
+    for (uint32 at = threadIdx.x; at < owned; at += kBucketOrderThreads) {
+      // What is read here are neighbours in some order, which the first-level cache holds.
+      const Item<P> item(sizes, static_cast<Offset>(first + (ordered[at] >> order.bits)));
+      store_entry(moves.by_tile + first + at, moves.updates.carried(item.update));
+    }
+  }
 }
 
 // Shared memory of a block that orders entries of a bucket or a unit, so many of each thread. Behind it
 // is room for 16-bit counters, of each warp one for each place.
-template <int per_thread, int place_bits, class Word>
+template <int per_thread, int place_bits, class Word, class Moves>
 struct OrderRoom {
   // The most entries that a block orders: those of a whole bucket, or of a unit.
   static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
@@ -119,7 +156,7 @@ struct OrderRoom {
     return table.gather(runs, bucket, tile, skip, whole, begins,
                         [&](uint32 from) { return runs.entries[from]; },
                         [&](uint32 at, uint32 from, uint32 entry) {
-                          words[at] = order.word_of<Word>(from, entry);
+                          words[at] = order.word_of<Word, Moves>(from, entry);
                         });
   }
   // The entries of a unit. Returns how many there are.
@@ -179,11 +216,11 @@ __device__ __forceinline__ void cut_bucket(const OrderBuckets& order, uint32 buc
 }
 
 // One block for each bucket, and one for the updates that are dropped. `unit` as of who orders units.
-template <class P, int per_thread, int place_bits, class Word, int unit>
-__device__ __forceinline__ void order_bucket(int* permutation,
-                                             int* offsets, const OrderBuckets& order,
-                                             const Sizes<P>& sizes, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word>*>(shared);
+template <class P, int per_thread, int place_bits, class Word, int unit, class Moves>
+__device__ __forceinline__ void order_bucket(int* permutation, int* offsets,
+                                             const OrderBuckets& order, const Sizes<P>& sizes,
+                                             const Moves& moves, char* shared) {
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word, Moves>*>(shared);
   const uint32 bucket = blockIdx.x;
   uint32 begins = 0, begin;
   const uint32 found = room.gather(order, bucket, 0, 0, true, begins);
@@ -191,7 +228,7 @@ __device__ __forceinline__ void order_bucket(int* permutation,
   const uint32 places = sizes.destinations();
   if (bucket == order.buckets && threadIdx.x == 0) offsets[places] = begin;
   if (found > room.kMost) {
-    cut_bucket(order, bucket, found, begin, OrderRoom<unit, place_bits, Word>::kMost);
+    cut_bucket(order, bucket, found, begin, OrderRoom<unit, place_bits, Word, Moves>::kMost);
     return;
   }
   const uint32 first_place = order.first_place(bucket);
@@ -199,13 +236,13 @@ __device__ __forceinline__ void order_bucket(int* permutation,
     if (first_place + place < places) offsets[first_place + place] = begin + first;
   });
   for (uint32 at = threadIdx.x; at < found; at += kBucketOrderThreads)
-    permutation[begin + at] = static_cast<int>(room.words[at] >> order.bits);
+    order.put(permutation, begin + at, room.words[at], moves);
 }
 
 // Count the entries of each place in all units, and in some together.
 template <int per_thread, int place_bits, class Word>
 __device__ __forceinline__ void count_units(const OrderBuckets& order, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word>*>(shared);
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word, MovesNumbers>*>(shared);
   const uint32 units = *order.taken;
   for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {
     const OrderUnit& unit = order.units[number];
@@ -252,11 +289,11 @@ __device__ __forceinline__ void add_counts(Room& room, const OrderBuckets& order
 }
 
 // Order every unit, and move its entries behind those of the units before it.
-template <class P, int per_thread, int place_bits, class Word>
-__device__ __forceinline__ void order_units(int* permutation,
-                                            int* offsets, const OrderBuckets& order,
-                                            const Sizes<P>& sizes, char* shared) {
-  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word>*>(shared);
+template <class P, int per_thread, int place_bits, class Word, class Moves>
+__device__ __forceinline__ void order_units(int* permutation, int* offsets,
+                                            const OrderBuckets& order, const Sizes<P>& sizes,
+                                            const Moves& moves, char* shared) {
+  auto& room = *reinterpret_cast<OrderRoom<per_thread, place_bits, Word, Moves>*>(shared);
   const uint32 units = *order.taken;
   const uint32 places = sizes.destinations();
   for (uint32 number = blockIdx.x; number < units; number += gridDim.x) {
@@ -276,7 +313,7 @@ __device__ __forceinline__ void order_units(int* permutation,
                      [&](uint32 place, uint32 first) { room.before[place] -= first; });
     for (uint32 at = threadIdx.x; at < count; at += kBucketOrderThreads) {
       const Word word = room.words[at];
-      permutation[room.before[order.place_of(word)] + at] = static_cast<int>(word >> order.bits);
+      order.put(permutation, room.before[order.place_of(word)] + at, word, moves);
     }
     __syncthreads();
   }

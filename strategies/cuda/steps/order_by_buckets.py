@@ -204,29 +204,37 @@ def _workspace(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
 def _emit(operands: Operands, lists: OrderedLists) -> None:
     plan = _Plan(operands.problem, operands.sizes, shared_memory_limit(operands.target))
     text, arguments = plan.declarations()
+    text += lists.declarations
+    arguments |= lists.arguments
+    carries = lists.carried is not None
+    moves = "  const MovesNumbers moves;\n"
+    if lists.carried is not None:
+        where = ", ".join(lists.carried)
+        moves = f"  const MovesCarried<P::Updates> moves{{updates, {where}}};\n"
 
     def step(body: str, blocks: Any, shared: int, resolves_every_index: bool = False) -> None:
         launch(
             operands,
             ("bucket_order",),
-            text + lists.declarations + body,
+            text + moves + body,
             blocks,
             _THREADS,
-            {**arguments, **lists.arguments},
+            arguments,
             dynamic_bytes(shared, _STATIC_BYTES),
             resolves_every_index=resolves_every_index,
-            narrow=True,
+            narrow=not carries,
+            owns=carries,
             overlaps=True,
         )
 
     step(
         f"  order_tile_by_bucket<P, {plan.per_thread}, {plan.bucket_bits}>(order, begins, entries, "
-        "indices, sizes, shared);",
+        "indices, sizes, moves, shared);",
         plan.tiles,
         plan.tile_bytes,
         resolves_every_index=True,
     )
-    results = f"{lists.permutation}, {lists.offsets}, order, sizes, shared"
+    results = f"{lists.permutation}, {lists.offsets}, order, sizes, moves, shared"
     step(
         f"  order_bucket<P, {plan.room}, {plan.place_bits}, {plan.word}, {plan.unit}>({results});",
         plan.buckets + 1,
@@ -251,4 +259,4 @@ def _time(work: Work) -> tuple[Any, Any] | None:
     return _LAUNCHES, work.streams(_BYTES_OF_ITEM * work.items) + runs + cut
 
 
-FORM = OrderForm("buckets", _takes, _workspace, _emit, _time)
+FORM = OrderForm("buckets", _takes, _workspace, _emit, _time, carries=True)

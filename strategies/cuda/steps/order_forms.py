@@ -32,6 +32,8 @@ class OrderForm:
     time : callable
         The launches that some work of static sizes takes, and the microseconds beside them;
         ``None`` if the form does not take the sizes on its machine.
+    carries : bool
+        Whether it can move what lists carry of each update.
     """
 
     name: str
@@ -39,6 +41,7 @@ class OrderForm:
     workspace: Callable[[ScatterProblem, Sizes, Any], Any]
     emit: Callable[[Operands, OrderedLists], None]
     time: Callable[[Work], tuple[Any, Any] | None]
+    carries: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,17 @@ class OrderedLists:
         C++ statements in front of them.
     arguments : mapping of name to (C++ type, expression)
         The parameters of the kernels that these use.
+    carried : tuple of str or None
+        Where what lists carry of each update shall be moved, if anywhere: room for as many in some
+        other order, and the place where they stand in order. C++ expressions of type
+        ``P::Updates::Carried*``.
     """
 
     permutation: str
     offsets: str
     declarations: str
     arguments: Mapping[str, tuple[str, Any]]
+    carried: tuple[str, str] | None = None
 
 
 def all_of(*conditions: Any) -> Any:

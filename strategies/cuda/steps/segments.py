@@ -57,7 +57,9 @@ _MOST_ROWS_EACH, _UPDATES_EACH, _ENOUGH_THREADS = 4, 12, 1 << 16
 #: As many updates are worth a launch that carries what is the same for all elements of a row: so
 #: 300 000 take 0.94 to 1.0 of the time, and 249 216 of 64 columns 1.07.
 _MANY_TO_CARRY = 1 << 18
-_SUMS, _ARRIVED, _CARRIED, _FOUND = "sums", "arrived", "carried", "found"
+_SUMS, _ARRIVED, _FOUND = "sums", "arrived", "found"
+#: The region of what is carried of each update, in their order.
+CARRIED = "carried"
 #: The destination of an update, behind C++ declarations of the ``items`` of an order.
 KEYS_BY_INDEX = (
     "  const OrderedKeys<P, decltype(items)> keys{indices, items, sizes};\n  (void)keys;\n"
@@ -78,7 +80,7 @@ def add_regions(layout: sorting.Layout, problem: ScatterProblem, sizes: Sizes) -
     slots = _most_slots(sizes)
     layout.add(_SUMS, _all_slots(slots) * row)
     layout.add(_ARRIVED, _all_slots(slots) * most_parts(sizes.width) * _COUNT_BYTES)
-    layout.add(_CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
+    layout.add(CARRIED, sizes.items * MOST_BYTES if _may_carry(problem, sizes) else 0)
     layout.add(_FOUND, slots * _KEY_BYTES if problem.order_alone else 0)
 
 
@@ -174,12 +176,18 @@ class _Shape:
         return _Shape(vector, columns, lanes, parts, apart, carries)
 
 
+def carries(operands: Operands) -> bool:
+    """Whether something of each update is carried in the order of the lists, of static sizes."""
+    return _Shape.of(operands, _may_carry(operands.problem, operands.sizes)).carries
+
+
 def reduce_rows(
     operands: Operands,
     layout: sorting.Layout,
     lists: str,
     arguments: sorting.Arguments,
     threads: int,
+    carried: bool = False,
 ) -> None:
     """Emit the launches: what is found for all rows, and then the rows.
 
@@ -192,8 +200,10 @@ def reduce_rows(
         the segment of each destination ``begins`` and ``ends``.
     arguments : dict
         The arguments of the declarations.
+    carried : bool
+        Whether what is carried stands in its region already.
     """
-    steps = _Steps(operands, layout, lists, arguments, threads)
+    steps = _Steps(operands, layout, lists, arguments, threads, carried)
     items = operands.sizes.items
     shape = _Shape.of(operands, _may_carry(operands.problem, operands.sizes))
     if isinstance(items, int) or not shape.carries:
@@ -215,10 +225,11 @@ class _Steps:
     lists: str
     arguments: sorting.Arguments
     threads: int
+    carried: bool
 
     def sum_updates(self, shape: _Shape) -> None:
         """Write the rows."""
-        operands, entries = self.operands, _CARRIED if shape.carries else "items"
+        operands, entries = self.operands, CARRIED if shape.carries else "items"
         self._begin(shape)
         first = str(reads_first(operands.problem)).lower()
         apart = str(shape.apart).lower()
@@ -312,7 +323,7 @@ class _Steps:
         """C++ declarations of the lists and of the workspace's regions, and their arguments."""
         kinds = {_SUMS: "Wide", _ARRIVED: "uint32"}
         if shape.carries:
-            kinds[_CARRIED] = "P::Updates::Carried"
+            kinds[CARRIED] = "P::Updates::Carried"
         if self._searches:
             kinds[_FOUND] = "Key"
         text = self.lists + "  using Wide = Accumulate<Data>;\n"
@@ -332,8 +343,8 @@ class _Steps:
             calls.append(f"fill({_ARRIVED}, 0u, counters);")
             if self._searches:
                 calls.append(f"find_keys_of_slots<Key>({_FOUND}, keys, slots, int(bits));")
-        if shape.carries:
-            calls.append(f"carry_updates<P>({_CARRIED}, updates, items, sizes);")
+        if shape.carries and not self.carried:
+            calls.append(f"carry_updates<P>({CARRIED}, updates, items, sizes);")
             work = self._items
         if not calls:
             return
