@@ -66,8 +66,8 @@ _FILLS = (3072, 3840, 7680)
 #: take 1.03 to 1.25 of the time in which they are cut into units, with 0.5 0.5 to 0.93.
 _WORTH_LISTING = 0.3
 #: Cycles to cut buckets into units, and of a multiprocessor for each of their updates; and accesses
-#: for each sector of their sums: 75 million took 700 us, and 40 million updates of which each has an
-#: eighth of a sector 650 with their rows.
+#: for each sector of their sums: 75 million sectors take 700 us, and 40 million updates with an
+#: eighth of a sector each 650 with their rows.
 _CUT_CYCLES, _UNIT_ITEM_CYCLES, _ACCESSES_OF_SUM = 14000.0, 1.5, 0.4
 #: Of a hot place that has more updates than this, all blocks share the units: eight million of 40
 #: cost 470 to 740 us, as these do.
