@@ -114,6 +114,18 @@ def test_all_buckets_are_cut(device, monkeypatch, bits, count, extent):
     check_order(drawn(count, extent, 2.0), extent, "buckets")
 
 
+@pytest.mark.parametrize("skew", [1.0, 20.0])
+@pytest.mark.parametrize(
+    ("count", "extent", "bits"), [(1100, 1500, 10), (20_000, 1500, 10), (20_000, 3000, 11)]
+)
+def test_more_places_than_threads(device, monkeypatch, count, extent, bits, skew):
+    """Of whole buckets, and of some that are cut, where there would be too many otherwise."""
+    monkeypatch.setattr(order_by_buckets, "_ENOUGH_BUCKETS", 1)
+    monkeypatch.setattr(order_by_buckets, "_MOST_BUCKETS", 2)
+    assert re.search(rf" order_bucket<P, \d+, {bits},", source_of(count, extent, "buckets"))
+    check_order(drawn(count, extent, skew), extent, "buckets")
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("skew", [1.0, 20.0])
 def test_more_tiles_than_threads(device, monkeypatch, skew):
@@ -183,6 +195,9 @@ def source_of(count, extent, form="owners", **target):
         (2**31 - 2, 100_000, "order_bucket"),
         (1_000_000, 4096 * PLACES, "order_bucket"),
         (1_000_000, 4096 * PLACES + 1, "move_to_rank"),
+        (1_100_000, 4096 * PLACES + 1, "order_bucket"),
+        (123_718_280, 2_449_029, "order_bucket"),
+        (123_718_280, 16384 * PLACES + 1, "move_to_rank"),
     ],
 )
 def test_which_form_is_chosen(device, count, extent, form):

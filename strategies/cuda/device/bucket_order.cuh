@@ -17,7 +17,8 @@
 namespace tvm_scatter {
 
 constexpr int kBucketOrderThreads = 512;
-constexpr int kBucketOrderPlaces = 512;  // the most of a bucket
+// The most places of a bucket, unless there would be too many buckets.
+constexpr int kBucketOrderPlaces = 512;
 constexpr uint32 kUnitsTogether = 16;
 
 // An order moves nothing with its updates but their numbers.
@@ -143,7 +144,9 @@ struct OrderRoom {
   static constexpr uint32 kMost = kBucketOrderThreads * per_thread;
   Word words[kMost];
   RunTable<kBucketOrderThreads, kMost> table;
-  uint32 totals[kBucketOrderPlaces], before[kBucketOrderPlaces];  // used by who orders units
+  static constexpr int kPlaces =
+      1 << place_bits > kBucketOrderPlaces ? 1 << place_bits : kBucketOrderPlaces;
+  uint32 totals[kPlaces], before[kPlaces];  // used by who orders units
 
   __device__ __forceinline__ unsigned short* counters() {
     return reinterpret_cast<unsigned short*>(this + 1);
@@ -269,22 +272,26 @@ __device__ __forceinline__ void add_counts(Room& room, const OrderBuckets& order
   for (uint32 p = threadIdx.x; p < order.places(); p += kBucketOrderThreads)
     room.totals[p] = room.before[p] = 0;
   __syncthreads();
-  // No bucket has more places than a block has threads.
-  const uint32 place = order.place_of(threadIdx.x), begin = (unit.first << order.bits) + place;
-  const uint32 turn = threadIdx.x >> order.bits, turns = kBucketOrderThreads >> order.bits;
+  // A place has several threads, or a thread several places.
+  const uint32 turn = threadIdx.x >> order.bits;
+  const uint32 turns = max(kBucketOrderThreads >> order.bits, 1);
   const uint32 own = number - unit.first, sum = own / kUnitsTogether;
-  uint32 all = 0, earlier = 0;
+  for (uint32 place = order.place_of(threadIdx.x); place < order.places();
+       place += kBucketOrderThreads) {
+    const uint32 begin = (unit.first << order.bits) + place;
+    uint32 all = 0, earlier = 0;
 #pragma unroll 8
-  for (uint32 s = turn; s < ceil_div(unit.units, kUnitsTogether); s += turns) {
-    const uint32 count = order.together[begin + (s << order.bits)];
-    all += count;
-    if (s < sum) earlier += count;
+    for (uint32 s = turn; s < ceil_div(unit.units, kUnitsTogether); s += turns) {
+      const uint32 count = order.together[begin + (s << order.bits)];
+      all += count;
+      if (s < sum) earlier += count;
+    }
+#pragma unroll 8
+    for (uint32 u = sum * kUnitsTogether + turn; u < own; u += turns)
+      earlier += order.counts[begin + (u << order.bits)];
+    atomicAdd(&room.totals[place], all);
+    atomicAdd(&room.before[place], earlier);
   }
-#pragma unroll 8
-  for (uint32 u = sum * kUnitsTogether + turn; u < own; u += turns)
-    earlier += order.counts[begin + (u << order.bits)];
-  atomicAdd(&room.totals[place], all);
-  atomicAdd(&room.before[place], earlier);
   __syncthreads();
 }
 

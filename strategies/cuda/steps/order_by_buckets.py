@@ -22,6 +22,8 @@ _THREADS = device_constant("bucket_order", "kBucketOrderThreads")
 _WARPS = _THREADS // 32
 _MOST_PLACES = device_constant("bucket_order", "kBucketOrderPlaces")
 _MOST_BITS = _MOST_PLACES.bit_length() - 1
+#: The same where there would be too many buckets, if each has some entries: 8 million places.
+_MANY_BITS = 11
 #: The most counters of a warp that orders a tile, so many that a multiprocessor has room for two
 #: blocks, and so few that tiles have long runs of each bucket.
 _MOST_BUCKETS, _SOME_BUCKETS, _FEW_BUCKETS = 4096, 2048, 1024
@@ -156,6 +158,11 @@ def _bits(items: int, places: int, most: int) -> int:
     if fits and buckets <= _SOME_BUCKETS:
         return whole
     cut = _most_bits(places, _ENOUGH_BUCKETS)
+    if cut == _MOST_BITS and ceil_div(places, 1 << cut) > most:
+        more = range(cut + 1, _MANY_BITS + 1)
+        few = (bits for bits in more if ceil_div(places, 1 << bits) <= most)
+        bits = next(few, cut)
+        return bits if items >= _SOME_ENTRIES * ceil_div(places, 1 << bits) else cut
     return whole if fits and ceil_div(places, 1 << cut) > _FEW_BUCKETS else cut
 
 
@@ -190,7 +197,8 @@ def _tile_bytes(per_thread: int, buckets: int) -> int:
 def _room_bytes(entries: int, places: int, word: str) -> int:
     """Bytes of shared memory of a block that orders a bucket: ``OrderRoom``, and counters."""
     words = entries * (8 if word == "uint64" else 4)
-    return words + 8 * (_THREADS + _MOST_PLACES) + _WARPS * round_up(places, 2) * 2
+    held = 8 * (_THREADS + max(places, _MOST_PLACES))
+    return words + held + _WARPS * round_up(places, 2) * 2
 
 
 def _takes(problem: ScatterProblem, sizes: Sizes, target: Any) -> Any:
@@ -211,6 +219,7 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
     if lists.carried is not None:
         where = ", ".join(lists.carried)
         moves = f"  const MovesCarried<P::Updates> moves{{updates, {where}}};\n"
+    moves += "  (void)moves;\n"
 
     def step(body: str, blocks: Any, shared: int, resolves_every_index: bool = False) -> None:
         launch(
