@@ -116,7 +116,7 @@ def test_all_buckets_are_cut(device, monkeypatch, bits, count, extent):
 
 @pytest.mark.parametrize("skew", [1.0, 20.0])
 @pytest.mark.parametrize(
-    ("count", "extent", "bits"), [(1100, 1500, 10), (20_000, 1500, 10), (20_000, 3000, 11)]
+    ("count", "extent", "bits"), [(1100, 1500, 10), (14_000, 1500, 10), (14_000, 3000, 11)]
 )
 def test_more_places_than_threads(device, monkeypatch, count, extent, bits, skew):
     """Of whole buckets, and of some that are cut, where there would be too many otherwise."""
@@ -196,8 +196,9 @@ def source_of(count, extent, form="owners", **target):
         (1_000_000, 4096 * PLACES, "order_bucket"),
         (1_000_000, 4096 * PLACES + 1, "move_to_rank"),
         (1_100_000, 4096 * PLACES + 1, "order_bucket"),
-        (123_718_280, 2_449_029, "order_bucket"),
-        (123_718_280, 16384 * PLACES + 1, "move_to_rank"),
+        (20_000_000, 3_000_000, "order_bucket"),
+        (123_718_280, 2_449_029, "move_to_rank"),
+        (20_000_000, 16384 * PLACES + 1, "move_to_rank"),
     ],
 )
 def test_which_form_is_chosen(device, count, extent, form):

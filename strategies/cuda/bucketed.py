@@ -65,10 +65,11 @@ _FILLS = (3072, 3840, 7680)
 #: Sectors of sums for each update from which on buckets are listed in large rooms: with 0.125 they
 #: take 1.03 to 1.25 of the time in which they are cut into units, with 0.5 0.5 to 0.93.
 _WORTH_LISTING = 0.3
-#: Cycles to cut buckets into units, and of a multiprocessor for each of their updates; and accesses
-#: for each sector of their sums: 75 million sectors take 700 us, and 40 million updates with an
-#: eighth of a sector each 650 with their rows.
-_CUT_CYCLES, _UNIT_ITEM_CYCLES, _ACCESSES_OF_SUM = 14000.0, 1.5, 0.4
+#: Cycles to cut buckets into units, and of a multiprocessor for each of their updates.
+_CUT_CYCLES, _UNIT_ITEM_CYCLES = 10000.0, 2.0
+#: Accesses for each sector of the sums of units: 40 million updates with an eighth of a sector each
+#: take 650 us with their rows, 115 million with two 13 500, of which the rows are 7100.
+_ACCESSES_OF_SUM = 1.0
 #: Of a hot place that has more updates than this, all blocks share the units: eight million of 40
 #: cost 470 to 740 us, as these do.
 _MOST_ALONE = float(1 << 21)

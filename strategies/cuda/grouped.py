@@ -81,7 +81,9 @@ class Grouped(Implementation):
             + work.sectors(work.items)
             + work.cycles(0.1 * work.hottest),
             # Counters, and entries of lists that are written wherever a place's list is.
-            "misses": work.misses(work.items, counters) + work.misses(work.items, 4 * work.items),
+            "misses": work.misses(work.items, counters)
+            + work.misses(work.items, 4 * work.items)
+            + sorting.misses_of_messages(work),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:
