@@ -318,7 +318,9 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
         f"updates, sizes, {plan.buckets}, shared);",
         plan.tiles,
         _TILE_THREADS,
-        _tile_bytes(plan.per_thread, plan.buckets, carried if ahead else 0),
+        dynamic_bytes(
+            _tile_bytes(plan.per_thread, plan.buckets, carried if ahead else 0), _STATIC_BYTES
+        ),
         resolves_every_index=True,
     )
     chunk = chunk_entries(operands.problem, operands.sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
+from tvm_scatter.emit.weighted_rows import WARP
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
@@ -148,7 +149,10 @@ class Tiled(Implementation):
             "(tiles, updates, indices, sizes, shared);",
             plan.tiles,
             plan.tile_threads,
-            _tile_bytes(operands.problem, plan.tile_items, plan.buckets),
+            dynamic_bytes(
+                _tile_bytes(operands.problem, plan.tile_items, plan.buckets),
+                plan.tile_threads // WARP * 4,
+            ),
             resolves_every_index=True,
         )
         source = "out" if operands.data is None else "data"
@@ -171,7 +175,7 @@ def _gains_by_larger_tiles(problem: ScatterProblem, bits: int, per_thread: int) 
 
 def _room_bytes(threads: int) -> int:
     """Bytes of static shared memory of a block that gathers, with a sum for each warp of a scan."""
-    return threads * (2 * _WORDS_EACH + 1) * 4 + threads // 32 * 4 + _FEW_BYTES
+    return threads * (2 * _WORDS_EACH + 1) * 4 + threads // WARP * 4 + _FEW_BYTES
 
 
 def _bucket_bytes(problem: ScatterProblem, bits: int) -> int:
