@@ -141,7 +141,7 @@ class Bucketed(Implementation):
         ]
         preferred = _bucket_bits(problem, shared)
         near = sorted(possible, key=lambda bits: (abs(bits - preferred), bits))[:3]
-        most = max(_MOST_BUCKETS, *(ceil_div(places, 1 << bits) for bits in near), 0)
+        most = max([_MOST_BUCKETS, *(ceil_div(places, 1 << bits) for bits in near)])
         fits = [n for n in _PER_THREAD if _tile_bytes(n, most) <= shared]
         # A tile for each multiprocessor: the larger they are, the longer the runs of their buckets.
         tiles = multiprocessors(target)
