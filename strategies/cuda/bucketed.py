@@ -17,7 +17,7 @@ from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps import listed_rows
 from tvm_scatter.strategies.cuda.steps.listed_rows import (
     LEAST_CHUNK,
@@ -309,6 +309,7 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
             shared_bytes,
             owns=carries,
             overlaps=True,
+            static_bytes=_STATIC_BYTES,
             **more,
         )
 
@@ -318,9 +319,7 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
         f"updates, sizes, {plan.buckets}, shared);",
         plan.tiles,
         _TILE_THREADS,
-        dynamic_bytes(
-            _tile_bytes(plan.per_thread, plan.buckets, carried if ahead else 0), _STATIC_BYTES
-        ),
+        _tile_bytes(plan.per_thread, plan.buckets, carried if ahead else 0),
         resolves_every_index=True,
     )
     chunk = chunk_entries(operands.problem, operands.sizes)
@@ -332,7 +331,7 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
         f"buckets, sums, sizes, {chunk}u, shared);",
         plan.buckets,
         room.threads,
-        dynamic_bytes(room.bytes(plan.bits, held), _STATIC_BYTES),
+        room.bytes(plan.bits, held),
     )
 
 

@@ -16,7 +16,7 @@ from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
 from .steps import contention, owned_lists, sorting
@@ -180,8 +180,9 @@ class OwnedRows(Implementation):
             by_alignment(operands, vector, call(vector), call(1)),
             plan.groups * plan.spans,
             threads,
-            shared_bytes=dynamic_bytes(plan.list_bytes, plan.static_bytes),
+            shared_bytes=plan.list_bytes,
             resolves_every_index=True,
+            static_bytes=plan.static_bytes,
         )
 
 

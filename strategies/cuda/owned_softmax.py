@@ -12,7 +12,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
 from .steps import owned_lists, segments, sorting
@@ -122,10 +122,11 @@ class OwnedSoftmax(Implementation):
             by_alignment(operands, vector, call(vector, True), call(*single)),
             plan.groups,
             threads,
-            shared_bytes=dynamic_bytes(plan.bytes, _STATIC_BYTES),
+            shared_bytes=plan.bytes,
             resolves_every_index=True,
             owns=True,
             together=each,
+            static_bytes=_STATIC_BYTES,
         )
 
 

@@ -14,7 +14,7 @@ from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps.sorting import Layout
 
 from .machines import multiprocessors
@@ -121,7 +121,7 @@ class Partitioned(Implementation):
                 blocks,
                 _THREADS,
                 arguments,
-                dynamic_bytes(shared_bytes, _SCAN_BYTES),
+                shared_bytes,
                 resolves_every_index,
             )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from tvm_scatter.emit.operands import Operands
-from tvm_scatter.emit.weighted_rows import WARP
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes, ceil_div
@@ -15,7 +14,7 @@ from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
-from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from .machines import multiprocessors
 from .steps import shared_contention, sorting
@@ -149,19 +148,16 @@ class Tiled(Implementation):
             "(tiles, updates, indices, sizes, shared);",
             plan.tiles,
             plan.tile_threads,
-            dynamic_bytes(
-                _tile_bytes(operands.problem, plan.tile_items, plan.buckets),
-                plan.tile_threads // WARP * 4,
-            ),
+            _tile_bytes(operands.problem, plan.tile_items, plan.buckets),
             resolves_every_index=True,
         )
         source = "out" if operands.data is None else "data"
-        held = dynamic_bytes(_bucket_bytes(operands.problem, bits), _room_bytes(threads))
         step(
             f"  reduce_bucket<{form}>(out, {source}, tiles, sizes, shared);",
             plan.buckets,
             threads,
-            held,
+            _bucket_bytes(operands.problem, bits),
+            static_bytes=_room_bytes(threads),
         )
 
 
@@ -175,7 +171,7 @@ def _gains_by_larger_tiles(problem: ScatterProblem, bits: int, per_thread: int) 
 
 def _room_bytes(threads: int) -> int:
     """Bytes of static shared memory of a block that gathers, with a sum for each warp of a scan."""
-    return threads * (2 * _WORDS_EACH + 1) * 4 + threads // WARP * 4 + _FEW_BYTES
+    return threads * (2 * _WORDS_EACH + 1) * 4 + threads // 32 * 4 + _FEW_BYTES
 
 
 def _bucket_bytes(problem: ScatterProblem, bits: int) -> int:

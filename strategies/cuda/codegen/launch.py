@@ -19,7 +19,7 @@ from .computed import Generated, read_updates
 from .finished import written_output
 from .owned import read_owned
 from .source import problem_struct, routine
-from .target import architecture, shared_memory_limit
+from .target import architecture, dynamic_bytes, shared_memory_limit
 
 #: Offsets below this are added in 32 bits without overflow.
 _NARROW_LIMIT = 1 << 30
@@ -28,6 +28,8 @@ _MAX_BLOCKS = (1 << 31) - 1
 _OVERLAPPING = 90
 #: Blocks that TVM asks NVIDIA's compiler to leave room for.
 _TOGETHER = "tirx.launch_bounds_min_blocks_per_sm"
+#: Bytes of static shared memory of a block, at most, if nobody says more: a number for each warp.
+_STATIC_BYTES = 256
 #: What is no pointer in the body of a launch.
 _GENERATED = ("updates", "output")
 
@@ -47,6 +49,7 @@ def launch(
     together: int = 0,
     overlaps: bool = False,
     begins: str = "begin_overlapped",
+    static_bytes: int = _STATIC_BYTES,
 ) -> None:
     """Launch a kernel whose threads run ``body``, for all scatters at once if there are several.
 
@@ -89,6 +92,8 @@ def launch(
         otherwise: it, or the one before, takes about as long as a launch.
     begins : str
         The device function by which it begins then (``overlap.cuh``).
+    static_bytes : int
+        Bytes of static shared memory that a block has beside ``shared_bytes``, at most.
 
     Raises
     ------
@@ -107,6 +112,8 @@ def launch(
     )
     if counts:
         shared_bytes = shared_bytes + completion_count_bytes
+    if isinstance(shared_bytes, int):
+        shared_bytes = dynamic_bytes(shared_bytes, static_bytes)
     read = read_owned if owns else read_updates
     overlaps = overlaps if operands.overlaps is None else operands.overlaps
     if overlaps and architecture(operands.target) >= _OVERLAPPING:

@@ -10,7 +10,7 @@ from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div
 from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
-from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.machines import multiprocessors
 
 from . import owned_lists
@@ -56,10 +56,11 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
         ceil_div(places, each),
         _THREADS,
         {**lists.arguments, "each": ("long long", each)},
-        dynamic_bytes(owned_lists.shared_bytes(items, rows, _THREADS), _STATIC_BYTES),
+        owned_lists.shared_bytes(items, rows, _THREADS),
         resolves_every_index=True,
         narrow=True,
         overlaps=True,
+        static_bytes=_STATIC_BYTES,
     )
 
 
