@@ -10,12 +10,12 @@ import pytest
 import tvm
 from cuda_cases import module
 from cuda_on_cpu import status
+from harness import signature_of
 from machine_code import cuda, needs_nvrtc, ptx
+from test_costs import problem
 
 from tvm_scatter import strategy_for
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.signature import Signature
-from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.strategies.cuda.bucketed import LARGE, SMALL, _room
@@ -53,23 +53,17 @@ INDICES = {
 @cache
 def kernels(updates: int):
     """The mean of rows by each of the knobs, which needs sums and counts alike."""
-    problem = ScatterProblem(
-        batch=SymbolicSize(1),
-        extents=(SymbolicSize(ROWS),),
-        slice=SymbolicSize(WIDTH),
-        count=SymbolicSize(updates),
-        data_dtype="float32",
-        index_dtype="int64",
-        reduction="mean",
-        wrap_negative=False,
-        bounds="drop",
-    )
-    signature = Signature("test", (ROWS * WIDTH,), ((updates,),), (updates * WIDTH,))
-    target = parse_target("sm_90")
-    bucketed = strategy_for("cuda").implementations["bucketed"]
-    chosen = [{**bucketed.config(problem, target), **knobs} for knobs in KNOBS]
-    selections = [Selection((Branch(bucketed, config),), "forced", "") for config in chosen]
-    return compile_selections(problem, signature, selections, target)
+    more = {"wrap_negative": False, "bounds": "drop"}
+    posed = problem("mean", "float32", (1, ROWS, updates, WIDTH), more)
+    return compiled_with_knobs(posed, "bucketed", KNOBS, "sm_90")
+
+
+def compiled_with_knobs(posed: ScatterProblem, name: str, every, arch: str):
+    """A kernel for each of some knobs, whether or not these are among those that may be chosen."""
+    target, implementation = parse_target(arch), strategy_for("cuda").implementations[name]
+    chosen = [{**implementation.config(posed, target), **knobs} for knobs in every]
+    selections = [Selection((Branch(implementation, config),), "forced", "") for config in chosen]
+    return compile_selections(posed, signature_of(posed), selections, target)
 
 
 def check(index: np.ndarray, kernel) -> None:
@@ -149,18 +143,6 @@ def test_more_tiles_than_threads() -> None:
     check(zipf(updates), small_tiles)
 
 
-def posed(places: int, updates: int, width: int) -> ScatterProblem:
-    return ScatterProblem(
-        batch=SymbolicSize(1),
-        extents=(SymbolicSize(places),),
-        slice=SymbolicSize(width),
-        count=SymbolicSize(updates),
-        data_dtype="float32",
-        index_dtype="int64",
-        reduction="add",
-    )
-
-
 @pytest.mark.parametrize(
     ("places", "updates", "width", "bits", "room"),
     [
@@ -175,7 +157,10 @@ def posed(places: int, updates: int, width: int) -> ScatterProblem:
     ],
 )
 def test_rooms(places: int, updates: int, width: int, bits: int, room: object) -> None:
-    problem, target = posed(places, updates, width), parse_target("sm_90")
+    posed, target = (
+        problem("add", "float32", (1, places, updates, width), {}),
+        parse_target("sm_90"),
+    )
     bucketed = strategy_for("cuda").implementations["bucketed"]
-    assert bucketed.config(problem, target)["bucket_bits"] == bits
-    assert _room(problem, bits, shared_memory_limit(target)) == room
+    assert bucketed.config(posed, target)["bucket_bits"] == bits
+    assert _room(posed, bits, shared_memory_limit(target)) == room

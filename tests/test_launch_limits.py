@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 import tvm
 from cuda_on_cpu import status
+from harness import assert_same
+from random_problems import draw_operands
+from test_bucketed import compiled_with_knobs
+from test_costs import problem
 
-from tvm_scatter import strategy_for
-from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.signature import Signature
-from tvm_scatter.problem.symbolic_size import SymbolicSize
-from tvm_scatter.selection.strategy import Branch, Selection
-from tvm_scatter.selection.targets import parse_target
-from tvm_scatter.tuning.measure.kernel import compile_selections
+from tvm_scatter.problem.reference import scatter_reference
 
 pytestmark = pytest.mark.skipif(not status(), reason="no simulated device")
 
@@ -44,31 +42,12 @@ UPDATES = 3000
 def test_more_is_asked_for(
     name: str, dtype: str, places: int, arch: str, knobs: dict[str, int]
 ) -> None:
-    problem = ScatterProblem(
-        batch=SymbolicSize(1),
-        extents=(SymbolicSize(places),),
-        slice=SymbolicSize(1),
-        count=SymbolicSize(UPDATES),
-        data_dtype=dtype,
-        index_dtype="int64",
-        reduction="add",
-        wrap_negative=False,
-        bounds="drop",
-    )
-    target = parse_target(arch)
-    implementation = strategy_for("cuda").implementations[name]
-    config = {**implementation.config(problem, target), **knobs}
-    selection = Selection((Branch(implementation, config),), "forced", "")
-    signature = Signature("test", (places,), ((UPDATES,),), (UPDATES,))
-    [kernel] = compile_selections(problem, signature, [selection], target)
-    random = np.random.default_rng(0)
-    data = random.integers(-8, 8, places).astype(dtype)
-    index = random.integers(0, places, UPDATES)
-    updates = random.integers(-8, 8, UPDATES).astype(dtype)
-    expected = data.copy()
-    np.add.at(expected, index, updates)
-    arrays = (data, index, updates, np.zeros_like(data))
+    more = {"wrap_negative": False, "bounds": "drop"}
+    posed = problem("add", dtype, (1, places, UPDATES, 1), more)
+    [kernel] = compiled_with_knobs(posed, name, [knobs], arch)
+    data, indices, updates = draw_operands(posed, seed=1)
+    arrays = (data, *indices, updates, np.zeros_like(data))
     *operands, out = (tvm.runtime.tensor(array, tvm.cuda(0)) for array in arrays)
     workspace = tvm.runtime.empty((kernel.workspace_bytes,), "uint8", tvm.cuda(0))
     kernel.function(*operands, out, workspace)
-    np.testing.assert_array_equal(out.numpy(), expected)
+    assert_same(out.numpy(), scatter_reference(posed, data, indices, updates), name)

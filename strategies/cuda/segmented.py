@@ -48,15 +48,16 @@ class Segmented(Implementation):
         return _layout(problem, sizes, target).total
 
     def cost(self, work: Work, config: Config) -> Terms:
-        rows = listed_rows.cost(work)
         if _fits_an_order(work.problem):
             launches, time, carries = time_of_order(work)
+            found = {"launches": work.launches(2 + launches), "order": time}
             moved = carries and _are_moved(work.problem, work.problem.items.constant)
-            rows = {**rows, "misses": sorting.misses_of_messages(work, moved)}
-            return {"launches": work.launches(2 + launches), "order": time, **rows}
-        rows = {**rows, "misses": sorting.misses_of_messages(work)}
-        launches, time = sorting.launches(work), sorting.time(work)
-        return {"launches": work.launches(4 + launches), "sort": time, **rows}
+        else:
+            launches, time = sorting.launches(work), sorting.time(work)
+            found = {"launches": work.launches(4 + launches), "sort": time}
+            moved = False
+        misses = sorting.misses_of_messages(work, moved)
+        return {**found, **listed_rows.cost(work), "misses": misses}
 
     def emit(self, operands: Operands, config: Config) -> None:
         layout = _layout(operands.problem, operands.sizes, operands.target)
@@ -106,13 +107,10 @@ def _order(
     """Order the updates; C++ declarations of their lists, and the arguments of these."""
     arguments = layout.arguments("permutation", "offsets")
     text = layout.pointer("permutation", "int") + layout.pointer("offsets", "int")
-    lists = OrderedLists("permutation", "offsets", text, arguments)
-    if moves:
-        carried = _BY_TILE, segments.CARRIED
-        pointers = "".join(layout.pointer(each, "P::Updates::Carried") for each in carried)
-        named = {**arguments, **layout.arguments(*carried)}
-        lists = OrderedLists("permutation", "offsets", text + pointers, named, carried)
-    emit_order(operands, lists)
+    carried = (_BY_TILE, segments.CARRIED) if moves else None
+    moved = "".join(layout.pointer(each, "P::Updates::Carried") for each in carried or ())
+    named = {**arguments, **layout.arguments(*carried or ())}
+    emit_order(operands, OrderedLists("permutation", "offsets", text + moved, named, carried))
     text += segments.ranges("offsets") + "  const Key* const items = permutation;\n"
     return text + segments.KEYS_BY_INDEX, arguments
 

@@ -13,7 +13,7 @@ from tvm_scatter.selection.arithmetic import choose, is_at_most, larger
 from tvm_scatter.selection.work import Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import launch
-from tvm_scatter.strategies.cuda.codegen.target import dynamic_bytes, shared_memory_limit
+from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 
 from . import sorting
 from .order_forms import OrderedLists, OrderForm, all_of
@@ -161,12 +161,18 @@ def _bits(items: int, places: int, most: int) -> int:
         return whole
     cut = _most_bits(places, _ENOUGH_BUCKETS)
     if cut == _MOST_BITS and ceil_div(places, 1 << cut) > most:
-        more = range(cut + 1, _MANY_BITS + 1)
-        few = (bits for bits in more if ceil_div(places, 1 << bits) <= most)
-        bits = next(few, cut)
-        buckets = ceil_div(places, 1 << bits)
-        return bits if items >= _SOME_ENTRIES * buckets and _are_whole(items, buckets) else cut
+        return _bits_of_many_places(items, places, most) or cut
     return whole if fits and ceil_div(places, 1 << cut) > _FEW_BUCKETS else cut
+
+
+def _bits_of_many_places(items: int, places: int, most: int) -> int | None:
+    """The same for more places than threads, where that gives whole buckets with some entries."""
+    for bits in range(_MOST_BITS + 1, _MANY_BITS + 1):
+        buckets = ceil_div(places, 1 << bits)
+        if buckets <= most:
+            some = items >= _SOME_ENTRIES * buckets
+            return bits if some and _are_whole(items, buckets) else None
+    return None
 
 
 def _bits_of_whole_buckets(items: Any, places: Any) -> Any:
@@ -217,26 +223,26 @@ def _emit(operands: Operands, lists: OrderedLists) -> None:
     text, arguments = plan.declarations()
     text += lists.declarations
     arguments |= lists.arguments
-    carries = lists.carried is not None
-    moves = "  const MovesNumbers moves;\n"
+    moves = "MovesNumbers moves"
     if lists.carried is not None:
-        where = ", ".join(lists.carried)
-        moves = f"  const MovesCarried<P::Updates> moves{{updates, {where}}};\n"
-    moves += "  (void)moves;\n"
+        moves = f"MovesCarried<P::Updates> moves{{updates, {', '.join(lists.carried)}}}"
+    text += f"  const {moves};\n  (void)moves;\n"
+    carries = lists.carried is not None
 
     def step(body: str, blocks: Any, shared: int, resolves_every_index: bool = False) -> None:
         launch(
             operands,
             ("bucket_order",),
-            text + moves + body,
+            text + body,
             blocks,
             _THREADS,
             arguments,
-            dynamic_bytes(shared, _STATIC_BYTES),
+            shared,
             resolves_every_index=resolves_every_index,
             narrow=not carries,
             owns=carries,
             overlaps=True,
+            static_bytes=_STATIC_BYTES,
         )
 
     step(
