@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.export import Dim  # noqa: E402
 from torch_harness import assert_same, compile_for, export, run  # noqa: E402
+from tvm import tirx  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -109,3 +110,25 @@ def test_sizes_known_otherwise_stay_in_the_signature() -> None:
     program = export(function, [of_rows(6), of_rows(3)], [{0: 2 * H}, {0: H}])
     first, second = from_exported_program(program)["main"].params
     assert str(first.ty.shape.values[0]).count(str(second.ty.shape.values[0])) == 1
+
+
+class WithLoops(torch.nn.Module):
+    """Edges that are no loops, and a loop for each node, as graph convolutions make them."""
+
+    def forward(self, x: Any, edges: Any) -> Any:
+        loops = torch.arange(x.shape[0]).view(1, -1).repeat(2, 1)
+        source, target = torch.cat([edges[:, edges[0] != edges[1]], loops], 1)
+        return torch.zeros_like(x).index_add(0, target, x[source])
+
+
+def test_a_size_marked_as_dynamic_that_is_constant() -> None:
+    """PyTorch finds that edges have two ends, and says so by a symbol that is 2."""
+    x, edges = of_rows(5), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 1, 0, 3, 2, 4]])
+    module = WithLoops()
+    sizes = ({0: Dim.AUTO}, {0: Dim.AUTO, 1: Dim.AUTO})
+    mod = from_exported_program(torch.export.export(module, (x, edges), dynamic_shapes=sizes))
+    assert isinstance(mod["main"].params[1].ty.shape.values[0], tirx.IntImm)
+    machine = compile_for(mod)
+    for inputs in ([x, edges], [of_rows(7), edges[:, :3]]):
+        [found] = run(machine, inputs)
+        assert_same(found, module(*inputs))

@@ -8,7 +8,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_scatter.importers.on_import import forget, when_imported
 from tvm_scatter.importers.replaced import replace, restore
@@ -244,6 +244,7 @@ def _extend(module: ModuleType) -> None:
     stock = importer.__dict__.get(_STOCK) or {
         "create_convert_map": importer.create_convert_map,
         "from_exported_program": importer.from_exported_program,
+        "_process_derived_symbol": importer._process_derived_symbol,
     }
     setattr(importer, _STOCK, stock)
 
@@ -286,6 +287,14 @@ def _extend(module: ModuleType) -> None:
             mod = with_computed_sizes(mod)
         return remember_buffers(mod, buffers)
 
+    def _process_derived_symbol(self: Any, symbol: Any, variables: Any) -> tuple[str, Any]:
+        if current_options().enabled and getattr(symbol, "is_Integer", False):
+            # PyTorch found that a size marked as dynamic is constant. TVM names a variable "2".
+            return str(symbol), tirx.IntImm("int64", int(symbol))
+        name_and_size: tuple[str, Any] = stock["_process_derived_symbol"](self, symbol, variables)
+        return name_and_size
+
+    importer._process_derived_symbol = _process_derived_symbol
     importer.create_convert_map = create_convert_map
     importer.from_exported_program = from_exported_program
     replace(getattr(module, _ENTRY), _prepared)
