@@ -14,6 +14,8 @@ from torch_harness import assert_same, compile_for, export, run  # noqa: E402
 from tvm import tirx  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
+import tvm_scatter  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 H = Dim("h", min=2, max=50)
@@ -130,5 +132,33 @@ def test_a_size_marked_as_dynamic_that_is_constant() -> None:
     assert isinstance(mod["main"].params[1].ty.shape.values[0], tirx.IntImm)
     machine = compile_for(mod)
     for inputs in ([x, edges], [of_rows(7), edges[:, :3]]):
+        [found] = run(machine, inputs)
+        assert_same(found, module(*inputs))
+
+
+class Attention(WithLoops):
+    """The softmax of numbers of edges over a node's edges, of which each node adds one."""
+
+    def weigh(self, x: Any, source: Any, target: Any) -> Any:
+        logits = x[source] + x[target]
+        index, zeros = target[:, None].expand_as(logits), torch.zeros_like(x)
+        top = zeros.scatter_reduce(0, index, logits, "amax", include_self=False)
+        powers = (logits - top[target]).exp()
+        shares = powers / zeros.index_add(0, target, powers)[target]
+        return zeros.index_add(0, target, shares * x[source])
+
+    def forward(self, x: Any, edges: Any) -> Any:
+        loops = torch.arange(x.shape[0]).view(1, -1).repeat(2, 1)
+        return self.weigh(x, *torch.cat([edges[:, edges[0] != edges[1]], loops], 1))
+
+
+def test_a_softmax_over_as_many_edges_as_two_sizes_say() -> None:
+    x, edges = of_rows(5), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 1, 0, 3, 2, 4]])
+    module, sizes = Attention(), ({0: Dim.AUTO}, {1: Dim.AUTO})
+    mod = from_exported_program(torch.export.export(module, (x, edges), dynamic_shapes=sizes))
+    [scatter] = tvm_scatter.explain(mod, "llvm")
+    assert "softmax=True" in str(scatter)
+    machine = compile_for(mod)
+    for inputs in ([x, edges], [of_rows(7), edges[:, :3]], [of_rows(5), edges[:, 3:4]]):
         [found] = run(machine, inputs)
         assert_same(found, module(*inputs))

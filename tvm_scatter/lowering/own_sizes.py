@@ -2,7 +2,8 @@
 
 A function learns a symbolic size from a tensor that has it. The size ``u + 100000`` tells it no
 ``u``, though, for TVM does not solve equations. So such a size gets a variable of its own, ``n``,
-and ``u`` is ``n - 100000`` in whatever else the function computes.
+and ``u`` is ``n - 100000`` in whatever else the function computes. Of ``u + v`` one is known by the
+other, which cancels where only the sum is used.
 """
 
 from __future__ import annotations
@@ -31,21 +32,33 @@ class OwnSizes:
         self._analyzer = Analyzer()
         self._solved: dict[Any, Any] = {}
         dims = [self._analyzer.simplify(dim) for shape in shapes for dim in shape]
-        known = {dim for dim in dims if isinstance(dim, tvm.ir.Var)}
-        for dim in dims:
-            self._solve(dim, known)
+        self._known = {dim for dim in dims if isinstance(dim, tvm.ir.Var)}
+        # Sums of several unknown variables come last: others may tell all but one of them.
+        for several in (False, True):
+            for dim in dims:
+                self._solve(dim, several)
 
-    def _solve(self, dim: Any, known: set[Any]) -> None:
-        """Make the one unknown variable of a sum known."""
-        unknown = [each for each in _variables(dim) if each not in known | self._solved.keys()]
-        if len(unknown) != 1:
+    def _solve(self, dim: Any, several: bool) -> None:
+        """Make a variable of a sum known: the unknown one, or, by the others, one of several.
+
+        Where only the sum of several is used, the others cancel.
+        """
+        dim = self.expressed(dim)
+        unknown = [each for each in _variables(dim) if each not in self._known]
+        if len(unknown) > 1 and not several:
             return
-        [variable] = unknown
-        others = self._analyzer.simplify(dim - variable)
-        if variable in _variables(others):
-            return
-        size = tirx.Var("size", variable.ty.dtype)
-        self._solved[variable] = size - self.expressed(others)
+        for variable in unknown:
+            others = self._analyzer.simplify(dim - variable)
+            if variable not in _variables(others):
+                size = tirx.Var("size", variable.ty.dtype)
+                self._known.add(size)
+                self._replace(variable, self._analyzer.simplify(size - others))
+                return
+
+    def _replace(self, variable: Any, value: Any) -> None:
+        known = {variable: value}
+        solved = {each: substitute(old, known) for each, old in self._solved.items()}
+        self._solved = solved | known
 
     def expressed(self, value: Any) -> Any:
         """A size in the variables that the function knows."""
