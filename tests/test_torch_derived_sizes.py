@@ -119,7 +119,9 @@ class WithLoops(torch.nn.Module):
 
     def forward(self, x: Any, edges: Any) -> Any:
         loops = torch.arange(x.shape[0]).view(1, -1).repeat(2, 1)
-        source, target = torch.cat([edges[:, edges[0] != edges[1]], loops], 1)
+        return self.sums(x, *torch.cat([edges[:, edges[0] != edges[1]], loops], 1))
+
+    def sums(self, x: Any, source: Any, target: Any) -> Any:
         return torch.zeros_like(x).index_add(0, target, x[source])
 
 
@@ -137,19 +139,15 @@ def test_a_size_marked_as_dynamic_that_is_constant() -> None:
 
 
 class Attention(WithLoops):
-    """The softmax of numbers of edges over a node's edges, of which each node adds one."""
+    """Sums that are weighted by a softmax over the edges of each node."""
 
-    def weigh(self, x: Any, source: Any, target: Any) -> Any:
+    def sums(self, x: Any, source: Any, target: Any) -> Any:
         logits = x[source] + x[target]
         index, zeros = target[:, None].expand_as(logits), torch.zeros_like(x)
         top = zeros.scatter_reduce(0, index, logits, "amax", include_self=False)
         powers = (logits - top[target]).exp()
         shares = powers / zeros.index_add(0, target, powers)[target]
         return zeros.index_add(0, target, shares * x[source])
-
-    def forward(self, x: Any, edges: Any) -> Any:
-        loops = torch.arange(x.shape[0]).view(1, -1).repeat(2, 1)
-        return self.weigh(x, *torch.cat([edges[:, edges[0] != edges[1]], loops], 1))
 
 
 def test_a_softmax_over_as_many_edges_as_two_sizes_say() -> None:

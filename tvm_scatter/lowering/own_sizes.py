@@ -52,13 +52,10 @@ class OwnSizes:
             if variable not in _variables(others):
                 size = tirx.Var("size", variable.ty.dtype)
                 self._known.add(size)
-                self._replace(variable, self._analyzer.simplify(size - others))
+                found = {variable: self._analyzer.simplify(size - others)}
+                earlier = {each: substitute(old, found) for each, old in self._solved.items()}
+                self._solved = earlier | found
                 return
-
-    def _replace(self, variable: Any, value: Any) -> None:
-        known = {variable: value}
-        solved = {each: substitute(old, known) for each, old in self._solved.items()}
-        self._solved = solved | known
 
     def expressed(self, value: Any) -> Any:
         """A size in the variables that the function knows."""

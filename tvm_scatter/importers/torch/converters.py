@@ -287,12 +287,11 @@ def _extend(module: ModuleType) -> None:
             mod = with_computed_sizes(mod)
         return remember_buffers(mod, buffers)
 
-    def _process_derived_symbol(self: Any, symbol: Any, variables: Any) -> tuple[str, Any]:
+    def _process_derived_symbol(self: Any, symbol: Any, variables: Any) -> Any:
         if current_options().enabled and getattr(symbol, "is_Integer", False):
             # PyTorch found that a size marked as dynamic is constant. TVM names a variable "2".
             return str(symbol), tirx.IntImm("int64", int(symbol))
-        name_and_size: tuple[str, Any] = stock["_process_derived_symbol"](self, symbol, variables)
-        return name_and_size
+        return stock["_process_derived_symbol"](self, symbol, variables)
 
     importer._process_derived_symbol = _process_derived_symbol
     importer.create_convert_map = create_convert_map
