@@ -79,7 +79,7 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ours_and_peers_are_right(name: str) -> None:
     case = ROWS[name].make()
     wanted = reference(case)
-    made = compiled(imported(case.module, case.inputs), tvm.target.Target("llvm"), "fused")
+    made = compiled(imported(case), tvm.target.Target("llvm"), "fused")
     wanted.check("ours", made.on(case.inputs)())
     assert made.planned_bytes(case.inputs) >= wanted.result.numel() * 2
     with torch.no_grad():
@@ -239,6 +239,33 @@ def test_a_deterministic_form_is_timed_where_it_is_wanted(quick: None, tmp_path:
     assert list(row["ours"]) == list(OPTIONS)
 
 
+@pytest.mark.parametrize("name", SOME)
+def test_sizes_that_vary_are_known_to_nobody(name: str) -> None:
+    case = ROWS[name].make()
+    parameters = imported(case, dynamic=True)["main"].params[: len(case.inputs)]
+    for given, axes in zip(parameters, case.varying, strict=True):
+        found = [axis for axis, size in enumerate(given.ty.shape) if not is_constant(size)]
+        assert tuple(found) == axes
+
+
+def is_constant(size: Any) -> bool:
+    return isinstance(size, tvm.tirx.IntImm)
+
+
+def test_a_run_with_sizes_that_vary(quick: None, tmp_path: Path, capsys: Any) -> None:
+    path, markdown = tmp_path / "models.json", tmp_path / "models.md"
+    wanted = ["--rows", "max, float32, *, degree 3", "--dynamic", "--compile"]
+    files = ["--json", str(path), "--markdown", str(markdown)]
+    assert main(command(*wanted, *files)) == 0
+    for row in json.loads(path.read_text())["rows"]:
+        assert set(row["ours"]) == {"default", "fused"} and COMPILE in row["peers"]
+        assert not row["failed"]
+    assert "; sizes known at run time only." in markdown.read_text()
+    assert main(command(*files, "--resume")) == 2
+    message = "was measured with sizes 'known at run time only', here it is 'constant'"
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -249,6 +276,7 @@ def test_a_deterministic_form_is_timed_where_it_is_wanted(quick: None, tmp_path:
         (["--models", "--resume"], "--resume needs --json FILE"),
         (["--rows", "GAT"], "--rows needs --models"),
         (["--seconds", "5"], "--seconds needs --models"),
+        (["--dynamic"], "--dynamic needs --models"),
         (["--models", "--jobs", "0"], "--jobs 0 must be at least 1"),
         (["--models", "--jobs", "2"], "--jobs needs a GPU"),
     ],
@@ -299,7 +327,7 @@ def test_rows_are_compiled_side_by_side(tmp_path: Path) -> None:
 def test_layers_of_libraries_have_no_other_scatters(name: str) -> None:
     """A mean, a softmax and their messages are found in what the importer makes of a layer."""
     case = two_layers(name, Size(1000, 10_000, "uniform", 10))
-    explained = tvm_scatter.explain(imported(case.module.eval(), case.inputs), cuda_target("sm_90"))
+    explained = tvm_scatter.explain(imported(case), cuda_target("sm_90"))
     problems = [each.problem for each in explained]
     assert [(each.reduction, each.softmax) for each in problems] == SCATTERS[name]
     assert sum(each.fused for each in problems) == 2

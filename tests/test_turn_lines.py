@@ -307,7 +307,7 @@ def image_splat(dtype: str) -> tuple[tvm.IRModule, list[Any], Array]:
     wanted = Splat()(image.double(), flow.double()).numpy()
     # NumPy has no bfloat16 that PyTorch knows of; the numbers are the same.
     arrays = [image.float().numpy().astype(numpy_dtype(dtype)), flow.numpy()]
-    return imported(case.module, case.inputs), arrays, wanted
+    return imported(case), arrays, wanted
 
 
 @pytest.mark.turns(2)

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 from tvm_scatter.errors import ScatterError
 
+from .resumed import VARYING
+
 Row = TypeVar("Row")
 
 
@@ -54,9 +56,10 @@ def machine_text(facts: Mapping[str, Any]) -> str:
     driver = f"driver {facts['driver']}" if "driver" in facts else f"{facts['threads']} threads"
     scale = facts.get("scale", 1)
     part = f"; 1/{scale} of the work" if scale > 1 else ""
+    sizes = f"; sizes {VARYING}" if facts.get("sizes") == VARYING else ""
     return (
         f"{facts['device']}, {driver}, TVM {facts['tvm']}, PyTorch {facts['torch']}; caches "
-        f"{facts['caches']}; copy bandwidth {facts['copy_bytes_per_us'] / 1e3:,.1f} GB/s{part}."
+        f"{facts['caches']}; copy bandwidth {facts['copy_bytes_per_us'] / 1e3:,.1f} GB/s{part}{sizes}."
     )
 
 

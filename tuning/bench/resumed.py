@@ -10,8 +10,12 @@ from tvm_scatter.errors import ScatterError
 
 #: A data class with the facts of the ``earlier`` run that measured it.
 Row = TypeVar("Row")
+#: When sizes are known.
+CONSTANT, VARYING = "constant", "known at run time only"
 #: Facts in which the rows of one report must agree, and facts that differ between runs anyway.
-_CONDITIONS = ("device", "driver", "threads", "caches", "scale")
+_CONDITIONS = ("device", "driver", "threads", "caches", "scale", "sizes")
+#: What a report that says nothing was measured with.
+_UNSAID = {"sizes": CONSTANT}
 _OF_A_RUN = ("clocks", "copy_bytes_per_us")
 
 
@@ -28,6 +32,7 @@ def continued(rows: Sequence[Row], before: Mapping[str, Any], now: Mapping[str, 
     ScatterError
         If that run differs from this one in a fact that makes the figures incomparable.
     """
+    before, now = {**_UNSAID, **before}, {**_UNSAID, **now}
     for name in _CONDITIONS:
         if before.get(name) != now.get(name):
             raise ScatterError(

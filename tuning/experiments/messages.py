@@ -49,7 +49,7 @@ def measured(row: Any) -> dict[str, float]:
     from tvm_scatter.tuning.bench.models.ours import compiled, imported
 
     case, target = row.make(), gpu_target()
-    mod = imported(case.module, case.inputs)
+    mod = imported(case)
     case = case.on("cuda")
     wanted = reference(case)
     forms = {}

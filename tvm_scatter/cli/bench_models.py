@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tvm_scatter.tuning.bench.models.rows import Row
 
 #: The options that only this benchmark has, and those that only the other one has.
-_OWN = ("rows", "seconds", "deterministic", "jobs")
+_OWN = ("rows", "seconds", "deterministic", "dynamic", "jobs")
 _OTHERS = ("filter", "all", "stock", "jax")
 #: Of output that is no terminal, whose width nobody knows.
 _WIDTH = 120
@@ -42,6 +42,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--deterministic", action="store_true", help="with --models: ours with equal bits as well"
+    )
+    command.add_argument(
+        "--dynamic",
+        action="store_true",
+        help="with --models: sizes that differ between batches are known at run time only",
     )
     command.add_argument(
         "--jobs",
@@ -77,6 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tvm_scatter.tuning.bench.models.figures import Report
     from tvm_scatter.tuning.bench.models.rows import SCALE, picked, rows
     from tvm_scatter.tuning.bench.reports import marks
+    from tvm_scatter.tuning.bench.resumed import CONSTANT, VARYING
 
     device = device_of(arguments)
     scale = SCALE[device] if arguments.scale is None else arguments.scale
@@ -87,7 +93,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not wanted:
         names = ", ".join(dict.fromkeys(row.name.partition(", ")[0] for row in every))
         raise ScatterError(f"bench: no row is called {arguments.rows!r}; there are {names}.")
-    facts = {**bench.machine(device), "scale": scale}
+    sizes = VARYING if arguments.dynamic else CONSTANT
+    facts = {**bench.machine(device), "scale": scale, "sizes": sizes}
     result = Report(facts, [])
     path = to_resume(arguments)
     if path is not None:
@@ -166,7 +173,9 @@ def _measured(
     until = time.monotonic() + seconds
     bandwidth = facts["copy_bytes_per_us"]
     if arguments.jobs is not None:
-        setting = side_by_side.Setting(facts["scale"], forms, arguments.compile, bandwidth, until)
+        setting = side_by_side.Setting(
+            facts["scale"], forms, arguments.compile, bandwidth, arguments.dynamic, until
+        )
         # Whole models wait for sizes on the host, which must not be busy with compiling.
         for is_model, jobs in ((False, arguments.jobs), (True, -(-arguments.jobs // 3))):
             part = [row for row in wanted if row.is_model == is_model]
@@ -174,7 +183,8 @@ def _measured(
         return
     target = gpu_target() if device == "cuda" else host_target()
     begun = takewhile(lambda row: time.monotonic() < until, wanted)
-    yield from run.run(begun, device, target, forms, arguments.compile, bandwidth)
+    how = (forms, arguments.compile, bandwidth, arguments.dynamic)
+    yield from run.run(begun, device, target, *how)
 
 
 def table(result: Report) -> Table:

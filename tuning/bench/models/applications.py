@@ -75,7 +75,7 @@ class Combine(torch.nn.Module):
     def forward(
         self, answers: torch.Tensor, gates: torch.Tensor, tokens: torch.Tensor
     ) -> torch.Tensor:
-        result = answers.new_zeros(len(answers) // _EXPERTS_EACH, answers.shape[1])
+        result = answers.new_zeros(answers.shape[0] // _EXPERTS_EACH, answers.shape[1])
         return result.index_add(0, tokens, answers * gates[:, None])
 
 
@@ -95,7 +95,9 @@ def bags(distribution: str, dtype: torch.dtype, scale: int) -> Case:
 
     moved = (len(tokens) + rows) * FEATURES * table.element_size() + bytes_of(tokens, starts)
     inputs = (table, tokens, starts)
-    return Case(Bags().eval(), inputs, counts[:, None], (), rows, moved, {libraries.CSR: matrix})
+    prepared = {libraries.CSR: matrix}
+    counts, varying = counts[:, None], ((), (0,), (0,))
+    return Case(Bags().eval(), inputs, counts, (), rows, moved, varying, prepared)
 
 
 def splat(dtype: torch.dtype, scale: int) -> Case:
@@ -110,7 +112,8 @@ def splat(dtype: torch.dtype, scale: int) -> Case:
     # How many meet at a pixel is bounded by how many there are within a few pixels.
     counts = torch.full((1,), 64)
     places = tuple(place for place, _ in corners(flow))
-    return Case(Splat().eval(), (image, flow), counts, places, height * width, moved)
+    inputs, varying = (image, flow), ((1, 2), (1, 2))
+    return Case(Splat().eval(), inputs, counts, places, height * width, moved, varying)
 
 
 def lift_splat(dtype: torch.dtype, scale: int) -> Case:
@@ -130,8 +133,9 @@ def lift_splat(dtype: torch.dtype, scale: int) -> Case:
     # The points of a pixel follow each other, and share its row.
     moved = bytes_of(context, chances, cells) + result
     inputs = (context, chances, cells)
-    prepared = {libraries.CSR: matrix}
-    return Case(LiftSplat().eval(), inputs, counts, (cells,), _GRID * _GRID, moved, prepared)
+    prepared, varying = {libraries.CSR: matrix}, ((0,), (0,), (0,))
+    extent, module = _GRID * _GRID, LiftSplat().eval()
+    return Case(module, inputs, counts, (cells,), extent, moved, varying, prepared)
 
 
 def combine(dtype: torch.dtype, scale: int) -> Case:
@@ -150,8 +154,8 @@ def combine(dtype: torch.dtype, scale: int) -> Case:
 
     moved = bytes_of(answers, gates, goes_to) + tokens * _WIDE * answers.element_size()
     inputs = (answers, gates, goes_to)
-    prepared = {libraries.CSR: matrix}
-    return Case(Combine().eval(), inputs, counts, (goes_to,), tokens, moved, prepared)
+    prepared, varying = {libraries.CSR: matrix}, ((0,), (0,), (0,))
+    return Case(Combine().eval(), inputs, counts, (goes_to,), tokens, moved, varying, prepared)
 
 
 #: What each row is made by, given the type and the scale.

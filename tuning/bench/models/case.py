@@ -29,6 +29,8 @@ class Case:
         How many destinations there are.
     floor_bytes : int
         The bytes that must move: a row for each message, and the result once.
+    varying : tuple of tuple of int
+        Of each input the axes whose sizes differ from one batch or graph to the next.
     prepared : dict of str to callable
         Forms of other libraries, which are made from the inputs.
     """
@@ -39,6 +41,7 @@ class Case:
     indices: tuple[torch.Tensor, ...]
     extent: int
     floor_bytes: int
+    varying: tuple[tuple[int, ...], ...]
     prepared: Mapping[str, Maker] = field(default_factory=dict)
 
     def on(self, device: str) -> Case:

@@ -81,7 +81,7 @@ class Attention(torch.nn.Module):
         dst: torch.Tensor,
     ) -> torch.Tensor:
         logits = leaky_relu(left[src] + right[dst], _SLOPE)
-        return attended(x[src].unflatten(1, (HEADS, -1)), logits, dst, len(x))
+        return attended(x[src].unflatten(1, (HEADS, -1)), logits, dst, x.shape[0])
 
 
 class AttentionV2(torch.nn.Module):
@@ -97,7 +97,7 @@ class AttentionV2(torch.nn.Module):
     ) -> torch.Tensor:
         values = x[src].unflatten(1, (HEADS, -1))
         both = leaky_relu(values + target[dst].unflatten(1, (HEADS, -1)), _SLOPE)
-        return attended(values, (both * weights).sum(-1), dst, len(x))
+        return attended(values, (both * weights).sum(-1), dst, x.shape[0])
 
 
 def weighted_sum(graph: Graph) -> Case:
@@ -174,4 +174,6 @@ def _case(
     row = graph.x.shape[1] * graph.x.element_size()
     scalars = [each for each in inputs if len(each) == graph.edges]
     moved = (graph.edges + graph.nodes) * row + bytes_of(*scalars) + more_bytes
-    return Case(module.eval(), inputs, graph.counts, (graph.dst,), graph.nodes, moved, prepared)
+    varying = tuple((0,) if len(each) in (graph.nodes, graph.edges) else () for each in inputs)
+    counts, where = graph.counts, (graph.dst,)
+    return Case(module.eval(), inputs, counts, where, graph.nodes, moved, varying, prepared)

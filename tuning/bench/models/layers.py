@@ -55,4 +55,5 @@ def two_layers(name: str, size: Size) -> Case:
         return lambda: there(x, graph)
 
     prepared = {libraries.GEOMETRIC: sorted_graph}
-    return Case(module, (x, torch.stack(ends)), None, (), size.nodes, 0, prepared)
+    inputs, varying = (x, torch.stack(ends)), ((0,), (1,))
+    return Case(module, inputs, None, (), size.nodes, 0, varying, prepared)

@@ -15,6 +15,8 @@ import tvm_scatter
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.selection.targets import need_device
 
+from .case import Case
+
 _FUSED = {"fuse": True, "share_order": True, "fill": True, "row_sums": True}
 #: The options of each form of ours.
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -66,12 +68,21 @@ def arguments(inputs: Sequence[torch.Tensor]) -> list[Any]:
     return [tvm.runtime.from_dlpack(each.contiguous()) for each in inputs]
 
 
-def imported(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> tvm.IRModule:
-    """A module and its inputs on the host as TVM's importer brings them in."""
+def imported(case: Case, *, dynamic: bool = False) -> tvm.IRModule:
+    """The module of a case on the host as TVM's importer brings it in.
+
+    Parameters
+    ----------
+    dynamic : bool, optional
+        Whether the sizes that vary are known at run time only.
+    """
     from tvm.relax.frontend.torch import from_exported_program
 
+    axes = [dict.fromkeys(each, torch.export.Dim.AUTO) for each in case.varying]
+    shapes = tuple(axes) if dynamic else None
     with quiet(), torch.no_grad():
-        return from_exported_program(torch.export.export(module, inputs))
+        program = torch.export.export(case.module, case.inputs, dynamic_shapes=shapes)
+        return from_exported_program(program)
 
 
 def compiled(mod: tvm.IRModule, target: Target, form: str, **more: Any) -> Compiled:

@@ -55,6 +55,7 @@ def run(
     forms: Sequence[str],
     compile_peer: bool,
     bandwidth: float,
+    dynamic: bool = False,
     turn: AbstractContextManager[Any] | None = None,
 ) -> Iterator[Figures]:
     """Check and time rows one by one.
@@ -69,6 +70,8 @@ def run(
         Whether ``torch.compile`` is a peer as well; it takes seconds for each row.
     bandwidth : float
         Bytes per microsecond of a large copy.
+    dynamic : bool, optional
+        Whether sizes that vary are known at run time only, to ``torch.compile`` as well.
     turn : context manager, optional
         What is held while a row is timed or computes anything else on the device, so that nobody
         else does. Only what ``torch.compile`` does first is done without: it takes long.
@@ -85,10 +88,12 @@ def run(
     for row in rows:
         case = row.make()
         if alike.name != row.alike:
-            alike = _made_alike(row, case, target, forms, compile_peer)
+            alike = _made_alike(row, case, target, forms, compile_peer, dynamic)
         with torch.no_grad():
             with turn:
                 case = replace(case.on(device), module=case.module.to(device))
+                if dynamic:
+                    _tell_what_varies(case)
             ready = _ready(row, case, alike, device, target, turn)
             with turn:
                 _time(row, case, alike, ready, device, bandwidth)
@@ -96,6 +101,12 @@ def run(
         del case
         if device == "cuda":
             _free(row)
+
+
+def _tell_what_varies(case: Case) -> None:
+    """Let ``torch.compile`` know the sizes that do not vary, such as the number of features."""
+    for each, axes in zip(case.inputs, case.varying, strict=True):
+        torch._dynamo.maybe_mark_dynamic(each, axes)
 
 
 def _free(row: Row) -> None:
@@ -109,10 +120,15 @@ def _free(row: Row) -> None:
 
 
 def _made_alike(
-    row: Row, case: Case, target: Target, forms: Sequence[str], compile_peer: bool
+    row: Row,
+    case: Case,
+    target: Target,
+    forms: Sequence[str],
+    compile_peer: bool,
+    dynamic: bool,
 ) -> Alike:
     made = Alike(row.alike)
-    mod = imported(case.module, case.inputs)
+    mod = imported(case, dynamic=dynamic)
     for form in forms:
         try:
             made.ours[form] = compiled(mod, target, form)
@@ -120,7 +136,7 @@ def _made_alike(
             made.failed[f"{OURS}{form}"] = last_line(error)
     if compile_peer:
         torch._dynamo.reset()
-        made.peer = torch.compile(case.module, dynamic=False)
+        made.peer = torch.compile(case.module, dynamic=None if dynamic else False)
     return made
 
 

@@ -31,6 +31,8 @@ class Setting:
         Whether ``torch.compile`` is a peer as well.
     bandwidth : float
         Bytes per microsecond of a large copy.
+    dynamic : bool
+        Whether sizes that vary are known at run time only.
     until : float
         The value of ``time.monotonic`` after which no row is begun.
     """
@@ -39,6 +41,7 @@ class Setting:
     forms: tuple[str, ...]
     compile_peer: bool
     bandwidth: float
+    dynamic: bool
     until: float
 
 
@@ -97,6 +100,7 @@ def _measured(group: tuple[Setting, list[str]]) -> tuple[list[Figures], ScatterE
         setting.forms,
         setting.compile_peer,
         setting.bandwidth,
+        setting.dynamic,
         _turn,
     )
     try:
