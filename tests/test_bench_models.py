@@ -323,11 +323,23 @@ def test_rows_are_compiled_side_by_side(tmp_path: Path) -> None:
     assert all(row["ours"] and row["peers"] for row in found)
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_of_libraries_have_no_other_scatters(name: str) -> None:
+def test_layers_of_libraries_have_no_other_scatters(name: str, dynamic: bool) -> None:
     """A mean, a softmax and their messages are found in what the importer makes of a layer."""
     case = two_layers(name, Size(1000, 10_000, "uniform", 10))
-    explained = tvm_scatter.explain(imported(case), cuda_target("sm_90"))
+    mod = imported(case, dynamic=dynamic)
+    explained = tvm_scatter.explain(mod, cuda_target("sm_90"))
     problems = [each.problem for each in explained]
     assert [(each.reduction, each.softmax) for each in problems] == SCATTERS[name]
     assert sum(each.fused for each in problems) == 2
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_logits_are_summed_where_they_are_read(dynamic: bool) -> None:
+    mod = imported(ROWS["GATv2 softmax, float32, uniform, degree 3"].make(), dynamic=dynamic)
+    notes = tvm_scatter.explain(mod, cuda_target("sm_90")).notes
+    assert any(
+        "computes its updates itself" in str(each) and "sums along rows" in str(each)
+        for each in notes
+    )

@@ -57,9 +57,10 @@ def machine_text(facts: Mapping[str, Any]) -> str:
     scale = facts.get("scale", 1)
     part = f"; 1/{scale} of the work" if scale > 1 else ""
     sizes = f"; sizes {VARYING}" if facts.get("sizes") == VARYING else ""
+    bandwidth = f"{facts['copy_bytes_per_us'] / 1e3:,.1f} GB/s"
     return (
         f"{facts['device']}, {driver}, TVM {facts['tvm']}, PyTorch {facts['torch']}; caches "
-        f"{facts['caches']}; copy bandwidth {facts['copy_bytes_per_us'] / 1e3:,.1f} GB/s{part}{sizes}."
+        f"{facts['caches']}; copy bandwidth {bandwidth}{part}{sizes}."
     )
 
 

@@ -254,6 +254,14 @@ def same_number(left: Any, right: Any) -> bool:
     return bool(Analyzer().can_prove_equal(left, right))
 
 
+def ravelled(coordinates: Sequence[Any], sizes: Sequence[Any]) -> Any:
+    """The position of coordinates in a row of some axes."""
+    position: Any = tirx.IntImm("int64", 0)
+    for coordinate, size in zip(coordinates, sizes, strict=True):
+        position = position * size + coordinate
+    return position
+
+
 def unravelled(position: Any, sizes: Sequence[Any]) -> list[Any]:
     """The coordinates of a position in a row of some axes."""
     coordinates: list[Any] = []

@@ -24,7 +24,7 @@ from tvm_scatter.emit.expressions import all_of, choices
 from tvm_scatter.emit.kept import REINTERPRET, kept_value
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops.read_forms import broadcast_position, read
-from tvm_scatter.ops.shapes import is_empty, is_one, same_size, static_shape
+from tvm_scatter.ops.shapes import is_empty, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
@@ -34,6 +34,7 @@ from .machine_arithmetic import as_floats, as_integers, as_result, steps_kept
 from .own_sizes import OwnSizes
 from .plan_read import ReadPlan, plan_read
 from .reads import is_read
+from .reshaped import reshaped
 from .target import target_of
 
 #: The most operators that are made one, and tensors that they read: each is a parameter of kernels.
@@ -171,10 +172,12 @@ class Inliner:
             assert plan is not None, "what TVM computes is not inlined"
             self._add_read(var, plan)
             return
-        moved = self._with_other_ones(call) if call.op.name in RESHAPES else None
-        if moved is not None:
-            self._tensors[var] = moved
-            return
+        if call.op.name in RESHAPES:
+            shape = [self._sizes.expressed(size) for size in call.ty.shape.values]
+            moved = reshaped(self._tensors[call.args[0]], shape)
+            if moved is not None:
+                self._tensors[var] = moved
+                return
         if call.op.name == _PRODUCT:
             self._tensors[var] = _dots(call, *(self._tensors[each] for each in call.args))
             return
@@ -184,27 +187,6 @@ class Inliner:
         if not isinstance(traced, te.Tensor):
             raise NotInlined(f"{call.op.name} is not one tensor expression")
         self._tensors[var] = traced
-
-    def _with_other_ones(self, call: relax.Call) -> te.Tensor | None:
-        """A reshape that adds and leaves out axes of size 1 only: it needs no division.
-
-        ``None`` for others.
-        """
-        tensor = self._tensors[call.args[0]]
-        shape = [self._sizes.expressed(size) for size in call.ty.shape.values]
-        kept = [axis for axis, size in enumerate(shape) if not is_one(size)]
-        axes = [axis for axis, size in enumerate(tensor.shape) if not is_one(size)]
-        if len(kept) != len(axes) or not all(
-            same_size(shape[new], tensor.shape[old]) for new, old in zip(kept, axes, strict=True)
-        ):
-            return None
-        target = dict(zip(axes, kept, strict=True))
-        zero = tirx.IntImm("int64", 0)
-
-        def element(*at: Any) -> Any:
-            return tensor(*(at[target[a]] if a in target else zero for a in range(tensor.ndim)))
-
-        return te.compute(shape, element, name="with_other_ones")
 
     def _add_read(self, var: Any, plan: ReadPlan) -> None:
         check = plan.read.check

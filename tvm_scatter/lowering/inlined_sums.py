@@ -11,7 +11,13 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-from tvm_scatter.emit.computed_updates import BRANCH, function_name, substitute, unravelled
+from tvm_scatter.emit.computed_updates import (
+    BRANCH,
+    function_name,
+    ravelled,
+    substitute,
+    unravelled,
+)
 from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.ops.shapes import is_one
 from tvm_scatter.problem.reductions import FLOATS
@@ -112,10 +118,7 @@ def _in_row(found: RowReduction, columns: Sequence[Any], sizes: Sequence[Any]) -
     if [size for size in known if size != 1] == [size for size in row if size != 1]:
         left = iter(long)
         return [tirx.IntImm("int64", 0) if is_one(size) else next(left) for size in row]
-    position: Any = tirx.IntImm("int64", 0)
-    for column, size in zip(columns, known, strict=True):
-        position = position * size + column
-    return unravelled(position, row)
+    return unravelled(ravelled(columns, known), row)
 
 
 def _over_tensors(found: RowReduction, places: Sequence[Any], tensors: Sequence[te.Tensor]) -> Any:
