@@ -10,11 +10,13 @@ import pytest
 import tvm
 from cuda_cases import module
 from cuda_on_cpu import status
-from harness import signature_of
+from harness import called, compiled_with, signature_of
 from machine_code import cuda, needs_nvrtc, ptx
 from test_costs import problem
+from tvm import relax
 
 from tvm_scatter import strategy_for
+from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
@@ -164,3 +166,51 @@ def test_rooms(places: int, updates: int, width: int, bits: int, room: object) -
     bucketed = strategy_for("cuda").implementations["bucketed"]
     assert bucketed.config(posed, target)["bucket_bits"] == bits
     assert _room(posed, bits, shared_memory_limit(target)) == room
+
+
+@cache
+def of_unknown_sizes(reduction: str):
+    """One program for all numbers of places and updates, and of elements of a row."""
+    builder = relax.BlockBuilder()
+    n, e, w = (tvm.tirx.Var(name, "int64") for name in "new")
+    types = [((n, w), "float32"), ((e,), "int64"), ((e, w), "float32")]
+    given = [relax.Var(f"x{at}", relax.TensorType(*each)) for at, each in enumerate(types)]
+    with builder.function("main", given):
+        data, index, updates = given
+        result = builder.emit(index_put(data, [index], updates, reduction=reduction))
+        builder.emit_func_output(result)
+    return compiled_with(builder.get(), "cuda", implementation="bucketed", bounds="drop")
+
+
+#: Places, updates and elements of a row: a place to a bucket, the most places to one, and between;
+#: with more places than updates and with fewer; and nothing of each.
+UNKNOWN = [
+    *((0, 0, 0), (0, 5, 3), (3, 0, 2), (2, 5, 0), (1, 1, 1), (2, 2, 2)),
+    *((5, 20_000, 1), (700, 20_000, 3), (3000, 9000, 4), (2048 * 3 + 1, 500, 2), (70_000, 900, 1)),
+]
+
+
+@pytest.mark.parametrize("sizes", UNKNOWN)
+@pytest.mark.parametrize("skewed", [False, True])
+def test_sizes_that_are_known_at_run_time_only(sizes: tuple[int, int, int], skewed: bool) -> None:
+    places, count, width = sizes
+    random = np.random.default_rng(count)
+    data = random.integers(-8, 8, (places, width)).astype("float32")
+    updates = random.integers(-8, 8, (count, width)).astype("float32")
+    index = random.integers(-2, places + 2, count)
+    if skewed:
+        index = np.where(random.random(count) < 0.7, places // 2, index)
+    kept = (index >= -places) & (index < places)
+    for reduction, combine in (("add", np.add), ("max", np.maximum)):
+        expected = data.copy()
+        combine.at(expected, index[kept], updates[kept])
+        found = called(of_unknown_sizes(reduction), "cuda", [data, index, updates])
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_more_places_than_it_takes_at_run_time_are_an_error() -> None:
+    machine = of_unknown_sizes("add")
+    data, index = np.zeros((2048 * 2048 + 1, 1), "float32"), np.zeros(3, "int64")
+    message = "at most 2147483647 updates of 4194304 places can be put into buckets"
+    with pytest.raises(Exception, match=message):
+        called(machine, "cuda", [data, index, np.ones((3, 1), "float32")])

@@ -221,7 +221,7 @@ def carried_by(module: tvm.IRModule, chosen: str = "bucketed") -> list[str]:
     """The types of the fields of a list's entry; none if it only says which update it is."""
     with columns_in_parts():
         source = cuda(module, implementation=chosen, fuse=True)
-    if "Buckets<P::Updates::Carried>" not in source and "carry_updates<P>" not in source:
+    if "Buckets<P::Updates::Carried," not in source and "carry_updates<P>" not in source:
         return []
     [fields] = set(re.findall(r"struct alignas\(\d\) Carried {(.*?)}", source, re.DOTALL))
     return re.findall(r"(\w[\w ]*\w) part\d", fields)

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from math import log
 from typing import Any, NamedTuple
+
+from tvm import tirx
+from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
+from tvm_scatter.problem.sizes import (
+    Sizes,
+    at_least,
+    at_most,
+    ceil_div,
+    maximum,
+    minimum,
+    power_of_two,
+)
 from tvm_scatter.problem.vectors import widest_vector
-from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
+from tvm_scatter.selection.arithmetic import (
+    both,
+    choose,
+    is_at_most,
+    larger,
+    logarithm,
+    real,
+    smaller,
+)
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
@@ -23,6 +43,7 @@ from tvm_scatter.strategies.cuda.steps.listed_rows import (
     LEAST_CHUNK,
     LONG_LIST,
     ListedRows,
+    as_number,
     chunk_entries,
     declare_lists,
     shares_of_rows,
@@ -40,6 +61,10 @@ _MOST_BUCKETS, _MANY_BUCKETS = 2048, 4096
 _MOST_BITS = 11
 #: The fewest buckets, so that all multiprocessors have work.
 _ENOUGH_BUCKETS = 256
+#: The most places that are taken where sizes are known at run time only.
+_MOST_PLACES = _MOST_BUCKETS << _MOST_BITS
+#: Of a number the power of two that is not greater, in the mean over all numbers.
+_ROUNDED_DOWN = 0.72
 _PER_THREAD = (16, 8, 4, 2, 1)
 
 
@@ -49,9 +74,14 @@ class _Room(NamedTuple):
     threads: int
     most: int
 
+    @property
+    def share(self) -> int:
+        """The most updates of a bucket in the mean: some have more than others."""
+        return self.most * 15 // 16
+
     def takes(self, items: int, buckets: int) -> bool:
-        """Whether buckets fit, of which some have more updates than others."""
-        return items <= self.most * 15 // 16 * buckets
+        """Whether buckets fit."""
+        return items <= self.share * buckets
 
     def bytes(self, bits: int, held: int) -> int:
         """Bytes of shared memory: of ``EntryRoom``, and of what is held of each update."""
@@ -119,19 +149,26 @@ class Bucketed(Implementation):
     order_cost = 0.12
     summary = "many rows into fewer places, whether destinations are skewed or not"
 
+    takes_all_sizes = False
+
     def refusal(self, problem: ScatterProblem, target: Any) -> str | None:
         if problem.reduces.is_store:
             return "a plain update has nothing to reduce"
         if not problem.is_static:
-            return "the sizes must be known"
+            return None
         if problem.items.constant >= _LIMIT:
             return f"it counts fewer than {_LIMIT} updates, not {problem.items}"
         if not self.knobs(problem, target)["bucket_bits"]:
-            most = _MOST_BUCKETS << _MOST_BITS
-            return f"it takes at most {most} places, not {problem.destinations}"
+            return f"it takes at most {_MOST_PLACES} places, not {problem.destinations}"
         return None
 
+    def takes_sizes(self, sizes: Sizes) -> Any:
+        most = is_at_most(real(sizes.destinations), float(_MOST_PLACES))
+        return both(most, is_at_most(real(sizes.items), float(_LIMIT - 1)))
+
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
+        if not problem.is_static:
+            return {"per_thread": (8, 4, 16), "threads": (128, 256)}
         places = problem.destinations.constant
         items, shared = problem.items.constant, shared_memory_limit(target)
         possible = [
@@ -158,15 +195,14 @@ class Bucketed(Implementation):
 
     def cost(self, work: Work, config: Config) -> Terms:
         tiles = larger(work.items / (config["per_thread"] * _TILE_THREADS), 1.0)
-        buckets = larger(work.destinations / (1 << config["bucket_bits"]), 1.0)
+        expected = _Expected.of(work, config)
+        buckets, places = expected.buckets, expected.places
         terms = dict(listed_rows.cost(work, listed=True))
         # Larger ones are cut into units, which blocks look for, order and add up.
-        room = _room(work.problem, config["bucket_bits"], work.machine.shared_bytes)
-        if not room:
-            each = _UNIT_ITEM_CYCLES / work.machine.multiprocessors
-            sums = _ACCESSES_OF_SUM * _sectors_of_sums(work.problem, config["bucket_bits"])
-            cut = work.cycles(_CUT_CYCLES + each * work.items) + work.sectors(sums * work.items)
-            terms["long lists"] = terms["long lists"] + cut
+        each = _UNIT_ITEM_CYCLES / work.machine.multiprocessors
+        sums = _ACCESSES_OF_SUM * _sectors_of_sums(places, expected.sectors_of_sum)
+        cut = work.cycles(_CUT_CYCLES + each * work.items) + work.sectors(sums * work.items)
+        terms["long lists"] = terms["long lists"] + choose(expected.are_listed, 0.0, cut)
         return {
             # There are four. Each begins while the one before it ends.
             "launches": work.launches(3),
@@ -176,30 +212,86 @@ class Bucketed(Implementation):
             + work.sectors(0.5 * tiles * buckets),
             # A bucket of one place is in order.
             "hot bucket": work.cycles(
-                0.05 * config["bucket_bits"] * smaller(work.hottest, _MOST_ALONE)
-                + _units_of_columns(work, buckets, room or SMALL, config)
+                0.05 * expected.bits * smaller(work.hottest, _MOST_ALONE)
+                + _units_of_columns(work, expected)
             ),
         }
 
     def emit(self, operands: Operands, config: Config) -> None:
         plan = _Plan(operands.problem, operands.sizes, config, operands.target)
+        if not operands.problem.is_static:
+            most = f"at most {_LIMIT - 1} updates of {_MOST_PLACES} places can be put into buckets"
+            taken = self.takes_sizes(operands.sizes)
+            with T.Assert(taken, f"{operands.signature.operator}: {most}"):
+                pass
+            plan.bits = T.bind(plan.bits)
         carried = carried_bytes(operands, widest_vector(operands.problem))
         _list_updates(operands, plan, carried)
         _reduce(operands, plan, config["threads"], carried > 0)
 
 
-def _units_of_columns(work: Work, buckets: Any, room: _Room, config: Config) -> Any:
+class _Expected(NamedTuple):
+    """What costs ask of buckets. Of sizes that are known at run time these are expressions.
+
+    Attributes
+    ----------
+    bits, places : float or expression
+        The logarithm of the number of places of a bucket, and this number.
+    buckets : float or expression
+        The number of buckets.
+    most : int
+        The most updates of a bucket that a block lists.
+    are_listed : bool or condition
+        Whether blocks list buckets, and do not cut them into units.
+    sectors_of_sum : number or expression
+        Sectors of memory that the sum of a place takes.
+    """
+
+    bits: Any
+    places: Any
+    buckets: Any
+    most: int
+    are_listed: Any
+    sectors_of_sum: Any
+
+    @staticmethod
+    def of(work: Work, config: Config) -> _Expected:
+        """The buckets of some work."""
+        problem = work.problem
+        if not problem.is_static:
+            return _Expected._at_run_time(work)
+        bits = config["bucket_bits"]
+        places, room = float(1 << bits), _room(problem, bits, work.machine.shared_bytes)
+        buckets = larger(work.destinations / places, 1.0)
+        most = (room or SMALL).most
+        return _Expected(bits, places, buckets, most, bool(room), _sectors_of_sum(problem))
+
+    @staticmethod
+    def _at_run_time(work: Work) -> _Expected:
+        bytes_of_sum = work.width * accumulate_bytes(work.problem.data_dtype)
+        few = smaller(
+            _FILLS[0] * work.destinations / larger(work.items, 1.0),
+            smaller(work.destinations / _ENOUGH_BUCKETS, _SUM_BYTES / larger(bytes_of_sum, 1.0)),
+        )
+        places = larger(larger(_ROUNDED_DOWN * few, work.destinations / _MOST_BUCKETS), 1.0)
+        buckets = larger(work.destinations / places, 1.0)
+        listed = is_at_most(work.items, SMALL.share * buckets)
+        sectors = larger(bytes_of_sum / SECTOR_BYTES, 1.0)
+        return _Expected(logarithm(places) / log(2), places, buckets, SMALL.most, listed, sectors)
+
+
+def _units_of_columns(work: Work, expected: _Expected) -> Any:
     """Cycles for which the units of a bucket that has many columns of a hot row add their sums.
 
     Each unit has the places of most of these columns, and those of a line take turns.
     """
     if not (work.problem.index_slice and work.problem.width.is_one):
         return 0.0
-    columns = smaller(work.slice, float(1 << config["bucket_bits"]))
-    hottest = larger(work.items / buckets, work.hottest * columns)
+    columns = smaller(work.slice, expected.places)
+    hottest = larger(work.items / expected.buckets, work.hottest * columns)
     near = smaller(columns, LINE_BYTES / work.element)
     taken = hottest / _UNIT_ITEMS[0] * near * contention.of_sums(work)
-    return choose(is_at_most(hottest, float(room.most)), 0.0, taken)
+    return choose(is_at_most(hottest, float(expected.most)), 0.0, taken)
 
 
 def _room(problem: ScatterProblem, bits: int, shared_bytes: int) -> _Room | None:
@@ -209,14 +301,23 @@ def _room(problem: ScatterProblem, bits: int, shared_bytes: int) -> _Room | None
     if SMALL.takes(items, buckets):
         return SMALL if buckets <= _MOST_BUCKETS else None
     fits = buckets <= _MANY_BUCKETS and LARGE.bytes(bits, 0) + _STATIC_BYTES <= shared_bytes
-    worth = _sectors_of_sums(problem, bits) >= _WORTH_LISTING
-    return LARGE if fits and worth and LARGE.takes(items, buckets) else None
+    sums = _sectors_of_sums(1 << bits, _sectors_of_sum(problem))
+    return LARGE if fits and sums >= _WORTH_LISTING and LARGE.takes(items, buckets) else None
 
 
-def _sectors_of_sums(problem: ScatterProblem, bits: int) -> float:
-    """Sectors of sums for each update where buckets are cut into units."""
-    places = min((1 << bits) / _UNIT_ITEMS[0], 1.0)
-    return places * ceil_div(_bytes_of_sum(problem), SECTOR_BYTES)
+def _sectors_of_sums(places: Any, sectors: Any) -> Any:
+    """Sectors of sums for each update where buckets of so many places are cut into units.
+
+    Parameters
+    ----------
+    sectors : number or expression
+        Those of the sum of a place.
+    """
+    return smaller(places / _UNIT_ITEMS[0], 1.0) * sectors
+
+
+def _sectors_of_sum(problem: ScatterProblem) -> int:
+    return ceil_div(_bytes_of_sum(problem), SECTOR_BYTES)
 
 
 def _bytes_of_sum(problem: ScatterProblem) -> int:
@@ -246,30 +347,44 @@ def _tile_bytes(per_thread: int, buckets: int, carried: int = 0) -> int:
 
 
 class _Plan:
-    """The numbers of buckets and tiles, and the layout of the workspace."""
+    """The numbers of buckets and tiles, and the layout of the workspace.
+
+    Where sizes are known at run time only, the number of places of a bucket is so, too, and a block
+    has room for as many as there may be.
+
+    Attributes
+    ----------
+    bits : int or expression
+        The logarithm of the number of places of a bucket.
+    most_bits, most_buckets : int
+        The most that this may be, and the most buckets.
+    """
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> None:
         items, places = sizes.items, sizes.destinations
-        self.bits = config["bucket_bits"]
-        self.room = _room(problem, self.bits, shared_memory_limit(target)) or SMALL
-        self.buckets = max(ceil_div(places, 1 << self.bits), 1)
+        self._places = places
+        if problem.is_static:
+            self.bits = self.most_bits = config["bucket_bits"]
+            self.room = _room(problem, self.bits, shared_memory_limit(target)) or SMALL
+            self.most_buckets = self.buckets
+        else:
+            self.bits, self.most_bits = _bits_at_run_time(problem, sizes), _MOST_BITS
+            self.room, self.most_buckets = SMALL, _MOST_BUCKETS
         self.per_thread = config["per_thread"]
         self.tile_items = self.per_thread * _TILE_THREADS
-        self.tiles = max(ceil_div(items, self.tile_items), 1)
+        self.tiles = at_least(ceil_div(items, self.tile_items), 1)
         large = items // (self.room.most + 1)
         long_lists = items // (LONG_LIST + 1)
-        # Groups of fewer lanes share a unit among more of them.
-        lanes, parts = shares_of_rows(problem, sizes)
-        work = items * parts * WARP // lanes
-        enough = (unit for unit in _UNIT_ITEMS if unit * _ENOUGH_UNITS <= work)
-        self.unit_items = next(enough, _UNIT_ITEMS[-1])
+        self.unit_items = _unit_items(problem, sizes)
         self.units = items // self.unit_items + large
         # An upper bound: each update accounts for a share of a slot, in a large bucket or a long
         # list.
-        slots = min(places, max((items << self.bits) // (self.room.most + 1), long_lists))
+        in_large = items * power_of_two(self.bits) // (self.room.most + 1)
+        slots = minimum(places, maximum(in_large, long_lists))
+        runs = self.buckets if problem.is_static else minimum(places, _MOST_BUCKETS)
         layout = self.layout = sorting.Layout()
         layout.add("cursors", 4 * 8)
-        layout.add("runs", (self.buckets + 1) * self.tiles * 2)
+        layout.add("runs", (runs + 1) * self.tiles * 2)
         layout.add("entries", items * 4)
         layout.add("carried", items * MOST_BYTES if problem.fused else 0)
         layout.add("places", places * 8)
@@ -277,6 +392,11 @@ class _Plan:
         layout.add("parts", (long_lists + items // LEAST_CHUNK) * 16)
         layout.add("units", self.units * 16)
         layout.add("sums", slots * sizes.width * accumulate_bytes(problem.data_dtype))
+
+    @property
+    def buckets(self) -> Any:
+        """The number of buckets."""
+        return at_least(ceil_div(self._places, power_of_two(self.bits)), 1)
 
     def declarations(self, carries: bool) -> tuple[str, sorting.Arguments]:
         """C++ declarations of ``buckets`` and of the ``sums`` of slots, and their arguments.
@@ -288,24 +408,54 @@ class _Plan:
             which update it is.
         """
         entry = "P::Updates::Carried" if carries else "uint32"
-        numbers = (self.tiles, self.tile_items, self.unit_items)
-        kind = f"Buckets<{entry}>"
+        known = self.bits if isinstance(self.bits, int) else -1
+        numbers = (self.tiles, self.tile_items, self.unit_items, self.bits)
+        kind = f"Buckets<{entry}, {known}>"
         text, arguments = declare_lists(self.layout, kind, "buckets", _FIELDS, *numbers)
         return f"  using Entry = {entry};\n{text}", arguments
+
+
+def _unit_items(problem: ScatterProblem, sizes: Sizes) -> int:
+    """The updates of a unit; the most where sizes are known at run time only."""
+    if not problem.is_static:
+        return _UNIT_ITEMS[0]
+    # Groups of fewer lanes share a unit among more of them.
+    lanes, parts = shares_of_rows(problem, sizes)
+    work = sizes.items * parts * WARP // lanes
+    return next((unit for unit in _UNIT_ITEMS if unit * _ENOUGH_UNITS <= work), _UNIT_ITEMS[-1])
+
+
+def _bits_at_run_time(problem: ScatterProblem, sizes: Sizes) -> Any:
+    """As :func:`_bucket_bits`, an expression; there are no more than the most buckets."""
+    places, sums = sizes.destinations, sizes.width * accumulate_bytes(problem.data_dtype)
+    few = minimum(places // _ENOUGH_BUCKETS, _SUM_BYTES // at_least(sums, 1))
+    few = minimum(few, places * _FILLS[0] // at_least(sizes.items, 1))
+    few = at_most(at_least(few, 1), 1 << _MOST_BITS)
+    # The logarithm of the second, rounded down, is that of the number behind it, rounded up. It is
+    # odd, so that an error of the logarithm changes nothing. It may change that of the first.
+    most = maximum(few, 2 * ceil_div(places, _MOST_BUCKETS) - 1)
+    return tirx.Cast("int64", logarithm(real(most)) / log(2))
 
 
 def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
     carries = carried > 0
     text, arguments = plan.declarations(carries)
 
-    def step(body: str, blocks: Any, threads: int, shared_bytes: Any = 0, **more: Any) -> None:
+    def step(
+        body: str,
+        blocks: Any,
+        threads: int,
+        shared_bytes: int,
+        further: sorting.Arguments,
+        **more: Any,
+    ) -> None:
         launch(
             operands,
             ("bucketed",),
             text + body,
             blocks,
             threads,
-            arguments,
+            {**arguments, **further},
             shared_bytes,
             owns=carries,
             overlaps=True,
@@ -313,40 +463,43 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
             **more,
         )
 
+    count, further = as_number("bucket_count", plan.buckets)
     ahead = carries and carried * plan.per_thread <= _AHEAD_BYTES
     step(
-        f"  order_tile<P, {plan.bits}, {plan.per_thread}, {str(ahead).lower()}>(buckets, indices, "
-        f"updates, sizes, {plan.buckets}, shared);",
+        f"  order_tile<P, {plan.per_thread}, {str(ahead).lower()}>(buckets, indices, updates, "
+        f"sizes, {count}, shared);",
         plan.tiles,
         _TILE_THREADS,
-        _tile_bytes(plan.per_thread, plan.buckets, carried if ahead else 0),
+        _tile_bytes(plan.per_thread, plan.most_buckets, carried if ahead else 0),
+        further,
         resolves_every_index=True,
     )
-    chunk = chunk_entries(operands.problem, operands.sizes)
+    chunk, further = as_number("entries_of_chunk", chunk_entries(operands.problem, operands.sizes))
     room = plan.room
-    together = _BUCKETS_TOGETHER * (room.bytes(plan.bits, carried) + _STATIC_BYTES)
+    together = _BUCKETS_TOGETHER * (room.bytes(plan.most_bits, carried) + _STATIC_BYTES)
     held = carried if together <= shared_memory_limit(operands.target) else 0
     step(
-        f"  list_bucket<P, {plan.bits}, {room.threads}, {room.most}, {str(held > 0).lower()}>("
-        f"buckets, sums, sizes, {chunk}u, shared);",
+        f"  list_bucket<P, {plan.most_bits}, {room.threads}, {room.most}, {str(held > 0).lower()}>("
+        f"buckets, sums, sizes, {chunk}, shared);",
         plan.buckets,
         room.threads,
-        room.bytes(plan.bits, held),
+        room.bytes(plan.most_bits, held),
+        further,
     )
 
 
 def _reduce(operands: Operands, plan: _Plan, threads: int, carries: bool) -> None:
     text, arguments = plan.declarations(carries)
     items = operands.sizes.items
-    sums = items > LONG_LIST
+    sums = not isinstance(items, int) or items > LONG_LIST
     if sums:
-        room = f"  __shared__ EntryRoom<{plan.bits}, kUnitThreads, {plan.unit_items}> room;\n"
+        room = f"  __shared__ EntryRoom<{plan.most_bits}, kUnitThreads, {plan.unit_items}> room;\n"
         rows = ListedRows(operands, "bucketed", text + room, arguments)
         most = _SUM_BLOCKS * multiprocessors(operands.target)
         parts = ceil_div(ceil_div(items, LEAST_CHUNK) * rows.lanes, _UNIT_THREADS)
         rows.sum(
-            f"sum_slots<P, {plan.bits}, {{lanes}}, {{vector}}, {{columns}}>(room, sums, buckets, "
-            "updates, sizes, tiles);",
+            "sum_slots<P, {lanes}, {vector}, {columns}>(room, sums, buckets, updates, sizes, "
+            "tiles);",
             at_most((plan.units + parts) * rows.tiles, most),
             _UNIT_THREADS,
             _SUM_BLOCKS,

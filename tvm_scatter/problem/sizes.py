@@ -102,3 +102,21 @@ def at_most(value: Any, most: int) -> Any:
     from tvm import tirx
 
     return tirx.min(value, tirx.IntImm("int64", most))
+
+
+def minimum(left: Any, right: Any) -> Any:
+    """The smaller of two numbers or expressions."""
+    if isinstance(left, int) and isinstance(right, int):
+        return min(left, right)
+    from tvm import tirx
+
+    return tirx.min(left, right)
+
+
+def maximum(left: Any, right: Any) -> Any:
+    """The larger of two numbers or expressions."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    from tvm import tirx
+
+    return tirx.max(left, right)

@@ -53,6 +53,15 @@ def is_at_most(left: Any, right: Any) -> Any:
     return _expression(left) <= _expression(right)
 
 
+def both(left: Any, right: Any) -> Any:
+    """Whether two conditions hold."""
+    if isinstance(left, bool) and isinstance(right, bool):
+        return left and right
+    if is_known(left) and is_known(right):
+        return np.logical_and(left, right)
+    return tirx.And(left, right)
+
+
 def choose(condition: Any, left: Any, right: Any) -> Any:
     """``left`` if the condition holds, else ``right``."""
     if isinstance(condition, bool):

@@ -30,7 +30,7 @@ from .measuring import settled
 from .records import TunedRecord, Way, completed, tuned_records
 from .rounding import decided_by_sizes, for_few_updates, has_many_updates, rounds_each
 from .shipped_log import shipped_device, shipped_records
-from .undominated import undominated
+from .undominated import for_sizes_taken, undominated
 from .work import Terms, Work
 
 Config = Mapping[str, int]
@@ -75,6 +75,9 @@ class Implementation(ABC):
     takes_order_alone : bool
         Whether it reads no index where it is given an order, or none if the problem says that the
         order is given alone.
+    takes_all_sizes : bool
+        Whether it takes whatever sizes a problem has at run time. If not, there is
+        :meth:`takes_sizes`.
     takes_softmax : bool
         Whether it can weight each update by a softmax among those of its destination.
     needs_softmax : bool
@@ -94,6 +97,7 @@ class Implementation(ABC):
     takes_empty: bool = True
     takes_ordering: bool = False
     takes_order_alone: bool = False
+    takes_all_sizes: bool = True
     takes_softmax: bool = False
     needs_softmax: bool = False
     summary: str = ""
@@ -118,6 +122,10 @@ class Implementation(ABC):
         if problem.epilogue and not self.finishes:
             problem = replace(problem, epilogue="")
         return problem
+
+    def takes_sizes(self, sizes: Sizes) -> Any:
+        """Whether it takes sizes that are known at run time only: a bool, or a condition."""
+        return True
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         """The tuning parameters ("knobs"): for each its valid values, the default first."""
@@ -485,7 +493,11 @@ class OpStrategy:
             chosen, predictions = ranked[:1], {name: known[name] for name in ranked}
             reason = f"predicted {known[ranked[0]]}"
         else:
-            chosen = undominated(problem, ways)
+            partial = [name for name in ways if not self.implementations[name].takes_all_sizes]
+            for name in partial:
+                ways[name] = for_sizes_taken(ways[name], self.implementations[name].takes_sizes)
+                branches = {**branches, name: replace(branches[name], predict=ways[name])}
+            chosen = undominated(problem, ways, partial)
             reason = "predicted to be the fastest"
             reason += "; the sizes decide at run time" if len(chosen) > 1 else ""
         found = tuple(branches[name] for name in chosen)

@@ -34,8 +34,9 @@ struct Taken {
   uint32 slot, part;
 };
 
-// `Entry` is what a list has of each update: which one it is, or what it carries of it.
-template <class Entry>
+// `Entry` is what a list has of each update: which one it is, or what it carries of it. A bucket has two
+// to the power of `known_bits` places, or, if that is negative, of what is given.
+template <class Entry, int known_bits>
 struct Buckets {
   using Key = Entry;
   uint64* cursors;  // entries listed; slots (high half) and parts (low half); units; turns taken
@@ -49,7 +50,10 @@ struct Buckets {
   // `tile_items` is a power of two, and numbers of entries take 31 bits.
   uint32 tiles, tile_items;
   uint32 unit_items;
+  int given_bits;
 
+  __device__ __forceinline__ int bits() const { return known_bits < 0 ? given_bits : known_bits; }
+  __device__ __forceinline__ int places_of_one() const { return 1 << bits(); }
   __device__ __forceinline__ unsigned short* runs_of(uint32 bucket) const {
     return runs + static_cast<int64>(bucket) * tiles;
   }
@@ -117,12 +121,13 @@ __device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
 
 // Order the entries of a tile by bucket. What lists carry is read `ahead`, with the indices, or in the
 // end.
-template <class P, int bits, int per_thread, bool ahead, class Entry>
-__device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const Indices<P>& indices,
+template <class P, int per_thread, bool ahead, class Entry, int known_bits>
+__device__ __forceinline__ void order_tile(const Buckets<Entry, known_bits>& buckets, const Indices<P>& indices,
                                            const typename P::Updates& updates,
                                            const Sizes<P>& sizes, int count, char* shared) {
   using Offset = typename P::Offset;
   constexpr int kTile = kTileThreads * per_thread;
+  const int bits = buckets.bits();
   static_assert(kTile <= kMostTileItems, "a block counts the entries of its tiles in a word");
   uint32* const ordered = reinterpret_cast<uint32*>(shared);
   Entry* const ordered_carried = reinterpret_cast<Entry*>(ordered + kTile);
@@ -179,51 +184,53 @@ __device__ __forceinline__ void order_tile(const Buckets<Entry>& buckets, const 
   }
 }
 
-// Shared memory of a block that orders up to `most` entries of one bucket.
-template <int bits, int threads, int most>
+// Shared memory of a block that orders up to `most` entries of one bucket, which has at most two to the
+// power of `most_bits` places.
+template <int most_bits, int threads, int most>
 struct EntryRoom {
-  static constexpr int kPlaces = 1 << bits;
   uint32 items[most];
   unsigned short places[most];
   RunTable<threads, most> table;
-  uint32 first[kPlaces + 1];  // of each place among the ordered items
+  uint32 first[(1 << most_bits) + 1];  // of each place among the ordered items
 
   // See `RunTable::gather`.
-  template <class P, class Entry>
-  __device__ __forceinline__ uint32 gather(const Buckets<Entry>& buckets, uint32 bucket,
+  template <class P, class Entry, int known_bits>
+  __device__ __forceinline__ uint32 gather(const Buckets<Entry, known_bits>& buckets, uint32 bucket,
                                            uint32 first_tile, uint32 skip, bool whole) {
     const TileRuns runs = buckets.tile_runs();
+    const int bits = buckets.bits();
     uint32 begins = 0;
     return table.gather(runs, bucket, first_tile, skip, whole, begins,
                         [&](uint32 from) { return runs.entries[from]; },
                         [&](uint32 at, uint32 from, uint32 entry) {
-                          put(at, entry, buckets.template name_of<P>(from, entry >> bits));
+                          put(at, entry, bits, buckets.template name_of<P>(from, entry >> bits));
                         });
   }
 
   // The same for a whole bucket and with what its entries carry, in whose numbers items are counted.
-  template <class Entry>
-  __device__ __forceinline__ uint32 gather_carried(const Buckets<Entry>& buckets, uint32 bucket,
-                                                   Entry* carried) {
+  template <class Entry, int known_bits>
+  __device__ __forceinline__ uint32 gather_carried(const Buckets<Entry, known_bits>& buckets,
+                                                   uint32 bucket, Entry* carried) {
     struct Read {
       uint32 entry;
       Entry carried;
     };
     const TileRuns runs = buckets.tile_runs();
+    const int bits = buckets.bits();
     uint32 begins = 0;
     return table.gather(runs, bucket, 0, 0, true, begins,
                         [&](uint32 from) {
                           return Read{runs.entries[from], load_entry(buckets.carried[from])};
                         },
                         [&](uint32 at, uint32, const Read& read) {
-                          put(at, read.entry, at);
+                          put(at, read.entry, bits, at);
                           store_entry(carried + at, read.carried);
                         });
   }
 
-  // Order the first `count` items by place.
-  __device__ __forceinline__ void order(uint32 count) {
-    for (int i = threadIdx.x; i <= kPlaces; i += threads) first[i] = 0;
+  // Order the first `count` items by place, of which there are so many.
+  __device__ __forceinline__ void order(uint32 count, int places_of_all) {
+    for (int i = threadIdx.x; i <= places_of_all; i += threads) first[i] = 0;
     __syncthreads();
     constexpr int per_thread = most / threads;
     uint32 item[per_thread], place[per_thread], rank[per_thread];
@@ -232,12 +239,12 @@ struct EntryRoom {
       // Whole warps count together; lanes past the end do in a bin of their own.
       if (u * threads >= count) continue;
       const uint32 at = u * threads + threadIdx.x;
-      place[u] = at < count ? places[at] : kPlaces;
+      place[u] = at < count ? places[at] : places_of_all;
       if (at < count) item[u] = items[at];
       rank[u] = count_in_turn(first, place[u]);
     }
     __syncthreads();
-    scan_bins<threads>(first, kPlaces);
+    scan_bins<threads>(first, places_of_all);
 #pragma unroll
     for (int u = 0; u < per_thread; ++u)
       if (u * threads + threadIdx.x < count) items[first[place[u]] + rank[u]] = item[u];
@@ -246,15 +253,15 @@ struct EntryRoom {
   __device__ __forceinline__ uint32 count(int place) const { return first[place + 1] - first[place]; }
 
  private:
-  __device__ __forceinline__ void put(uint32 at, uint32 entry, uint32 item) {
+  __device__ __forceinline__ void put(uint32 at, uint32 entry, int bits, uint32 item) {
     items[at] = item;
-    places[at] = static_cast<unsigned short>(entry & (kPlaces - 1));
+    places[at] = static_cast<unsigned short>(entry & ((1u << bits) - 1));
   }
 };
 
 // Cut a bucket that one block cannot order into units, and begin the sums of its places.
-template <class P, int bits, int threads, class Entry>
-__device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
+template <class P, int threads, class Entry, int known_bits>
+__device__ __forceinline__ void split_bucket(const Buckets<Entry, known_bits>& buckets,
                                              Accumulate<typename P::Data>* sums, uint32 bucket,
                                              int owned, uint32 found, const Sizes<P>& sizes) {
   __shared__ uint32 slot, unit;
@@ -264,7 +271,7 @@ __device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
         atomicAdd(buckets.cursors + 2, static_cast<uint64>(ceil_div(found, buckets.unit_items))));
   }
   __syncthreads();
-  PlaceList* const places = buckets.places + (static_cast<int64>(bucket) << bits);
+  PlaceList* const places = buckets.places + (static_cast<int64>(bucket) << buckets.bits());
   for (int i = threadIdx.x; i < owned; i += threads) places[i] = PlaceList{slot + i, kSummed};
   begin_sums(sums, slot, owned, sizes);
   const unsigned short* const runs = buckets.runs_of(bucket);
@@ -284,19 +291,20 @@ __device__ __forceinline__ void split_bucket(const Buckets<Entry>& buckets,
 // One block for each bucket: list the items of each place, and cut long lists into chunks. A bucket with
 // more than `most` entries is cut into units instead. What lists carry is `held` in shared memory
 // meanwhile, where there is room.
-template <class P, int bits, int threads, int most, bool held, class Entry>
-__device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
+template <class P, int most_bits, int threads, int most, bool held, class Entry, int known_bits>
+__device__ __forceinline__ void list_bucket(const Buckets<Entry, known_bits>& buckets,
                                             Accumulate<typename P::Data>* sums,
                                             const Sizes<P>& sizes, uint32 chunk, char* shared) {
-  using Room = EntryRoom<bits, threads, most>;
+  using Room = EntryRoom<most_bits, threads, most>;
   Entry* const carried = reinterpret_cast<Entry*>(shared);
   auto& room = *reinterpret_cast<Room*>(carried + (held ? most : 0));
   __shared__ uint32 begin;
   __shared__ Taken taken;
   const uint32 bucket = blockIdx.x;
-  const int64 first_place = static_cast<int64>(bucket) << bits;
+  const int64 first_place = static_cast<int64>(bucket) << buckets.bits();
+  const int64 places = buckets.places_of_one();
   const int owned = static_cast<int>(
-      max(min(static_cast<int64>(sizes.destinations()) - first_place, 1ll << bits), 0ll));
+      max(min(static_cast<int64>(sizes.destinations()) - first_place, places), 0ll));
   uint32 found;
   if constexpr (held) {
     found = room.gather_carried(buckets, bucket, carried);
@@ -304,12 +312,12 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
     found = room.template gather<P>(buckets, bucket, 0, 0, true);
   }
   if (found > most) {
-    split_bucket<P, bits, threads>(buckets, sums, bucket, owned, found, sizes);
+    split_bucket<P, threads>(buckets, sums, bucket, owned, found, sizes);
     return;
   }
   if (threadIdx.x == 0)
     begin = static_cast<uint32>(atomicAdd(buckets.cursors, static_cast<uint64>(found)));
-  room.order(found);
+  room.order(found, buckets.places_of_one());
 #pragma unroll 4
   for (uint32 i = threadIdx.x; i < found; i += threads) {
     const uint32 item = room.items[i];
@@ -351,10 +359,11 @@ __device__ __forceinline__ void list_bucket(const Buckets<Entry>& buckets,
 
 // Sum the ordered entries of a unit: each group of lanes as many, so that all take equally long,
 // whatever places they are of. Only the place that a group begins with can be that of many groups.
-template <class P, int bits, int lanes, int vector, int columns, int most, class Entry>
-__device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, most>& room,
+template <class P, int lanes, int vector, int columns, int most_bits, int most, class Entry,
+          int known_bits>
+__device__ __forceinline__ void sum_unit(const EntryRoom<most_bits, kUnitThreads, most>& room,
                                          Accumulate<typename P::Data>* sums,
-                                         const Buckets<Entry>& buckets, uint32 count,
+                                         const Buckets<Entry, known_bits>& buckets, uint32 count,
                                          const Unit& unit, const typename P::Updates& updates,
                                          const Sizes<P>& sizes, int64 tile, int64 tiles) {
   using Offset = typename P::Offset;
@@ -364,7 +373,7 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
   const uint32 length = begin < end ? end - begin : 0;
   // The last place that begins at or before the first entry.
   uint32 first_place = 0;
-  for (uint32 step = (1 << bits) / 2; step > 0; step /= 2)
+  for (uint32 step = buckets.places_of_one() / 2; step > 0; step /= 2)
     if (room.first[first_place + step] <= begin) first_place += step;
   auto* const held = held_sums<P, vector * columns>();
   for_each_column<P, lanes, vector, columns>(sizes, tile, tiles, [&](const auto& own) {
@@ -380,7 +389,7 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
     };
     if (own.first < own.width && length) {
       uint32 next = room.first[place + 1] - begin;
-      const int64 first_row = static_cast<int64>(unit.bucket) << bits;
+      const int64 first_row = static_cast<int64>(unit.bucket) << buckets.bits();
       const auto items = buckets.template named<P>(room.items + begin);
       using Key = typename If<is_carried<P, Entry>(), Numbered<Entry>, uint32>::type;
       PlaceColumns<P, Key, lanes, vector, columns, true, true, true> rows(
@@ -403,10 +412,11 @@ __device__ __forceinline__ void sum_unit(const EntryRoom<bits, kUnitThreads, mos
 
 // Chunks of long lists, a group of lanes for each, and units of buckets that no block listed: turns
 // that blocks take one after another, because no two take equally long.
-template <class P, int bits, int lanes, int vector, int columns, int most, class Entry>
-__device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& room,
+template <class P, int lanes, int vector, int columns, int most_bits, int most, class Entry,
+          int known_bits>
+__device__ __forceinline__ void sum_slots(EntryRoom<most_bits, kUnitThreads, most>& room,
                                           Accumulate<typename P::Data>* sums,
-                                          const Buckets<Entry>& buckets,
+                                          const Buckets<Entry, known_bits>& buckets,
                                           const typename P::Updates& updates, const Sizes<P>& sizes,
                                           int64 tiles) {
   __shared__ uint64 next;
@@ -428,12 +438,13 @@ __device__ __forceinline__ void sum_slots(EntryRoom<bits, kUnitThreads, most>& r
       const Unit unit = buckets.units[turn - shares];
       const uint32 count = min(room.template gather<P>(buckets, unit.bucket, unit.tile, unit.skip, false),
                                static_cast<uint32>(most));
-      room.order(count);
+      const int all = buckets.places_of_one();
+      room.order(count, all);
       // What the part of the first columns says holds for all.
-      PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << bits);
-      for (int i = threadIdx.x; tile == 0 && i < (1 << bits); i += kUnitThreads)
+      PlaceList* const places = buckets.places + (static_cast<int64>(unit.bucket) << buckets.bits());
+      for (int i = threadIdx.x; tile == 0 && i < all; i += kUnitThreads)
         if (room.count(i)) atomicAdd(&places[i].count, room.count(i));
-      sum_unit<P, bits, lanes, vector, columns>(room, sums, buckets, count, unit, updates, sizes, tile,
+      sum_unit<P, lanes, vector, columns>(room, sums, buckets, count, unit, updates, sizes, tile,
                                                 tiles);
     }
     // All have read the number of the last turn and what is in the room.

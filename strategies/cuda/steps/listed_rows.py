@@ -123,7 +123,7 @@ def few_bytes(operands: Operands) -> bool:
 
 
 def declare_lists(
-    layout: sorting.Layout, kind: str, name: str, fields: Mapping[str, str], *numbers: int
+    layout: sorting.Layout, kind: str, name: str, fields: Mapping[str, str], *numbers: Any
 ) -> tuple[str, sorting.Arguments]:
     """C++ declarations of the lists and of the ``sums`` of long ones, and their arguments.
 
@@ -132,13 +132,27 @@ def declare_lists(
     kind, name : str
         The aggregate type of the lists, and the name of the variable.
     fields : mapping of name to C++ type
-        Regions of the layout that the aggregate points to, in order. ``numbers`` follow them.
+        Regions of the layout that the aggregate points to, in order.
+    numbers : int or expression
+        They follow them, as numbers of 32 bits.
     """
+    values, given = list(fields), layout.arguments(*fields, "sums")
+    for at, number in enumerate(numbers):
+        value, arguments = as_number(f"number{at}", number)
+        values.append(value)
+        given |= arguments
     text = "".join(layout.pointer(field, of) for field, of in fields.items())
-    text += f"  const {kind} {name}{{{', '.join((*fields, *map(str, numbers)))}}};\n"
+    text += f"  const {kind} {name}{{{', '.join(values)}}};\n"
     text += "  using Wide = Accumulate<Data>;\n" + layout.pointer("sums", "Wide")
     text += f"  (void){name}, (void)sums;\n"
-    return text, layout.arguments(*fields, "sums")
+    return text, given
+
+
+def as_number(name: str, number: Any) -> tuple[str, sorting.Arguments]:
+    """C++ for a number of 32 bits, and the argument of this name that has it if it is not known."""
+    if isinstance(number, int):
+        return str(number), {}
+    return f"static_cast<int>({name})", {name: ("long long", number)}
 
 
 class ListedRows:
