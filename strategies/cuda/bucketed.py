@@ -34,7 +34,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_offsets, launch
 from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
@@ -225,9 +225,13 @@ class Bucketed(Implementation):
             with T.Assert(taken, f"{operands.signature.operator}: {most}"):
                 pass
             plan.bits = T.bind(plan.bits)
-        carried = carried_bytes(operands, widest_vector(operands.problem))
-        _list_updates(operands, plan, carried)
-        _reduce(operands, plan, config["threads"], carried > 0)
+
+        def put_and_reduce(given: Operands) -> None:
+            carried = carried_bytes(given, widest_vector(given.problem))
+            _list_updates(given, plan, carried)
+            _reduce(given, plan, config["threads"], carried > 0)
+
+        by_offsets(operands, put_and_reduce)
 
 
 class _Expected(NamedTuple):

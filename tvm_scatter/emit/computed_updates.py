@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import reduce
 from operator import mul
@@ -16,6 +17,8 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.problem.signature import Dim
 from tvm_scatter.problem.symbolic_size import SymbolicSize
+
+from .known_leaves import NOTHING_KNOWN, KnownLeaves
 
 #: The functions that an update may be computed by, besides operators. TVM's names.
 FUNCTIONS = (
@@ -117,6 +120,8 @@ class ComputedUpdates:
     """
 
     destination: Any = None
+    #: What is known of the sizes of the leaves.
+    known: KnownLeaves = NOTHING_KNOWN
     #: What rounds the value to bfloat16 before it is reduced, if it is emitted in float32.
     rounding: Callable[[Any], Any] | None = None
 
@@ -164,6 +169,12 @@ class ComputedUpdates:
             return self.sum
 
         self.logit = tvm_ffi.structural_map(self.logit, (tvm.ir.TensorLoad, name))
+
+    def with_short_leaves(self) -> ComputedUpdates:
+        """The same where all leaves are short."""
+        short = copy(self)
+        short.known = KnownLeaves(are_short=True)
+        return short
 
     def analyzer(self) -> Any:
         """An analyzer that knows how long the axes are."""

@@ -44,6 +44,8 @@ class Operands:
     ordering : tuple of buffer
         The permutation and the offsets, ``int32``, of :func:`tvm_scatter.order`, those that
         :attr:`ScatterProblem.ordering` names.
+    offset_bytes : int or None
+        Bytes of a type that holds all positions, if that is known although sizes are symbolic.
     overlaps : bool or None
         Whether a kernel may be launched while the one before it ends, where the target allows it;
         ``None`` if those may that gain by it.
@@ -63,5 +65,6 @@ class Operands:
     drop_signal: DropSignal | None = None
     ordering: Sequence[Any] = ()
     result: ComputedResult | None = None
+    offset_bytes: int | None = None
     overlaps: bool | None = False
     others: tuple[Operands, ...] = ()

@@ -27,7 +27,7 @@ from tvm_scatter.emit.computed_updates import (
 from tvm_scatter.emit.owned_updates import OwnedUpdates, is_inside
 from tvm_scatter.problem.reductions import item_bytes
 
-from .expression import Value, Writer, can_be_moved, in_32_bits, is_half, is_short
+from .expression import Value, Writer, can_be_moved, in_32_bits, is_half
 
 #: The most bytes that an entry of a list has. Each byte is written twice and read twice, so that 16
 #: take longer than they save. Workspaces have room for as many, whatever is carried.
@@ -185,7 +185,9 @@ class _Rows:
             yield from self._of_branch(condition, yes, no, guarded)
             return
         # The writer computes offsets in short leaves in 32 bits.
-        short = isinstance(expression, tvm.ir.TensorLoad) and is_short(expression.source)
+        short = isinstance(expression, tvm.ir.TensorLoad) and self._updates.known.is_short(
+            expression.source
+        )
         for part in parts_of(expression):
             yield from self._parts(in_32_bits(part) if short else part, guarded)
 
@@ -206,7 +208,9 @@ class _Rows:
         """
         if {*tirx.analysis.undefined_vars(condition)} & self._others:
             return None
-        if not can_be_moved(condition, yes, no) or not is_short(yes.source):
+        if not can_be_moved(condition, yes, no, self._updates.known):
+            return None
+        if not self._updates.known.is_short(yes.source):
             return None
         position = in_32_bits(yes.indices[0])
         parts = [part.expression for part in self._parts(position, guarded=True)]

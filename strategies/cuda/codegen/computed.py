@@ -118,8 +118,9 @@ def _struct(
     names |= {axis: f"x{at}" for at, axis in enumerate(updates.axes)}
     ahead: list[Value] = []
     column = updates.axes[long[-1]] if long else None
-    finder, reader, writer = Writer(names), Writer(names, column, prefix="r"), Writer(names, column)
-    at_once = Writer(names, column)
+    known = updates.known
+    finder, reader = Writer(names, leaves=known), Writer(names, column, "r", leaves=known)
+    writer, at_once = (Writer(names, column, leaves=known) for _ in range(2))
     for at, load in enumerate(read_ahead(problem, updates, long)):
         value = finder.value(load)
         ahead.append(value)

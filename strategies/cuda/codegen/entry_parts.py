@@ -47,7 +47,7 @@ def entry_members(
     coordinates : list of str
         Statements that find the coordinates of the element at ``row + column``.
     """
-    finder, writer = Writer(names), Writer(names)
+    finder, writer = (Writer(names, leaves=updates.known) for _ in range(2))
     parts: list[Value] = []
     for part in _parts_of_entries(problem, updates, long):
         found = finder.value(part)

@@ -24,6 +24,7 @@ from tvm_scatter.emit.computed_updates import (
     unguarded_loads,
 )
 from tvm_scatter.emit.kept import kept_value
+from tvm_scatter.emit.known_leaves import NOTHING_KNOWN, KnownLeaves
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.reductions import numpy_dtype
 
@@ -175,6 +176,8 @@ class Writer:
         ``None`` if there is a single element.
     splits : bool
         Whether accesses are to single elements unless the template parameter ``whole`` is set.
+    leaves : KnownLeaves
+        What is known of their sizes.
     """
 
     def __init__(
@@ -183,7 +186,9 @@ class Writer:
         column: Any = None,
         prefix: str = "t",
         splits: bool = False,
+        leaves: KnownLeaves = NOTHING_KNOWN,
     ) -> None:
+        self.leaves = leaves
         self.lines: list[str] = []
         #: For each leaf that is read as vectors, the elements that its offsets are multiples of.
         self.multiples: list[tuple[str, int]] = []
@@ -373,7 +378,7 @@ class Writer:
         chosen = self.value(condition)
         if not any(True for side in (yes, no) for _ in loads_of(side)):
             return self._choice_by(condition, self.value(yes), self.value(no))
-        if not chosen.varies and can_be_moved(condition, yes, no):
+        if not chosen.varies and can_be_moved(condition, yes, no, self.leaves):
             # No branch, so that the loads of several rows are in flight together.
             return self._choice(chosen, self.guarded(condition, yes), self.value(no))
         if chosen.varies:
@@ -402,7 +407,11 @@ class Writer:
         """The value of an expression, computed for one element after the other."""
         assert self._column is not None, "what varies does so along the column"
         own = f"{self._name()}_column"
-        inner = Writer({**self._names, self._column: own}, prefix=f"{self._name()}_")
+        inner = Writer(
+            {**self._names, self._column: own},
+            prefix=f"{self._name()}_",
+            leaves=self.leaves,
+        )
         value = inner.value(expression)
         dtype = str(expression.ty.dtype)
         result = Value(self._name(), dtype, True, value.stored)
@@ -427,7 +436,7 @@ class Writer:
         stored = dtype in _HALVES
         step = self._step(offset)
         multiple = _multiple(self._at_first(offset)) if step == 1 else 1
-        if is_short(load.source):
+        if self.leaves.is_short(load.source):
             offset = in_32_bits(offset)
         if step == 0:
             return self._define(dtype, f"{leaf}[{place(self._first(offset).name)}]", False, stored)
@@ -521,27 +530,20 @@ def _form(kind: type, dtype: str) -> str:
     return f"({{}} {_INFIX[kind]} {{}})" if function is None else f"{function}({{}}, {{}})"
 
 
-def can_be_moved(condition: Any, yes: Any, no: Any) -> bool:
+def can_be_moved(condition: Any, yes: Any, no: Any, leaves: KnownLeaves) -> bool:
     """Whether a guarded load can be one of the first elements instead, where the guard is false.
 
     There must be such elements, and what its address depends on must be read by the condition.
     """
     if not isinstance(yes, tvm.ir.TensorLoad) or not isinstance(no, tirx.IntImm | tirx.FloatImm):
         return False
-    [size] = yes.source.shape
-    if not isinstance(size, tirx.IntImm) or int(size) == 0:
+    if not leaves.has_elements(yes.source):
         return False
     read = list(unguarded_loads(condition))
     return all(
         any(tvm_ffi.structural_equal(load, other) for other in read)
         for load in loads_of(yes.indices[0])
     )
-
-
-def is_short(leaf: Any) -> bool:
-    """Whether 32 bits hold every position in a leaf."""
-    [size] = leaf.shape
-    return isinstance(size, tirx.IntImm) and int(size) <= np.iinfo(np.int32).max
 
 
 def in_32_bits(position: Any) -> Any:

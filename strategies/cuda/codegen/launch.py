@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.computed_updates import ComputedUpdates
+from tvm_scatter.emit.known_leaves import KnownLeaves
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -119,9 +122,10 @@ def launch(
     if overlaps and architecture(operands.target) >= _OVERLAPPING:
         headers, body = (*headers, "overlap"), f"  {begins}();\n{body}"
     every = operands, headers, body, blocks, (threads, together), arguments or {}, shared_bytes
-    if narrow or offset_bytes(operands.problem, operands.sizes) == 4:
+    known = operands.offset_bytes or offset_bytes(operands.problem, operands.sizes)
+    if narrow or known == 4:
         _launch(*every, counts, read, "int")
-    elif operands.problem.is_static:
+    elif operands.problem.is_static or operands.offset_bytes:
         _launch(*every, counts, read, "long long")
     else:
         largest = _largest(operands.problem, operands.sizes)
@@ -132,6 +136,23 @@ def launch(
                 _launch(*every, counts, read, "long long")
     if signal is not None:
         signal.launched(reads_indices, resolves_every_index, completes=counts)
+
+
+def by_offsets(operands: Operands, emit: Callable[[Operands], None]) -> None:
+    """Emit code twice: if 32 bits hold all positions, those in computed updates too, and if not.
+
+    Once if sizes are known. :func:`launch` alone would not look at what updates are computed from.
+    """
+    updates = operands.updates
+    if operands.problem.is_static or operands.others or not isinstance(updates, ComputedUpdates):
+        emit(operands)
+        return
+    narrow = _largest(operands.problem, operands.sizes) < tirx.IntImm("int64", _NARROW_LIMIT)
+    with T.If(tirx.And(narrow, KnownLeaves.are_known_to_be_short(updates.leaves))):
+        with T.Then():
+            emit(replace(operands, updates=updates.with_short_leaves(), offset_bytes=4))
+        with T.Else():
+            emit(replace(operands, offset_bytes=8))
 
 
 def aligned_to(vector: int, *tensors: str) -> str:

@@ -175,7 +175,7 @@ class _Type:
     def _ahead(self) -> tuple[list[tuple[Any, Value]], list[str]]:
         """What is read for a whole row before the row, and statements that read it."""
         rows = set(self._updates.axes[: self._owned.rows])
-        writer, found = Writer(self._names), []
+        writer, found = Writer(self._names, leaves=self._updates.known), []
         for load in read_ahead(self._problem, self._updates, long_axes(self._updates)):
             if rows & set(tirx.analysis.undefined_vars(load)):
                 found.append((load, writer.value(load)))
@@ -371,7 +371,7 @@ class _Type:
         kind = computed_type(dtype)
         last = [f"{kind} part = 0;", "#pragma unroll"]
         last.append(f"for (int i = 0; i < count; ++i) {_added(writer, self._updates.term)}")
-        found = Writer(self._names | {total: "sum"}, prefix="s")
+        found = Writer(self._names | {total: "sum"}, prefix="s", leaves=self._updates.known)
         fields: list[str] = []
         values: list[str] = []
         for expression in parts_without(logit, total):
@@ -449,7 +449,8 @@ class _Type:
         if not rows:
             of_rows = {*self._updates.axes[: self._owned.rows]}
             names = {each: name for each, name in names.items() if each not in of_rows}
-        return Writer(names, self._column, prefix, splits=True)
+        known = self._updates.known
+        return Writer(names, self._column, prefix, splits=True, leaves=known)
 
     def _row_coordinates(self, row: str) -> list[str]:
         """Statements that find the coordinates of a row of updates."""

@@ -140,7 +140,8 @@ def _parts(expression: Any, column: Any, reader: Writer, held: Sequence[Any]) ->
         condition, yes, no = inner
         if any(True for side in (yes, no) for _ in loads_of(side)):
             known = column is None or not _varies(condition, column)
-            if not known or _has(condition, held) or not can_be_moved(condition, yes, no):
+            moved = can_be_moved(condition, yes, no, reader.leaves)
+            if not known or _has(condition, held) or not moved:
                 raise _CannotSplitError
             if varies and not reader.reads_neighbours(yes):
                 raise _CannotSplitError

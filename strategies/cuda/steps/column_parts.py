@@ -123,19 +123,58 @@ def lanes_of_parts(
     return fewer, fewer * vector < width
 
 
+def parts_at_run_time(
+    operands: Operands, lanes: int, vector: int, side_by_side: bool
+) -> list[tuple[int, Any]]:
+    """As :func:`lanes_of_parts` where the sizes at run time decide.
+
+    Returns
+    -------
+    list of (int, condition)
+        The threads that share a part of a row where first parts come before all others, and where
+        that is better, the fewest threads first. None if it never is.
+    """
+    width = operands.sizes.width
+    read = _sizes_read_by_index(operands.updates)
+    if operands.problem.is_static or not (read and isinstance(width, int) and side_by_side):
+        return []
+    access = vector * item_bytes(operands.problem.data_dtype)
+    row = width * item_bytes(operands.problem.data_dtype)
+    most = int(_OF_CACHE * machine_of(operands.target).cache_bytes)
+    if row % LINE_BYTES and width <= lanes * vector:
+        return []
+    largest = tirx.IntImm("int64", 0)
+    for size in read:
+        largest = tirx.max(largest, size)
+    reads = _LEAST_READS_OF_SOFTMAX if operands.problem.softmax else _LEAST_READS
+    often = operands.sizes.items * row >= reads * largest
+    found: list[tuple[int, Any]] = [(lanes, often)] if lanes * vector < width else []
+    fewer = lanes // 2
+    while fewer * access >= _LEAST_BYTES:
+        # Of parts that are twice as long the cache would hold too little.
+        longer = min(2 * fewer * access, row)
+        found.insert(0, (fewer, tirx.And(often, largest // row * longer > most)))
+        fewer //= 2
+    return found
+
+
 def _bytes_read_by_index(updates: Any) -> int:
     """Bytes of the largest tensor whose rows the updates read by an index; 0 if they read none."""
+    known = [int(size) for size in _sizes_read_by_index(updates) if isinstance(size, int)]
+    return max(known, default=0)
+
+
+def _sizes_read_by_index(updates: Any) -> list[Any]:
+    """Bytes of each tensor whose rows the updates read by an index: numbers, or expressions."""
     if not isinstance(updates, ComputedUpdates):
-        return 0
-    return max(
-        (
-            int(load.source.shape[0]) * item_bytes(str(load.source.dtype))
-            for each in updates.expressions
-            for load in loads_of(each)
-            if _is_row(load, updates) and isinstance(load.source.shape[0], tirx.IntImm)
-        ),
-        default=0,
-    )
+        return []
+    return [
+        (int(size) if isinstance(size, tirx.IntImm) else size) * item_bytes(str(load.source.dtype))
+        for each in updates.expressions
+        for load in loads_of(each)
+        if _is_row(load, updates)
+        for size in [load.source.shape[0]]
+    ]
 
 
 def _is_row(load: Any, updates: ComputedUpdates) -> bool:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
+
+from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
@@ -20,7 +23,7 @@ from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_dtype
 
 from . import contention, sorting
-from .column_parts import busy_lanes, columns_each, lanes_of_parts, parts_of
+from .column_parts import busy_lanes, columns_each, lanes_of_parts, parts_at_run_time, parts_of
 
 #: Lists with more entries are reduced in chunks.
 LONG_LIST = device_constant("listed_rows", "kLongList")
@@ -264,19 +267,28 @@ class ListedRows:
         mean = "true" if operands.problem.reduces.needs_count else "false"
         source, in_place = ("out", "true") if operands.data is None else ("data", "false")
         width, each = operands.sizes.width, self._vector * self._columns
-        lanes, apart = lanes_of_parts(operands, self.lanes, each, carries)
-        lanes = busy_lanes(width, lanes, each)
-        parts = parts_of(width, lanes, each)
-        self._arguments["column_parts"] = "long long", parts
         single = self._columns == 1 and vectors_apart(operands, self._vector) == 1
-        self.step(
-            f"write_rows<P, {lanes}, {{vector}}, {{columns}}, {mean}, {in_place}, "
-            f"{str(apart).lower()}, {str(early).lower()}>(output, {source}, sums, {lists}, "
-            "updates, sizes, column_parts);",
-            ceil_div(operands.sizes.destinations * parts * lanes, threads),
-            threads,
-            owns=True,
-            together=_ROW_THREADS // threads if single else 0,
-            overlaps=early or few_bytes(operands),
-            begins="begin_overlapped_early" if early else "begin_overlapped",
-        )
+
+        def step(lanes: int, apart: bool) -> None:
+            lanes = busy_lanes(width, lanes, each)
+            parts = parts_of(width, lanes, each)
+            self._arguments["column_parts"] = "long long", parts
+            self.step(
+                f"write_rows<P, {lanes}, {{vector}}, {{columns}}, {mean}, {in_place}, "
+                f"{str(apart).lower()}, {str(early).lower()}>(output, {source}, sums, {lists}, "
+                "updates, sizes, column_parts);",
+                ceil_div(operands.sizes.destinations * parts * lanes, threads),
+                threads,
+                owns=True,
+                together=_ROW_THREADS // threads if single else 0,
+                overlaps=early or few_bytes(operands),
+                begins="begin_overlapped_early" if early else "begin_overlapped",
+            )
+
+        with ExitStack() as otherwise:
+            for lanes, better in parts_at_run_time(operands, self.lanes, each, carries):
+                otherwise.enter_context(T.If(better))
+                with T.Then():
+                    step(lanes, apart=True)
+                otherwise.enter_context(T.Else())
+            step(*lanes_of_parts(operands, self.lanes, each, carries))
