@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from math import log
 from typing import Any, NamedTuple
 
@@ -34,7 +35,7 @@ from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, SECTOR_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import by_offsets, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_offsets, emit_first, launch
 from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
@@ -63,9 +64,13 @@ _MOST_BITS = 11
 _ENOUGH_BUCKETS = 256
 #: The most places that are taken where sizes are known at run time only.
 _MOST_PLACES = _MOST_BUCKETS << _MOST_BITS
+_MOST_OF_BUCKET = float(1 << _MOST_BITS)
 #: Of a number the power of two that is not greater, in the mean over all numbers.
 _ROUNDED_DOWN = 0.72
 _PER_THREAD = (16, 8, 4, 2, 1)
+#: Where sizes are known at run time only: from how many updates on a thread has so many, and how
+#: many it has of fewer. Of five million 8 take 1.10 of the time in all, of a million as long.
+_PER_THREAD_OF_MANY, _PER_THREAD_OF_FEW = ((1_500_000, 16), (300_000, 8)), 2
 
 
 class _Room(NamedTuple):
@@ -168,7 +173,7 @@ class Bucketed(Implementation):
 
     def knobs(self, problem: ScatterProblem, target: Any) -> dict[str, tuple[int, ...]]:
         if not problem.is_static:
-            return {"per_thread": (8, 4, 16), "threads": (128, 256)}
+            return {"threads": (128, 256)}
         places = problem.destinations.constant
         items, shared = problem.items.constant, shared_memory_limit(target)
         possible = [
@@ -194,7 +199,8 @@ class Bucketed(Implementation):
         return _Plan(problem, sizes, config, target).layout.total
 
     def cost(self, work: Work, config: Config) -> Terms:
-        tiles = larger(work.items / (config["per_thread"] * _TILE_THREADS), 1.0)
+        items_of_tile = config.get("per_thread", _PER_THREAD[1]) * _TILE_THREADS
+        tiles = larger(work.items / items_of_tile, 1.0)
         expected = _Expected.of(work, config)
         buckets, places = expected.buckets, expected.places
         terms = dict(listed_rows.cost(work, listed=True))
@@ -273,10 +279,7 @@ class _Expected(NamedTuple):
     @staticmethod
     def _at_run_time(work: Work) -> _Expected:
         bytes_of_sum = work.width * accumulate_bytes(work.problem.data_dtype)
-        few = smaller(
-            _FILLS[0] * work.destinations / larger(work.items, 1.0),
-            smaller(work.destinations / _ENOUGH_BUCKETS, _SUM_BYTES / larger(bytes_of_sum, 1.0)),
-        )
+        few = _few_places(work.destinations, work.items, bytes_of_sum)
         places = larger(larger(_ROUNDED_DOWN * few, work.destinations / _MOST_BUCKETS), 1.0)
         buckets = larger(work.destinations / places, 1.0)
         listed = is_at_most(work.items, SMALL.share * buckets)
@@ -362,6 +365,10 @@ class _Plan:
         The logarithm of the number of places of a bucket.
     most_bits, most_buckets : int
         The most that this may be, and the most buckets.
+    forms : list of (condition, int)
+        What decides at run time how many updates a thread of a tile has, and that number.
+    per_thread : int
+        This number where no condition holds.
     """
 
     def __init__(self, problem: ScatterProblem, sizes: Sizes, config: Config, target: Any) -> None:
@@ -371,11 +378,15 @@ class _Plan:
             self.bits = self.most_bits = config["bucket_bits"]
             self.room = _room(problem, self.bits, shared_memory_limit(target)) or SMALL
             self.most_buckets = self.buckets
+            self.forms, self.per_thread = [], config["per_thread"]
         else:
             self.bits, self.most_bits = _bits_at_run_time(problem, sizes), _MOST_BITS
             self.room, self.most_buckets = SMALL, _MOST_BUCKETS
-        self.per_thread = config["per_thread"]
-        self.tile_items = self.per_thread * _TILE_THREADS
+            self.forms = [(items >= least, number) for least, number in _PER_THREAD_OF_MANY]
+            self.per_thread = _PER_THREAD_OF_FEW
+        self.tile_items: Any = self.per_thread * _TILE_THREADS
+        for many, number in reversed(self.forms):
+            self.tile_items = _if(many, number * _TILE_THREADS, self.tile_items)
         self.tiles = at_least(ceil_div(items, self.tile_items), 1)
         large = items // (self.room.most + 1)
         long_lists = items // (LONG_LIST + 1)
@@ -419,6 +430,14 @@ class _Plan:
         return f"  using Entry = {entry};\n{text}", arguments
 
 
+def _if(condition: Any, number: int, otherwise: Any) -> Any:
+    sides = (
+        tirx.IntImm("int64", each) if isinstance(each, int) else each
+        for each in (number, otherwise)
+    )
+    return tirx.Select(condition, *sides)
+
+
 def _unit_items(problem: ScatterProblem, sizes: Sizes) -> int:
     """The updates of a unit; the most where sizes are known at run time only."""
     if not problem.is_static:
@@ -431,14 +450,22 @@ def _unit_items(problem: ScatterProblem, sizes: Sizes) -> int:
 
 def _bits_at_run_time(problem: ScatterProblem, sizes: Sizes) -> Any:
     """As :func:`_bucket_bits`, an expression; there are no more than the most buckets."""
-    places, sums = sizes.destinations, sizes.width * accumulate_bytes(problem.data_dtype)
-    few = minimum(places // _ENOUGH_BUCKETS, _SUM_BYTES // at_least(sums, 1))
-    few = minimum(few, places * _FILLS[0] // at_least(sizes.items, 1))
-    few = at_most(at_least(few, 1), 1 << _MOST_BITS)
+    sums = real(sizes.width) * float(accumulate_bytes(problem.data_dtype))
+    few = smaller(_few_places(real(sizes.destinations), real(sizes.items), sums), _MOST_OF_BUCKET)
     # The logarithm of the second, rounded down, is that of the number behind it, rounded up. It is
     # odd, so that an error of the logarithm changes nothing. It may change that of the first.
-    most = maximum(few, 2 * ceil_div(places, _MOST_BUCKETS) - 1)
-    return tirx.Cast("int64", logarithm(real(most)) / log(2))
+    most = larger(few, real(2 * ceil_div(sizes.destinations, _MOST_BUCKETS) - 1))
+    return tirx.Cast("int64", logarithm(larger(most, 1.0)) / log(2))
+
+
+def _few_places(destinations: Any, items: Any, bytes_of_sum: Any) -> Any:
+    """So many places of a bucket that a block can order it, at most, of sizes that are not whole.
+
+    TVM moves a division of integers in front of what asks whether it divides by zero.
+    """
+    filled = float(_FILLS[0]) * destinations / larger(items, 1.0)
+    few = smaller(destinations / float(_ENOUGH_BUCKETS), filled)
+    return smaller(few, float(_SUM_BYTES) / larger(bytes_of_sum, 1.0))
 
 
 def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
@@ -468,15 +495,22 @@ def _list_updates(operands: Operands, plan: _Plan, carried: int) -> None:
         )
 
     count, further = as_number("bucket_count", plan.buckets)
-    ahead = carries and carried * plan.per_thread <= _AHEAD_BYTES
-    step(
-        f"  order_tile<P, {plan.per_thread}, {str(ahead).lower()}>(buckets, indices, updates, "
-        f"sizes, {count}, shared);",
-        plan.tiles,
-        _TILE_THREADS,
-        _tile_bytes(plan.per_thread, plan.most_buckets, carried if ahead else 0),
-        further,
-        resolves_every_index=True,
+
+    def order_tiles(per_thread: int) -> None:
+        ahead = carries and carried * per_thread <= _AHEAD_BYTES
+        step(
+            f"  order_tile<P, {per_thread}, {str(ahead).lower()}>(buckets, indices, updates, "
+            f"sizes, {count}, shared);",
+            plan.tiles,
+            _TILE_THREADS,
+            _tile_bytes(per_thread, plan.most_buckets, carried if ahead else 0),
+            further,
+            resolves_every_index=True,
+        )
+
+    emit_first(
+        [(many, partial(order_tiles, number)) for many, number in plan.forms],
+        partial(order_tiles, plan.per_thread),
     )
     chunk, further = as_number("entries_of_chunk", chunk_entries(operands.problem, operands.sizes))
     room = plan.room

@@ -155,6 +155,17 @@ def by_offsets(operands: Operands, emit: Callable[[Operands], None]) -> None:
             emit(replace(operands, offset_bytes=8))
 
 
+def emit_first(choices: Sequence[tuple[Any, Callable[[], None]]], last: Callable[[], None]) -> None:
+    """Emit the first of some code whose condition holds at run time, or the last if none does."""
+    with ExitStack() as otherwise:
+        for condition, emit in choices:
+            otherwise.enter_context(T.If(condition))
+            with T.Then():
+                emit()
+            otherwise.enter_context(T.Else())
+        last()
+
+
 def aligned_to(vector: int, *tensors: str) -> str:
     """A C++ condition: vectors of so many elements may be taken from all of these tensors."""
     return " && ".join(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
-
-from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
@@ -18,7 +16,7 @@ from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, emit_first, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_dtype
 
@@ -285,10 +283,10 @@ class ListedRows:
                 begins="begin_overlapped_early" if early else "begin_overlapped",
             )
 
-        with ExitStack() as otherwise:
-            for lanes, better in parts_at_run_time(operands, self.lanes, each, carries):
-                otherwise.enter_context(T.If(better))
-                with T.Then():
-                    step(lanes, apart=True)
-                otherwise.enter_context(T.Else())
-            step(*lanes_of_parts(operands, self.lanes, each, carries))
+        emit_first(
+            [
+                (better, partial(step, lanes, apart=True))
+                for lanes, better in parts_at_run_time(operands, self.lanes, each, carries)
+            ],
+            partial(step, *lanes_of_parts(operands, self.lanes, each, carries)),
+        )
