@@ -397,8 +397,8 @@ KERNELS = (
     _kernel(
         "a large bucket cut by the threads of a small one",
         "bucketed",
-        "split_bucket<P, bits, threads>(",
-        "split_bucket<P, bits, threads / 2>(",
+        "split_bucket<P, threads>(",
+        "split_bucket<P, threads / 2>(",
         "tests/test_bucketed.py::test_large_rooms[all on one]",
     ),
     _kernel(
@@ -537,6 +537,20 @@ LAUNCHES = (
         "_NARROW_LIMIT = 1 << 30",
         "_NARROW_LIMIT = 1 << 40",
         ("tests/test_offsets.py::test_offsets_are_wide_where_they_must_be",),
+    ),
+    Mutant(
+        "more buckets of unknown sizes than are counted",
+        "strategies/cuda/bucketed.py",
+        "real(2 * ceil_div(sizes.destinations, _MOST_BUCKETS) - 1)",
+        "real(0 * sizes.destinations)",
+        ("tests/test_bucketed.py::test_no_more_buckets_than_are_counted",),
+    ),
+    Mutant(
+        "the first elements of a tensor that has none",
+        "tvm_scatter/emit/known_leaves.py",
+        "tirx.And(size > 0, size <=",
+        "tirx.And(size >= 0, size <=",
+        ("tests/test_bucketed.py::test_messages_of_unknown_sizes[0-3-5]",),
     ),
     Mutant(
         "a block of bins without memory for its sums",
@@ -1016,6 +1030,13 @@ _KEPT = "tests/test_attributes.py::"
 
 PASSES = (
     Mutant(
+        "more axes in the longer group of a reshape",
+        "tvm_scatter/lowering/reshaped.py",
+        "which = int(counts[1] < counts[0])",
+        "which = int(counts[0] < counts[1])",
+        ("tests/test_reshapes_of_unknown_sizes.py::test_elements_are_where_numpy_has_them",),
+    ),
+    Mutant(
         "another field of a tuple",
         _PASSES + "read_fields.py",
         "made.fields[read.index]",
@@ -1279,6 +1300,13 @@ PASSES = (
 _STRATEGY = "tvm_scatter/selection/strategy.py"
 
 SELECTION = (
+    Mutant(
+        "nothing beside what takes some sizes only",
+        "tvm_scatter/selection/undominated.py",
+        "if all(names[place] in partial for place in chosen):",
+        "if not chosen:",
+        ("tests/test_choice_at_run_time.py::test_there_is_one_that_takes_all_sizes",),
+    ),
     Mutant(
         "an implementation that is not deterministic",
         _STRATEGY,

@@ -20,6 +20,7 @@ from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
+from tvm_scatter.strategies.cuda import bucketed
 from tvm_scatter.strategies.cuda.bucketed import LARGE, SMALL, _room
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps.column_parts import busy_lanes
@@ -214,3 +215,60 @@ def test_more_places_than_it_takes_at_run_time_are_an_error() -> None:
     message = "at most 2147483647 updates of 4194304 places can be put into buckets"
     with pytest.raises(Exception, match=message):
         called(machine, "cuda", [data, index, np.ones((3, 1), "float32")])
+
+
+def test_no_more_buckets_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So many updates that a block could order those of one place: each bucket has several."""
+    monkeypatch.setattr(bucketed, "_FILLS", (4,))
+    of_unknown_sizes.cache_clear()
+    places, count = 5000, 20_000
+    random = np.random.default_rng(1)
+    data = random.integers(-8, 8, (places, 1)).astype("float32")
+    updates = random.integers(-8, 8, (count, 1)).astype("float32")
+    index = random.integers(0, places, count)
+    expected = data.copy()
+    np.add.at(expected, index, updates)
+    found = called(of_unknown_sizes("add"), "cuda", [data, index, updates])
+    of_unknown_sizes.cache_clear()
+    np.testing.assert_array_equal(found, expected)
+
+
+@cache
+def messages_of_unknown_sizes():
+    """Weighted sums of rows of eight, some of which do not exist."""
+    builder = relax.BlockBuilder()
+    n, m, e = (tvm.tirx.Var(name, "int64") for name in "nme")
+    types = {"x": ((m, 8), "float32"), "weight": ((e, 1), "float32"), "zeros": ((n, 8), "float32")}
+    types |= {"source": ((e,), "int64"), "target": ((e,), "int64")}
+    given = {name: relax.Var(name, relax.TensorType(*each)) for name, each in types.items()}
+    x, weight, zeros, source, target = given.values()
+    with builder.function("main", [*given.values()]):
+        with builder.dataflow():
+            rows = builder.emit(relax.op.take(x, source, axis=0))
+            message = builder.emit(relax.op.multiply(rows, weight))
+            result = builder.emit(index_put(zeros, [target], message, reduction="add"))
+            output = builder.emit_output(result)
+        builder.emit_func_output(output)
+    wanted = {"implementation": "bucketed", "bounds": "drop", "fuse": True}
+    return compiled_with(builder.get(), "cuda", **wanted)
+
+
+@pytest.mark.parametrize(
+    ("rows", "places", "edges"),
+    [(0, 3, 5), (3, 0, 5), (4, 3, 0), (1, 1, 1), (2, 2, 2), (50, 40, 9000), (900, 700, 310_000)],
+)
+def test_messages_of_unknown_sizes(rows: int, places: int, edges: int) -> None:
+    random = np.random.default_rng(edges)
+    x = random.integers(-8, 8, (rows, 8)).astype("float32")
+    weight = random.integers(-2, 3, (edges, 1)).astype("float32")
+    zeros = np.zeros((places, 8), "float32")
+    source, target = random.integers(-1, rows + 1, edges), random.integers(-1, places + 1, edges)
+    source[source == -1], target[target == -1] = -rows - 1, -places - 1
+    read = (source >= 0) & (source < rows)
+    kept = (target >= 0) & (target < places)
+    message = np.zeros((edges, 8), "float32")
+    message[read] = x[source[read]] * weight[read]
+    expected = zeros.copy()
+    np.add.at(expected, target[kept], message[kept])
+    found = called(messages_of_unknown_sizes(), "cuda", [x, weight, zeros, source, target])
+    np.testing.assert_array_equal(found, expected)

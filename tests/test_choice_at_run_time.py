@@ -13,9 +13,12 @@ from tvm.tirx.script import builder as T
 from tvm_scatter import Implementation, ScatterProblem
 from tvm_scatter.lowering.emission import build_prim_func
 from tvm_scatter.ops.operators import index_put
+from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.problem.symbolic_size import SymbolicSize
+from tvm_scatter.selection.arithmetic import is_at_most
 from tvm_scatter.selection.cost import Prediction
 from tvm_scatter.selection.strategy import Branch, Selection
+from tvm_scatter.selection.undominated import for_sizes_taken, undominated
 
 #: What each of some implementations takes for a number of updates.
 TIMES = (
@@ -68,6 +71,30 @@ def test_the_branch_that_takes_least_runs() -> None:
     times = {count: [time(count) for time in TIMES] for count in chosen}
     assert chosen == {count: each.index(min(each)) for count, each in times.items()}
     assert set(chosen.values()) == {1, 2, 4}
+
+
+def test_there_is_one_that_takes_all_sizes() -> None:
+    problem = ScatterProblem(
+        batch=SymbolicSize(),
+        extents=(SymbolicSize(1, ("n",)),),
+        slice=SymbolicSize(),
+        count=SymbolicSize(1, ("e",)),
+        data_dtype="float32",
+        index_dtype="int64",
+    )
+    ways = {
+        name: lambda sizes, time=time: Prediction(time + 0.0 * sizes.count, {})
+        for name, time in (("fast", 1.0), ("slow", 9.0), ("slower", 10.0))
+    }
+    assert undominated(problem, ways) == ["fast"]
+    assert undominated(problem, ways, {"fast"}) == ["fast", "slow"]
+    assert undominated(problem, ways, {"fast", "slow"}) == ["fast", "slower"]
+
+    few = for_sizes_taken(ways["fast"], lambda sizes: is_at_most(sizes.extent, 9))
+    assert [few(Sizes.of(problem, {"n": n, "e": 1})).microseconds < 2 for n in (9, 10)] == [
+        True,
+        False,
+    ]
 
 
 def test_a_choice_stays_small_when_it_is_simplified() -> None:
