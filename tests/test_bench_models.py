@@ -17,11 +17,14 @@ pytest.importorskip("torch_geometric")
 import torch
 import tvm
 from cuda_cases import cuda_target
+from cuda_on_cpu import status
+from harness import compiled_with, device_of, orders
 
 import tvm_scatter
 from tvm_scatter import ScatterError
 from tvm_scatter.cli import main
 from tvm_scatter.selection.targets import gpu_target
+from tvm_scatter.strategies.cuda.steps import segments
 from tvm_scatter.tuning.bench import bench
 from tvm_scatter.tuning.bench.models import applications, report, run, timing
 from tvm_scatter.tuning.bench.models.case import Case
@@ -246,6 +249,33 @@ def test_sizes_that_vary_are_known_to_nobody(name: str) -> None:
     for given, axes in zip(parameters, case.varying, strict=True):
         found = [axis for axis, size in enumerate(given.ty.shape) if not is_constant(size)]
         assert tuple(found) == axes
+
+
+@pytest.mark.skipif(not status(), reason="no simulated device")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "weighted sum, float32, uniform, degree 10",
+        "EdgeConv, max, float32, zipf(1.2), degree 10",
+        "GAT softmax, float32, uniform, degree 10",
+        "GATv2 softmax, float32, zipf(1.2), degree 10",
+        "lift-splat, float32",
+    ],
+)
+def test_sizes_that_vary_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made for one graph, and run for that and for a larger one."""
+    monkeypatch.setattr(segments, "_MANY_TO_CARRY", 1)
+    cases = [
+        next(row for row in rows(scale) if row.name == name).make() for scale in (SMALL, SMALL // 4)
+    ]
+    mod = imported(cases[0], dynamic=True)
+    machine = compiled_with(mod, "cuda", **OPTIONS["fused"])
+    for case in cases:
+        wanted = reference(case)
+        given = [tvm.runtime.tensor(each.numpy(), device_of("cuda")) for each in case.inputs]
+        for _ in orders("cuda"):
+            [found] = machine["main"](*given)
+            wanted.check(name, torch.from_numpy(found.numpy()))
 
 
 def is_constant(size: Any) -> bool:

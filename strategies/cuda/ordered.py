@@ -10,6 +10,7 @@ from tvm_scatter.problem.sizes import Sizes, at_least
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import Terms, Work
 
+from .codegen.launch import by_offsets
 from .steps import listed_rows, segments, sorting
 
 _OFFSETS = "static_cast<const Key*>(offsets_pointer)"
@@ -52,7 +53,11 @@ class Ordered(Implementation):
         layout = _layout(problem, operands.sizes)
         lists = segments.ranges(_OFFSETS) + (_IN_ORDER if problem.in_order else _LISTED)
         lists += _BY_SEARCH if problem.order_alone else segments.KEYS_BY_INDEX
-        segments.reduce_rows(operands, layout, lists, {}, config["threads"])
+
+        def reduce(given: Operands) -> None:
+            segments.reduce_rows(given, layout, lists, {}, config["threads"])
+
+        by_offsets(operands, reduce)
 
 
 def _layout(problem: ScatterProblem, sizes: Sizes) -> sorting.Layout:
