@@ -18,6 +18,8 @@ from tvm import relax
 from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.scatter_problem import ScatterProblem
+from tvm_scatter.problem.sizes import Sizes
+from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.strategies.cuda import bucketed
@@ -272,3 +274,18 @@ def test_messages_of_unknown_sizes(rows: int, places: int, edges: int) -> None:
     np.add.at(expected, target[kept], message[kept])
     found = called(messages_of_unknown_sizes(), "cuda", [x, weight, zeros, source, target])
     np.testing.assert_array_equal(found, expected)
+
+
+def test_the_workspace_of_sizes_that_are_known_is_a_number() -> None:
+    """Of a problem for all sizes: who times it allocates what some sizes need."""
+    every, target = strategy_for("cuda").implementations["bucketed"], parse_target("sm_90")
+    n, e = (SymbolicSize(1, (name,)) for name in "ne")
+    more = {"data_dtype": "float32", "index_dtype": "int64", "reduction": "add"}
+    posed = ScatterProblem(
+        batch=SymbolicSize(), extents=(n,), slice=SymbolicSize(8), count=e, **more
+    )
+    config = every.config(posed, target)
+    for places, updates in ((0, 0), (5, 3), (700, 400_000), (100_000, 5_000_000)):
+        sizes = Sizes.of(posed, {"n": places, "e": updates})
+        needed = every.workspace(posed, sizes, config, target)
+        assert isinstance(needed, int) and needed >= 4 * (places + updates)

@@ -431,10 +431,10 @@ class _Plan:
 
 
 def _if(condition: Any, number: int, otherwise: Any) -> Any:
-    sides = (
-        tirx.IntImm("int64", each) if isinstance(each, int) else each
-        for each in (number, otherwise)
-    )
+    if isinstance(condition, bool):
+        return number if condition else otherwise
+    sides = [number, otherwise]
+    sides = [tirx.IntImm("int64", each) if isinstance(each, int) else each for each in sides]
     return tirx.Select(condition, *sides)
 
 
@@ -455,7 +455,8 @@ def _bits_at_run_time(problem: ScatterProblem, sizes: Sizes) -> Any:
     # The logarithm of the second, rounded down, is that of the number behind it, rounded up. It is
     # odd, so that an error of the logarithm changes nothing. It may change that of the first.
     most = larger(few, real(2 * ceil_div(sizes.destinations, _MOST_BUCKETS) - 1))
-    return tirx.Cast("int64", logarithm(larger(most, 1.0)) / log(2))
+    bits = logarithm(larger(most, 1.0)) / log(2)
+    return int(bits) if isinstance(bits, float) else tirx.Cast("int64", bits)
 
 
 def _few_places(destinations: Any, items: Any, bytes_of_sum: Any) -> Any:
