@@ -236,11 +236,12 @@ def test_no_more_buckets_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @cache
-def messages_of_unknown_sizes():
-    """Weighted sums of rows of eight, some of which do not exist."""
+def messages_of_unknown_sizes(width: int):
+    """Weighted sums of rows, some of which do not exist."""
     builder = relax.BlockBuilder()
     n, m, e = (tvm.tirx.Var(name, "int64") for name in "nme")
-    types = {"x": ((m, 8), "float32"), "weight": ((e, 1), "float32"), "zeros": ((n, 8), "float32")}
+    shapes = {"x": (m, width), "weight": (e, 1), "zeros": (n, width)}
+    types = {name: (shape, "float32") for name, shape in shapes.items()}
     types |= {"source": ((e,), "int64"), "target": ((e,), "int64")}
     given = {name: relax.Var(name, relax.TensorType(*each)) for name, each in types.items()}
     x, weight, zeros, source, target = given.values()
@@ -259,20 +260,21 @@ def messages_of_unknown_sizes():
     ("rows", "places", "edges"),
     [(0, 3, 5), (3, 0, 5), (4, 3, 0), (1, 1, 1), (2, 2, 2), (50, 40, 9000), (900, 700, 310_000)],
 )
-def test_messages_of_unknown_sizes(rows: int, places: int, edges: int) -> None:
+@pytest.mark.parametrize("width", [8, 0])
+def test_messages_of_unknown_sizes(width: int, rows: int, places: int, edges: int) -> None:
     random = np.random.default_rng(edges)
-    x = random.integers(-8, 8, (rows, 8)).astype("float32")
+    x = random.integers(-8, 8, (rows, width)).astype("float32")
     weight = random.integers(-2, 3, (edges, 1)).astype("float32")
-    zeros = np.zeros((places, 8), "float32")
+    zeros = np.zeros((places, width), "float32")
     source, target = random.integers(-1, rows + 1, edges), random.integers(-1, places + 1, edges)
     source[source == -1], target[target == -1] = -rows - 1, -places - 1
     read = (source >= 0) & (source < rows)
     kept = (target >= 0) & (target < places)
-    message = np.zeros((edges, 8), "float32")
+    message = np.zeros((edges, width), "float32")
     message[read] = x[source[read]] * weight[read]
     expected = zeros.copy()
     np.add.at(expected, target[kept], message[kept])
-    found = called(messages_of_unknown_sizes(), "cuda", [x, weight, zeros, source, target])
+    found = called(messages_of_unknown_sizes(width), "cuda", [x, weight, zeros, source, target])
     np.testing.assert_array_equal(found, expected)
 
 

@@ -67,6 +67,8 @@ class Costly(Protocol):
 Predict = Callable[[Sizes], Prediction]
 
 
+#: Above any ratio of two times: what is chosen for its time is not chosen then.
+PROHIBITIVE = 1e9
 #: By how many times a ratio of two estimates may be off that were not fitted.
 _UNFITTED_ERROR = 2.0
 

@@ -8,14 +8,12 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
 from .arithmetic import larger, real
-from .cost import Predict, Prediction
+from .cost import PROHIBITIVE, Predict, Prediction
 
 #: With no more updates than this, or than there are places, sums may be rounded after each
 #: addition, as PyTorch does on GPUs: of so many the error is a few roundings, and where most places
 #: have none or one, what is rounded once takes up to nine times as long.
 _FEW = 64
-#: Above any ratio of two times: what is chosen for its time is not chosen then.
-_PROHIBITIVE = 1e9
 
 
 class Sums(Protocol):
@@ -45,7 +43,7 @@ def for_few_updates(predict: Predict) -> Predict:
 
     def predicted(sizes: Sizes) -> Prediction:
         found = predict(sizes)
-        factor = 1.0 + _PROHIBITIVE * _excess(sizes.count, sizes.extent)
+        factor = 1.0 + PROHIBITIVE * _excess(sizes.count, sizes.extent)
         return Prediction(found.microseconds * factor, found.terms)
 
     return predicted

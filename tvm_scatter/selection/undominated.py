@@ -12,7 +12,7 @@ from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.sizes import Sizes
 
 from .arithmetic import choose
-from .cost import Predict, Prediction
+from .cost import PROHIBITIVE, Predict, Prediction
 
 #: So many times the least time may be taken at any sizes. Each way is code to compile.
 _TOLERATED = 1.1
@@ -21,8 +21,6 @@ _VALUES = (1, 8, 64, 512, 4096, 1 << 15, 1 << 18, 1 << 21)
 _LOOKED_AT = 128
 #: The most elements of a tensor that sizes may make.
 _MOST = 1 << 34
-#: Above any ratio of two times: what does not take some sizes is not chosen for them.
-_PROHIBITIVE = 1e9
 
 
 def for_sizes_taken(predict: Predict, takes: Callable[[Sizes], Any]) -> Predict:
@@ -30,7 +28,7 @@ def for_sizes_taken(predict: Predict, takes: Callable[[Sizes], Any]) -> Predict:
 
     def predicted(sizes: Sizes) -> Prediction:
         found = predict(sizes)
-        factor = choose(takes(sizes), 1.0, _PROHIBITIVE)
+        factor = choose(takes(sizes), 1.0, PROHIBITIVE)
         return Prediction(found.microseconds * factor, found.terms)
 
     return predicted

@@ -141,7 +141,8 @@ def launch(
 def by_offsets(operands: Operands, emit: Callable[[Operands], None]) -> None:
     """Emit code twice: if 32 bits hold all positions, those in computed updates too, and if not.
 
-    Once if sizes are known. :func:`launch` alone would not look at what updates are computed from.
+    Once if sizes are known, updates are stored, or launches serve several scatters. :func:`launch`
+    alone would not look at what updates are computed from.
     """
     updates = operands.updates
     if operands.problem.is_static or operands.others or not isinstance(updates, ComputedUpdates):

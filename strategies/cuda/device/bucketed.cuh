@@ -50,9 +50,11 @@ struct Buckets {
   // `tile_items` is a power of two, and numbers of entries take 31 bits.
   uint32 tiles, tile_items;
   uint32 unit_items;
-  int given_bits;
+  uint32 given_bits;
 
-  __device__ __forceinline__ int bits() const { return known_bits < 0 ? given_bits : known_bits; }
+  __device__ __forceinline__ int bits() const {
+    return known_bits < 0 ? static_cast<int>(given_bits) : known_bits;
+  }
   __device__ __forceinline__ int places_of_one() const { return 1 << bits(); }
   __device__ __forceinline__ unsigned short* runs_of(uint32 bucket) const {
     return runs + static_cast<int64>(bucket) * tiles;
@@ -122,7 +124,8 @@ __device__ __forceinline__ void scan_bins(uint32* counts, int bins) {
 // Order the entries of a tile by bucket. What lists carry is read `ahead`, with the indices, or in the
 // end.
 template <class P, int per_thread, bool ahead, class Entry, int known_bits>
-__device__ __forceinline__ void order_tile(const Buckets<Entry, known_bits>& buckets, const Indices<P>& indices,
+__device__ __forceinline__ void order_tile(const Buckets<Entry, known_bits>& buckets,
+                                           const Indices<P>& indices,
                                            const typename P::Updates& updates,
                                            const Sizes<P>& sizes, int count, char* shared) {
   using Offset = typename P::Offset;

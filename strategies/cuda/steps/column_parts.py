@@ -141,7 +141,7 @@ def parts_at_run_time(
     access = vector * item_bytes(operands.problem.data_dtype)
     row = width * item_bytes(operands.problem.data_dtype)
     most = int(_OF_CACHE * machine_of(operands.target).cache_bytes)
-    if row % LINE_BYTES and width <= lanes * vector:
+    if row == 0 or (row % LINE_BYTES and width <= lanes * vector):
         return []
     largest = tirx.IntImm("int64", 0)
     for size in read:

@@ -153,7 +153,7 @@ def as_number(name: str, number: Any) -> tuple[str, sorting.Arguments]:
     """C++ for a number of 32 bits, and the argument of this name that has it if it is not known."""
     if isinstance(number, int):
         return str(number), {}
-    return f"static_cast<int>({name})", {name: ("long long", number)}
+    return f"static_cast<uint32>({name})", {name: ("long long", number)}
 
 
 class ListedRows:
