@@ -550,7 +550,7 @@ LAUNCHES = (
         "tvm_scatter/emit/known_leaves.py",
         "tirx.And(size > 0, size <=",
         "tirx.And(size >= 0, size <=",
-        ("tests/test_bucketed.py::test_messages_of_unknown_sizes[8-0-3-5]",),
+        ("tests/test_known_leaves.py::test_the_host_asks_all_sizes",),
     ),
     Mutant(
         "a block of bins without memory for its sums",
