@@ -540,8 +540,8 @@ LAUNCHES = (
     ),
     Mutant(
         "more buckets of unknown sizes than are counted",
-        "strategies/cuda/bucketed.py",
-        "real(2 * ceil_div(sizes.destinations, _MOST_BUCKETS) - 1)",
+        "strategies/cuda/steps/bucket_sizes.py",
+        "real(2 * ceil_div(sizes.destinations, MOST_BUCKETS) - 1)",
         "real(0 * sizes.destinations)",
         ("tests/test_bucketed.py::test_no_more_buckets_than_are_counted",),
     ),

@@ -22,9 +22,9 @@ from tvm_scatter.problem.sizes import Sizes
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
-from tvm_scatter.strategies.cuda import bucketed
-from tvm_scatter.strategies.cuda.bucketed import LARGE, SMALL, _room
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
+from tvm_scatter.strategies.cuda.steps import bucket_sizes
+from tvm_scatter.strategies.cuda.steps.bucket_sizes import LARGE, SMALL, room_of
 from tvm_scatter.strategies.cuda.steps.column_parts import busy_lanes
 from tvm_scatter.tuning.measure.kernel import compile_selections
 
@@ -168,7 +168,7 @@ def test_rooms(places: int, updates: int, width: int, bits: int, room: object) -
     )
     bucketed = strategy_for("cuda").implementations["bucketed"]
     assert bucketed.config(posed, target)["bucket_bits"] == bits
-    assert _room(posed, bits, shared_memory_limit(target)) == room
+    assert room_of(posed, bits, shared_memory_limit(target)) == room
 
 
 @cache
@@ -221,7 +221,7 @@ def test_more_places_than_it_takes_at_run_time_are_an_error() -> None:
 
 def test_no_more_buckets_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """So many updates that a block could order those of one place: each bucket has several."""
-    monkeypatch.setattr(bucketed, "_FILLS", (4,))
+    monkeypatch.setattr(bucket_sizes, "_FILLS", (4,))
     of_unknown_sizes.cache_clear()
     places, count = 5000, 20_000
     random = np.random.default_rng(1)

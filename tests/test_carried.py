@@ -19,7 +19,7 @@ from tvm_scatter import strategy_for
 from tvm_scatter.ops.operators import index_put
 from tvm_scatter.strategies.cuda import bucketed, segmented
 from tvm_scatter.strategies.cuda.ordering import forms_from
-from tvm_scatter.strategies.cuda.steps import segments
+from tvm_scatter.strategies.cuda.steps import bucket_sizes, segments
 from tvm_scatter.strategies.llvm.steps import loops
 
 NODES, EDGES = 11, 60
@@ -152,7 +152,7 @@ def test_large_rooms(device: str, weights: int, held: str, monkeypatch: pytest.M
     """
     if device == "llvm":
         pytest.skip("CPUs have no buckets")
-    monkeypatch.setattr(bucketed, "_WORTH_LISTING", 0)
+    monkeypatch.setattr(bucket_sizes, "_WORTH_LISTING", 0)
     edges = 14_000
     module = weighted(8, edges=edges, weights=weights)
     arrays = operands(8, "float32", edges, weights)
