@@ -24,6 +24,7 @@ from tvm_scatter.selection.strategy import Branch, Selection
 from tvm_scatter.selection.targets import parse_target
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps import bucket_sizes
+from tvm_scatter.strategies.cuda.steps.bucket_plan import BucketPlan
 from tvm_scatter.strategies.cuda.steps.bucket_sizes import LARGE, SMALL, room_of
 from tvm_scatter.strategies.cuda.steps.column_parts import busy_lanes
 from tvm_scatter.tuning.measure.kernel import compile_selections
@@ -287,7 +288,11 @@ def test_the_workspace_of_sizes_that_are_known_is_a_number() -> None:
         batch=SymbolicSize(), extents=(n,), slice=SymbolicSize(8), count=e, **more
     )
     config = every.config(posed, target)
-    for places, updates in ((0, 0), (5, 3), (700, 400_000), (100_000, 5_000_000)):
+    for places, updates in ((0, 0), (0, 400_000), (5, 3), (700, 400_000), (100_000, 5_000_000)):
         sizes = Sizes.of(posed, {"n": places, "e": updates})
         needed = every.workspace(posed, sizes, config, target)
         assert isinstance(needed, int) and needed >= 4 * (places + updates)
+        plan = BucketPlan(posed, sizes, config, target)
+        begins = plan.layout.offsets["entries"] - plan.layout.offsets["runs"]
+        # Even without a place there is a bucket, and behind the last one its runs end.
+        assert begins >= 2 * (plan.buckets + 1) * plan.tiles and plan.buckets >= 1

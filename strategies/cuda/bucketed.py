@@ -7,26 +7,16 @@ from typing import Any
 
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.first_of import emit_first
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import (
-    Sizes,
-    at_most,
-    ceil_div,
-)
+from tvm_scatter.problem.sizes import Sizes, at_most, ceil_div
 from tvm_scatter.problem.vectors import widest_vector
-from tvm_scatter.selection.arithmetic import (
-    both,
-    choose,
-    is_at_most,
-    larger,
-    real,
-    smaller,
-)
+from tvm_scatter.selection.arithmetic import both, choose, is_at_most, larger, real, smaller
 from tvm_scatter.selection.strategy import Config, Implementation
 from tvm_scatter.selection.work import LINE_BYTES, Terms, Work
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import by_offsets, emit_first, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_offsets, launch
 from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.target import shared_memory_limit
 from tvm_scatter.strategies.cuda.steps import listed_rows

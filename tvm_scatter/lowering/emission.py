@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from tvm import tirx
@@ -14,6 +15,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.computed_result import ComputedResult
 from tvm_scatter.emit.computed_updates import ComputedUpdates, Producer
 from tvm_scatter.emit.drop_signal import MakeSignal
+from tvm_scatter.emit.first_of import emit_first
 from tvm_scatter.emit.kept import with_wrapping
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import DTYPE as ORDERING_DTYPE
@@ -219,21 +221,14 @@ def _emit_branches(operands: Operands, branches: Sequence[Branch]) -> None:
     for branch in branches:
         assert branch.predict is not None
         times.append(T.bind(branch.predict(operands.sizes).microseconds))
-    _emit_arms(operands, branches, times)
-
-
-def _emit_arms(operands: Operands, branches: Sequence[Branch], times: Sequence[Any]) -> None:
-    """Emit the branch that takes least of these; of equals, the first."""
-    if len(branches) == 1:
-        _emit_branch(operands, branches[0])
-        return
-    # TVM's simplifier puts what is bound in the place of its name: the least so far would be an
-    # expression that doubles with each branch, and take it minutes.
-    with T.If(tirx.all(*(times[0] <= time for time in times[1:]))):
-        with T.Then():
-            _emit_branch(operands, branches[0])
-        with T.Else():
-            _emit_arms(operands, branches[1:], times[1:])
+    # Of equals the first. TVM's simplifier puts what is bound in the place of its name: the least
+    # so far would be an expression that doubles with each branch, and take it minutes.
+    least = [
+        tirx.all(*(time <= other for other in times[at + 1 :]))
+        for at, time in enumerate(times[:-1])
+    ]
+    *emits, last = (partial(_emit_branch, operands, branch) for branch in branches)
+    emit_first(list(zip(least, emits, strict=True)), last)
 
 
 def _emit_branch(operands: Operands, branch: Branch) -> None:

@@ -45,22 +45,29 @@ def _groups(
     )
     found = []
     while left and right:
-        old, new = [left.pop(0)], [right.pop(0)]
-        if not same_size(before[old[0]], after[new[0]]):
-            counts = [_number(before[old[0]]), _number(after[new[0]])]
-            while counts[0] != counts[1]:
-                if not all(counts):
-                    return None
-                which = int(counts[1] < counts[0])
-                axes, shape, group = ((left, before, old), (right, after, new))[which]
-                if not axes:
-                    return None
-                group.append(axes.pop(0))
-                counts[which] *= _number(shape[group[-1]])
-            if not all(counts):
-                return None
-        found.append((old, new))
+        group = _first_group(before, left, after, right)
+        if group is None:
+            return None
+        found.append(group)
     return None if left or right else found
+
+
+def _first_group(
+    before: Sequence[Any], left: list[int], after: Sequence[Any], right: list[int]
+) -> tuple[list[int], list[int]] | None:
+    """Take the first of the axes that are left of both shapes, until they have as many elements."""
+    old, new = [left.pop(0)], [right.pop(0)]
+    if same_size(before[old[0]], after[new[0]]):
+        return old, new
+    counts = [_number(before[old[0]]), _number(after[new[0]])]
+    while all(counts) and counts[0] != counts[1]:
+        which = int(counts[1] < counts[0])
+        axes, shape, group = ((left, before, old), (right, after, new))[which]
+        if not axes:
+            return None
+        group.append(axes.pop(0))
+        counts[which] *= _number(shape[group[-1]])
+    return (old, new) if all(counts) else None
 
 
 def _number(size: Any) -> int:

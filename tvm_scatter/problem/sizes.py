@@ -86,37 +86,25 @@ def power_of_two(exponent: Any) -> Any:
     return tirx.shift_left(tirx.IntImm("int64", 1), exponent)
 
 
-def at_least(value: Any, least: int) -> Any:
-    """The larger of a number or expression and a constant."""
-    if isinstance(value, int):
+def at_least(value: Any, least: Any) -> Any:
+    """The larger of two numbers or expressions."""
+    if isinstance(value, int) and isinstance(least, int):
         return max(value, least)
     from tvm import tirx
 
-    return tirx.max(value, tirx.IntImm("int64", least))
+    return tirx.max(*map(_expression, (value, least)))
 
 
-def at_most(value: Any, most: int) -> Any:
-    """The smaller of a number or expression and a constant."""
-    if isinstance(value, int):
+def at_most(value: Any, most: Any) -> Any:
+    """The smaller of two numbers or expressions."""
+    if isinstance(value, int) and isinstance(most, int):
         return min(value, most)
     from tvm import tirx
 
-    return tirx.min(value, tirx.IntImm("int64", most))
+    return tirx.min(*map(_expression, (value, most)))
 
 
-def minimum(left: Any, right: Any) -> Any:
-    """The smaller of two numbers or expressions."""
-    if isinstance(left, int) and isinstance(right, int):
-        return min(left, right)
+def _expression(size: Any) -> Any:
     from tvm import tirx
 
-    return tirx.min(left, right)
-
-
-def maximum(left: Any, right: Any) -> Any:
-    """The larger of two numbers or expressions."""
-    if isinstance(left, int) and isinstance(right, int):
-        return max(left, right)
-    from tvm import tirx
-
-    return tirx.max(left, right)
+    return tirx.IntImm("int64", size) if isinstance(size, int) else size

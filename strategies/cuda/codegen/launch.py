@@ -6,12 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tvm import tirx
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import ComputedUpdates
+from tvm_scatter.emit.first_of import emit_first
 from tvm_scatter.emit.known_leaves import KnownLeaves
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.errors import ScatterError
@@ -122,18 +124,14 @@ def launch(
     if overlaps and architecture(operands.target) >= _OVERLAPPING:
         headers, body = (*headers, "overlap"), f"  {begins}();\n{body}"
     every = operands, headers, body, blocks, (threads, together), arguments or {}, shared_bytes
+    short, long = (partial(_launch, *every, counts, read, kind) for kind in ("int", "long long"))
     known = operands.offset_bytes or offset_bytes(operands.problem, operands.sizes)
     if narrow or known == 4:
-        _launch(*every, counts, read, "int")
+        short()
     elif operands.problem.is_static or operands.offset_bytes:
-        _launch(*every, counts, read, "long long")
+        long()
     else:
-        largest = _largest(operands.problem, operands.sizes)
-        with T.If(largest < tirx.IntImm("int64", _NARROW_LIMIT)):
-            with T.Then():
-                _launch(*every, counts, read, "int")
-            with T.Else():
-                _launch(*every, counts, read, "long long")
+        emit_first([(_is_narrow(operands), short)], long)
     if signal is not None:
         signal.launched(reads_indices, resolves_every_index, completes=counts)
 
@@ -148,23 +146,9 @@ def by_offsets(operands: Operands, emit: Callable[[Operands], None]) -> None:
     if operands.problem.is_static or operands.others or not isinstance(updates, ComputedUpdates):
         emit(operands)
         return
-    narrow = _largest(operands.problem, operands.sizes) < tirx.IntImm("int64", _NARROW_LIMIT)
-    with T.If(tirx.And(narrow, KnownLeaves.are_known_to_be_short(updates.leaves))):
-        with T.Then():
-            emit(replace(operands, updates=updates.with_short_leaves(), offset_bytes=4))
-        with T.Else():
-            emit(replace(operands, offset_bytes=8))
-
-
-def emit_first(choices: Sequence[tuple[Any, Callable[[], None]]], last: Callable[[], None]) -> None:
-    """Emit the first of some code whose condition holds at run time, or the last if none does."""
-    with ExitStack() as otherwise:
-        for condition, emit in choices:
-            otherwise.enter_context(T.If(condition))
-            with T.Then():
-                emit()
-            otherwise.enter_context(T.Else())
-        last()
+    fits = tirx.And(_is_narrow(operands), KnownLeaves.are_known_to_be_short(updates.leaves))
+    short = replace(operands, updates=updates.with_short_leaves(), offset_bytes=4)
+    emit_first([(fits, partial(emit, short))], partial(emit, replace(operands, offset_bytes=8)))
 
 
 def aligned_to(vector: int, *tensors: str) -> str:
@@ -196,6 +180,12 @@ def _counts_completion(operands: Operands, shared_bytes: Any, count_bytes: int |
 def offset_bytes(problem: ScatterProblem, sizes: Sizes) -> int:
     """Bytes of the type ``Offset``, at most: 8 where sizes that are not known decide."""
     return 4 if problem.is_static and _largest(problem, sizes) < _NARROW_LIMIT else 8
+
+
+def _is_narrow(operands: Operands) -> Any:
+    """The condition that offsets take 32 bits, of sizes that are known at run time only."""
+    largest = _largest(operands.problem, operands.sizes)
+    return largest < tirx.IntImm("int64", _NARROW_LIMIT)
 
 
 def _largest(problem: ScatterProblem, sizes: Sizes) -> Any:

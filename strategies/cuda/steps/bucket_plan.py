@@ -9,7 +9,7 @@ from tvm import tirx
 
 from tvm_scatter.emit.weighted_rows import WARP
 from tvm_scatter.problem.scatter_problem import ScatterProblem
-from tvm_scatter.problem.sizes import Sizes, at_least, ceil_div, maximum, minimum, power_of_two
+from tvm_scatter.problem.sizes import Sizes, at_least, at_most, ceil_div, power_of_two
 from tvm_scatter.strategies.cuda.codegen.carried import MOST_BYTES
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
@@ -85,8 +85,8 @@ class BucketPlan:
         # An upper bound: each update accounts for a share of a slot, in a large bucket or a long
         # list.
         in_large = items * power_of_two(self.bits) // (self.room.most + 1)
-        slots = minimum(places, maximum(in_large, long_lists))
-        runs = self.buckets if problem.is_static else at_least(minimum(places, MOST_BUCKETS), 1)
+        slots = at_most(places, at_least(in_large, long_lists))
+        runs = self.buckets if problem.is_static else at_least(at_most(places, MOST_BUCKETS), 1)
         layout = self.layout = sorting.Layout()
         layout.add("cursors", 4 * 8)
         layout.add("runs", (runs + 1) * self.tiles * 2)

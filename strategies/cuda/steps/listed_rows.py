@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from tvm_scatter.emit.first_of import emit_first
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.scatter_problem import ScatterProblem
@@ -16,7 +17,7 @@ from tvm_scatter.selection.arithmetic import choose, is_at_most, larger, smaller
 from tvm_scatter.selection.work import Terms, Work
 from tvm_scatter.strategies.cuda.codegen.computed import read_updates
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
-from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, emit_first, launch
+from tvm_scatter.strategies.cuda.codegen.launch import by_alignment, launch
 from tvm_scatter.strategies.cuda.codegen.owned import vectors_apart
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_dtype
 

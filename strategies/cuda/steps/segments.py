@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tvm import tirx
-from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.first_of import emit_first
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.weighted_rows import WARP, WeightedRows
 from tvm_scatter.errors import ScatterError
@@ -208,12 +209,10 @@ def reduce_rows(
     shape = _Shape.of(operands, _may_carry(operands.problem, operands.sizes))
     if isinstance(items, int) or not shape.carries:
         steps.sum_updates(shape)
-    else:
-        with T.If(items >= tirx.IntImm("int64", _MANY_TO_CARRY)):
-            with T.Then():
-                steps.sum_updates(shape)
-            with T.Else():
-                steps.sum_updates(_Shape.of(operands, may_carry=False))
+        return
+    many = items >= tirx.IntImm("int64", _MANY_TO_CARRY)
+    few = partial(steps.sum_updates, _Shape.of(operands, may_carry=False))
+    emit_first([(many, partial(steps.sum_updates, shape))], few)
 
 
 @dataclass(frozen=True)
