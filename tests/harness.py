@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -55,16 +55,19 @@ def relax_function(
     name: str,
     build: Build,
     arrays: Sequence[np.ndarray[Any, Any]],
-    symbolic: bool = False,
+    symbolic: bool | Container[int] = False,
 ) -> None:
     """Add a function that computes ``build(*parameters)`` with parameters shaped like ``arrays``.
 
-    Where ``symbolic``, every dimension is a symbolic size; equal sizes get one name.
+    Where ``symbolic``, every dimension is a symbolic size, or those of the sizes that it contains;
+    equal sizes get one name.
     """
     sizes: dict[int, Any] = {}
 
     def dim(size: int) -> Any:
-        return sizes.setdefault(size, tvm.tirx.Var(f"d{size}", "int64")) if symbolic else size
+        if not (symbolic if isinstance(symbolic, bool) else size in symbolic):
+            return size
+        return sizes.setdefault(size, tvm.tirx.Var(f"d{size}", "int64"))
 
     parameters = [
         relax.Var(f"p{i}", relax.TensorType([dim(size) for size in array.shape], str(array.dtype)))
@@ -81,7 +84,7 @@ def run(
     build: Build,
     arrays: Sequence[np.ndarray[Any, Any]],
     device: str = "llvm",
-    symbolic: bool = False,
+    symbolic: bool | Container[int] = False,
     **options: Any,
 ) -> np.ndarray[Any, Any]:
     """Compile and run one expression over Relax parameters.
@@ -101,7 +104,7 @@ def run(
 def run_all(
     calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]],
     device: str = "llvm",
-    symbolic: bool = False,
+    symbolic: bool | Container[int] = False,
     **options: Any,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """Compile many expressions as one module, far cheaper than one by one, and run each."""
@@ -160,7 +163,7 @@ def in_order(order: str) -> AbstractContextManager[None]:
 def compile_all(
     calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]],
     device: str = "llvm",
-    symbolic: bool = False,
+    symbolic: bool | Container[int] = False,
     **options: Any,
 ) -> relax.VirtualMachine:
     """Compile many expressions as one module."""

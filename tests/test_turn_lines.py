@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from harness import Build, compiled_with, device_of, in_order, run, run_all, target_of
+from harness import Build, called, compiled_with, device_of, in_order, run, run_all, target_of
 from tvm import relax
 
 import tvm_scatter
@@ -295,8 +295,47 @@ def test_two_indices_and_updates_that_are_broadcast(device: str, always: list[Ro
     assert len(always) == 1
 
 
+def test_one_module_for_images_of_all_sizes(device: str, always: list[RowsOfLines]) -> None:
+    """Nine channels of an image of (h, w) pixels, which two scatters move into (h, w) places."""
+    h, w = (tvm.tirx.Var(name, "int64") for name in "hw")
+    shapes = {"image": ([3, 3, h, w], "float32")}
+    for number in range(2):
+        shapes[f"weight{number}"] = [h, w], "float32"
+        shapes[f"index{number}"] = [h * w], "int64"
+    parameters = {name: relax.Var(name, relax.TensorType(*each)) for name, each in shapes.items()}
+    builder = relax.BlockBuilder()
+    with builder.function("main", list(parameters.values())):
+        with builder.dataflow():
+            result = emit(relax.op.zeros([9, h * w], "float32"))
+            for number in range(2):
+                weighted = emit(
+                    relax.op.multiply(parameters["image"], parameters[f"weight{number}"])
+                )
+                rows = emit(relax.op.reshape(weighted, [9, h * w]))
+                result = scattered(result, parameters[f"index{number}"], rows)
+            output = builder.emit_output(emit(relax.op.reshape(result, [3, 3, h, w])))
+        builder.emit_func_output(output)
+    compiled = compiled_with(builder.get(), device, fuse=True, bounds="drop")
+    for height, width in ((0, 5), (5, 0), (1, 1), (1, 2), (2, 1), (2, 2), (3, 5), (17, 30)):
+        generator, pixels = np.random.default_rng(height * width), height * width
+        image = generator.integers(0, 5, (3, 3, height, width)).astype("float32")
+        arrays, wanted = [image], np.zeros((9, pixels), "float32")
+        for _ in range(2):
+            weight = generator.integers(0, 3, (height, width)).astype("float32")
+            index = generator.integers(-1, pixels + 1, pixels)
+            arrays += [weight, index]
+            place = np.where(index < 0, index + pixels, index)
+            inside = place < pixels
+            for line, values in zip(wanted, (image * weight).reshape(9, pixels), strict=True):
+                np.add.at(line, place[inside], values[inside])
+        found = called(compiled, device, arrays)
+        np.testing.assert_array_equal(found, wanted.reshape(image.shape), f"{height}, {width}")
+    [rows] = always
+    assert len(rows.groups) == 1
+
+
 @functools.cache
-def image_splat(dtype: str) -> tuple[tvm.IRModule, list[Any], Array]:
+def image_splat(dtype: str, dynamic: bool) -> tuple[tvm.IRModule, list[Any], Array]:
     """The model of the benchmark, its operands, and its answer in double precision."""
     torch = pytest.importorskip("torch")
     from tvm_scatter.tuning.bench.models.applications import Splat, splat
@@ -307,15 +346,18 @@ def image_splat(dtype: str) -> tuple[tvm.IRModule, list[Any], Array]:
     wanted = Splat()(image.double(), flow.double()).numpy()
     # NumPy has no bfloat16 that PyTorch knows of; the numbers are the same.
     arrays = [image.float().numpy().astype(numpy_dtype(dtype)), flow.numpy()]
-    return imported(case), arrays, wanted
+    return imported(case, dynamic=dynamic), arrays, wanted
 
 
-@pytest.mark.turns(2)
-@pytest.mark.parametrize(("dtype", "bound"), [("float32", 1e-6), ("bfloat16", 2e-2)])
+@pytest.mark.turns(3)
+@pytest.mark.parametrize(
+    ("dtype", "dynamic", "bound"),
+    [("float32", False, 1e-6), ("float32", True, 1e-6), ("bfloat16", False, 2e-2)],
+)
 def test_a_model_that_moves_pixels(
-    device: str, always: list[RowsOfLines], dtype: str, bound: float
+    device: str, always: list[RowsOfLines], dtype: str, dynamic: bool, bound: float
 ) -> None:
-    mod, arrays, wanted = image_splat(dtype)
+    mod, arrays, wanted = image_splat(dtype, dynamic)
     compiled = compiled_with(mod, device, fuse=True, bounds="drop")
     [found] = [compiled["main"](*(tvm.runtime.tensor(a, device_of(device)) for a in arrays))]
     np.testing.assert_allclose(found[0].numpy().astype("float64"), wanted, atol=bound)
@@ -332,6 +374,7 @@ class Program:
 
     random: Random
     dtype: str
+    symbolic: bool = False
     arrays: list[Array] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -341,6 +384,10 @@ class Program:
         self.before = before
         self.places = random.choice((1, 2, 5, 40))
         self.common = random.choice(([random.choice((1, 2, 30))], [3, 4]))
+        if self.symbolic:
+            # No line has these sizes.
+            self.places = random.choice((5, 7, 40))
+            self.common = random.choice(([random.choice((6, 7, 30))], [5, 6], [7, 8]))
         self.count = prod(self.common)
         self.links = random.choice((1, 2, 3, 4))
         self.reduction = random.choice(("add", "add", "max", "min", "update"))
@@ -372,7 +419,7 @@ class Program:
         return len(self.arrays) - 1
 
     def build(self, *given: Any) -> Any:
-        shape = [*self.before, self.places]
+        shape = given[self.data].ty.shape
         data = emit(relax.op.zeros(shape, self.dtype)) if self.zeros else given[self.data]
         kept = []
         for number, kind in enumerate(self.kinds):
@@ -386,9 +433,9 @@ class Program:
                 mask = emit(relax.op.greater(weight, relax.const(1, self.dtype)))
                 values = emit(relax.op.where(mask, values, given[self.of_lines]))
             if kind == "each":
-                values = emit(relax.op.broadcast_to(weight, self.arrays[self.image].shape))
+                values = emit(relax.op.broadcast_to(weight, given[self.image].ty.shape))
             if self.random_shape:
-                values = emit(relax.op.reshape(values, [*self.before, *self.common]))
+                values = emit(relax.op.reshape(values, given[self.image].ty.shape))
             data = emit(
                 index_put(
                     data,
@@ -438,14 +485,21 @@ class Program:
         return data.reshape(*self.before, self.places).astype(numpy_dtype(self.dtype))
 
 
-def check(seeds: range, device: str) -> None:
+#: Sizes that are known at run time only. Lines have none of them.
+UNKNOWN = (5, 6, 7, 8, 30, 40)
+
+
+def check(seeds: range, device: str, symbolic: bool = False) -> None:
     dtypes = ("float32", "int32", "float64", "float16", "int64", "uint8", "bfloat16")
-    programs = {f"seed{seed}": Program(Random(seed), dtypes[seed % len(dtypes)]) for seed in seeds}
+    programs = {
+        f"seed{seed}": Program(Random(seed), dtypes[seed % len(dtypes)], symbolic) for seed in seeds
+    }
     calls = {name: (each.build, each.arrays) for name, each in programs.items()}
     wanted = {name: each.answer() for name, each in programs.items()}
     for order in ("forward", "mixed") if device == "cuda" else ("forward",):
         with in_order(order):
-            found = run_all(calls, device, bounds="drop", deterministic=True, fuse=True)
+            unknown = UNKNOWN if symbolic else ()
+            found = run_all(calls, device, unknown, bounds="drop", deterministic=True, fuse=True)
         for name, each in programs.items():
             np.testing.assert_array_equal(found[name], wanted[name], f"{name}: {vars(each)}")
 
@@ -456,8 +510,14 @@ def test_random_chains(device: str, always: list[RowsOfLines]) -> None:
     assert max(len(group) for each in always for group in each.groups) > 2
 
 
+def test_random_chains_of_unknown_sizes(device: str, always: list[RowsOfLines]) -> None:
+    check(range(8), device, symbolic=True)
+    assert max(len(group) for each in always for group in each.groups) > 2
+
+
 @pytest.mark.exhaustive
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("first", range(100, 1000, 50))
 def test_many_random_chains(device: str, first: int) -> None:
     check(range(first, first + 50), device)
+    check(range(first, first + 50), device, symbolic=True)

@@ -8,7 +8,9 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from .shapes import number_of, shape_of
+from tvm_scatter.ops.shapes import number_of
+
+from .shapes import shape_of
 from .torch.ordering import key_of, later_of_unknown, value_of
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from tvm_scatter.importers.shapes import differ, same_shape, shape_of, text
+from tvm_scatter.importers.shapes import differ, shape_of, text
 from tvm_scatter.ops.expectations import expect_sizes
-from tvm_scatter.ops.shapes import is_one, static_shape
+from tvm_scatter.ops.shapes import is_one, same_shape, static_shape
 
 from .onnx_stock import Node
 

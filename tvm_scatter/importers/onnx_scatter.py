@@ -8,8 +8,9 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import differ, number_of, shape_of, text
+from tvm_scatter.importers.shapes import differ, shape_of, text
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import number_of
 
 from .onnx_sizes import with_shape, within_bounds
 

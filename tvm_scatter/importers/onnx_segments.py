@@ -10,10 +10,11 @@ from tvm import relax, te, tirx
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import ASCENDING, NOT_NEGATIVE, expect_numbers, expect_sizes
+from tvm_scatter.ops.shapes import same_shape
 
 from .onnx_sizes import sizes_in, with_shape
 from .segments import order_of_segments, segment_of_each, sizes_of
-from .shapes import differ, same_shape, shape_of, text
+from .shapes import differ, shape_of, text
 
 _REDUCTIONS = {"sum": "add", "mean": "add", "max": "max"}
 

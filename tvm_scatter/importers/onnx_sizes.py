@@ -10,9 +10,10 @@ import tvm
 from tvm import relax, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import differ, same_shape, shape_of, text
+from tvm_scatter.importers.shapes import differ, shape_of, text
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.host_numbers import on_host
+from tvm_scatter.ops.shapes import same_shape
 
 _SLICE = tvm.ir.Op.get("relax.strided_slice")
 

@@ -9,8 +9,9 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import number_of, shape_of, text
+from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import operators as ops
+from tvm_scatter.ops.shapes import number_of
 
 from .onnx_sizes import sizes_in, with_shape
 

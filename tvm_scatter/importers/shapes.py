@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import tirx
 
-from tvm_scatter.ops.shapes import known_shape, same_size
+from tvm_scatter.ops.shapes import known_shape
 
 
 def shape_of(tensor: Any) -> tuple[Any, ...]:
@@ -27,16 +27,6 @@ def text(shape: Sequence[Any]) -> str:
     return "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
 
 
-def number_of(shape: Sequence[Any]) -> Any:
-    """The number of elements of a shape: an ``int`` or an expression."""
-    number: Any = 1
-    for dim in shape:
-        if isinstance(dim, int) and dim == 0:
-            return 0
-        number = number * dim
-    return number
-
-
 def as_expression(size: Any) -> Any:
     """A size as an expression of 64 bits: of plain numbers TVM takes 32."""
     return tirx.const(size, "int64") if isinstance(size, int) else size
@@ -45,8 +35,3 @@ def as_expression(size: Any) -> Any:
 def differ(left: Any, right: Any) -> bool:
     """Whether two sizes certainly differ."""
     return isinstance(left, int) and isinstance(right, int) and left != right
-
-
-def same_shape(left: Sequence[Any], right: Sequence[Any]) -> bool:
-    """Whether two shapes are certainly equal."""
-    return len(left) == len(right) and all(map(same_size, left, right))

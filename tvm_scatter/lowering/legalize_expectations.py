@@ -21,7 +21,7 @@ from tvm_scatter.ops.expectations import (
     read_of_expected,
 )
 from tvm_scatter.ops.read_ops import index_tensors
-from tvm_scatter.ops.shapes import is_empty, no_elements, same_size
+from tvm_scatter.ops.shapes import is_empty, no_elements, same_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
 
@@ -56,7 +56,7 @@ def _legalize_sizes(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     checked = tensor
     if strategy is not None:
         checked = check_shape(bb, operator, what, tensor, list(found.values), list(wanted.values))
-    if all(map(same_size, tensor.ty.shape.values, shape.values)):
+    if same_shape(tensor.ty.shape.values, shape.values):
         return checked
     # A cast from a formula of a size to that size sends TVM's CanonicalizeBindings round for ever.
     # So the formula is forgotten first.

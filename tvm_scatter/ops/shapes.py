@@ -69,6 +69,15 @@ def static_shape(tensor: Any) -> list[Any] | None:
     return list(shape.values) if hasattr(shape, "values") else None
 
 
+def plain_shape(tensor: Any) -> tuple[Any, ...] | None:
+    """The sizes of a tensor: an ``int`` for what is known, an expression for others.
+
+    ``None`` if only its rank is known.
+    """
+    sizes = static_shape(tensor)
+    return None if sizes is None else tuple(map(_as_number, sizes))
+
+
 def known_shape(operator: str, tensor: Any) -> list[Any]:
     """The sizes of a tensor, each a number or an expression.
 
@@ -105,6 +114,23 @@ def same_size(left: Any, right: Any) -> bool:
     return bool(tvm_ffi.structural_equal(left, right) or Analyzer().can_prove_equal(left, right))
 
 
+def same_shape(left: Sequence[Any] | None, right: Sequence[Any] | None) -> bool:
+    """Whether two shapes are known and certainly equal."""
+    if left is None or right is None or len(left) != len(right):
+        return False
+    return all(map(same_size, left, right))
+
+
+def number_of(shape: Sequence[Any]) -> Any:
+    """The number of elements of a shape: an ``int`` or an expression."""
+    number: Any = 1
+    for size in map(_as_number, shape):
+        if isinstance(size, int) and size == 0:
+            return 0
+        number = number * size
+    return number
+
+
 def common_shape(shapes: Sequence[Sequence[Any]]) -> list[Any]:
     """The common shape of shapes that broadcast; of several symbolic sizes it has the last."""
     rank = max(map(len, shapes))
@@ -122,6 +148,10 @@ def fits(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return len(shape) <= len(wanted) and all(
         is_one(size) or same_size(size, other) for size, other in zip(shape, behind, strict=True)
     )
+
+
+def _as_number(size: Any) -> Any:
+    return int(size) if isinstance(size, int | tirx.IntImm) else size
 
 
 def expressions(shape: Sequence[Dim], symbols: dict[str, Any]) -> list[Any]:

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import tvm
 from tvm import relax
 
 from tvm_scatter.ops.names import INDEX_PUT
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import number_of, plain_shape, same_shape, same_size
 
-from .analysis.known_values import numbers
-from .analysis.line_values import Computed, Leaf, OfBoth, OfEntries, OfLines
-from .normalised_scatters import Emit, NormalisedRows
+from .analysis.line_values import Computed, Leaf, OfBoth, OfEntries, OfLines, axes_of_lines
+from .normalised_scatters import Emit, NormalisedRows, reshaped
 from .rows_of_lines import Lines, RowsOfLines
 
 
 def emit_rows(turned: RowsOfLines, emit: Emit) -> relax.Expr:
     """The result of scatters into lines, of scatters of rows that are emitted before."""
     first, lines = turned.scatters[0].scatter, turned.lines
-    shape = [int(size) for size in numbers(static_shape(first.data)) or ()]
+    shape = plain_shape(first.data) or ()
     extents = [shape[axis] for axis in first.axes]
     if turned.fill is not None:
         dtype = str(first.data.ty.dtype)
         full = relax.op.full([*extents, lines], turned.fill, dtype)
         rows = emit(full)
     else:
-        rows = _shaped(_turned(first.data, lines, emit), [*extents, lines], emit)
+        rows = reshaped(_turned(first.data, lines, emit), [*extents, lines], emit)
     done: dict[Any, Any] = {}
     for group in turned.groups:
         rows = emit(_Group(group, lines, done, emit).call(rows))
-    flat = _shaped(rows, [prod(extents), lines], emit)
+    places = number_of(extents)
+    flat = reshaped(rows, [places, lines], emit)
     result = relax.op.permute_dims(flat, [1, 0])
-    return result if shape == [lines, prod(extents)] else relax.op.reshape(emit(result), shape)
+    is_flat = same_shape(shape, [lines, places])
+    return result if is_flat else relax.op.reshape(emit(result), list(shape))
 
 
 @dataclass(frozen=True)
@@ -83,22 +83,22 @@ class _Group:
         dtypes = {dtype for scatter in scatters for dtype in scatter.index_dtypes}
         dtype = dtypes.pop() if len(dtypes) == 1 else "int64"
         parts = [each.indices(_as_it_is, self.emit, dtype) for each in scatters]
-        return [self._end_to_end(list(tensors)) for tensors in zip(*parts, strict=True)]
+        return [self._stacked(tensors) for tensors in zip(*parts, strict=True)]
 
     def _updates(self) -> Any:
-        """The updates as rows: of each scatter's entries in turn."""
-        count = int(self.members[0].scatter.count)
+        """The updates as rows: of each scatter's entries, behind an axis for several scatters."""
+        count = self.members[0].scatter.count
         first = self.members[0].value
         if len(self.members) == 1 and isinstance(first, OfBoth):
             # They are in memory: whatever computes nothing itself may scatter them.
             return self._turned(first)
         found = self._value([each.value for each in self.members], count)
         whole = [len(self.members), count, self.lines]
-        if [int(size) for size in numbers(static_shape(found)) or ()] != whole:
+        if not same_shape(plain_shape(found), whole):
             found = self.emit(relax.op.broadcast_to(found, whole))
-        return _shaped(found, [len(self.members) * count, self.lines], self.emit)
+        return found if len(self.members) > 1 else reshaped(found, whole[1:], self.emit)
 
-    def _value(self, values: Sequence[Any], count: int) -> Any:
+    def _value(self, values: Sequence[Any], count: Any) -> Any:
         """The same value of all members, of axes for members, entries and lines."""
         first = values[0]
         if isinstance(first, Computed):
@@ -110,19 +110,19 @@ class _Group:
             return self.emit(relax.Call(call.op, parts, call.attrs, call.ty_args))
         if isinstance(first, OfBoth):
             rows = self._turned(first)
-            return _shaped(rows, [1, count, self.lines], self.emit)
+            return reshaped(rows, [1, count, self.lines], self.emit)
         if isinstance(first, OfEntries):
             same = all(each.is_same(first) for each in values)
             used = values[:1] if same else values
             vectors = [self._flat(each) for each in used]
-            return _shaped(self._end_to_end(vectors), [len(vectors), count, 1], self.emit)
+            return reshaped(self._stacked(vectors), [len(vectors), count, 1], self.emit)
         if isinstance(first, OfLines):
-            return _shaped(self._flat(first), [1, 1, self.lines], self.emit)
+            return reshaped(self._flat(first), [1, 1, self.lines], self.emit)
         if isinstance(first, Leaf):
             scalar = first.tensor
             if isinstance(scalar, tvm.ir.GenericConst) and scalar.ty.ndim == 0:
                 return scalar
-            return _shaped(scalar, [1, 1, 1], self.emit)
+            return reshaped(scalar, [1, 1, 1], self.emit)
         return first
 
     def _turned(self, leaf: Leaf) -> Any:
@@ -133,19 +133,25 @@ class _Group:
 
     def _flat(self, leaf: Leaf) -> Any:
         tensor = self._broadcast(leaf)
-        return _shaped(tensor, [prod(leaf.shape)], self.emit)
+        return reshaped(tensor, [number_of(leaf.shape)], self.emit)
 
     def _broadcast(self, leaf: Leaf) -> Any:
         tensor = leaf.tensor
-        own = [int(size) for size in numbers(static_shape(tensor)) or ()]
-        if prod(own) == prod(leaf.shape):
+        own = plain_shape(tensor) or ()
+        if same_size(number_of(own), number_of(leaf.shape)):
             return tensor
         own = own[max(len(own) - len(leaf.shape), 0) :]
-        tensor = _shaped(tensor, own, self.emit)
+        tensor = reshaped(tensor, own, self.emit)
         return self.emit(relax.op.broadcast_to(tensor, list(leaf.shape)))
 
-    def _end_to_end(self, vectors: Sequence[Any]) -> Any:
-        return vectors[0] if len(vectors) == 1 else self.emit(relax.op.concat(list(vectors), 0))
+    def _stacked(self, vectors: Sequence[Any]) -> Any:
+        """Vectors in an axis in front, if there are several."""
+        if len(vectors) == 1:
+            return vectors[0]
+        count = self.members[0].scatter.count
+        return self.emit(
+            relax.op.concat([reshaped(each, [1, count], self.emit) for each in vectors], 0)
+        )
 
 
 def _as_it_is(expression: Any) -> Any:
@@ -155,13 +161,6 @@ def _as_it_is(expression: Any) -> Any:
 
 def _turned(tensor: Any, lines: int, emit: Emit) -> Any:
     """A tensor of lines as rows of an element from each."""
-    size = prod(int(size) for size in numbers(static_shape(tensor)) or ())
-    flat = _shaped(tensor, [lines, size // lines], emit)
+    shape = plain_shape(tensor) or ()
+    flat = reshaped(tensor, [lines, number_of(shape[axes_of_lines(shape, lines) :])], emit)
     return emit(relax.op.permute_dims(flat, [1, 0]))
-
-
-def _shaped(tensor: Any, shape: Sequence[int], emit: Emit) -> Any:
-    """A tensor in another shape."""
-    if list(numbers(static_shape(tensor)) or ()) == list(shape):
-        return tensor
-    return emit(relax.op.reshape(tensor, list(shape)))

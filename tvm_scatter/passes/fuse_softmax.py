@@ -24,7 +24,7 @@ from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.fused_updates import PLAIN, FusedUpdates
 from tvm_scatter.ops.ordering import emitted_order, order
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import same_shape, same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Bindings
 from tvm_scatter.passes.analysis.definitions import Definitions
@@ -188,7 +188,7 @@ class _Scatters:
             wide = replace(softmax, call=call.replace(data=zeros), values=values, logits=logits)
             return relax.op.astype(emit(self.scatter(var, wide, dtype, emit)), own)
         values, shape = softmax.values, softmax.call.updates.ty.shape
-        if not _same_shape(values.ty.shape.values, shape.values):
+        if not same_shape(values.ty.shape.values, shape.values):
             values = emit(relax.op.broadcast_to(values, shape))
         logits = softmax.viewed(softmax.logits, emit)
         return _weighted(softmax.call, values, logits, self._ordering(var, emit)).to_call()
@@ -222,7 +222,3 @@ class _Scatters:
             and same_size(*extents)
             and self._same(one.call.indices[0], other.call.indices[0])
         )
-
-
-def _same_shape(left: Any, right: Any) -> bool:
-    return len(left) == len(right) and all(map(same_size, left, right))

@@ -16,7 +16,7 @@ from tvm import relax
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import same_shape, static_shape
 from tvm_scatter.passes.analysis.definitions import Definitions
 from tvm_scatter.passes.analysis.effects import may_write
 from tvm_scatter.passes.analysis.known_values import known_values, numbers
@@ -57,7 +57,7 @@ def _inner_write(call: ScatterCall, values: Mapping[Any, Any]) -> relax.Call | N
     fixed = dict(zip(outer.axes, places, strict=True))
     free = [axis for axis in range(len(shape)) if axis not in fixed]
     inner = _written(_behind_views(call.updates, values), outer, values)
-    if inner is None or not _has_shape(inner.data, [shape[at] for at in free]):
+    if inner is None or not same_shape(static_shape(inner.data), [shape[at] for at in free]):
         return None
     if _row_read(_behind_views(inner.data, values), outer.data, values) != fixed:
         return None
@@ -149,10 +149,3 @@ def _slice_read(part: Any, data: Any, values: Mapping[Any, Any]) -> tuple[int, i
         return None
     axis, begin, end, *stride = [each[0] for each in fields if each is not None]
     return (axis, begin, end) if all(each == 1 for each in stride) else None
-
-
-def _has_shape(tensor: Any, shape: list[Any]) -> bool:
-    current = static_shape(tensor)
-    if current is None or len(current) != len(shape):
-        return False
-    return all(map(same_size, current, shape))

@@ -12,7 +12,14 @@ from tvm import relax
 
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS, SCATTER_ND
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import common_shape, fits, same_size, static_shape
+from tvm_scatter.ops.shapes import (
+    common_shape,
+    fits,
+    number_of,
+    same_shape,
+    same_size,
+    static_shape,
+)
 from tvm_scatter.passes.analysis.known_values import MOST_VALUES, known_values, numbers
 
 Emit = Callable[[Any], Any]
@@ -110,12 +117,12 @@ class NormalisedRows(NormalisedScatter):
         vectors = []
         for index in self.call.indices:
             index = _broadcast(visit(index), self.common, emit)
-            vectors.append(_cast(_reshape(index, [self.count], emit), dtype, emit))
+            vectors.append(_cast(reshaped(index, [self.count], emit), dtype, emit))
         return vectors
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
         updates = _broadcast(visit(self.call.updates), self._around(self.common), emit)
-        return _reshape(updates, self.update_shape, emit)
+        return reshaped(updates, self.update_shape, emit)
 
     def positions_over(self, first: int, last: int) -> np.ndarray[Any, Any] | None:
         """The flat positions that are written, over the axes ``first`` to ``last``, if known.
@@ -160,11 +167,11 @@ class NormalisedTuples(NormalisedScatter):
         return [self.count, *(static_shape(self.data) or [])[self.components :]]
 
     def indices(self, visit: Emit, emit: Emit, dtype: str) -> list[Any]:
-        index = _reshape(visit(self.call.indices[0]), [self.count, self.components], emit)
+        index = reshaped(visit(self.call.indices[0]), [self.count, self.components], emit)
         return [_cast(index, dtype, emit)]
 
     def updates(self, visit: Emit, emit: Emit) -> Any:
-        return _reshape(visit(self.call.updates), self.update_shape, emit)
+        return reshaped(visit(self.call.updates), self.update_shape, emit)
 
 
 @dataclass(frozen=True)
@@ -234,7 +241,7 @@ def normalised_rows(call: ScatterCall, values: Mapping[Any, Any]) -> NormalisedR
     return NormalisedRows(
         call,
         call.wrap_negative if positions is None else None,
-        _product(common),
+        number_of(common),
         positions,
         axes=axes,
         common=tuple(common),
@@ -249,9 +256,9 @@ def _tuples(call: ScatterCall, _values: Any) -> NormalisedTuples | None:
     if components is None or not 1 <= components[0] <= len(data):
         return None
     expected = [*index[:-1], *data[components[0] :]]
-    if len(updates) != len(expected) or not all(map(same_size, updates, expected)):
+    if not same_shape(updates, expected):
         return None
-    count = _product(index[:-1])
+    count = number_of(index[:-1])
     return NormalisedTuples(call, call.wrap_negative, count, components=components[0])
 
 
@@ -290,24 +297,15 @@ def _positions(
     return np.asarray(np.ravel_multi_index(tuple(grids), extents)).reshape(-1)
 
 
-def _product(sizes: Sequence[Any]) -> Any:
-    product: Any = 1
-    for size in sizes:
-        product = product * size
-    static = numbers([product])
-    return product if static is None else static[0]
-
-
 def _broadcast(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
-    current = static_shape(tensor) or []
-    if len(current) == len(shape) and all(map(same_size, current, shape)):
+    if same_shape(static_shape(tensor), shape):
         return tensor
     return emit(relax.op.broadcast_to(tensor, list(shape)))
 
 
-def _reshape(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
-    current = static_shape(tensor) or []
-    if len(current) == len(shape) and all(map(same_size, current, shape)):
+def reshaped(tensor: Any, shape: Sequence[Any], emit: Emit) -> Any:
+    """A tensor in another shape."""
+    if same_shape(static_shape(tensor), shape):
         return tensor
     return emit(relax.op.reshape(tensor, list(shape)))
 

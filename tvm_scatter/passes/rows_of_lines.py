@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
+from math import exp, log
 from typing import Any
 
 import tvm
 from tvm.target import Target
 
 from tvm_scatter.lowering.lower import lower
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import same_size
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.calibrated import machine_for
 from tvm_scatter.selection.cost import margin_below_a_record
 from tvm_scatter.selection.strategy import OpStrategy
+from tvm_scatter.selection.undominated import MOST_ELEMENTS, VALUES
 
-from .analysis.known_values import numbers
 from .analysis.line_values import (
     Leaf,
     OfBoth,
@@ -66,7 +66,7 @@ class Lines:
             # Cast to the type of the others, large numbers would be negative.
             and (len(dtypes) == 1 or "uint64" not in dtypes)
             and self.scatter.continues(other.scatter)
-            and int(self.scatter.count) == int(other.scatter.count)
+            and same_size(self.scatter.count, other.scatter.count)
             and any(isinstance(each, OfBoth | OfEntries) for each in leaves_in(self.value))
             and differ_in_entries(self.value, other.value)
         )
@@ -112,20 +112,34 @@ class RowsOfLines:
         return self.scatters[0].lines
 
     @cached_property
-    def costs(self) -> tuple[float, float] | None:
-        """Microseconds as it stands, and as rows; ``None`` if nothing is known of them."""
-        before, after = 0.0, self._turn(self.scatters[0].scatter.data)
+    def costs(self) -> list[tuple[float, float]]:
+        """Microseconds as it stands, and as rows, for each of the sizes that it may have.
+
+        There are none where nothing is known of what it takes.
+        """
+        symbols = {symbol for each in self.scatters for symbol in each.problem.symbols}
+        found = [self._costs(dict.fromkeys(symbols, value)) for value in VALUES]
+        return [each for each in found[: None if symbols else 1] if each is not None]
+
+    def _costs(self, sizes: Mapping[str, int]) -> tuple[float, float] | None:
+        """Both where unknown sizes have these values; ``None`` if nothing is known of them."""
+        problems = {id(each): each.problem.with_sizes(sizes) for each in self.scatters}
+        first = problems[id(self.scatters[0])]
+        if max(each.elements for each in problems.values()) > MOST_ELEMENTS:
+            return None
+        before, after = 0.0, self._turn(first.data_size, first.data_dtype)
         for number, each in enumerate(self.scatters):
-            before += self._scatter(self._follows(each.problem, number), each.value)
+            before += self._scatter(self._follows(problems[id(each)], number), each.value)
         if self.fill is None:
-            after += self._turn(self.scatters[0].scatter.data)
+            after += self._turn(first.data_size, first.data_dtype)
         turned: list[Leaf] = []
         for number, group in enumerate(self.groups):
+            problem = problems[id(group[0])]
             of_rows = replace(
-                self._follows(group[0].problem, number),
+                self._follows(problem, number),
                 batch=SymbolicSize(),
-                slice=group[0].problem.batch,
-                count=SymbolicSize(len(group) * group[0].problem.count.constant),
+                slice=problem.batch,
+                count=SymbolicSize(len(group)) * problem.count,
             )
             if self.fill is None:
                 of_rows = replace(of_rows, in_place=current_options().in_place)
@@ -133,21 +147,27 @@ class RowsOfLines:
                 # The last update of several must win, which no two of one scatter need.
                 ordered = of_rows.deterministic or of_rows.reduces.is_store
                 of_rows = replace(of_rows, unique=False, deterministic=ordered)
-                after += self._joined(group)
+                after += self._joined(group, of_rows)
             after += self._scatter(of_rows, group[0].value)
             for leaf in leaves_in(group[0].value):
                 if isinstance(leaf, OfBoth) and not any(leaf.is_same(each) for each in turned):
                     turned.append(leaf)
-        after += sum(self._turn(leaf.tensor) for leaf in turned)
+                    after += self._turn(problem.update_size, str(leaf.tensor.ty.dtype))
         return (before, after) if before > 0 and after < float("inf") else None
 
     @property
     def gains(self) -> bool:
-        """Whether rows are predicted to take clearly less."""
-        if self.costs is None:
-            return False
-        before, after = self.costs
-        return after * margin_below_a_record(self.target.kind.name) < before
+        """Whether rows are predicted to take clearly less, in the mean of the sizes."""
+        return bool(self.costs) and self._part * self._margin < 1
+
+    @property
+    def _part(self) -> float:
+        """What rows take as a part of what lines do, in the geometric mean of the sizes."""
+        return exp(sum(log(after / before) for before, after in self.costs) / len(self.costs))
+
+    @property
+    def _margin(self) -> float:
+        return margin_below_a_record(self.target.kind.name)
 
     def _follows(self, problem: ScatterProblem, number: int) -> ScatterProblem:
         """The problem of a scatter, the first or a later one, as later passes leave it."""
@@ -174,23 +194,21 @@ class RowsOfLines:
         known = selection.predictions.get(selection.implementation.name)
         return float("inf") if known is None else float(known.microseconds)
 
-    def _turn(self, tensor: Any) -> float:
+    def _turn(self, elements: SymbolicSize, dtype: str) -> float:
         """Microseconds of a transpose, which reads and writes each element once."""
-        elements = prod(int(size) for size in numbers(static_shape(tensor)) or ())
-        return self._copy(elements * _item(str(tensor.ty.dtype)))
+        return self._copy(elements.constant * _item(dtype))
 
     def _copy(self, size: int) -> float:
         return self._machine.launch + 2 * size / self._machine.memory
 
-    def _joined(self, group: Sequence[Lines]) -> float:
+    def _joined(self, group: Sequence[Lines], whole: ScatterProblem) -> float:
         """Microseconds to put indices, and what else there is of entries, end to end."""
-        count = sum(int(each.scatter.count) for each in group)
-        items = [_item(group[0].problem.index_dtype)] * len(group[0].problem.extents)
+        items = [_item(whole.index_dtype)] * len(whole.extents)
         leaves = leaves_in(group[0].value)
         items += [
             _item(str(each.tensor.ty.dtype)) for each in leaves if isinstance(each, OfEntries)
         ]
-        return sum(self._copy(count * item) for item in items)
+        return sum(self._copy(whole.count.constant * item) for item in items)
 
     @cached_property
     def _machine(self) -> Any:
@@ -198,19 +216,21 @@ class RowsOfLines:
 
     def __str__(self) -> str:
         """What is done, as a clause."""
-        before, after = self.costs or (0.0, 0.0)
         count, groups = len(self.scatters), len(self.groups)
         said = f"turns {self.lines} lines into rows"
         if count > 1:
             said += f" for {count} scatters, which become {groups}"
+        if len(self.costs) > 1:
+            return said + f": predicted {self._part:.2f} of the time in the mean of sizes"
+        before, after = (self.costs or [(0.0, 0.0)])[0]
         return said + f": predicted {after:.0f} us in place of {before:.0f}"
 
 
 def lines_of(scatter: NormalisedRows, target: Target) -> ScatterProblem | None:
     """The problem of a scatter into several lines by one index; ``None`` if it is another."""
     problem = lower(scatter.call, current_options(), target.kind.name).problem
-    known = problem.is_static and problem.shares_index and problem.slice.is_one
-    return problem if known and problem.data_size.constant and problem.count.constant else None
+    of_lines = problem.batch.is_static and problem.shares_index and problem.slice.is_one
+    return problem if of_lines and problem.data_size.constant and problem.count.constant else None
 
 
 def _item(dtype: str) -> int:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 import tvm
@@ -23,14 +22,13 @@ from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.fused_updates import FusedUpdates
 from tvm_scatter.ops.names import INDEX_PUT
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import number_of, plain_shape, same_size
 from tvm_scatter.options import current_options
 
 from .analysis.blocks import blocks_of
 from .analysis.created import fill_value, made_by
 from .analysis.definitions import Definitions
 from .analysis.effects import may_write
-from .analysis.known_values import numbers
 from .analysis.line_values import Leaf, OfBoth, leaves_in, line_value
 from .analysis.overwritable import overwrites
 from .emit_rows_of_lines import emit_rows
@@ -133,8 +131,8 @@ def _lines(var: Any, value: Any, definitions: Definitions) -> Lines | None:
     if scatter is None or problem is None:
         return None
     updates, lines = call.updates, problem.batch.constant
-    sizes = numbers(static_shape(updates))
-    if sizes is None or prod(int(size) for size in sizes) != lines * int(scatter.count):
+    elements = number_of(plain_shape(updates) or ())
+    if not same_size(elements, lines * scatter.count):
         # They are broadcast; nothing is known of what their axes are.
         return None
 
@@ -152,4 +150,4 @@ def _lines(var: Any, value: Any, definitions: Definitions) -> Lines | None:
 
 
 def _whole(updates: Any) -> Leaf:
-    return OfBoth(updates, tuple(int(size) for size in updates.ty.shape.values))
+    return OfBoth(updates, plain_shape(updates) or ())

@@ -17,10 +17,10 @@ from .cost import PROHIBITIVE, Predict, Prediction
 #: So many times the least time may be taken at any sizes. Each way is code to compile.
 _TOLERATED = 1.1
 #: Values of a symbolic size, and how many combinations of them are looked at.
-_VALUES = (1, 8, 64, 512, 4096, 1 << 15, 1 << 18, 1 << 21)
+VALUES = (1, 8, 64, 512, 4096, 1 << 15, 1 << 18, 1 << 21)
 _LOOKED_AT = 128
 #: The most elements of a tensor that sizes may make.
-_MOST = 1 << 34
+MOST_ELEMENTS = 1 << 34
 
 
 def for_sizes_taken(predict: Predict, takes: Callable[[Sizes], Any]) -> Predict:
@@ -65,8 +65,8 @@ def _looked_at(problem: ScatterProblem) -> list[Sizes]:
     """Sizes all over the range, the same ones every time."""
     random, found = Random(0), []
     for _ in range(_LOOKED_AT):
-        values = {symbol: random.choice(_VALUES) for symbol in problem.symbols}
+        values = {symbol: random.choice(VALUES) for symbol in problem.symbols}
         sizes = Sizes.of(problem, values)
-        if max(sizes.data_size, sizes.update_size) <= _MOST:
+        if max(sizes.data_size, sizes.update_size) <= MOST_ELEMENTS:
             found.append(sizes)
     return found or [Sizes.of(problem, dict.fromkeys(problem.symbols, 1))]

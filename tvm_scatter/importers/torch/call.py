@@ -10,9 +10,9 @@ import numpy as np
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import differ, number_of, same_shape, shape_of, text
+from tvm_scatter.importers.shapes import differ, shape_of, text
 from tvm_scatter.ops.expectations import expect_numbers, expect_sizes
-from tvm_scatter.ops.shapes import is_empty, is_one, no_elements
+from tvm_scatter.ops.shapes import is_empty, is_one, no_elements, number_of, same_shape
 
 from .divisors import without_zero_divisors
 from .graphs import original_name

@@ -7,8 +7,7 @@ from typing import Any
 from tvm import relax, te, tirx, topi
 from tvm.script import tirx as T
 
-from tvm_scatter.importers.shapes import number_of
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, number_of
 
 from .arithmetic import as_tensors, common_type, is_integral
 from .call import TorchCall

@@ -9,7 +9,8 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import number_of, shape_of
+from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.ops.shapes import number_of
 
 from .call import TorchCall
 

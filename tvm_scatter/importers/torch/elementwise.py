@@ -8,7 +8,8 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_scatter.importers.shapes import number_of, shape_of
+from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.ops.shapes import number_of
 
 from .arithmetic import common_type, default_float
 from .call import TorchCall

@@ -7,11 +7,11 @@ from typing import Any
 from tvm import relax, te, tirx
 
 from tvm_scatter.importers.segments import order_of_segments, sizes_of
-from tvm_scatter.importers.shapes import same_shape, shape_of, text
+from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, same_shape
 
 from .call import TorchCall
 from .scatter import add_rows_of_words

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from tvm_scatter.importers.shapes import same_shape, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.expectations import expect_sizes
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import same_shape, same_size, static_shape
 
 from .arithmetic import is_tensor
 

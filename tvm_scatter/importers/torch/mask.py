@@ -12,10 +12,10 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import number_of, same_shape, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import EACH_OR_ONE, EACH_OR_ONE_TRUE, ENOUGH, expect_count
-from tvm_scatter.ops.shapes import is_empty, is_one
+from tvm_scatter.ops.shapes import is_empty, is_one, number_of, same_shape
 
 from .call import TorchCall
 from .compaction import coordinates

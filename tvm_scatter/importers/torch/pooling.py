@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from tvm_scatter.importers.shapes import number_of, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, number_of
 
 from .along import add_along, known_sizes
 from .call import TorchCall

@@ -9,9 +9,9 @@ from typing import Any
 
 from tvm import relax, te
 
-from tvm_scatter.importers.shapes import number_of, shape_of, text
+from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import read_ops
-from tvm_scatter.ops.shapes import is_empty, is_one, no_elements
+from tvm_scatter.ops.shapes import is_empty, is_one, no_elements, number_of
 
 from .call import TorchCall
 from .compaction import coordinates, true_positions

@@ -8,8 +8,8 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_scatter.importers.shapes import number_of, shape_of
-from tvm_scatter.ops.shapes import is_empty, no_elements
+from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.ops.shapes import is_empty, no_elements, number_of
 
 from .call import TorchCall
 from .extremes import greatest_along

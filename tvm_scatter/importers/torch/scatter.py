@@ -6,9 +6,9 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_scatter.importers.shapes import differ, number_of, shape_of, text
+from tvm_scatter.importers.shapes import differ, shape_of, text
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.shapes import is_empty, is_one
+from tvm_scatter.ops.shapes import is_empty, is_one, number_of
 
 from .call import TorchCall, constant
 from .scaling import times

@@ -8,9 +8,9 @@ from tvm import relax, te
 from tvm.script import tirx as T
 
 from tvm_scatter.emit.parameters import SEARCHES
-from tvm_scatter.importers.shapes import number_of, shape_of, text
+from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops.expectations import EQUAL, NOT_NEGATIVE
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, number_of
 
 from .arithmetic import common_type
 from .call import TorchCall

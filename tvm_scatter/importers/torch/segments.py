@@ -8,10 +8,10 @@ from tvm import relax, te
 
 from tvm_scatter.importers.segments import order_of_segments
 from tvm_scatter.importers.segments import segment_of_each as segments_of
-from tvm_scatter.importers.shapes import number_of, shape_of, text
+from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.expectations import ASCENDING, AT_MOST, EQUAL, NOT_NEGATIVE
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, number_of
 from tvm_scatter.problem.reductions import REDUCTIONS, canonical_reduction
 
 from .call import TorchCall

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import number_of, shape_of, text
+from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
-from tvm_scatter.ops.shapes import is_empty, no_elements
+from tvm_scatter.ops.shapes import is_empty, no_elements, number_of
 
 from .call import TorchCall
 

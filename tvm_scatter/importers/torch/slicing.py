@@ -9,8 +9,8 @@ import tvm
 from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
-from tvm_scatter.importers.shapes import same_shape, shape_of
-from tvm_scatter.ops.shapes import is_empty, no_elements
+from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.ops.shapes import is_empty, no_elements, same_shape
 
 from .call import TorchCall
 from .sizes import known_size

@@ -11,8 +11,8 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import number_of, shape_of
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.ops.shapes import is_empty, number_of
 
 from .call import TorchCall, constant
 from .extremes import first_of

@@ -6,9 +6,9 @@ from typing import Any
 
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import number_of, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops import operators as ops
-from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.ops.shapes import is_empty, number_of
 
 from .along import known_sizes
 from .call import TorchCall

@@ -18,7 +18,7 @@ from tvm.ir import Var
 from tvm.relax.analysis import definable_tir_vars_in_type
 
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import same_shape, static_shape
 
 from .bindings import Bindings
 from .created import ALLOCATION
@@ -150,9 +150,7 @@ def _unchanged(value: Any) -> Any:
     if operator_of(value) not in _SHAPES or not isinstance(value.args[0], Var):
         return None
     shapes = [static_shape(each) for each in (value, value.args[0])]
-    if None in shapes or len(shapes[0]) != len(shapes[1]):  # type: ignore[arg-type]
-        return None
-    return value.args[0] if all(map(same_size, *shapes)) else None  # type: ignore[arg-type]
+    return value.args[0] if same_shape(*shapes) else None
 
 
 def _reaches(found: _Found, binding: relax.Binding, block: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tvm_scatter.lowering.inlined import PRODUCERS, RESHAPES, operands_of
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import same_shape, static_shape
 from tvm_scatter.problem.reductions import DATA_DTYPES
 
 from .bindings import Binding, Bindings
@@ -132,14 +132,10 @@ def _keeps_places(binding: Binding, members: Collection[Any]) -> bool:
     if name in RESHAPES:
         return True
     return name in _ELEMENTWISE and all(
-        _same_shape(static_shape(operand), shape)
+        same_shape(static_shape(operand), shape)
         for operand in operands_of(binding.value)
         if operand in members
     )
-
-
-def _same_shape(left: Sequence[Any] | None, right: Sequence[Any]) -> bool:
-    return left is not None and len(left) == len(right) and all(map(same_size, left, right))
 
 
 def _up_to(last: Binding, behind: Mapping[Any, Binding]) -> list[Binding]:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from math import prod
-from operator import mul
 from typing import Any
 
 import tvm
@@ -19,9 +16,7 @@ from tvm import relax
 
 from tvm_scatter.lowering.inlined import PRODUCERS, RESHAPES
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.shapes import static_shape
-
-from .known_values import numbers
+from tvm_scatter.ops.shapes import is_one, plain_shape, same_shape
 
 #: Operators that compute each element of the elements at its own place.
 _MOVING = {*RESHAPES, "relax.broadcast_to", "relax.permute_dims"}
@@ -38,18 +33,18 @@ class Leaf:
     ----------
     tensor : relax.Expr
         The tensor.
-    shape : tuple of int
+    shape : tuple of (int or expression)
         What it is broadcast to before it gets another shape.
     """
 
     tensor: Any
-    shape: tuple[int, ...]
+    shape: tuple[Any, ...]
 
     def is_same(self, other: Leaf) -> bool:
         """Whether both are the same tensor, or equal constants."""
         if isinstance(self.tensor, tvm.ir.GenericConst):
             return bool(tvm_ffi.structural_equal(self.tensor, other.tensor))
-        return bool(self.tensor.same_as(other.tensor)) and self.shape == other.shape
+        return bool(self.tensor.same_as(other.tensor)) and same_shape(self.shape, other.shape)
 
 
 class OfBoth(Leaf):
@@ -105,14 +100,14 @@ def line_value(
     left = [_MOST]
 
     def find(tensor: Any) -> Value:
-        shape = tuple(int(size) for size in numbers(static_shape(tensor)) or ())
-        at = _cut(shape, lines)
+        shape = plain_shape(tensor) or ()
+        at = axes_of_lines(shape, lines)
         whole = OfBoth(tensor, shape)
         value = values.get(tensor) if isinstance(tensor, relax.Var) else None
         name = operator_of(value)
         if at is None or value is None or not computed(tensor):
             return whole
-        if name in RESHAPES and _cut(numbers(static_shape(value.args[0])), lines) is not None:
+        if name in RESHAPES and axes_of_lines(plain_shape(value.args[0]), lines) is not None:
             return find(value.args[0])
         broadcasts = name == "relax.broadcast_to"
         left[0] -= 1
@@ -139,27 +134,31 @@ def _part(
     operand: Any, shape: Sequence[int], at: int, find: Callable[[Any], Value]
 ) -> Value | None:
     """An operand of what has a shape, whose axes before ``at`` are those of lines."""
-    own = numbers(static_shape(operand))
+    own = plain_shape(operand)
     if own is None or len(own) > len(shape):
         return None
-    padded = [1] * (len(shape) - len(own)) + [int(size) for size in own]
-    if prod(padded) == 1:
+    padded = [*[1] * (len(shape) - len(own)), *own]
+    if all(map(is_one, padded)):
         return OfNeither(operand, ())
-    if padded == list(shape):
+    if same_shape(padded, shape):
         return find(operand) if len(own) == len(shape) else OfBoth(operand, tuple(shape))
-    if prod(padded[:at]) == 1:
+    if all(map(is_one, padded[:at])):
         return OfEntries(operand, tuple(shape[at:]))
-    if prod(padded[at:]) == 1:
+    if all(map(is_one, padded[at:])):
         return OfLines(operand, (*shape[:at], *[1] * (len(shape) - at)))
     return None
 
 
-def _cut(shape: Sequence[Any] | None, lines: int) -> int | None:
+def axes_of_lines(shape: Sequence[Any] | None, lines: int) -> int | None:
     """How many of the first axes are those of lines; ``None`` if none are."""
-    if shape is None or 0 in shape:
-        return None
-    products = list(accumulate((int(size) for size in shape), mul))
-    return next((at + 1 for at, product in enumerate(products) if product == lines), None)
+    product = 1
+    for at, size in enumerate(shape or ()):
+        if not isinstance(size, int):
+            return None
+        product *= size
+        if product == lines:
+            return at + 1
+    return None
 
 
 def leaves_in(value: Any) -> Iterator[Leaf]:
@@ -176,9 +175,8 @@ def differ_in_entries(value: Any, other: Any) -> bool:
     if type(value) is not type(other):
         return False
     if isinstance(value, OfEntries):
-        return value.shape == other.shape and str(value.tensor.ty.dtype) == str(
-            other.tensor.ty.dtype
-        )
+        dtypes = {str(each.tensor.ty.dtype) for each in (value, other)}
+        return same_shape(value.shape, other.shape) and len(dtypes) == 1
     if isinstance(value, Leaf):
         return value.is_same(other)
     if isinstance(value, Computed):

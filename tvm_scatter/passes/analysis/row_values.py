@@ -16,7 +16,7 @@ from tvm_scatter.lowering.target import target_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import plain_shape, same_size, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.selection.backend import backend_of
 
@@ -65,14 +65,20 @@ def turns_rows(binding: Binding, scatter: Binding) -> bool:
     """
     if operator_of(binding.value) != "relax.permute_dims":
         return False
-    before, after = (numbers(static_shape(each)) for each in (binding.value.args[0], binding.var))
-    if not before or not after or len(before) < 2:
+    before = plain_shape(binding.value.args[0])
+    if not before or len(before) < 2:
         return False
     axes = binding.value.attrs.axes
     last = 0 if axes is None else int(axes[-1]) % len(before)
-    moves = last != len(before) - 1 and min(before[last], before[-1]) >= _LEAST_TURNED
+    moves = last != len(before) - 1 and _are_many(before[last]) and _are_many(before[-1])
     updates = ScatterCall.from_call(scatter.value).stored_updates
-    return moves and all((numbers(static_shape(each)) or [0])[-1] == after[-1] for each in updates)
+    rows = [plain_shape(each) for each in updates]
+    return moves and all(shape and same_size(shape[-1], before[last]) for shape in rows)
+
+
+def _are_many(size: Any) -> bool:
+    """Whether so many elements may be far apart."""
+    return not isinstance(size, int) or size >= _LEAST_TURNED
 
 
 def _is_narrow(value: Any, updates: Any) -> bool:

@@ -13,7 +13,7 @@ from tvm_scatter.lowering.inlined import RESHAPES
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.expectations import EXPECT_INDICES
 from tvm_scatter.ops.read_ops import index_tensors
-from tvm_scatter.ops.shapes import same_size, static_shape
+from tvm_scatter.ops.shapes import same_shape, static_shape
 
 from .effects import may_write
 
@@ -50,8 +50,7 @@ class SameValue:
         shapes = [static_shape(each) for each in (left, right)]
         if roots == [left, right] or None in shapes:
             return False
-        one_shape = len(shapes[0]) == len(shapes[1]) and all(map(same_size, *shapes))  # type: ignore[arg-type]
-        return one_shape and self(*roots)
+        return same_shape(*shapes) and self(*roots)
 
     def _root(self, tensor: Any) -> Any:
         """What a tensor was before it got other shapes."""

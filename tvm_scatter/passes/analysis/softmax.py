@@ -23,7 +23,7 @@ from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.read_forms import ByAxes
 from tvm_scatter.ops.scatter_call import ScatterCall, is_scatter
-from tvm_scatter.ops.shapes import is_one, same_size, static_shape
+from tvm_scatter.ops.shapes import is_one, same_shape, same_size, static_shape
 from tvm_scatter.problem.reductions import FLOATS, numpy_dtype
 
 from .created import uniform_number
@@ -185,5 +185,4 @@ def _rows(value: Any) -> ScatterCall | None:
         return None
     if len(index) != 1 or not isinstance(call.updates, relax.Var):
         return None
-    whole = len(updates) == len(data) and all(map(same_size, updates, [*index, *data[1:]]))
-    return call if whole else None
+    return call if same_shape(updates, [*index, *data[1:]]) else None
