@@ -1174,7 +1174,7 @@ PASSES = (
     Mutant(
         "reshapes of one tensor to other shapes taken for one value",
         _PASSES + "analysis/same_value.py",
-        "return one_shape and self(*roots)",
+        "return same_shape(*shapes) and self(*roots)",
         "return self(*roots)",
         ("tests/test_one_head.py::test_other_shapes_are_others",),
     ),
@@ -1763,8 +1763,8 @@ LINES = (
     Mutant(
         "updates that are broadcast are lines",
         "tvm_scatter/passes/turn_lines.py",
-        "if sizes is None or prod(int(size) for size in sizes) != lines * int(scatter.count):",
-        "if sizes is None:",
+        "if not same_size(elements, lines * scatter.count):",
+        "if elements is None:",
         (_TURNED + "test_two_indices_and_updates_that_are_broadcast[llvm]",),
     ),
     Mutant(

@@ -123,7 +123,7 @@ CASES: dict[str, Case] = {
 }
 
 
-def check(cases: dict[str, Case], on: str, symbolic: bool = False) -> None:
+def check(cases: dict[str, Case], on: str, symbolic: bool | tuple[int, ...] = False) -> None:
     programs = {name: (build, arrays) for name, (build, arrays, _) in cases.items()}
     found = run_all(programs, on, symbolic)
     for name, (_, _, wanted) in cases.items():
@@ -167,8 +167,21 @@ def test_larger_tiles(on_cuda: str, monkeypatch: pytest.MonkeyPatch, counted: li
 
 
 def test_symbolic_sizes(on_cuda: str, counted: list[Any]) -> None:
-    names = ("small", "awkward", "axes_merge", "to_the_front", "two_batches")
+    names = ("small", "awkward", "axes_merge", "to_the_front")
     check({name: CASES[name] for name in names}, on_cuda, symbolic=True)
+    assert len(counted) == len(names)
+
+
+def test_a_size_that_is_a_product(on_cuda: str, counted: list[Any]) -> None:
+    """The pixels of an image as rows, where its height and width are known at run time only."""
+    image = numbers(9, 5, 13)
+
+    def build(given: Any) -> Any:
+        channels, height, width = given.ty.shape
+        lines = emit(relax.op.reshape(given, (channels, height * width)))
+        return relax.op.permute_dims(lines)
+
+    check({"image": (build, [image], image.reshape(9, 65).T)}, on_cuda, (5, 13))
     assert counted
 
 

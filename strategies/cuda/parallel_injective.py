@@ -201,5 +201,5 @@ def _reduce(operands: Operands, config: Config) -> None:
         f"  parallel<P, {lanes}, {vector}, {unroll}>(out, updates, indices, sizes);",
         blocks=ceil_div(sizes.items * lanes, threads * unroll),
         threads=threads,
-        overlaps=isinstance(needed, int) and needed <= threads_at_a_time(operands.target),
+        overlaps=not isinstance(needed, int) or needed <= threads_at_a_time(operands.target),
     )

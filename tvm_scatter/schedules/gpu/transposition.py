@@ -194,24 +194,43 @@ def _access(node: Any, places: Mapping[Any, Any], sizes: Mapping[Any, Any]) -> A
     buffer = node.buffer if isinstance(node, tirx.BufferStore) else node.source
     if buffer.strides or not _is_zero(buffer.elem_offset):
         return None
+    indices = [tirx.Cast("int64", substitute(index, places)) for index in node.indices]
+    widths = [tirx.Cast("int64", size) for size in buffer.shape]
     analyzer = _analyzer(sizes)
+    # TVM finds no products of sizes in a sum. So each index is taken as a sum by itself, and all of
+    # them together only where a reshape has divided them.
+    found = [_sum(index, sizes, analyzer) for index in indices]
+    if None in found:
+        found = [_sum(_row_major(indices, widths), sizes, analyzer)]
+    if None in found:
+        return None
+    whole = [_row_major(parts, widths) for parts in zip(*found, strict=True)]
+    first, *steps = (_number(analyzer.simplify(each)) for each in whole)
+    return Access(node, buffer, first, tuple(steps))
+
+
+def _row_major(parts: Sequence[Any], widths: Sequence[Any]) -> Any:
+    """A place, or a part of one, of what it is along each axis of a tensor."""
     place: Any = tirx.const(0, "int64")
-    for index, size in zip(node.indices, buffer.shape, strict=True):
-        place = place * tirx.Cast("int64", size) + tirx.Cast("int64", substitute(index, places))
+    for part, width in zip(parts, widths[-len(parts) :], strict=True):
+        place = place * width + part
+    return place
+
+
+def _sum(index: Any, sizes: Mapping[Any, Any], analyzer: Any) -> list[Any] | None:
+    """An index as its value at zero and the steps along all axes; ``None`` if it is no such sum."""
     zeros = {axis: tirx.const(0, str(axis.ty.dtype)) for axis in sizes}
-    first = analyzer.simplify(substitute(place, zeros))
+    first = analyzer.simplify(substitute(index, zeros))
     steps = []
     whole = first
     for axis in sizes:
-        one = substitute(place, {**zeros, axis: tirx.const(1, str(axis.ty.dtype))})
+        one = substitute(index, {**zeros, axis: tirx.const(1, str(axis.ty.dtype))})
         step = analyzer.simplify(one - first)
         if isinstance(sizes[axis], int) and sizes[axis] == 1:
             step = tirx.const(0, "int64")
-        steps.append(_number(step))
+        steps.append(step)
         whole = whole + step * tirx.Cast("int64", axis)
-    if not analyzer.can_prove_equal(place, whole):
-        return None
-    return Access(node, buffer, _number(first), tuple(steps))
+    return [first, *steps] if analyzer.can_prove_equal(index, whole) else None
 
 
 def _merged(
