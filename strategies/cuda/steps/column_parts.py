@@ -146,7 +146,11 @@ def parts_at_run_time(
     while fewer * access >= _LEAST_BYTES:
         # Of parts that are twice as long the cache would hold too little.
         longer = min(2 * fewer * access, row)
-        found.insert(0, (fewer, tirx.And(often, largest // row * longer > most)))
+        too_little = largest // row * longer > most
+        if not isinstance(too_little, bool):
+            found.insert(0, (fewer, tirx.And(often, too_little)))
+        elif too_little:
+            found = [(fewer, often)]
         fewer //= 2
     return found
 
