@@ -1793,7 +1793,7 @@ LINES = (
         "strategies/cuda/steps/column_parts.py",
         "        elif too_little:",
         "        elif not too_little:",
-        ("tests/test_parts_at_run_time.py::test_messages[cuda]",),
+        ("tests/test_parts_at_run_time.py::test_messages",),
     ),
     Mutant(
         "squares are not turned in registers",

@@ -11,40 +11,38 @@ from harness import called, compiled_with
 from tvm import relax
 
 from tvm_scatter.ops.operators import index_put
-from tvm_scatter.strategies.cuda.steps import column_parts, segments
+from tvm_scatter.strategies.cuda.steps import column_parts, listed_rows
 
 NODES, WIDTH = 40, 128
 
 
 @pytest.fixture
-def forms(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """No row fits into the cache, and all orders carry what they can; gives the forms in parts."""
-    found: list[Any] = []
-    in_parts = segments._Shape.in_parts
+def forms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """No row fits into the cache; gives how many threads share a part in each form."""
+    found: list[int] = []
 
-    def spied(shape: Any, operands: Any) -> Any:
-        made = in_parts(shape, operands)
-        found.extend(form for _, form in made)
+    def spied(*given: Any) -> Any:
+        made = column_parts.parts_at_run_time(*given)
+        found.extend(lanes for lanes, _ in made)
         return made
 
     monkeypatch.setattr(column_parts, "_OF_CACHE", 1e-12)
-    monkeypatch.setattr(segments, "_MANY_TO_CARRY", 0)
-    monkeypatch.setattr(segments._Shape, "in_parts", spied)
+    monkeypatch.setattr(listed_rows, "parts_at_run_time", spied)
     return found
 
 
-def weighted_sums() -> tvm.IRModule:
+def weighted_sums(nodes: Any) -> tvm.IRModule:
     """The sum of x[source] * weight at the end of each edge."""
     builder = relax.BlockBuilder()
     edges = tvm.tirx.Var("edges", "int64")
-    types = {"x": ([NODES, WIDTH], "float32"), "weight": ([edges, 1], "float32")}
+    types = {"x": ([nodes, WIDTH], "float32"), "weight": ([edges, 1], "float32")}
     types |= {"source": ([edges], "int64"), "target": ([edges], "int64")}
     given = {name: relax.Var(name, relax.TensorType(*each)) for name, each in types.items()}
     with builder.function("main", [*given.values()]):
         with builder.dataflow():
             rows = builder.emit(relax.op.take(given["x"], given["source"], axis=0))
             message = builder.emit(relax.op.multiply(rows, given["weight"]))
-            zeros = builder.emit(relax.op.zeros([NODES, WIDTH], "float32"))
+            zeros = builder.emit(relax.op.zeros([nodes, WIDTH], "float32"))
             result = builder.emit(index_put(zeros, [given["target"]], message, reduction="add"))
             output = builder.emit_output(result)
         builder.emit_func_output(output)
@@ -52,11 +50,13 @@ def weighted_sums() -> tvm.IRModule:
 
 
 @pytest.mark.usefixtures("on_cuda")
-def test_messages(forms: list[Any]) -> None:
-    """Many reads of each row, few, and none."""
-    wanted = {"implementation": "segmented", "bounds": "drop", "fuse": True}
-    compiled = compiled_with(weighted_sums(), "cuda", **wanted)
-    assert {(form.lanes, form.carries) for form in forms} == {(8, True)}
+@pytest.mark.parametrize(("known", "lanes"), [(True, {8}), (False, {8, 16})])
+def test_messages(forms: list[int], known: bool, lanes: set[int]) -> None:
+    """Many reads of each row, few, and none; of a known table there is one form in parts."""
+    wanted = {"implementation": "bucketed", "bounds": "drop", "fuse": True}
+    nodes = NODES if known else tvm.tirx.Var("nodes", "int64")
+    compiled = compiled_with(weighted_sums(nodes), "cuda", **wanted)
+    assert set(forms) == lanes
     for edges in (900, 50, 1, 0):
         random = np.random.default_rng(edges)
         x = random.integers(-4, 5, (NODES, WIDTH)).astype("float32")
@@ -67,22 +67,3 @@ def test_messages(forms: list[Any]) -> None:
         np.add.at(expected, target, x[source] * weight)
         found = called(compiled, "cuda", [x, weight, source, target])
         np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.usefixtures("on_cuda")
-def test_bags_of_a_known_table(forms: list[Any]) -> None:
-    """The table says at compile time that parts are short; the words, whether there are any."""
-    torch = pytest.importorskip("torch")
-    from tvm_scatter.tuning.bench.models.applications import bags
-    from tvm_scatter.tuning.bench.models.ours import imported
-
-    case = bags("uniform", torch.float32, 2000)
-    table, words, starts = case.inputs
-    compiled = compiled_with(imported(case, dynamic=True), "cuda", fuse=True)
-    assert {form.lanes for form in forms} == {8}
-    for count in (len(words), 60, 1):
-        inputs = table, words[:count], starts.clamp(max=count)
-        wanted = torch.nn.functional.embedding_bag(words[:count], table, inputs[2], mode="sum")
-        arrays = [each.numpy() for each in inputs]
-        [found] = compiled["main"](*(tvm.runtime.tensor(each, tvm.cuda()) for each in arrays))
-        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5, atol=1e-5)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -23,14 +23,7 @@ from tvm_scatter.strategies.cuda.codegen.owned import carried_bytes
 from tvm_scatter.strategies.cuda.codegen.source import accumulate_bytes
 
 from . import sorting
-from .column_parts import (
-    LEAST_COLUMNS,
-    columns_each,
-    lanes_of_parts,
-    most_parts,
-    parts_at_run_time,
-    parts_of,
-)
+from .column_parts import LEAST_COLUMNS, columns_each, lanes_of_parts, most_parts, parts_of
 from .listed_rows import even_entries, few_bytes, lanes_and_parts, shares_of_rows
 
 #: A piece of a long segment has two to the power of this many entries, or a few more: twice as many
@@ -183,19 +176,6 @@ class _Shape:
             parts = parts_of(sizes.width, lanes, each)
         return _Shape(vector, columns, lanes, parts, apart, carries)
 
-    def in_parts(self, operands: Operands) -> list[tuple[Any, _Shape]]:
-        """The same with all first parts before all others, and when that is better at run time."""
-        side_by_side = self.carries or operands.problem.in_order
-        if self.apart or _adds_up_logits(operands):
-            return []
-        if operands.problem.softmax and not self.carries:
-            return []
-        width, each = operands.sizes.width, self.vector * self.columns
-        return [
-            (better, replace(self, lanes=lanes, parts=parts_of(width, lanes, each), apart=True))
-            for lanes, better in parts_at_run_time(operands, self.lanes, each, side_by_side)
-        ]
-
 
 def carries(operands: Operands) -> bool:
     """Whether something of each update is carried in the order of the lists, of static sizes."""
@@ -228,11 +208,11 @@ def reduce_rows(
     items = operands.sizes.items
     shape = _Shape.of(operands, _may_carry(operands.problem, operands.sizes))
     if isinstance(items, int) or not shape.carries:
-        steps.sum_whole_or_in_parts(shape)
+        steps.sum_updates(shape)
         return
     many = items >= tirx.IntImm("int64", _MANY_TO_CARRY)
-    few = partial(steps.sum_whole_or_in_parts, _Shape.of(operands, may_carry=False))
-    emit_first([(many, partial(steps.sum_whole_or_in_parts, shape))], few)
+    few = partial(steps.sum_updates, _Shape.of(operands, may_carry=False))
+    emit_first([(many, partial(steps.sum_updates, shape))], few)
 
 
 @dataclass(frozen=True)
@@ -245,14 +225,6 @@ class _Steps:
     arguments: sorting.Arguments
     threads: int
     carried: bool
-
-    def sum_whole_or_in_parts(self, shape: _Shape) -> None:
-        """Write the rows. Where sizes are known at run time only, these say in which parts."""
-        in_parts = shape.in_parts(self.operands)
-        emit_first(
-            [(better, partial(self.sum_updates, form)) for better, form in in_parts],
-            partial(self.sum_updates, shape),
-        )
 
     def sum_updates(self, shape: _Shape) -> None:
         """Write the rows."""
