@@ -219,10 +219,16 @@ class ProblemRunner:
     ----------
     device : str
         ``llvm`` or ``cuda``.
+
+    Attributes
+    ----------
+    workspace_byte : int
+        What each byte of a workspace is before a run.
     """
 
     def __init__(self, device: str = "llvm") -> None:
         self.device = device
+        self.workspace_byte = 171
         self._functions: dict[str, Any] = {}
         self._problems: dict[str, tuple[ScatterProblem, Any]] = {}
         self._signatures: dict[str, tuple[Signature, dict[str, int]]] = {}
@@ -330,7 +336,8 @@ class ProblemRunner:
         size = self._sizes[name]
         if size is not None:
             # A workspace may hold anything at first; zeros would hide a missing initialisation.
-            arguments.append(self._guarded((size,), np.full(size, 171, "uint8"), on))
+            before = np.full(size, self.workspace_byte, "uint8")
+            arguments.append(self._guarded((size,), before, on))
         self._module[name](*arguments)
         self._check_guards()
         inputs = list(zip((data, *indices, updates), arguments, strict=False))[int(in_place) :]

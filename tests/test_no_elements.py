@@ -68,7 +68,8 @@ def test_nothing_is_written_where_the_run_says_so(device: str, reduction: str) -
     names = list(strategy.applicable(problem, runner.target))
     for name in names:
         runner.add(name, problem, name, sizes=dict.fromkeys(symbols, 1))
-    for name in names:
+    # As integers, what the workspace holds at first is negative, or beyond all that there is.
+    for name, runner.workspace_byte in product(names, (171, 91)):
         for shape in map(list, SHAPES):
             runner.set_sizes(name, dict(zip(symbols, shape, strict=True)))
             check(runner, name, shape)

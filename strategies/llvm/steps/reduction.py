@@ -116,6 +116,14 @@ class Reduction:
         item, column = (tirx.Var(name, "int64") for name in ("item", "column"))
         return pairs.read_in_words(self.element(item * width, column), column)
 
+    def join_parts(self, join: Callable[[Any], None]) -> None:
+        """Emit ``join(chunk)`` for each chunk.
+
+        Not where rows have no elements: then :meth:`each_chunk` has no task that could tell which
+        segments cross the bounds of chunks.
+        """
+        loops.for_each(self.chunks * at_most(self.batches * self.blocks, 1), self.work, join)
+
     def view_parts(self, offset: Any) -> None:
         """Lay out the parts in the workspace, ``offset`` bytes from its start."""
         count = self.chunks * self._part_size * 2

@@ -67,7 +67,7 @@ class Rows(Reduction):
         # The destination whose items begin in a chunk and go on behind it, or -1.
         self._reach = loops.workspace_view(operands, offset, self.chunks, "int64")
         self.each_chunk(self._walk)
-        loops.for_each(self.chunks, self.work, self._join)
+        self.join_parts(self._join)
 
     def _offset(self, key: Any) -> Any:
         return T.bind(loops.int64(self._offsets[key]))

@@ -39,7 +39,7 @@ class Segments(Reduction):
         # end of the segment that began before chunk c, or -1 if it does not end in it.
         self._reach = loops.workspace_view(operands, offset, self.chunks * 2, "int64")
         self.each_chunk(self._walk)
-        loops.for_each(self.chunks, self.work, self._join)
+        self.join_parts(self._join)
 
     def _item(self, at: Any) -> Any:
         return T.bind(loops.int64(self._items[at]))
