@@ -150,6 +150,23 @@ class Attention(WithLoops):
         return zeros.index_add(0, target, shares * x[source])
 
 
+def test_as_many_true_entries_as_there_are_rows() -> None:
+    """PyTorch bounds their number by 2**63 - 2, which no memory can be planned for."""
+
+    def added(x: Any, mask: Any) -> Any:
+        return x[mask] + x
+
+    arguments = torch.randn(20, 8), torch.ones(20, dtype=torch.bool)
+    program = export(added, list(arguments), [{0: Dim.AUTO}, {0: Dim.AUTO}])
+    machine = compile_for(from_exported_program(program))
+    for count in (20, 3, 50):
+        x, mask = torch.randn(count, 8), torch.ones(count, dtype=torch.bool)
+        assert_same(run(machine, [x, mask])[0], 2 * x)
+    mask[3] = False
+    with pytest.raises(ValueError):
+        run(machine, [x, mask])
+
+
 def test_a_softmax_over_as_many_edges_as_two_sizes_say() -> None:
     x, edges = of_rows(5), torch.tensor([[0, 1, 2, 3, 4, 0], [1, 1, 0, 3, 2, 4]])
     module, sizes = Attention(), ({0: Dim.AUTO}, {1: Dim.AUTO})

@@ -294,6 +294,26 @@ def test_nearest_pixels_of_images_of_any_size(device: str) -> None:
             assert_same(each, wanted, str(given))
 
 
+def test_pixels_between_those_of_images_of_any_size(device: str) -> None:
+    def function(x: Any, y: Any) -> Sequence[Any]:
+        return (
+            functional.interpolate(x, scale_factor=3, mode="bilinear"),
+            functional.interpolate(x, y.shape, mode="bilinear"),
+            functional.interpolate(x, y.shape, mode="bilinear", align_corners=True),
+            functional.interpolate(x.double(), (5, y.shape[1]), mode="bilinear"),
+        )
+
+    sizes = [torch.export.Dim.AUTO] * 2
+    dynamic = [dict(zip((2, 3), sizes, strict=True)), dict(enumerate(sizes))]
+    program = export(function, [torch.randn(1, 2, 9, 10), torch.randn(7, 13)], dynamic)
+    machine = compile_for(from_exported_program(program), device)
+    for given in ((9, 10, 7, 13), (4, 4, 8, 8), (5, 3, 2, 3), (2, 2, 20, 2)):
+        inputs = [torch.randn(1, 2, *given[:2]), torch.randn(given[2:])]
+        found = run(machine, inputs, device)
+        for each, wanted in zip(found, function(*inputs), strict=True):
+            assert_same(each, wanted, str(given))
+
+
 def test_rrelu_outside_of_training() -> None:
     def model(x: Any) -> Sequence[Any]:
         return functional.rrelu(x), functional.rrelu(x, 0.5, 1), functional.rrelu(x[:0])

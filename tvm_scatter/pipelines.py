@@ -27,6 +27,7 @@ from .passes import (
     HostConstants,
     OwnScans,
     RowProducts,
+    SizeBounds,
     passes,
 )
 from .passes.check_extents import CheckExtents
@@ -156,7 +157,9 @@ def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
     """Run the passes of the current options."""
     check_made_for(mod)
     last = [OwnScans(), BranchFunctions(), DeferBoundsCheck()]
-    return tvm.transform.Sequential([HostConstants(), *passes(current_options()), *last])(mod)
+    return tvm.transform.Sequential(
+        [HostConstants(), SizeBounds(), *passes(current_options()), *last]
+    )(mod)
 
 
 def _capturing(captures: bool) -> tvm.transform.PassContext:

@@ -28,6 +28,7 @@ from .row_products import RowProducts
 from .share_checks import ShareChecks
 from .share_orders import ShareOrders
 from .share_values import ShareValues
+from .size_bounds import SizeBounds
 from .turn_lines import TurnLines
 from .unchecked_numbers import UncheckedNumbers
 from .unread_indices import UnreadIndices
@@ -94,6 +95,7 @@ __all__ = [
     "ShareChecks",
     "ShareOrders",
     "ShareValues",
+    "SizeBounds",
     "TurnLines",
     "UncheckedNumbers",
     "UnreadIndices",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.importers.shapes import as_expression, shape_of
 from tvm_scatter.ops.shapes import is_empty
 
 from .along import add_along, known_sizes
@@ -40,19 +40,25 @@ def upsample_nearest(call: TorchCall) -> Any:
 
 
 def upsample_bilinear(call: TorchCall) -> Any:
-    """``upsample_bilinear2d`` by factors, whose fractions TVM ignores, or of integers."""
+    """``upsample_bilinear2d``.
+
+    TVM ignores the fractions of factors, and takes neither integers nor sizes that only the run
+    time knows.
+    """
     image = _image(call)
     wanted, scales = _asked(call, image)
     sizes, dtype = shape_of(image)[2:], str(image.ty.dtype)
     exact = call["align_corners"] or all(x is None or float(x).is_integer() for x in scales)
-    if exact and is_float(dtype):
+    known = all(isinstance(size, int) for size in (*sizes, *wanted))
+    if known and exact and is_float(dtype):
         return None
-    sizes = known_sizes(call, "the input", sizes)
-    entries_of = known_sizes(call, "the output", wanted)
     wide = dtype if is_float(dtype) else "float32"
     image = call.cast(image, wide)
+    if not known:
+        image = _between_at_run_time(call, image, wanted, scales)
+        return image if wide == dtype else call.cast(call.emit(relax.op.round(image)), dtype)
     number: Any = np.float64 if dtype == "float64" else np.float32
-    for i, (size, entries, scale) in enumerate(zip(sizes, entries_of, scales, strict=True)):
+    for i, (size, entries, scale) in enumerate(zip(sizes, wanted, scales, strict=True)):
         pixels = _between(size, entries, scale, call["align_corners"], number)
         image = _mixed(call, image, 2 + i, pixels)
     return image if wide == dtype else call.cast(call.emit(relax.op.round(image)), dtype)
@@ -104,8 +110,50 @@ def _nearest_at_run_time(
 
         return te.compute([*image.shape[:2], *wanted], pixel, name="nearest")
 
-    wanted = [tirx.IntImm("int64", x) if isinstance(x, int) else x for x in wanted]
-    return call.compute(nearest, image, wanted, name="nearest")
+    return call.compute(nearest, image, list(map(as_expression, wanted)), name="nearest")
+
+
+def _between_at_run_time(
+    call: TorchCall, image: Any, wanted: list[Any], scales: list[float | None]
+) -> Any:
+    """The four pixels around each position, mixed, where the run time knows the sizes.
+
+    PyTorch computes positions, and mixes halves, in single precision.
+    """
+    dtype = str(image.ty.dtype)
+    number, corners = "float64" if dtype == "float64" else "float32", call["align_corners"]
+
+    def mixed(image: te.Tensor, wanted: Any) -> te.Tensor:
+        def step(axis: int) -> Any:
+            size, entries, scale = image.shape[2 + axis], wanted[axis], scales[axis]
+            if corners:
+                gaps = tirx.max((entries - 1).astype(number), tirx.const(1.0, number))
+                return (size - 1).astype(number) / gaps
+            if scale:
+                return tirx.const(1 / scale, number)
+            return size.astype(number) / entries.astype(number)
+
+        def pixels(axis: int, at: Any) -> list[tuple[Any, Any]]:
+            """The places of two pixels, and their weights."""
+            half, last = tirx.const(0.0 if corners else 0.5, number), image.shape[2 + axis] - 1
+            position = (at.astype(number) + half) * step(axis) - half
+            position = tirx.max(position, tirx.const(0, number))
+            left = tirx.min(position.astype("int64"), last)
+            one = tirx.const(1, number)
+            weight = tirx.min(position - left.astype(number), one)
+            return [(left, one - weight), (tirx.min(left + 1, last), weight)]
+
+        def pixel(n: Any, c: Any, y: Any, x: Any) -> Any:
+            lines = [
+                sum(image(n, c, row, column).astype(number) * part for column, part in pixels(1, x))
+                * share
+                for row, share in pixels(0, y)
+            ]
+            return sum(lines).astype(dtype)
+
+        return te.compute([*image.shape[:2], *wanted], pixel, name="bilinear")
+
+    return call.compute(mixed, image, list(map(as_expression, wanted)), name="bilinear")
 
 
 def _mixed(call: TorchCall, image: Any, axis: int, pixels: tuple[np.ndarray, np.ndarray]) -> Any:

@@ -15,7 +15,7 @@ from tvm.ir import Var
 from tvm.sym import Analyzer
 
 #: The attribute of a function in which an importer says so, by the names of sizes.
-_BOUNDS = "tir_var_upper_bound"
+BOUNDS = "tir_var_upper_bound"
 #: PyTorch's name of a size that depends on values. A variable begins with the operator that it
 #: comes from.
 _OF_VALUES = re.compile(r".*_(u\d+)")
@@ -23,7 +23,7 @@ _OF_VALUES = re.compile(r".*_(u\d+)")
 
 def greatest_sizes(function: relax.Function) -> Mapping[str, int]:
     """The greatest values of a function's sizes, by their names."""
-    bounds = (function.attrs or {}).get(_BOUNDS, {})
+    bounds = (function.attrs or {}).get(BOUNDS, {})
     return {str(name): int(value) for name, value in bounds.items()}
 
 
