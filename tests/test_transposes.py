@@ -74,6 +74,16 @@ def summed_after() -> Case:
     return build, arrays, (turned.T + beside) * column
 
 
+def times_a_number() -> Case:
+    """A tensor that has no axes is read at one place."""
+    arrays = [numbers(33, 40), numbers(1).reshape(())]
+
+    def build(given: Any, factor: Any) -> Any:
+        return relax.op.multiply(emit(relax.op.permute_dims(given)), factor)
+
+    return build, arrays, arrays[0].T * arrays[1]
+
+
 def of_halves() -> Case:
     """What is computed of two elements of an access; all sums are whole in bfloat16."""
     arrays = [numbers(64, 66).astype(ml_dtypes.bfloat16) for _ in range(2)]
@@ -106,6 +116,7 @@ CASES: dict[str, Case] = {
     "split_and_joined": split_and_joined(),
     "summed_before": summed_before(),
     "summed_after": summed_after(),
+    "times_a_number": times_a_number(),
     "of_halves": of_halves(),
     "of_another_type": of_another_type(),
     **{

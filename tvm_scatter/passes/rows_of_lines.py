@@ -118,8 +118,10 @@ class RowsOfLines:
         There are none where nothing is known of what it takes.
         """
         symbols = {symbol for each in self.scatters for symbol in each.problem.symbols}
-        found = [self._costs(dict.fromkeys(symbols, value)) for value in VALUES]
-        return [each for each in found[: None if symbols else 1] if each is not None]
+        found = [
+            self._costs(dict.fromkeys(symbols, value)) for value in VALUES[: None if symbols else 1]
+        ]
+        return [each for each in found if each is not None]
 
     def _costs(self, sizes: Mapping[str, int]) -> tuple[float, float] | None:
         """Both where unknown sizes have these values; ``None`` if nothing is known of them."""

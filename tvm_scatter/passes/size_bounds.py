@@ -15,8 +15,8 @@ from tvm import relax
 from .analysis.greatest_sizes import BOUNDS, greatest_sizes
 from .functions import with_changes
 
-#: Two axes of such sizes are still fewer bytes than an integer can count.
-_MOST = 1 << 29
+#: A tensor with two such axes, and a thousand bytes for each pair, can still be counted in bytes.
+_MOST = 1 << 26
 
 
 def SizeBounds() -> tvm.transform.Pass:

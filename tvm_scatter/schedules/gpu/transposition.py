@@ -199,12 +199,14 @@ def _access(node: Any, places: Mapping[Any, Any], sizes: Mapping[Any, Any]) -> A
     analyzer = _analyzer(sizes)
     # TVM finds no products of sizes in a sum. So each index is taken as a sum by itself, and all of
     # them together only where a reshape has divided them.
-    found = [_sum(index, sizes, analyzer) for index in indices]
-    if None in found:
-        found = [_sum(_row_major(indices, widths), sizes, analyzer)]
-    if None in found:
+    sums = [_sum(index, sizes, analyzer) for index in indices]
+    apart = [each for each in sums if each is not None]
+    if indices and len(apart) == len(sums):
+        whole = [_row_major(parts, widths) for parts in zip(*apart, strict=True)]
+    else:
+        whole = _sum(_row_major(indices, widths), sizes, analyzer) or []
+    if not whole:
         return None
-    whole = [_row_major(parts, widths) for parts in zip(*found, strict=True)]
     first, *steps = (_number(analyzer.simplify(each)) for each in whole)
     return Access(node, buffer, first, tuple(steps))
 
@@ -212,7 +214,7 @@ def _access(node: Any, places: Mapping[Any, Any], sizes: Mapping[Any, Any]) -> A
 def _row_major(parts: Sequence[Any], widths: Sequence[Any]) -> Any:
     """A place, or a part of one, of what it is along each axis of a tensor."""
     place: Any = tirx.const(0, "int64")
-    for part, width in zip(parts, widths[-len(parts) :], strict=True):
+    for part, width in zip(parts, widths, strict=True):
         place = place * width + part
     return place
 
