@@ -1770,8 +1770,8 @@ LINES = (
     Mutant(
         "the second of several scatters has the entries of the first",
         "tvm_scatter/passes/emit_rows_of_lines.py",
-        "[reshaped(each, [1, count], self.emit) for each in vectors]",
-        "[reshaped(vectors[0], [1, count], self.emit) for each in vectors]",
+        "rows = [reshaped(each, [1, self._count], self.emit) for each in vectors]",
+        "rows = [reshaped(vectors[0], [1, self._count], self.emit) for each in vectors]",
         (_TURNED + "test_one_module_for_images_of_all_sizes[llvm]",),
     ),
     Mutant(

@@ -20,7 +20,7 @@ from tvm_scatter.emit.index_check import CheckOperands, IndexCheck
 from tvm_scatter.emit.mailbox import STATUS
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.emit.wrapping import as_signed, kept_apart, wrapping_add, wrapping_sub
-from tvm_scatter.problem.sizes import at_least, at_most, ceil_div
+from tvm_scatter.problem.sizes import as_expression, at_least, at_most, ceil_div
 
 CHECK_NAME = "check_indices"
 _HOST_CHUNKS = 64
@@ -79,17 +79,13 @@ def check_operands(
     if len(set(check.shapes)) > 1 and unknown:
         # Index tensors are broadcast. If one is empty, no entry of the others is used or checked.
         none = tirx.any(tirx.const(False, "bool"), *(length == 0 for length in unknown))
-        lengths = [tirx.Select(none, _int64(0), _int64(length)) for length in lengths]
+        lengths = [tirx.Select(none, as_expression(0), as_expression(length)) for length in lengths]
     return CheckOperands(
         check=check,
         indices=buffers[1:],
         lengths=lengths,
         extents=[parameters.size((dim,)) for dim in check.extents],
     )
-
-
-def _int64(value: Any) -> Any:
-    return tirx.IntImm("int64", value) if isinstance(value, int) else value
 
 
 def is_bad(index: Any, extent: Any, wrap_negative: bool) -> Any:

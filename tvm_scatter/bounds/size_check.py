@@ -14,6 +14,7 @@ from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.kept_memory import sizes_of
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 from tvm_scatter.ops.shapes import same_size
+from tvm_scatter.problem.sizes import as_expression
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def check_shape(
                 for at, (size, right) in zip(unsure, sizes, strict=True):
                     _check_size(operator, what, at, size, right)
     func = bb.add_func(builder.get(), "check_shape")
-    numbers = [_number(size) for at in unsure for size in pairs[at]]
+    numbers = [as_expression(size) for at in unsure for size in pairs[at]]
     call = relax.op.call_tir_inplace(func, [tensor, *numbers], 0, tensor.ty)
     return bb.emit(call)
 
@@ -166,10 +167,6 @@ def _check_size(operator: str, what: str, dimension: int, size: Any, wanted: Any
                     " there.",
                 ],
             )
-
-
-def _number(size: Any) -> Any:
-    return tirx.IntImm("int64", size) if isinstance(size, int) else size
 
 
 def _check_at_most(operator: str, rule: AtMost, sizes: dict[str, Any]) -> None:

@@ -13,9 +13,10 @@ from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import as_expression, differ, shape_of, text
+from tvm_scatter.importers.shapes import differ, shape_of, text
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import same_size
+from tvm_scatter.problem.sizes import as_expression
 
 from .onnx_sizes import sizes_in
 

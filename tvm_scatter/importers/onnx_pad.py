@@ -11,7 +11,8 @@ import tvm
 from tvm import relax, te, tirx
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import as_expression, shape_of
+from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.problem.sizes import as_expression
 
 from .onnx_sizes import from_the_front, sizes_in
 from .onnx_stock import Node

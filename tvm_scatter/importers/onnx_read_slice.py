@@ -14,8 +14,9 @@ from tvm import relax, te, tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.errors import ScatterError
-from tvm_scatter.importers.shapes import as_expression, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.expectations import AT_MOST, NOT_NEGATIVE, NOT_ZERO, expect_numbers
+from tvm_scatter.problem.sizes import as_expression
 
 from .onnx_sizes import as_tensor, expect_known_length, from_the_front, sizes_in
 

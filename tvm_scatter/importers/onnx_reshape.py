@@ -13,9 +13,10 @@ from typing import Any
 import tvm
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import as_expression, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.shapes import number_of, same_shape, static_shape
+from tvm_scatter.problem.sizes import as_expression
 
 from .onnx_sizes import as_tensor, expect_known_length, sizes_in
 from .onnx_stock import Node

@@ -16,7 +16,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
-from tvm_scatter.importers.shapes import as_expression
+from tvm_scatter.problem.sizes import as_expression
 
 #: An operator that TVM's importer gives shapes.
 STAND_IN = "Cast"

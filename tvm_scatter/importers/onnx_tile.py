@@ -11,7 +11,8 @@ from typing import Any
 import tvm
 from tvm import te, tirx
 
-from tvm_scatter.importers.shapes import as_expression, shape_of
+from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.problem.sizes import as_expression
 
 from .onnx_sizes import sizes_in
 from .onnx_stock import Node

@@ -75,7 +75,7 @@ def plain_shape(tensor: Any) -> tuple[Any, ...] | None:
     ``None`` if only its rank is known.
     """
     sizes = static_shape(tensor)
-    return None if sizes is None else tuple(map(_as_number, sizes))
+    return None if sizes is None else tuple(map(plain_size, sizes))
 
 
 def known_shape(operator: str, tensor: Any) -> list[Any]:
@@ -124,7 +124,7 @@ def same_shape(left: Sequence[Any] | None, right: Sequence[Any] | None) -> bool:
 def number_of(shape: Sequence[Any]) -> Any:
     """The number of elements of a shape: an ``int`` or an expression."""
     number: Any = 1
-    for size in map(_as_number, shape):
+    for size in map(plain_size, shape):
         if isinstance(size, int) and size == 0:
             return 0
         number = number * size
@@ -150,7 +150,8 @@ def fits(shape: Sequence[Any], wanted: Sequence[Any]) -> bool:
     )
 
 
-def _as_number(size: Any) -> Any:
+def plain_size(size: Any) -> Any:
+    """A size as an ``int`` if it is known."""
     return int(size) if isinstance(size, int | tirx.IntImm) else size
 
 

@@ -53,6 +53,11 @@ class _Group:
     turned: dict[Any, Any]
     emit: Emit
 
+    @property
+    def _count(self) -> Any:
+        """The number of entries of each."""
+        return self.members[0].scatter.count
+
     def call(self, rows: Any) -> relax.Call:
         """The scatter into rows."""
         scatters = [each.scatter for each in self.members]
@@ -87,35 +92,33 @@ class _Group:
 
     def _updates(self) -> Any:
         """The updates as rows: of each scatter's entries, behind an axis for several scatters."""
-        count = self.members[0].scatter.count
         first = self.members[0].value
         if len(self.members) == 1 and isinstance(first, OfBoth):
             # They are in memory: whatever computes nothing itself may scatter them.
             return self._turned(first)
-        found = self._value([each.value for each in self.members], count)
-        whole = [len(self.members), count, self.lines]
+        found = self._value([each.value for each in self.members])
+        whole = [len(self.members), self._count, self.lines]
         if not same_shape(plain_shape(found), whole):
             found = self.emit(relax.op.broadcast_to(found, whole))
         return found if len(self.members) > 1 else reshaped(found, whole[1:], self.emit)
 
-    def _value(self, values: Sequence[Any], count: Any) -> Any:
+    def _value(self, values: Sequence[Any]) -> Any:
         """The same value of all members, of axes for members, entries and lines."""
         first = values[0]
         if isinstance(first, Computed):
             parts = [
-                self._value(parts, count)
-                for parts in zip(*(each.parts for each in values), strict=True)
+                self._value(parts) for parts in zip(*(each.parts for each in values), strict=True)
             ]
             call = first.call
             return self.emit(relax.Call(call.op, parts, call.attrs, call.ty_args))
         if isinstance(first, OfBoth):
             rows = self._turned(first)
-            return reshaped(rows, [1, count, self.lines], self.emit)
+            return reshaped(rows, [1, self._count, self.lines], self.emit)
         if isinstance(first, OfEntries):
             same = all(each.is_same(first) for each in values)
             used = values[:1] if same else values
             vectors = [self._flat(each) for each in used]
-            return reshaped(self._stacked(vectors), [len(vectors), count, 1], self.emit)
+            return reshaped(self._stacked(vectors), [len(vectors), self._count, 1], self.emit)
         if isinstance(first, OfLines):
             return reshaped(self._flat(first), [1, 1, self.lines], self.emit)
         if isinstance(first, Leaf):
@@ -148,10 +151,8 @@ class _Group:
         """Vectors in an axis in front, if there are several."""
         if len(vectors) == 1:
             return vectors[0]
-        count = self.members[0].scatter.count
-        return self.emit(
-            relax.op.concat([reshaped(each, [1, count], self.emit) for each in vectors], 0)
-        )
+        rows = [reshaped(each, [1, self._count], self.emit) for each in vectors]
+        return self.emit(relax.op.concat(rows, 0))
 
 
 def _as_it_is(expression: Any) -> Any:

@@ -160,16 +160,13 @@ class RowsOfLines:
     @property
     def gains(self) -> bool:
         """Whether rows are predicted to take clearly less, in the mean of the sizes."""
-        return bool(self.costs) and self._part * self._margin < 1
+        margin = margin_below_a_record(self.target.kind.name)
+        return bool(self.costs) and self._part * margin < 1
 
     @property
     def _part(self) -> float:
         """What rows take as a part of what lines do, in the geometric mean of the sizes."""
         return exp(sum(log(after / before) for before, after in self.costs) / len(self.costs))
-
-    @property
-    def _margin(self) -> float:
-        return margin_below_a_record(self.target.kind.name)
 
     def _follows(self, problem: ScatterProblem, number: int) -> ScatterProblem:
         """The problem of a scatter, the first or a later one, as later passes leave it."""

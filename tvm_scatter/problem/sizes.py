@@ -92,7 +92,7 @@ def at_least(value: Any, least: Any) -> Any:
         return max(value, least)
     from tvm import tirx
 
-    return tirx.max(*map(_expression, (value, least)))
+    return tirx.max(*map(as_expression, (value, least)))
 
 
 def at_most(value: Any, most: Any) -> Any:
@@ -101,10 +101,11 @@ def at_most(value: Any, most: Any) -> Any:
         return min(value, most)
     from tvm import tirx
 
-    return tirx.min(*map(_expression, (value, most)))
+    return tirx.min(*map(as_expression, (value, most)))
 
 
-def _expression(size: Any) -> Any:
+def as_expression(size: Any) -> Any:
+    """A size as an expression of 64 bits: of plain numbers TVM takes 32."""
     from tvm import tirx
 
     return tirx.IntImm("int64", size) if isinstance(size, int) else size

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from tvm_scatter.importers.shapes import as_expression, shape_of
+from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.problem.sizes import as_expression
 
 from .along import add_along, known_sizes
 from .call import TorchCall
@@ -54,13 +55,13 @@ def upsample_bilinear(call: TorchCall) -> Any:
         return None
     wide = dtype if is_float(dtype) else "float32"
     image = call.cast(image, wide)
-    if not known:
+    if known:
+        number: Any = np.float64 if dtype == "float64" else np.float32
+        for i, (size, entries, scale) in enumerate(zip(sizes, wanted, scales, strict=True)):
+            pixels = _between(size, entries, scale, call["align_corners"], number)
+            image = _mixed(call, image, 2 + i, pixels)
+    else:
         image = _between_at_run_time(call, image, wanted, scales)
-        return image if wide == dtype else call.cast(call.emit(relax.op.round(image)), dtype)
-    number: Any = np.float64 if dtype == "float64" else np.float32
-    for i, (size, entries, scale) in enumerate(zip(sizes, wanted, scales, strict=True)):
-        pixels = _between(size, entries, scale, call["align_corners"], number)
-        image = _mixed(call, image, 2 + i, pixels)
     return image if wide == dtype else call.cast(call.emit(relax.op.round(image)), dtype)
 
 
@@ -98,10 +99,8 @@ def _nearest_at_run_time(
 
     def nearest(image: te.Tensor, wanted: Any) -> te.Tensor:
         def place(axis: int, at: Any) -> Any:
-            size, scale = image.shape[2 + axis], scales[axis]
-            step: Any = tirx.const(1 / scale, "float32") if scale else None
-            if step is None:
-                step = size.astype("float32") / wanted[axis].astype("float32")
+            size = image.shape[2 + axis]
+            step = _step_at_run_time(size, wanted[axis], scales[axis], False, "float32")
             first = tirx.floor((at.astype("float32") + tirx.const(offset, "float32")) * step)
             return tirx.min(first.astype("int64"), size - 1)
 
@@ -124,19 +123,12 @@ def _between_at_run_time(
     number, corners = "float64" if dtype == "float64" else "float32", call["align_corners"]
 
     def mixed(image: te.Tensor, wanted: Any) -> te.Tensor:
-        def step(axis: int) -> Any:
-            size, entries, scale = image.shape[2 + axis], wanted[axis], scales[axis]
-            if corners:
-                gaps = tirx.max((entries - 1).astype(number), tirx.const(1.0, number))
-                return (size - 1).astype(number) / gaps
-            if scale:
-                return tirx.const(1 / scale, number)
-            return size.astype(number) / entries.astype(number)
-
         def pixels(axis: int, at: Any) -> list[tuple[Any, Any]]:
             """The places of two pixels, and their weights."""
-            half, last = tirx.const(0.0 if corners else 0.5, number), image.shape[2 + axis] - 1
-            position = (at.astype(number) + half) * step(axis) - half
+            size = image.shape[2 + axis]
+            step = _step_at_run_time(size, wanted[axis], scales[axis], corners, number)
+            half, last = tirx.const(0.0 if corners else 0.5, number), size - 1
+            position = (at.astype(number) + half) * step - half
             position = tirx.max(position, tirx.const(0, number))
             left = tirx.min(position.astype("int64"), last)
             one = tirx.const(1, number)
@@ -295,6 +287,18 @@ def _step(size: int, entries: int, scale: float | None, corners: bool) -> float:
     if corners:
         return (size - 1) / (entries - 1) if entries > 1 else 0.0
     return 1 / scale if scale else size / entries
+
+
+def _step_at_run_time(
+    size: Any, entries: Any, scale: float | None, corners: bool, number: str
+) -> Any:
+    """The same as an expression of this type, of sizes that are expressions."""
+    if corners:
+        gaps = tirx.max((entries - 1).astype(number), tirx.const(1.0, number))
+        return (size - 1).astype(number) / gaps
+    if scale:
+        return tirx.const(1 / scale, number)
+    return size.astype(number) / entries.astype(number)
 
 
 def _cubic(distances: np.ndarray, a: float) -> np.ndarray:

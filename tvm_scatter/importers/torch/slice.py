@@ -16,6 +16,7 @@ from tvm_scatter.importers.shapes import shape_of, text
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops import read_ops
 from tvm_scatter.ops.shapes import is_empty, no_elements, number_of
+from tvm_scatter.problem.sizes import as_expression
 
 from .call import TorchCall
 
@@ -305,6 +306,6 @@ def bound(bound: Any, default: Any, extent: Any) -> Any:
             return extent
         if bound == 0:
             return 0
-    bound = tirx.IntImm("int64", bound) if isinstance(bound, int) else bound
+    bound = as_expression(bound)
     from_front = tirx.Select(bound < 0, bound + extent, bound)
     return tirx.max(tirx.min(from_front, extent), tirx.IntImm("int64", 0))

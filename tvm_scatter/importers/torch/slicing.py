@@ -11,6 +11,7 @@ from tvm.sym import Analyzer
 
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import is_empty, no_elements, same_shape
+from tvm_scatter.problem.sizes import as_expression
 
 from .call import TorchCall
 from .sizes import known_size
@@ -42,7 +43,7 @@ def slice_tensor(call: TorchCall) -> Any:
         return te.compute([*data.shape[:axis], size, *data.shape[axis + 1 :]], at, name="part")
 
     data = _long_enough(call, data, axis, size)
-    return call.compute(part, data, _constant(start), size, name="part")
+    return call.compute(part, data, as_expression(start), size, name="part")
 
 
 def _empty_slice(call: TorchCall, data: Any, axis: int) -> Any:
@@ -74,11 +75,11 @@ def split(call: TorchCall) -> Any:
 
         return te.compute([*data.shape[:axis], size, *data.shape[axis + 1 :]], at, name="part")
 
-    firsts = map(_constant, [0, *ends[:-1]])
+    firsts = map(as_expression, [0, *ends[:-1]])
     parts = [
         call.emit(no_elements(relax.TensorType([*before, 0, *after], data.ty.dtype)))
         if isinstance(size, int) and size == 0
-        else call.compute(part, data, first, _constant(size), name="part")
+        else call.compute(part, data, first, as_expression(size), name="part")
         for first, size in zip(firsts, sizes, strict=True)
     ]
     return call.emit(relax.Tuple(parts))
@@ -125,13 +126,9 @@ def _long_enough(call: TorchCall, data: Any, axis: int, size: Any) -> Any:
 
 def _is_inside(start: Any, size: Any, step: int, extent: Any) -> bool:
     """Whether a slice that is not empty certainly ends before its axis does."""
-    first, last = _constant(start), start + (_constant(size) - 1) * step
+    first, last = as_expression(start), start + (as_expression(size) - 1) * step
     analyzer = Analyzer()
     for variable in tirx.analysis.undefined_vars(tirx.Evaluate(first + last + extent)):
         analyzer.bind(variable, tvm.ir.Range(0, 2**40))
-    with analyzer.constraint_scope(_constant(size) > 0):
+    with analyzer.constraint_scope(as_expression(size) > 0):
         return bool(analyzer.can_prove(tirx.all(first >= 0, last < extent)))
-
-
-def _constant(size: Any) -> Any:
-    return tirx.IntImm("int64", size) if isinstance(size, int) else size

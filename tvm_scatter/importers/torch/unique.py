@@ -9,6 +9,7 @@ from tvm import relax, te, tirx
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops import operators as ops
 from tvm_scatter.ops.shapes import is_empty, number_of
+from tvm_scatter.problem.sizes import as_expression
 
 from .along import known_sizes
 from .call import TorchCall
@@ -152,5 +153,4 @@ def _lengths(call: TorchCall, starts: Any, rows: Any) -> Any:
 
         return te.compute((count,), at, name="lengths")
 
-    rows = tirx.IntImm("int64", rows) if isinstance(rows, int) else rows
-    return call.compute(lengths, starts, rows, name="lengths")
+    return call.compute(lengths, starts, as_expression(rows), name="lengths")
