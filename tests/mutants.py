@@ -936,6 +936,20 @@ CHECKS = (
         ("tests/test_order.py::test_the_ends_of_a_type_have_no_place[llvm-int64-True]",),
     ),
     Mutant(
+        "sizes beyond those that a model was exported for are let through",
+        "tvm_scatter/passes/check_exported_sizes.py",
+        "if size in most:",
+        "if False:",
+        ("tests/test_exported_sizes.py",),
+    ),
+    Mutant(
+        "the least size that PyTorch always notes is taken for one that a program needs",
+        "tvm_scatter/passes/check_exported_sizes.py",
+        "_USUAL_LEAST = 2",
+        "_USUAL_LEAST = 0",
+        ("tests/test_exported_sizes.py",),
+    ),
+    Mutant(
         "the greatest value of a size is looked up under the variable's own name",
         "tvm_scatter/passes/analysis/greatest_sizes.py",
         "name = each.name if named is None else named[1]",

@@ -30,6 +30,7 @@ from .passes import (
     SizeBounds,
     passes,
 )
+from .passes.check_exported_sizes import CheckExportedSizes
 from .passes.check_extents import CheckExtents
 from .passes.check_read_sizes import CheckReadSizes
 from .passes.functions import called_functions
@@ -127,8 +128,8 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     mod = _rewrite(mod)
     if wanted.enabled:
         last = [WideReductions(), InitialiseReductions(), LeaveOutEmptyOutputs()]
-        # The second adds functions in front of which the first would put its own checks.
-        last += [CheckExtents(), CheckReadSizes()]
+        # The others add functions in front of which the first would put its own checks.
+        last += [CheckExtents(), CheckReadSizes(), CheckExportedSizes()]
         stock = tvm.transform.Sequential([stock, *last])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)

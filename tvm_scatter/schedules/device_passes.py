@@ -10,6 +10,7 @@ from tvm.tirx import compilation_pipeline as tvm_pipelines
 
 from tvm_scatter.options import current_options
 
+from .floats_of_places import HideFloatsOfPlaces, ShowFloatsOfPlaces
 from .named_choices import HideNamedChoices
 from .narrow_infinities import WidenInfinities
 from .narrow_integers import WrapNarrowIntegers
@@ -29,8 +30,9 @@ def install_device_passes() -> None:
         def finalize() -> tvm.transform.Pass:
             if not current_options().enabled:
                 return finalize_device()
-            last = [WrapNarrowIntegers(), WidenInfinities()]
-            return tvm.transform.Sequential([HideNamedChoices(), finalize_device(), *last])
+            first = [HideNamedChoices(), HideFloatsOfPlaces()]
+            last = [ShowFloatsOfPlaces(), WrapNarrowIntegers(), WidenInfinities()]
+            return tvm.transform.Sequential([*first, finalize_device(), *last])
 
         return lower, finalize_host, finalize
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
+from tvm.sym import Analyzer
 
 from tvm_scatter.importers.shapes import shape_of
+from tvm_scatter.problem.sizes import as_expression
 
 from .arithmetic import common_type, is_representable
 from .call import TorchCall
@@ -60,19 +62,26 @@ def triangle(call: TorchCall) -> Any:
 
 
 def arange(call: TorchCall) -> Any:
-    """``arange`` with a negative step or of integers between floats: TVM gets the sizes wrong."""
+    """``arange`` with a negative step or of integers between floats: TVM gets the sizes wrong.
+
+    It rounds floats where the step is a size, and proves nothing of that.
+    """
     start, end, step = limits = call.get("start", 0), call["end"], call.get("step", 1)
     known = all(isinstance(each, bool | int | float) for each in limits)
     real = any(isinstance(each, float) for each in limits)
     dtype = _asked_type(call, common_type(0.5) if real else "int64")
     integral = "int" in dtype
+    multiple = None if real or isinstance(step, int) else _multiple(end - start, step)
     down = isinstance(step, int | float) and step < 0 and (known or not real)
-    if not down and not (real and integral and known):
+    if multiple is None and not down and not (real and integral and known):
         return None
     if dtype == "int64" and known:
         # PyTorch counts after it has rounded, for this type only.
         start, end, step = (int(each) for each in limits)
-    count = math.ceil((end - start) / step) if known else (start - end - step - 1) // -step
+    if multiple is not None:
+        count = multiple
+    else:
+        count = math.ceil((end - start) / step) if known else (start - end - step - 1) // -step
     wide = dtype if integral else "float64"
     places = call.emit(relax.op.arange(0, count, 1, wide))
     first, step = (call.scalar(int(x) if known and integral else x, wide) for x in (start, step))
@@ -80,8 +89,22 @@ def arange(call: TorchCall) -> Any:
     return call.cast(call.emit(values), dtype)
 
 
+def _multiple(number: Any, step: Any) -> Any:
+    """How many times the step a number is, if it is a product of the step and another size."""
+    analyzer = Analyzer()
+    for sign in (1, -1):
+        product = analyzer.simplify(as_expression(number * sign))
+        for count in (product.a, product.b) if isinstance(product, tirx.Mul) else ():
+            if analyzer.can_prove_equal(count * step * sign, product):
+                return count
+    return None
+
+
 def _of_special(call: TorchCall, shape: Any, otherwise: str, value: Any) -> Any:
     """A tensor of a value that TVM cannot fill it with; ``None`` for another one."""
+    if not isinstance(value, bool | int | float) and "float" in str(value.ty):
+        number = call.scalar(value, _asked_type(call, otherwise))
+        return call.emit(relax.op.broadcast_to(number, list(shape)))
     infinite = isinstance(value, float) and not math.isfinite(value)
     wraps = isinstance(value, int) and not is_representable(value, _asked_type(call, otherwise))
     return _filled(call, value, shape, otherwise) if infinite or wraps else None

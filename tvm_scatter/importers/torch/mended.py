@@ -17,6 +17,7 @@ from . import (
     grouped_product,
     joining,
     norms,
+    padding,
     pooled_values,
     pooling_indices,
     quotients,
@@ -26,6 +27,7 @@ from . import (
     slicing,
     special,
     views,
+    windows,
 )
 from .call import TorchCall
 from .elementwise import ELEMENTWISE
@@ -150,6 +152,7 @@ MENDED: dict[str, Mended] = {
     **dict.fromkeys(_CONVOLUTIONS, convolution.convolution),
     "convolution_backward.default": convolution.convolution_backward,
     "_native_batch_norm_legit_no_training.default": norms.batch_norm,
+    "_native_batch_norm_legit.no_stats": norms.instance_norm,
     "layer_norm.default": norms.layer_norm,
     "native_layer_norm.default": norms.layer_norm,
     "silu_backward.default": activations.silu_backward,
@@ -158,6 +161,11 @@ MENDED: dict[str, Mended] = {
     "rrelu_with_noise.default": activations.rrelu,
     "rrelu_with_noise_functional.default": activations.rrelu,
     **{f"avg_pool{axes}d.default": pooled_values.avg_pool for axes in (1, 2, 3)},
+    **{
+        f"{name}{axes}d.default": windows.adaptive_avg_pool
+        for name in ("adaptive_avg_pool", "_adaptive_avg_pool")
+        for axes in (1, 2, 3)
+    },
     "max_pool2d_with_indices.default": pooling_indices.max_pool,
     "max_pool3d_with_indices.default": pooling_indices.max_pool,
     "_upsample_bilinear2d_aa.default": resizing.upsample_smooth,
@@ -166,6 +174,7 @@ MENDED: dict[str, Mended] = {
     "slice.Tensor": slicing.slice_tensor,
     "view.default": views.view,
     "t.default": views.transposed,
+    "constant_pad_nd.default": padding.constant_pad,
     "repeat.default": views.repeat,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }

@@ -1,27 +1,59 @@
-"""Gradients of padding."""
+"""Padding by amounts that only the run time knows, and gradients of padding."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from tvm import relax
+from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import is_empty
+from tvm_scatter.problem.sizes import as_expression
 
 from .along import add_along, known_sizes
 from .call import TorchCall
 
 
+def constant_pad(call: TorchCall) -> Any:
+    """``constant_pad_nd``. TVM pads by constant amounts only."""
+    data, padding = call["self"], call["pad"]
+    if all(isinstance(amount, int) for amount in padding):
+        return None
+    dtype = str(data.ty.dtype)
+    ends = _ends(padding)
+    first = data.ty.ndim - len(ends)
+    value = tirx.const(bool(call["value"]) if dtype == "bool" else call["value"], dtype)
+
+    def padded(data: te.Tensor, ends: Any) -> te.Tensor:
+        sizes = list(data.shape[first:])
+        around = [before + size + after for size, (before, after) in zip(sizes, ends, strict=True)]
+
+        def element(*at: Any) -> Any:
+            places = [each - before for each, (before, _) in zip(at[first:], ends, strict=True)]
+            inside = [
+                tirx.all(place >= 0, place < size)
+                for place, size in zip(places, sizes, strict=True)
+            ]
+            return tirx.if_then_else(tirx.all(*inside), data(*at[:first], *places), value)
+
+        return te.compute([*data.shape[:first], *around], element, name="padded")
+
+    amounts = [tuple(map(as_expression, each)) for each in ends]
+    return call.compute(padded, data, amounts, name="pad")
+
+
+def _ends(padding: Sequence[Any]) -> list[tuple[Any, Any]]:
+    """What is added in front and behind, axis by axis. PyTorch begins with the last axis."""
+    return [(padding[at], padding[at + 1]) for at in reversed(range(0, len(padding), 2))]
+
+
 def replication_pad_backward(call: TorchCall) -> Any:
     """``replication_pad1d_backward`` and so on: a padded element's gradient goes to the edge."""
-    data, padding = call["self"], call["padding"]
-    padded = len(padding) // 2
-    first = data.ty.ndim - padded
+    data, ends = call["self"], _ends(call["padding"])
+    first = data.ty.ndim - len(ends)
     sizes = known_sizes(call, "the padded axes", shape_of(data)[first:])
-    # The padding is listed from the last axis on.
-    ends = [(padding[2 * i], padding[2 * i + 1]) for i in reversed(range(padded))]
     wanted = [n + before + after for n, (before, after) in zip(sizes, ends, strict=True)]
     gradient = call.expect_shape(
         "grad_output", call["grad_output"], (*shape_of(data)[:first], *wanted)

@@ -18,6 +18,8 @@ from .ordering import is_float
 
 #: PyTorch's parameters of bicubic interpolation, without and with smoothing.
 _CUBIC, _SMOOTH_CUBIC = -0.75, -0.5
+#: Products of sizes and such numbers are exact in double precision.
+_EXACT = 2**16
 #: Of each pixel of the output, the positions in the input of several pixels, and their weights.
 _Spread = tuple[np.ndarray, np.ndarray | None]
 #: From the sizes of the input and the output along an axis, the scale, and the type to compute in.
@@ -77,14 +79,18 @@ def _asked(call: TorchCall, image: Any) -> tuple[list[Any], list[float | None]]:
     scales = list(call["scale_factors"] or [None] * spatial)
     if wanted is None:
         sizes = shape_of(image)[2:]
-        if not all(scale.is_integer() for scale in scales):
-            sizes = known_sizes(call, "the input", sizes)
         wanted = [_enlarged(size, scale) for size, scale in zip(sizes, scales, strict=True)]
     return list(wanted), scales
 
 
 def _enlarged(size: Any, scale: float) -> Any:
-    return int(size * scale) if isinstance(size, int) else size * int(scale)
+    """The whole part of a size times a factor, which PyTorch multiplies in double precision."""
+    if isinstance(size, int):
+        return int(size * scale)
+    times, parts = scale.as_integer_ratio()
+    if max(times, parts) <= _EXACT:
+        return tirx.floordiv(size * times, parts)
+    return (size.astype("float64") * tirx.const(scale, "float64")).astype("int64")
 
 
 def _repeats_pixels(sizes: Any, wanted: list[Any]) -> bool:
@@ -101,7 +107,9 @@ def _nearest_at_run_time(
         def place(axis: int, at: Any) -> Any:
             size = image.shape[2 + axis]
             step = _step_at_run_time(size, wanted[axis], scales[axis], False, "float32")
-            first = tirx.floor((at.astype("float32") + tirx.const(offset, "float32")) * step)
+            position = at.astype("float32")
+            position = position + tirx.const(offset, "float32") if offset else position
+            first = tirx.floor(position * step)
             return tirx.min(first.astype("int64"), size - 1)
 
         def pixel(*at: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The greatest value of symbolic sizes, where an importer knows it.
+"""The greatest and least values of symbolic sizes, where an importer knows them.
 
 The number of true entries of a mask is at most that of all its entries.
 """
@@ -14,8 +14,9 @@ from tvm import relax, tirx
 from tvm.ir import Var
 from tvm.sym import Analyzer
 
-#: The attribute of a function in which an importer says so, by the names of sizes.
+#: The attributes of a function in which an importer says so, by the names of sizes.
 BOUNDS = "tir_var_upper_bound"
+_LEAST = "tir_var_lower_bound"
 #: PyTorch's name of a size that depends on values. A variable begins with the operator that it
 #: comes from.
 _OF_VALUES = re.compile(r".*_(u\d+)")
@@ -23,7 +24,16 @@ _OF_VALUES = re.compile(r".*_(u\d+)")
 
 def greatest_sizes(function: relax.Function) -> Mapping[str, int]:
     """The greatest values of a function's sizes, by their names."""
-    bounds = (function.attrs or {}).get(BOUNDS, {})
+    return _bounds(function, BOUNDS)
+
+
+def least_sizes(function: relax.Function) -> Mapping[str, int]:
+    """The least values of a function's sizes, by their names."""
+    return _bounds(function, _LEAST)
+
+
+def _bounds(function: relax.Function, attribute: str) -> Mapping[str, int]:
+    bounds = (function.attrs or {}).get(attribute, {})
     return {str(name): int(value) for name, value in bounds.items()}
 
 

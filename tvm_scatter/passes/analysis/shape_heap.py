@@ -27,6 +27,10 @@ class ShapeHeap:
     ----------
     inputs : dict of int to (str, int)
         The tensor and the dimension whose size a place of the heap holds.
+    parameters : dict of int to str
+        The names of those of parameters, by their places.
+    last_parameter : relax.Var or None
+        What the call is bound to that stores the sizes of the last of these.
     read : dict of int to str
         The places and names of sizes that were numbers in tensors or arguments: they may be any
         number.
@@ -47,6 +51,8 @@ class ShapeHeap:
 
     def __init__(self, function: relax.Function) -> None:
         self.inputs: dict[int, tuple[str, int]] = {}
+        self.parameters: dict[int, str] = {}
+        self.last_parameter: Any = None
         self.read: dict[int, str] = {}
         self.first_uses: dict[Any, dict[int, str]] = {}
         self.extents: set[int] = set()
@@ -63,8 +69,12 @@ class ShapeHeap:
                 self.variable, self.room = variable, int(arguments[0])
             elif name == _STORE_SHAPE and isinstance(arguments[0].ty, relax.TensorType):
                 tensor = getattr(arguments[0], "name", "")
-                for dimension, place in _places(arguments[2:]):
-                    self.inputs[place] = (tensor, dimension)
+                stored = list(_places(arguments[2:]))
+                self.inputs.update((place, (tensor, dimension)) for dimension, place in stored)
+                if any(map(arguments[0].same_as, function.params)):
+                    sizes = arguments[0].ty.shape.values
+                    self.parameters.update((place, str(sizes[at])) for at, place in stored)
+                    self.last_parameter = variable
             elif name == _STORE_SHAPE:
                 named = casts.get(arguments[0], arguments[0].ty).values
                 waiting.update((place, str(named[at])) for at, place in _places(arguments[2:]))
