@@ -77,3 +77,17 @@ def test_strides_of_a_tensor_that_nothing_is_written_to(device):
         return [x.as_strided(*read) for read in reads] + [y.as_strided((2, 3), (1, 2), 3)]
 
     torch_harness.check(function, torch.randn(3, 4), device=device)
+
+
+def test_slices_from_a_place_in_a_tensor():
+    """PyTorch asserts that they begin at no negative place of the memory."""
+
+    def function(x, place):
+        return x[place : place + 2] * 2, x[place:].sum(0)
+
+    program = torch_harness.export(function, [torch.randn(8, 3), torch.tensor(4)], [{0: ROWS}, {}])
+    machine = torch_harness.compile_for(from_exported_program(program))
+    for place in (4, 0, 7, 8):
+        given = torch.randn(8, 3), torch.tensor(place)
+        for found, right in zip(torch_harness.run(machine, given), function(*given), strict=True):
+            torch_harness.assert_same(found, right)

@@ -20,10 +20,11 @@ from tvm_scatter.ops.expectations import ASSERTED, expect_numbers
 from .arithmetic import is_integral, is_tensor
 from .graphs import name_of
 from .items import is_only_asserted
-from .symbols import applied, sym_size
+from .symbols import applied, sym_size, sym_storage_offset
 
 _ITEMS = ("item.default", "_local_scalar_dense.default")
-_SIZE = "sym_size.int"
+#: Numbers that follow from the type of a tensor.
+_OF_TYPES = {"sym_size.int": sym_size, "sym_storage_offset.default": sym_storage_offset}
 #: Placeholders of parameters, buffers and constants, which passes look for as they are.
 _STATE = ("p_", "b_", "c_")
 _WITHOUT_TEXT = "an assertion of the model does not hold"
@@ -106,8 +107,8 @@ def _leaves(condition: Any, importer: Any) -> Iterator[tuple[Any, Any]]:
     if not hasattr(condition, "op"):
         return
     name = name_of(condition)
-    if name == _SIZE:
-        yield condition, sym_size(condition, importer)
+    if name in _OF_TYPES:
+        yield condition, _OF_TYPES[name](condition, importer)
     elif name not in _ITEMS and condition.op == "call_function":
         for operand in condition.all_input_nodes:
             yield from _leaves(operand, importer)

@@ -11,6 +11,7 @@ from tvm import relax
 from . import (
     activations,
     arithmetic,
+    boxes,
     common_divisors,
     convolution,
     creation,
@@ -176,5 +177,6 @@ MENDED: dict[str, Mended] = {
     "t.default": views.transposed,
     "constant_pad_nd.default": padding.constant_pad,
     "repeat.default": views.repeat,
+    "roi_align.default": boxes.roi_align,
     "grid_sampler_2d.default": sampling.grid_sampler,
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from tvm import relax, tirx
 
+from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import shape_of
 
 from .arithmetic import is_tensor
@@ -36,6 +37,14 @@ def sym_size(node: Any, importer: Any) -> Any:
     """``sym_size``: a number if TVM knows the size, also where PyTorch does not."""
     tensor, *rest = importer._retrieve_args(node.args)
     return shape_of(tensor)[rest[0] if rest else node.kwargs["dim"]]
+
+
+def sym_storage_offset(node: Any, importer: Any) -> Any:
+    """``sym_storage_offset``, which PyTorch asserts not to be negative: TVM's tensors have none."""
+    asserted = (user.target is operator.ge and user.args[1] == 0 for user in node.users)
+    if not all(asserted):
+        raise ScatterError("sym_storage_offset: where a tensor lies in another one is not known.")
+    return 0
 
 
 def _applied(function: Callable[..., Any], node: Any, importer: Any) -> Any:
@@ -219,6 +228,7 @@ _NUMBERS: dict[str, Symbolic] = {
 #: Converters of what makes numbers for the host. ``None`` stands for TVM's own result.
 SYMBOLS: dict[str, Symbolic] = {
     "sym_size.int": sym_size,
+    "sym_storage_offset.default": sym_storage_offset,
     "sym_constrain_range.default": _nothing,
     "sym_constrain_range_for_size.default": _nothing,
     **{name: partial(_unless_only_asserted, symbolic) for name, symbolic in _NUMBERS.items()},
