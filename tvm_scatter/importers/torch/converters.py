@@ -24,6 +24,9 @@ from . import (
     counts as torch_counts,
 )
 from . import (
+    deformed as torch_deformed,
+)
+from . import (
     embedding_bag as torch_embedding_bag,
 )
 from . import (
@@ -171,6 +174,8 @@ READERS: dict[str, Converter] = {
     "nonzero.default": torch_compaction.nonzero,
     "masked_select.default": torch_compaction.masked_select,
     "nms.default": torch_boxes.nms,
+    "roi_pool.default": torch_boxes.roi_pool,
+    "deform_conv2d.default": torch_deformed.deform_conv2d,
 }
 
 #: Views and copies that ``x[i] += v`` reads, whose TVM converters are wrong or missing.
