@@ -69,6 +69,7 @@ def instances(x: Any) -> Any:
         functional.instance_norm(x, mean, variance, weight, bias, use_input_stats=False),
         functional.instance_norm(x.half().flatten(2)),
         functional.layer_norm(x, x.shape[1:]),
+        functional.group_norm(x, 3, weight, bias),
         functional.batch_norm(x, None, None, weight, bias, training=True),
     )
 

@@ -11,7 +11,8 @@ from .graphs import graphs_of, name_of
 
 _Table = dict[Any, Callable[..., Any]]
 
-#: TVM's converter takes none without a weight and a bias.
+#: TVM's converter takes none without a weight and a bias, and its function for GPUs has memory of
+#: its own for an image, whose size it must know.
 _GROUP_NORM = "native_group_norm.default"
 #: TVM's converters return the normalized tensor, but not the statistics that a gradient reads.
 _WITHOUT_STATISTICS = {
@@ -60,7 +61,13 @@ def _is_unknown(node: Any, known: Container[str]) -> bool:
     name = node.target.__name__
     if name in _WITHOUT_STATISTICS and reads_more_than_first(node):
         return True
-    return name not in known or (name == _GROUP_NORM and None in node.args[1:3])
+    return name not in known or (name == _GROUP_NORM and not _is_plain_norm(node))
+
+
+def _is_plain_norm(node: Any) -> bool:
+    """Whether a norm of groups has a weight and a bias, and images of known size."""
+    sizes = node.args[0].meta["val"].shape[2:]
+    return None not in node.args[1:3] and all(isinstance(size, int) for size in sizes)
 
 
 def _decompositions(unknown: set[Any], known: Container[str]) -> _Table:
