@@ -18,6 +18,8 @@ MOST_CHOICES = 4
 #: The most nodes of an expression. In it, a value that is used twice is written twice. For booleans
 #: TVM takes longer: ten seconds for 1500 of them.
 MOST_NODES, _NODES_OF_BOOLEAN = 2000, 4
+#: What a coordinate becomes in a kernel: remainders and quotients by sizes that are not known.
+_NODES_OF_COORDINATE = 12
 
 
 @dataclass(frozen=True)
@@ -32,16 +34,25 @@ class ExpressionLength:
         Its choices, one by the other.
     coordinates : tuple of int
         How often each coordinate of the element stands in it; none if each does once.
+    varies : bool
+        Whether a size of the tensor is known at run time only.
     """
 
     nodes: int = 1
     choices: int = 0
     coordinates: tuple[int, ...] = ()
+    varies: bool = False
 
     @property
     def is_too_long(self) -> bool:
         """Whether TVM would take long for it."""
-        return self.nodes > MOST_NODES or self.choices > MOST_CHOICES
+        return self.has_many_nodes or self.choices > MOST_CHOICES
+
+    @property
+    def has_many_nodes(self) -> bool:
+        """Whether it has so many nodes that TVM would take long for it."""
+        of_coordinates = _NODES_OF_COORDINATE * sum(self.coordinates) if self.varies else 0
+        return self.nodes + of_coordinates > MOST_NODES
 
     @classmethod
     def of(cls, store: tirx.BufferStore, known: Mapping[Any, ExpressionLength]) -> ExpressionLength:
@@ -55,7 +66,8 @@ class ExpressionLength:
         axes = list(store.indices)
         count, *coordinates = _counts(store.value, axes, known)
         chosen = choices(store.value, {buffer: each.choices for buffer, each in known.items()})
-        return cls(count, chosen, tuple(coordinates))
+        varies = not all(isinstance(size, tirx.IntImm) for size in store.buffer.shape)
+        return cls(count, chosen, tuple(coordinates), varies)
 
 
 def _counts(value: Any, axes: list[Any], known: Mapping[Any, ExpressionLength]) -> list[int]:

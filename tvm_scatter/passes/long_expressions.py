@@ -18,7 +18,7 @@ from tvm.relax.backend.utils import BackendDispatcher
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
-from tvm_scatter.emit.expression_length import MOST_NODES, ExpressionLength
+from tvm_scatter.emit.expression_length import ExpressionLength
 from tvm_scatter.lowering.fusion_patterns import INJECTIVE, PATTERN, REDUCTION, fusion_pattern
 from tvm_scatter.ops.called import CALL_TIR, operator_of
 
@@ -96,7 +96,7 @@ class _Chains:
         The longest part of it is followed. Without such a variable the first is taken, and ``None``
         if nothing is computed in front.
         """
-        by_nodes = self._lengths[var].nodes > MOST_NODES
+        by_nodes = self._lengths[var].has_many_nodes
         path: list[Any] = []
         while (var := self._longest_operand(var, by_nodes)) is not None:
             if self._uses(var) > 1:
