@@ -978,6 +978,13 @@ CHECKS = (
         ("tests/test_torchvision_operators.py::test_deform_conv2d",),
     ),
     Mutant(
+        "the last of a known number of rows are compiled apart, of whatever size a product is",
+        "tvm_scatter/schedules/cpu/product.py",
+        "if even or _same_kind(found, tile.row):",
+        "if True:",
+        ("tests/test_cpu_schedules.py::test_rows_that_no_tile_divides",),
+    ),
+    Mutant(
         "the greatest value of a size is looked up under the variable's own name",
         "tvm_scatter/passes/analysis/greatest_sizes.py",
         "name = each.name if named is None else named[1]",

@@ -215,6 +215,22 @@ def test_symbolic_sizes(seed, symbolic, caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("symbolic", ["k", "n", "bk"])
+def test_rows_that_no_tile_divides(symbolic, caplog):
+    """Of a known number, while others are not: so are the gradients of weights of any batch."""
+    with caplog.at_level(logging.WARNING, "tvm_scatter"):
+        for rows in (5, 6):
+            sizes = {"b": 2, "m": rows, "k": 7, "n": 8}
+            check(
+                ["product", "product with bias and relu"],
+                sizes,
+                "float32",
+                TARGETS["host"],
+                symbolic,
+            )
+    assert not caplog.records
+
+
 @pytest.mark.parametrize("empty", "mk")
 def test_nothing(empty):
     # A maximum or a softmax of nothing is not defined.

@@ -67,13 +67,13 @@ class _Tile:
     even: bool
 
 
-def _same_kind(found: Reduced) -> bool:
-    """Whether all sizes are numbers, or the columns are symbolic.
+def _same_kind(found: Reduced, axis: int = -1) -> bool:
+    """Whether all sizes are numbers, or that of an axis is symbolic; by default, of the columns.
 
-    TVM cannot compile the last of a known number of columns apart if other sizes are symbolic.
+    TVM cannot compile the last of a known number apart if other sizes are symbolic.
     """
     known = [isinstance(size, int) for size in found.sizes().values()]
-    return all(known) or not isinstance(found.sizes()[found.spatial[-1]], int)
+    return all(known) or not isinstance(found.sizes()[found.spatial[axis]], int)
 
 
 def _tile(found: Reduced, column: Any, target: Target) -> _Tile:
@@ -116,7 +116,10 @@ def _scheduled(found: Reduced, tile: _Tile) -> s_tir.Schedule:
         counts = [None, tile.block // tile.rows, tile.rows]
         blocks, each, row = schedule.split(loops[tile.row], counts)
         # The last rows and columns are computed apart, so that the others need no check.
-        schedule.annotate(each, _APART, 1)
+        count = found.sizes()[found.spatial[tile.row]]
+        even = isinstance(count, int) and count % tile.rows == 0
+        if even or _same_kind(found, tile.row):
+            schedule.annotate(each, _APART, 1)
         schedule.reorder(*together, blocks, columns, each, row, column)
         together.append(blocks)
     if tile.even:
