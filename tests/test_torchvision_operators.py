@@ -18,6 +18,8 @@ from torch.export import Dim  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
+import tvm_scatter  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 BOXES = [[0, 2.0, 3, 9, 12], [1, -1, 0, 16, 7], [1, 3, 1, 5, 14], [0, 6, 5, 8, 6]]
@@ -126,6 +128,31 @@ def test_roi_pool(device: str) -> None:
 
     rois = torch.tensor(BOXES + OTHERS)
     torch_harness.check(pooled, torch.randn(2, 3, 8, 9), rois, device=device)
+
+
+@pytest.mark.parametrize("bounds", ["raise", "drop"])
+def test_boxes_of_no_image(bounds: str, device: str) -> None:
+    """TVM would read what lies before or behind the images."""
+
+    def pooled(x: Any, rois: Any) -> Any:
+        aligned = torch.ops.torchvision.roi_align(x, rois, 0.5, 2, 3, 2, False)
+        return aligned, torch.ops.torchvision.roi_pool(x, rois, 0.5, 2, 3)[0]
+
+    x, boxes = torch.randn(2, 3, 8, 9), torch.tensor(BOXES)
+    program = torch_harness.export(pooled, [x, boxes])
+    with tvm_scatter.options(bounds=bounds):
+        machine = torch_harness.compile_for(from_exported_program(program), device)
+    # What is no number becomes an integer that depends on the machine.
+    for image in (2, 10_000_000, -1, -10_000_000, *([math.nan] if bounds == "drop" else [])):
+        boxes[1, 0] = image
+        if bounds == "raise":
+            with pytest.raises(ValueError, match="the number of a box's image"):
+                torch_harness.run(machine, [x, boxes], device)
+        else:
+            found = torch_harness.run(machine, [x, boxes], device)
+            others = [0, 2, 3]
+            for result, right in zip(found, pooled(x, boxes[others]), strict=True):
+                torch_harness.assert_same(result[others], right)
 
 
 CONVOLUTIONS = {

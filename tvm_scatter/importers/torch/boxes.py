@@ -10,6 +10,8 @@ from tvm import relax, te, tirx
 
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.importers.suppression import best_boxes
+from tvm_scatter.ops.expectations import AT_MOST, NOT_NEGATIVE
+from tvm_scatter.problem.sizes import as_expression
 
 from .call import TorchCall
 from .compaction import true_positions
@@ -31,20 +33,18 @@ def nms(call: TorchCall) -> Any:
 
 
 def roi_align(call: TorchCall) -> Any:
-    """``roi_align`` whose boxes are aligned with pixels: TVM moves them before they are scaled."""
-    if not call["aligned"]:
-        return None
-    aligned = relax.op.vision.roi_align(
+    """``roi_align``. TVM moves boxes that are aligned with pixels before they are scaled."""
+    pooled = relax.op.vision.roi_align(
         call["input"],
-        _with_corners(call, operator.sub),
+        _scaled_boxes(call, operator.sub if call["aligned"] else _unchanged),
         pooled_size=(call["pooled_height"], call["pooled_width"]),
         spatial_scale=1.0,
         sample_ratio=call["sampling_ratio"],
-        aligned=True,
+        aligned=call["aligned"],
         layout="NCHW",
         mode="avg",
     )
-    return call.emit(aligned)
+    return call.emit(pooled)
 
 
 def roi_pool(call: TorchCall) -> Any:
@@ -55,26 +55,41 @@ def roi_pool(call: TorchCall) -> Any:
     if reads_more_than_first(call.node):
         raise call.error("the places of the greatest elements are not supported; pool without.")
     size = call["pooled_height"], call["pooled_width"]
-    rois = _with_corners(call, _rounded_away)
-    pooled = call.emit(relax.op.vision.roi_pool(call["input"], rois, size, 1.0))
-    return call.emit(relax.Tuple([pooled]))
+    boxes = _scaled_boxes(call, _rounded_away)
+    return call.emit(
+        relax.Tuple([call.emit(relax.op.vision.roi_pool(call["input"], boxes, size, 1.0))])
+    )
+
+
+def _unchanged(number: Any, _half: Any) -> Any:
+    return number
 
 
 def _rounded_away(number: Any, half: Any) -> Any:
     return tirx.Select(number < 0, tirx.ceil(number - half), tirx.floor(number + half))
 
 
-def _with_corners(call: TorchCall, change: Callable[[Any, Any], Any]) -> Any:
-    """The numbers of images, and the corners of boxes, each scaled and changed by a half."""
+def _scaled_boxes(call: TorchCall, change: Callable[[Any, Any], Any]) -> Any:
+    """The boxes, with their corners scaled and changed by a half.
 
-    def changed(rois: te.Tensor) -> te.Tensor:
-        scale, half = (
-            tirx.const(number, str(rois.dtype)) for number in (call["spatial_scale"], 0.5)
-        )
+    TVM reads the image whose number stands in front of them, whichever it is. So it is checked
+    under ``raise``, and what is no image's number is that of the first otherwise.
+    """
+    rois, images = call["rois"], shape_of(call["input"])[0]
+    numbers = call.cast(call.emit(relax.op.strided_slice(rois, [1], [0], [1])), "int64")
+    for rule, limit in ((NOT_NEGATIVE, 0), (AT_MOST, images - 1)):
+        rois = call.expect_numbers("the number of a box's image", rois, numbers, rule, limit)
+
+    def scaled(rois: te.Tensor, images: Any) -> te.Tensor:
+        dtype = str(rois.dtype)
+        scale, half = (tirx.const(number, dtype) for number in (call["spatial_scale"], 0.5))
 
         def number(box: Any, at: Any) -> Any:
-            return tirx.Select(at == 0, rois(box, at), change(rois(box, at) * scale, half))
+            image = rois(box, tirx.IntImm("int64", 0))
+            exists = tirx.all(image >= 0, image < images.astype(dtype))
+            image = tirx.Select(exists, image, tirx.const(0, dtype))
+            return tirx.Select(at == 0, image, change(rois(box, at) * scale, half))
 
-        return te.compute(rois.shape, number, name="corners")
+        return te.compute(rois.shape, number, name="boxes")
 
-    return call.compute(changed, call["rois"], name="corners")
+    return call.compute(scaled, rois, as_expression(images), name="boxes")
