@@ -985,6 +985,13 @@ CHECKS = (
         ("tests/test_cpu_schedules.py::test_rows_that_no_tile_divides",),
     ),
     Mutant(
+        "boxes of the image behind the last one are let through",
+        "tvm_scatter/importers/torch/boxes.py",
+        "(AT_MOST, images - 1)",
+        "(AT_MOST, images)",
+        ("tests/test_torchvision_operators.py::test_boxes_of_no_image",),
+    ),
+    Mutant(
         "the greatest value of a size is looked up under the variable's own name",
         "tvm_scatter/passes/analysis/greatest_sizes.py",
         "name = each.name if named is None else named[1]",
