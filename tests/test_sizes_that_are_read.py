@@ -10,6 +10,7 @@ import tvm
 from harness import device_of, target_of
 from tvm import relax, tirx
 
+from tvm_scatter.passes.check_exported_sizes import CheckExportedSizes
 from tvm_scatter.passes.check_read_sizes import CheckReadSizes
 
 #: Of these, TVM counts 4, 0 and fewer than no bytes of booleans or single precision.
@@ -108,14 +109,16 @@ def test_an_offset_of_a_size() -> None:
         of(2**62)
 
 
-def test_modules_that_read_no_sizes_stay_as_they_are() -> None:
+@pytest.mark.parametrize("check", [CheckReadSizes, CheckExportedSizes])
+def test_modules_without_such_sizes_stay_as_they_are(check: Any) -> None:
+    """Neither are sizes read, nor has an importer noted for which of them the module holds."""
     rows = tirx.Var("rows", "int64")
     x = relax.Var("x", relax.TensorType([rows], "float32"))
     builder = relax.BlockBuilder()
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.add(x, x)))
     lowered = relax.transform.VMShapeLower()(relax.transform.CallTIRRewrite()(builder.get()))
-    assert CheckReadSizes()(lowered).same_as(lowered)
+    assert check()(lowered).same_as(lowered)
 
 
 ONNX = {

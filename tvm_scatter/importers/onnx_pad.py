@@ -16,6 +16,7 @@ from tvm_scatter.problem.sizes import as_expression
 
 from .onnx_sizes import from_the_front, sizes_in
 from .onnx_stock import Node
+from .padded import padded
 
 #: More than any memory has elements, and sums of three of them do not overflow.
 _FAR = 2**60
@@ -65,13 +66,4 @@ def _numbers(bb: Any, pads: Any, count: int) -> list[Any]:
 
 
 def _padded(data: te.Tensor, sizes: Any, befores: Any, value: te.Tensor) -> te.Tensor:
-    def element(*at: Any) -> Any:
-        places = [place.astype("int64") - before for place, before in zip(at, befores, strict=True)]
-        inside = [
-            part
-            for place, size in zip(places, data.shape, strict=True)
-            for part in (place >= 0, place < size)
-        ]
-        return tirx.if_then_else(tirx.all(*inside), data(*places), value())
-
-    return te.compute(list(sizes), element, name="pad")
+    return padded(data, sizes, befores, value())

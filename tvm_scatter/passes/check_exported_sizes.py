@@ -37,6 +37,7 @@ def CheckExportedSizes() -> tvm.transform.Pass:
             name: (function, heap, rules)
             for name, function in mod.functions.items()
             if isinstance(function, relax.Function)
+            and (greatest_sizes(function) or least_sizes(function))
             for heap in [ShapeHeap(function)]
             for rules in [list(_rules(name.name_hint, function, heap))]
             if rules

@@ -78,9 +78,8 @@ def arange(call: TorchCall) -> Any:
     if dtype == "int64" and known:
         # PyTorch counts after it has rounded, for this type only.
         start, end, step = (int(each) for each in limits)
-    if multiple is not None:
-        count = multiple
-    else:
+    count = multiple
+    if count is None:
         count = math.ceil((end - start) / step) if known else (start - end - step - 1) // -step
     wide = dtype if integral else "float64"
     places = call.emit(relax.op.arange(0, count, 1, wide))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
+from tvm_scatter.importers.padded import padded
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import is_empty
 from tvm_scatter.problem.sizes import as_expression
@@ -21,27 +22,19 @@ def constant_pad(call: TorchCall) -> Any:
     data, padding = call["self"], call["pad"]
     if all(isinstance(amount, int) for amount in padding):
         return None
-    dtype = str(data.ty.dtype)
-    ends = _ends(padding)
-    first = data.ty.ndim - len(ends)
+    dtype, ends = str(data.ty.dtype), _ends(padding)
     value = tirx.const(bool(call["value"]) if dtype == "bool" else call["value"], dtype)
+    around = [(0, 0)] * (data.ty.ndim - len(ends)) + ends
+    befores = [as_expression(before) for before, _ in around]
+    sizes = [
+        as_expression(before + size + after)
+        for size, (before, after) in zip(shape_of(data), around, strict=True)
+    ]
 
-    def padded(data: te.Tensor, ends: Any) -> te.Tensor:
-        sizes = list(data.shape[first:])
-        around = [before + size + after for size, (before, after) in zip(sizes, ends, strict=True)]
+    def with_value(data: te.Tensor, sizes: Any, befores: Any) -> te.Tensor:
+        return padded(data, sizes, befores, value)
 
-        def element(*at: Any) -> Any:
-            places = [each - before for each, (before, _) in zip(at[first:], ends, strict=True)]
-            inside = [
-                tirx.all(place >= 0, place < size)
-                for place, size in zip(places, sizes, strict=True)
-            ]
-            return tirx.if_then_else(tirx.all(*inside), data(*at[:first], *places), value)
-
-        return te.compute([*data.shape[:first], *around], element, name="padded")
-
-    amounts = [tuple(map(as_expression, each)) for each in ends]
-    return call.compute(padded, data, amounts, name="pad")
+    return call.compute(with_value, data, sizes, befores, name="pad")
 
 
 def _ends(padding: Sequence[Any]) -> list[tuple[Any, Any]]:

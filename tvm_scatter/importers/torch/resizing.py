@@ -107,9 +107,7 @@ def _nearest_at_run_time(
         def place(axis: int, at: Any) -> Any:
             size = image.shape[2 + axis]
             step = _step_at_run_time(size, wanted[axis], scales[axis], False, "float32")
-            position = at.astype("float32")
-            position = position + tirx.const(offset, "float32") if offset else position
-            first = tirx.floor(position * step)
+            first = tirx.floor((at.astype("float32") + tirx.const(offset, "float32")) * step)
             return tirx.min(first.astype("int64"), size - 1)
 
         def pixel(*at: Any) -> Any:
