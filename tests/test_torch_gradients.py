@@ -238,6 +238,26 @@ def test_gradients_that_pytorch_decomposes() -> None:
     )
 
 
+def test_bilinear() -> None:
+    """What ``nn.Bilinear`` computes, of vectors and of rows, and its gradients."""
+    rows, others = torch.randn(6, 3), torch.randn(6, 4)
+    weight, bias = torch.randn(5, 3, 4), torch.randn(5)
+
+    def gradients(*inputs: Any) -> Any:
+        inputs = tuple(x.requires_grad_() for x in inputs)
+        return torch.autograd.grad(functional.bilinear(*inputs).square().sum(), inputs)
+
+    inputs = rows, others, weight, bias
+    traced = make_fx(gradients)(*(x.clone() for x in inputs))
+    check_all(
+        [
+            ("rows", functional.bilinear, inputs),
+            ("vectors, no bias", functional.bilinear, (rows[0], others[0], weight)),
+            ("gradients", traced, inputs),
+        ]
+    )
+
+
 ENDED_LISTS = torch.tensor([[1, 0, -1, 2, 2], [3, -1, 0, 0, 0], [-1, 0, 1, 2, 3], [0, 1, 2, 3, 4]])
 
 

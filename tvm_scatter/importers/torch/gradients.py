@@ -17,6 +17,7 @@ from .histograms import (
 )
 from .margins import multi_margin_loss_backward, multilabel_margin_loss_backward
 from .segment_gradients import segment_reduce_backward
+from .trilinear import bilinear, trilinear
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -37,6 +38,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
         aten._histogramdd_from_bin_cts.default: histogramdd,
         aten._histogramdd_from_bin_tensors.default: histogramdd_between,
         aten.embedding_renorm.default: _with_short_rows,
+        aten.bilinear.default: bilinear,
+        aten._trilinear.default: trilinear,
         aten.multi_margin_loss_backward.default: multi_margin_loss_backward,
         aten.multilabel_margin_loss_backward.default: multilabel_margin_loss_backward,
         aten._segment_reduce_backward.default: segment_reduce_backward,

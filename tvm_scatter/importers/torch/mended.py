@@ -11,6 +11,7 @@ from tvm import relax
 from . import (
     activations,
     arithmetic,
+    bits,
     boxes,
     common_divisors,
     convolution,
@@ -174,6 +175,7 @@ MENDED: dict[str, Mended] = {
     "split_with_sizes.default": slicing.split,
     "slice.Tensor": slicing.slice_tensor,
     "view.default": views.view,
+    "view.dtype": bits.view_of_bits,
     "t.default": views.transposed,
     "constant_pad_nd.default": padding.constant_pad,
     "repeat.default": views.repeat,
