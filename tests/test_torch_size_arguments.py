@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -85,6 +86,15 @@ def resized(x: Any) -> Any:
     )
 
 
+def smoothed(x: Any) -> Any:
+    smaller = partial(functional.interpolate, antialias=True)
+    return (
+        smaller(x, scale_factor=0.6, mode="bilinear"),
+        smaller(x, (4, 7), mode="bilinear", align_corners=True),
+        smaller(x.double(), (x.shape[3], 3), mode="bicubic"),
+    )
+
+
 def greatest(x: Any) -> Any:
     return (
         functional.adaptive_max_pool2d(x, 1),
@@ -102,7 +112,7 @@ def averages(x: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize("function", [instances, resized, greatest, averages])
+@pytest.mark.parametrize("function", [instances, resized, smoothed, greatest, averages])
 def test_images(function: Callable[..., Any], device: str) -> None:
     sizes = (2, 3, 6, 9), (1, 3, 8, 5), (3, 3, 11, 4)
     images = [torch.randn(*size) * 3 for size in sizes]

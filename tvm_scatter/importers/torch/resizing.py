@@ -15,9 +15,11 @@ from tvm_scatter.problem.sizes import as_expression
 from .along import add_along, known_sizes
 from .call import TorchCall
 from .ordering import is_float
+from .pixels import cubic, image_of, positions, scale_of, step_at_run_time
+from .smoothing import window
 
-#: PyTorch's parameters of bicubic interpolation, without and with smoothing.
-_CUBIC, _SMOOTH_CUBIC = -0.75, -0.5
+#: PyTorch's parameter of bicubic interpolation.
+_CUBIC = -0.75
 #: Products of sizes and such numbers are exact in double precision.
 _EXACT = 2**16
 #: Of each pixel of the output, the positions in the input of several pixels, and their weights.
@@ -28,7 +30,7 @@ _Spreading = Callable[[int, int, float | None, Any], _Spread]
 
 def upsample_nearest(call: TorchCall) -> Any:
     """``upsample_nearest1d`` and so on, and ``_upsample_nearest_exact1d``."""
-    image = _image(call)
+    image = image_of(call)
     wanted, scales = _asked(call, image)
     sizes = shape_of(image)[2:]
     offset = 0.5 if "exact" in call.name else 0.0
@@ -48,7 +50,7 @@ def upsample_bilinear(call: TorchCall) -> Any:
     TVM ignores the fractions of factors, and takes neither integers nor sizes that only the run
     time knows.
     """
-    image = _image(call)
+    image = image_of(call)
     wanted, scales = _asked(call, image)
     sizes, dtype = shape_of(image)[2:], str(image.ty.dtype)
     exact = call["align_corners"] or all(x is None or float(x).is_integer() for x in scales)
@@ -67,15 +69,11 @@ def upsample_bilinear(call: TorchCall) -> Any:
     return image if wide == dtype else call.cast(call.emit(relax.op.round(image)), dtype)
 
 
-def _image(call: TorchCall) -> Any:
-    return call["self"] if "self" in call else call["input"]
-
-
 def _asked(call: TorchCall, image: Any) -> tuple[list[Any], list[float | None]]:
     """The sizes of the output, and the factors that were asked for, if any were."""
     spatial, wanted = image.ty.ndim - 2, call["output_size"]
     if "scale_factors" not in call:
-        return list(wanted), [_scale(call, i, spatial) for i in range(spatial)]
+        return list(wanted), [scale_of(call, i, spatial) for i in range(spatial)]
     scales = list(call["scale_factors"] or [None] * spatial)
     if wanted is None:
         sizes = shape_of(image)[2:]
@@ -106,7 +104,7 @@ def _nearest_at_run_time(
     def nearest(image: te.Tensor, wanted: Any) -> te.Tensor:
         def place(axis: int, at: Any) -> Any:
             size = image.shape[2 + axis]
-            step = _step_at_run_time(size, wanted[axis], scales[axis], False, "float32")
+            step = step_at_run_time(size, wanted[axis], scales[axis], False, "float32")
             first = tirx.floor((at.astype("float32") + tirx.const(offset, "float32")) * step)
             return tirx.min(first.astype("int64"), size - 1)
 
@@ -132,7 +130,7 @@ def _between_at_run_time(
         def pixels(axis: int, at: Any) -> list[tuple[Any, Any]]:
             """The places of two pixels, and their weights."""
             size = image.shape[2 + axis]
-            step = _step_at_run_time(size, wanted[axis], scales[axis], corners, number)
+            step = step_at_run_time(size, wanted[axis], scales[axis], corners, number)
             half, last = tirx.const(0.0 if corners else 0.5, number), size - 1
             position = (at.astype(number) + half) * step - half
             position = tirx.max(position, tirx.const(0, number))
@@ -189,27 +187,9 @@ def upsample_cubic_backward(call: TorchCall) -> Any:
     return _upsample_backward(call, spread)
 
 
-def upsample_smooth(call: TorchCall) -> Any:
-    """``_upsample_bilinear2d_aa`` and ``_upsample_bicubic2d_aa``. TVM leaves the smoothing out."""
-    image = _image(call)
-    shape, dtype = shape_of(image), str(image.ty.dtype)
-    if not is_float(dtype):
-        raise call.error(f"smoothed images of type {dtype} are not supported; make them float32.")
-    wanted = known_sizes(call, "the output", call["output_size"])
-    sizes = known_sizes(call, "the input", tuple(shape)[2:])
-    for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
-        places, weights = _window(call, size, entries, _scale(call, i, len(wanted)))
-        matrix = np.zeros((entries, size))
-        np.add.at(matrix, (np.arange(entries)[:, None], places), weights)
-        factor = call.cast(relax.const(matrix if i == 0 else matrix.T, "float64"), dtype)
-        pair = (factor, image) if i == 0 else (image, factor)
-        image = call.emit(relax.op.matmul(*pair))
-    return image
-
-
 def upsample_smooth_backward(call: TorchCall) -> Any:
     """``_upsample_bilinear2d_aa_backward`` and ``_upsample_bicubic2d_aa_backward``."""
-    return _upsample_backward(call, lambda n, m, scale, _: _window(call, n, m, scale))
+    return _upsample_backward(call, lambda n, m, scale, _: window(call, n, m, scale))
 
 
 def _upsample_backward(call: TorchCall, spread: _Spreading) -> Any:
@@ -226,13 +206,9 @@ def _upsample_backward(call: TorchCall, spread: _Spreading) -> Any:
     # PyTorch computes positions of halves in single precision.
     number: Any = np.float64 if dtype == "float64" else np.float32
     for i, (size, entries) in enumerate(zip(sizes, wanted, strict=True)):
-        found = spread(size, entries, _scale(call, i, spatial), number)
+        found = spread(size, entries, scale_of(call, i, spatial), number)
         gradient = add_along(call, gradient, 2 + i, size, *found)
     return gradient
-
-
-def _scale(call: TorchCall, axis: int, spatial: int) -> float | None:
-    return call["scales" if spatial == 1 else f"scales_{'dhw'[3 - spatial + axis]}"]
 
 
 def _nearest(size: int, entries: int, scale: float | None, offset: float) -> np.ndarray:
@@ -245,70 +221,17 @@ def _between(
     size: int, entries: int, scale: float | None, corners: bool, number: Any
 ) -> tuple[np.ndarray, np.ndarray]:
     """The two pixels beside each position, and their weights."""
-    positions = np.maximum(_positions(size, entries, scale, corners, number), number(0))
-    left = np.minimum(positions.astype("int64"), size - 1)
+    centers = np.maximum(positions(size, entries, scale, corners, number), number(0))
+    left = np.minimum(centers.astype("int64"), size - 1)
     right = np.minimum(left + 1, size - 1)
-    weight = np.minimum(positions - left.astype(number), number(1))
+    weight = np.minimum(centers - left.astype(number), number(1))
     return np.stack([left, right], 1), np.stack([1 - weight, weight], 1)
 
 
 def _around(size: int, entries: int, scale: float | None, corners: bool, number: Any) -> _Spread:
     """The four pixels around each position, and their weights. Those outside are the border."""
-    positions = _positions(size, entries, scale, corners, number)
-    first = np.floor(positions)
+    centers = positions(size, entries, scale, corners, number)
+    first = np.floor(centers)
     places = first.astype("int64")[:, None] + np.arange(-1, 3)
-    weights = _cubic(np.abs(positions[:, None] - places.astype(number)), _CUBIC)
+    weights = cubic(np.abs(centers[:, None] - places.astype(number)), _CUBIC)
     return np.clip(places, 0, size - 1), weights
-
-
-def _window(
-    call: TorchCall, size: int, entries: int, scale: float | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """The pixels that a smoothed one is made of: the more, the more the image shrinks."""
-    corners = call["align_corners"]
-    cubic = "bicubic" in call.name
-    step = _step(size, entries, scale, corners)
-    stretch, radius = max(step, 1.0), 2.0 if cubic else 1.0
-    centers = step * (np.arange(entries) + 0.5)
-    first = np.maximum((centers - radius * stretch + 0.5).astype("int64"), 0)
-    last = np.minimum((centers + radius * stretch + 0.5).astype("int64"), size)
-    places = first[:, None] + np.arange((last - first).max())
-    distances = np.abs((places - centers[:, None] + 0.5) / stretch)
-    weights = _cubic(distances, _SMOOTH_CUBIC) if cubic else np.maximum(1 - distances, 0)
-    weights = np.where(places < last[:, None], weights, 0)
-    return np.minimum(places, size - 1), weights / weights.sum(1, keepdims=True)
-
-
-def _positions(
-    size: int, entries: int, scale: float | None, corners: bool, number: Any
-) -> np.ndarray:
-    """Where in the input each pixel of the output is."""
-    step = number(_step(size, entries, scale, corners))
-    positions = np.arange(entries, dtype=number)
-    return positions * step if corners else (positions + number(0.5)) * step - number(0.5)
-
-
-def _step(size: int, entries: int, scale: float | None, corners: bool) -> float:
-    """How many pixels of the input a pixel of the output goes on."""
-    if corners:
-        return (size - 1) / (entries - 1) if entries > 1 else 0.0
-    return 1 / scale if scale else size / entries
-
-
-def _step_at_run_time(
-    size: Any, entries: Any, scale: float | None, corners: bool, number: str
-) -> Any:
-    """The same as an expression of this type, of sizes that are expressions."""
-    if corners:
-        gaps = tirx.max((entries - 1).astype(number), tirx.const(1.0, number))
-        return (size - 1).astype(number) / gaps
-    if scale:
-        return tirx.const(1 / scale, number)
-    return size.astype(number) / entries.astype(number)
-
-
-def _cubic(distances: np.ndarray, a: float) -> np.ndarray:
-    """The weights of pixels at distances from a position."""
-    near = ((a + 2) * distances - (a + 3)) * distances * distances + 1
-    far = ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a
-    return np.where(distances <= 1, near, np.where(distances < 2, far, 0))
