@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch.export import Dim  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 from torch_harness import assert_same, compile_for, export, run  # noqa: E402
 from tvm import relax  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
@@ -67,3 +68,66 @@ def test_sizes_of_any_number(device: str) -> None:
     for size in (0, 1, 2, 40):
         inputs = of_rows(size)
         assert_same(*run(built, inputs, device), summed(*inputs))
+
+
+def split(x: Any) -> Any:
+    return torch.tensor_split(x[:, 0], 2)
+
+
+def rows_of_six(x: Any) -> Any:
+    return x.reshape(-1, 6)
+
+
+def largest_of_halves(x: Any) -> Any:
+    return torch.nn.functional.max_pool2d(x[None, None], (x.shape[0] // 2, 1))
+
+
+def first_half(x: Any) -> Any:
+    return x[: int(x.shape[0] * 0.5)]
+
+
+def more_rows(x: Any) -> Any:
+    return x + 1 if 2 * x.shape[1] < x.shape[0] else x - 1
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "said"),
+    [
+        (split, (7, 2), "x.shape[0] % 2 <= 0, but x.shape[0] is 7"),
+        (rows_of_six, (10, 2), "% 6 == 0, but x.shape[0] is 10 and x.shape[1] is 2"),
+        (largest_of_halves, (12, 2), "x.shape[0] // 2 == 3, but x.shape[0] is 12"),
+        (first_half, (12, 2), "(0.5 * torch.sym_float(x.shape[0])) == 3, but x.shape[0] is 12"),
+        (more_rows, (7, 4), ", but x.shape[1] is 4 and x.shape[0] is 7"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_conditions_that_are_no_range(
+    function: Any, wrong: tuple[int, int], said: str, device: str
+) -> None:
+    """What PyTorch asks of sizes is asked here, in its words."""
+    exported = export(function, [torch.ones(6, 2)], [{0: Dim.AUTO, 1: Dim.AUTO}])
+    built = compile_for(from_exported_program(exported), device)
+    given = torch.arange(12.0).reshape(6, 2)
+    for found, expected in zip(
+        run(built, [given], device), tree_leaves(function(given)), strict=True
+    ):
+        assert_same(found, expected)
+    with pytest.raises(ValueError) as error:
+        run(built, [torch.ones(wrong)], device)
+    text = str(error.value).replace("inputs_0", "x")
+    assert text.startswith("main: the model was exported for sizes with ")
+    assert said in text
+
+
+def test_conditions_that_only_tell_sizes_apart_are_none() -> None:
+    """PyTorch notes that sizes are not one, and not each other, and no result depends on it."""
+
+    def function(x: Any) -> Any:
+        return x[::2].expand(3, -1, -1) * torch.ones(x.shape[1])
+
+    exported = export(function, [torch.ones(6, 9)], [{0: Dim.AUTO, 1: Dim.AUTO}])
+    assert any("!= 1" in each for each in exported._guards_code)
+    built = compile_for(from_exported_program(exported))
+    for shape in ((6, 9), (2, 2), (1, 1), (9, 9)):
+        given = torch.randn(shape)
+        assert_same(*run(built, [given]), function(given))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
-from harness import ProblemRunner
+from harness import ProblemRunner, called, compiled_with, relax_function
+from tvm import relax
 
 from tvm_scatter import ScatterProblem, strategy_for
+from tvm_scatter.ops.operators import index_put
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
 #: Batches, destinations, columns and updates, of which some are none.
@@ -73,3 +76,21 @@ def test_nothing_is_written_where_the_run_says_so(device: str, reduction: str) -
         for shape in map(list, SHAPES):
             runner.set_sizes(name, dict(zip(symbols, shape, strict=True)))
             check(runner, name, shape)
+
+
+@pytest.mark.optimised
+def test_nothing_is_divided_by_the_size_of_nothing() -> None:
+    """Where the run chooses, TVM computes what several branches need in front of them all."""
+    builder = relax.BlockBuilder()
+    arrays = np.zeros(4, "float32"), np.zeros(5, "int64"), np.zeros(5, "float32")
+    for reduction in ("add", "mean", "max"):
+
+        def scattered(data: Any, index: Any, updates: Any, reduction: str = reduction) -> Any:
+            return index_put(data, [index], updates, reduction=reduction)
+
+        relax_function(builder, reduction, scattered, arrays, symbolic=True)
+    compiled = compiled_with(builder.get(), "llvm")
+    nothing, data = np.zeros(0, "float32"), np.arange(4, dtype="float32")
+    for name, each in product(("add", "mean", "max"), (nothing, data)):
+        found = called(compiled, "llvm", (each, np.zeros(0, "int64"), nothing), name)
+        np.testing.assert_array_equal(found, each)

@@ -94,6 +94,9 @@ def averaged(x: Any) -> Sequence[Any]:
         functional.avg_pool2d(x, 2, 1, 1, divisor_override=3),
         functional.avg_pool2d(x[0], 2, 1, 1, True, False, divisor_override=5),
         functional.avg_pool3d(volume, 2, 1, 1, count_include_pad=False, divisor_override=3),
+        # The last windows begin inside, and end behind the padding or not at all.
+        functional.avg_pool2d(x, (2, 3), (3, 2), (1, 0), ceil_mode=True, divisor_override=5),
+        functional.avg_pool2d(x[0], 2, 3, ceil_mode=True, divisor_override=1),
     )
 
 

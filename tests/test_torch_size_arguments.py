@@ -43,6 +43,10 @@ def made(x: Any) -> Any:
         x + torch.arange(columns, columns * (rows + 1), columns)[:, None],
         torch.arange(rows * columns, 0, -columns),
         torch.arange(1, rows + 9, columns),
+        torch.arange(rows / 2),
+        torch.arange(0.5, rows * 1.5, 0.7, dtype=torch.float64),
+        torch.arange(columns / 2, -rows, -0.7),
+        torch.ones(round(rows * 0.3) + 1),
     )
 
 
@@ -83,6 +87,8 @@ def resized(x: Any) -> Any:
         functional.interpolate(x, scale_factor=0.75, mode="bilinear"),
         functional.interpolate(x, scale_factor=1.3, mode="bilinear", align_corners=True),
         functional.interpolate(x.flatten(2), scale_factor=0.5),
+        functional.interpolate(x, scale_factor=0.75, mode="bicubic"),
+        functional.interpolate(x, (x.shape[0], 3), mode="bicubic", align_corners=True),
     )
 
 

@@ -24,8 +24,13 @@ def viewed_by_heads(x):
     return (x * 2).view(x.shape[0] * 2, 3).view(-1, x.shape[0], 3) + 1
 
 
+def squeezed(x):
+    """Axes whose size varies stay."""
+    return torch.cat([x[:, None].squeeze(0), x[:, None].squeeze((0, 1))[:, None]]).squeeze()
+
+
 @pytest.mark.turns(2)
-@pytest.mark.parametrize("function", [repeated_by_rows, repeated_rows, viewed_by_heads])
+@pytest.mark.parametrize("function", [repeated_by_rows, repeated_rows, viewed_by_heads, squeezed])
 def test_agrees_with_pytorch(function, device):
     program = torch_harness.export(function, [torch.randn(5, 6)], [{0: ROWS}])
     machine = torch_harness.compile_for(from_exported_program(program), device)

@@ -122,6 +122,15 @@ def test_an_aligned_box_begins_half_a_pixel_before() -> None:
     assert found.flatten().tolist() == [1.0, 2.0]
 
 
+def test_halves_stay_halves() -> None:
+    """They are interpolated in single precision."""
+
+    def pooled(x: Any, rois: Any) -> Any:
+        return torch.ops.torchvision.roi_align(x, rois, 0.5, 2, 3, 2, True)
+
+    torch_harness.check(pooled, torch.randn(2, 3, 8, 9).half(), torch.tensor(BOXES).half())
+
+
 def test_roi_pool(device: str) -> None:
     def pooled(x: Any, rois: Any) -> Any:
         return torch.ops.torchvision.roi_pool(x, rois, 0.5, 2, 3)[0]

@@ -6,20 +6,24 @@ them the result would be that of another program, and TVM's memory plan has too 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import re
+from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import zip_longest
 from operator import gt, lt
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 from tvm.target import Target
 
+from tvm_scatter.problem.size_conditions import CONDITIONS, names_of, parsed, value_of
 from tvm_scatter.selection.strategy import strategy_for
 
 from .analysis.greatest_sizes import greatest_sizes, least_sizes
 from .analysis.shape_heap import ShapeHeap
-from .heap_checks import Rule, heap_check, with_bindings
+from .heap_checks import Rule, heap_check, rule_of_size, with_bindings
 
 #: PyTorch's bound of every size that varies, whether its program needs it or not.
 _USUAL_LEAST = 2
@@ -36,8 +40,7 @@ def CheckExportedSizes() -> tvm.transform.Pass:
         found = {
             name: (function, heap, rules)
             for name, function in mod.functions.items()
-            if isinstance(function, relax.Function)
-            and (greatest_sizes(function) or least_sizes(function))
+            if isinstance(function, relax.Function) and _may_have_rules(function)
             for heap in [ShapeHeap(function)]
             for rules in [list(_rules(name.name_hint, function, heap))]
             if rules
@@ -53,12 +56,46 @@ def CheckExportedSizes() -> tvm.transform.Pass:
     return tvm.transform.module_pass(check, opt_level=0, name="CheckExportedSizes")
 
 
+def _may_have_rules(function: relax.Function) -> bool:
+    return bool(
+        greatest_sizes(function) or least_sizes(function) or CONDITIONS in (function.attrs or {})
+    )
+
+
 def _rules(name: str, function: relax.Function, heap: ShapeHeap) -> Iterator[Rule]:
     most, least = greatest_sizes(function), least_sizes(function)
     for place, size in heap.parameters.items():
-        tensor, dimension = heap.inputs[place]
-        begin = f"{name}: dimension {dimension} of {tensor} must be "
+        begin = f"{name}: {heap.dimension(place)} must be "
         if size in most:
-            yield place, partial(lt, most[size]), f"{begin}at most {most[size]}, but is "
+            said = f"{begin}at most {most[size]}, but is "
+            yield rule_of_size(place, partial(lt, most[size]), said)
         if least.get(size, 0) > _USUAL_LEAST:
-            yield place, partial(gt, least[size]), f"{begin}at least {least[size]}, but is "
+            said = f"{begin}at least {least[size]}, but is "
+            yield rule_of_size(place, partial(gt, least[size]), said)
+    places = {size: place for place, size in heap.parameters.items()}
+    for text in (function.attrs or {}).get(CONDITIONS, ()):
+        condition = parsed(str(text))
+        if set(names_of(condition)) <= places.keys():
+            yield _of_condition(name, condition, places, heap)
+
+
+def _of_condition(
+    name: str, condition: ast.expr, places: Mapping[str, int], heap: ShapeHeap
+) -> Rule:
+    """The rule that a condition holds, if all of its sizes are ones that PyTorch meant."""
+    used = {size: places[size] for size in names_of(condition)}
+
+    def is_wrong(held: Any) -> list[Any]:
+        sizes = {size: held[place] for size, place in used.items()}
+        meant = [size >= _USUAL_LEAST for size in sizes.values()]
+        return [*meant, tirx.Not(value_of(condition, sizes))]
+
+    def said(held: Any) -> list[Any]:
+        shown = {size: "{}.shape[{}]".format(*heap.inputs[place]) for size, place in used.items()}
+        text = re.sub(r"\w+", lambda word: shown.get(word[0], word[0]), ast.unparse(condition))
+        parts: list[Any] = [f"{name}: the model was exported for sizes with {text}"]
+        for begin, size in zip_longest([", but "], used, fillvalue=" and "):
+            parts += [f"{begin}{shown[size]} is ", held[used[size]]]
+        return [*parts, "."]
+
+    return Rule(is_wrong, said)

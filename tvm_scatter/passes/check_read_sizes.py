@@ -14,7 +14,7 @@ import tvm
 from tvm import relax, tirx
 
 from .analysis.shape_heap import ShapeHeap
-from .heap_checks import Rule, heap_check, with_bindings
+from .heap_checks import Rule, heap_check, rule_of_size, with_bindings
 
 #: No memory has more elements, and their bytes do not overflow.
 MOST = 2**48
@@ -48,11 +48,8 @@ def CheckReadSizes() -> tvm.transform.Pass:
 
 def _rules(name: str, sizes: dict[int, str]) -> Iterator[Rule]:
     for place, size in sizes.items():
-        yield (
-            place,
-            _is_no_size,
-            f"{name}: the size {size} of a tensor must be from 0 to 2^48, but is ",
-        )
+        said = f"{name}: the size {size} of a tensor must be from 0 to 2^48, but is "
+        yield rule_of_size(place, _is_no_size, said)
 
 
 def _is_no_size(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
 from tvm import relax, tirx
 from tvm.relax.expr import _update_type
@@ -15,28 +16,45 @@ from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, opaque_block
 
 from .analysis.shape_heap import ShapeHeap
 
-#: A place of the heap, what must not hold of the size there, and the error up to that size.
-Rule = tuple[int, Any, str]
+
+class Rule(NamedTuple):
+    """What must not hold of the sizes in a heap, and what is said if it does.
+
+    Attributes
+    ----------
+    is_wrong : function of the heap
+        The conditions that must not all hold; each is computed where those before it hold.
+    said : function of the heap
+        The parts of the message, texts and sizes.
+    """
+
+    is_wrong: Callable[[Any], Sequence[Any]]
+    said: Callable[[Any], Sequence[Any]]
+
+
+def rule_of_size(place: int, is_wrong: Callable[[Any], Any], said: str) -> Rule:
+    """A rule of the size at one place of the heap: what must not hold of it, and what is said."""
+    return Rule(
+        lambda held: [is_wrong(held[place])],
+        lambda held: [said, held[place], "."],
+    )
 
 
 def heap_check(
     builder: relax.BlockBuilder, heap: ShapeHeap, rules: Iterable[Rule]
 ) -> relax.VarBinding:
-    """A binding that calls a new function, which raises an error if the heap breaks a rule.
-
-    Parameters
-    ----------
-    rules : iterable of Rule
-        The condition of a rule is a function of the size.
-    """
+    """A binding that calls a new function, which raises an error if the heap breaks a rule."""
     with IRBuilder() as ir:
         with T.prim_func(s_tir=True):
             T.func_attr({**PRIM_FUNC_ATTRS, "tirx.is_host_func": True})
             held = T.match_buffer(T.arg("heap", T.handle()), (heap.room,), "int64")
             with opaque_block():
-                for place, is_wrong, said in rules:
-                    with T.If(is_wrong(held[place])), T.Then():
-                        raise_error("ValueError", [said, held[place], "."])
+                for rule in rules:
+                    with ExitStack() as stack:
+                        for condition in rule.is_wrong(held):
+                            stack.enter_context(T.If(condition))
+                            stack.enter_context(T.Then())
+                        raise_error("ValueError", rule.said(held))
     function: tirx.PrimFunc = ir.get()
     name = builder.add_func(function, "check_sizes")
     # TVM has given the others their symbols before.

@@ -282,5 +282,5 @@ def divide_by_counts(operands: Operands, counts: Any) -> None:
                                 operands.out, values.mean(problem.data_dtype, total, count), [at]
                             )
 
-    chunk = loops.maximum(1, ceil_div(keys, 256))
+    chunk = loops.settle(loops.maximum(1, ceil_div(keys, 256)))
     loops.for_each_chunk(keys, chunk, sizes.data_size, divide)

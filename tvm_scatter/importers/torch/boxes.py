@@ -16,6 +16,7 @@ from tvm_scatter.problem.sizes import as_expression
 from .call import TorchCall
 from .compaction import true_positions
 from .decompose import reads_more_than_first
+from .ordering import keys
 
 
 def nms(call: TorchCall) -> Any:
@@ -23,6 +24,8 @@ def nms(call: TorchCall) -> Any:
     boxes, scores = call["dets"], call["scores"]
     wide = "float64" if str(boxes.ty.dtype) == "float64" else "float32"
     [count] = shape_of(scores)
+    # In the order that PyTorch sorts in: what is no number is the best.
+    scores = keys(call, scores)
     boxes = call.reshape(call.cast(boxes, wide), (1, count, 4))
     order, kept = best_boxes(
         call.bb, boxes, call.reshape(scores, (1, 1, count)), float(call["iou_threshold"])
@@ -33,9 +36,14 @@ def nms(call: TorchCall) -> Any:
 
 
 def roi_align(call: TorchCall) -> Any:
-    """``roi_align``. TVM moves boxes that are aligned with pixels before they are scaled."""
+    """``roi_align``. TVM moves boxes that are aligned with pixels before they are scaled.
+
+    PyTorch interpolates images of 16 bits in single precision.
+    """
+    image = call["input"]
+    dtype = str(image.ty.dtype)
     pooled = relax.op.vision.roi_align(
-        call["input"],
+        call.cast(image, "float64" if dtype == "float64" else "float32"),
         _scaled_boxes(call, operator.sub if call["aligned"] else _unchanged),
         pooled_size=(call["pooled_height"], call["pooled_width"]),
         spatial_scale=1.0,
@@ -44,7 +52,7 @@ def roi_align(call: TorchCall) -> Any:
         layout="NCHW",
         mode="avg",
     )
-    return call.emit(pooled)
+    return call.cast(call.emit(pooled), dtype)
 
 
 def roi_pool(call: TorchCall) -> Any:

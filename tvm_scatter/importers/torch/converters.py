@@ -68,6 +68,7 @@ from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .derived_sizes import with_computed_sizes
 from .equal_sizes import knowing_equal_sizes
+from .exported_conditions import with_exported_conditions
 from .graphs import graphs_of, name_of, writes_in_place
 from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
@@ -312,13 +313,15 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     refuse_sparse_ends(exported_program)
     refuse_integer_arguments(exported_program)
     with decompositions_explained():
+        original = exported_program
         exported_program = with_plain_sparse_calls(exported_program)
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)
         exported_program = with_strided_views(exported_program)
         exported_program = with_kept_strides(exported_program)
         exported_program = with_corrected_decompositions(exported_program)
-        return stock(exported_program, *rest, **named)
+        mod = stock(exported_program, *rest, **named)
+    return with_exported_conditions(mod, original)
 
 
 def _of_the_caller(*rest: Any, **named: Any) -> Collection[str]:

@@ -40,6 +40,7 @@ def _corrected() -> dict[Any, Callable[..., Any]]:
     return {
         aten.take.default: take,
         aten.softshrink.default: softshrink,
+        aten.upsample_bicubic2d.vec: upsample_bicubic,
         aten.max_unpool2d.default: max_unpool,
         aten.max_unpool3d.default: max_unpool,
         aten.multilabel_margin_loss.default: multilabel_margin_loss,
@@ -70,6 +71,20 @@ def softshrink(data: Any, bound: float = 0.5) -> Any:
     import torch
 
     return torch.where(data.abs() <= bound, 0.0, data - torch.sign(data) * bound)
+
+
+def upsample_bicubic(image: Any, size: Any, corners: bool, factors: Any = None) -> Any:
+    """``upsample_bicubic2d``. PyTorch divides by the gaps between pixels, also if there are none.
+
+    So a symbolic size is taken for two or more, of which the first pixels are the same.
+    """
+    import torch
+
+    resized = torch.ops.aten.upsample_bicubic2d.vec
+    if not corners or size is None or all(isinstance(each, int) for each in size):
+        return resized(image, size, corners, factors)
+    rows, columns = (torch.sym_max(each, 2) for each in size)
+    return resized(image, [rows, columns], corners, None)[:, :, : size[0], : size[1]]
 
 
 def max_unpool(values: Any, positions: Any, output_size: list[Any], *_: Any) -> Any:

@@ -68,24 +68,43 @@ def arange(call: TorchCall) -> Any:
     """
     start, end, step = limits = call.get("start", 0), call["end"], call.get("step", 1)
     known = all(isinstance(each, bool | int | float) for each in limits)
-    real = any(isinstance(each, float) for each in limits)
+    real = any(map(_is_real, limits))
     dtype = _asked_type(call, common_type(0.5) if real else "int64")
     integral = "int" in dtype
     multiple = None if real or isinstance(step, int) else _multiple(end - start, step)
     down = isinstance(step, int | float) and step < 0 and (known or not real)
-    if multiple is None and not down and not (real and integral and known):
+    if multiple is None and not down and not (real and (integral or not known)):
         return None
     if dtype == "int64" and known:
         # PyTorch counts after it has rounded, for this type only.
         start, end, step = (int(each) for each in limits)
     count = multiple
-    if count is None:
-        count = math.ceil((end - start) / step) if known else (start - end - step - 1) // -step
+    if count is None and known:
+        count = math.ceil((end - start) / step)
+    elif count is None:
+        count = _count_of_reals(*limits) if real else (start - end - step - 1) // -step
     wide = dtype if integral else "float64"
     places = call.emit(relax.op.arange(0, count, 1, wide))
     first, step = (call.scalar(int(x) if known and integral else x, wide) for x in (start, step))
     values = relax.op.add(call.emit(relax.op.multiply(places, step)), first)
     return call.cast(call.emit(values), dtype)
+
+
+def _is_real(number: Any) -> bool:
+    return isinstance(number, float) or "float" in str(getattr(number, "ty", ""))
+
+
+def _count_of_reals(start: Any, end: Any, step: Any) -> Any:
+    """How many steps there are between limits, of which some are expressions of sizes."""
+
+    def real(number: Any) -> Any:
+        if isinstance(number, bool | int | float):
+            return tirx.const(float(number), "float64")
+        return number.astype("float64")
+
+    steps = (real(end) - real(start)) / real(step)
+    whole = steps.astype("int64")
+    return tirx.Select(whole.astype("float64") < steps, whole + 1, whole)
 
 
 def _multiple(number: Any, step: Any) -> Any:

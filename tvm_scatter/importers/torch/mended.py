@@ -148,6 +148,7 @@ MENDED: dict[str, Mended] = {
     "var_mean.correction": reductions.variance_and_mean,
     "linalg_vector_norm.default": reductions.vector_norm,
     "unsqueeze.default": slicing.unsqueeze,
+    **{f"squeeze.{form}": slicing.squeeze for form in ("default", "dim", "dims")},
     "diagonal.default": slicing.diagonal,
     "cat.default": joining.cat,
     "grouped_mm_fallback.default": grouped_product.grouped_mm_fallback,

@@ -57,6 +57,21 @@ def _empty_slice(call: TorchCall, data: Any, axis: int) -> Any:
     return call.emit(no_elements(relax.TensorType(shape, data.ty.dtype)))
 
 
+def squeeze(call: TorchCall) -> Any:
+    """``squeeze`` of sizes that vary, which stay: TVM leaves them out."""
+    data, seen = call["self"], call.node.args[0].meta.get("val")
+    asked = call.get("dim", None)
+    if seen is None or all(isinstance(size, int) for size in seen.shape):
+        return None
+    dims = range(seen.dim()) if asked is None else [asked] if isinstance(asked, int) else asked
+    ones = {
+        axis
+        for axis in (dim % max(seen.dim(), 1) for dim in dims)
+        if isinstance(seen.shape[axis], int) and seen.shape[axis] == 1
+    }
+    return call.emit(relax.op.squeeze(data, sorted(ones))) if ones else data
+
+
 def split(call: TorchCall) -> Any:
     """``split_with_sizes`` with symbolic sizes, or into parts without elements."""
     data, sizes = call["self"], call["split_sizes"]

@@ -127,6 +127,15 @@ def _rounded(function: Callable[[Any], Any], value: Any) -> Any:
     return tirx.Cast("int64", function(value)) if _is_float(value) else value
 
 
+def _nearest(value: Any, digits: int | None = None) -> Any:
+    """``round``, to the even one of two integers that are as near."""
+    if digits is None:
+        return _either(round, partial(_rounded, tirx.nearbyint), value)
+    if isinstance(value, int | float):
+        return round(value, digits)
+    raise ScatterError(f"round: a size is rounded to integers, not to {digits} digits.")
+
+
 def _total(*values: Any) -> Any:
     terms = values[0] if len(values) == 1 and isinstance(values[0], list | tuple) else values
     return reduce(operator.add, terms)
@@ -150,7 +159,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ceil": partial(_either, math.ceil, partial(_rounded, tirx.ceil)),
     "floor": partial(_either, math.floor, partial(_rounded, tirx.floor)),
     "trunc": partial(_either, math.trunc, _integer),
-    "round": partial(_either, round, partial(_rounded, tirx.nearbyint)),
+    "round": _nearest,
     "pos": lambda value: value,
 }
 

@@ -1,0 +1,102 @@
+"""What an exported program needs of its sizes beyond ranges: PyTorch notes it as Python text."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tvm
+from tvm import relax, tirx
+from tvm.sym import Analyzer
+
+from tvm_scatter.problem.size_conditions import CONDITIONS, names_of, parsed, value_of
+
+#: The least size for which PyTorch's conditions are meant: it takes each that varies for two or
+#: more.
+LEAST = 2
+_Shapes = Mapping[str, Sequence[Any]]
+
+
+def with_exported_conditions(mod: tvm.IRModule, program: Any) -> tvm.IRModule:
+    """The module, whose ``main`` carries the conditions under which it is the exported program."""
+    texts = list(dict.fromkeys(_conditions(program)))
+    if not texts or "main" not in mod or not isinstance(mod["main"], relax.Function):
+        return mod
+    mod["main"] = mod["main"].with_attr(CONDITIONS, texts)
+    return mod
+
+
+def _conditions(program: Any) -> Iterator[str]:
+    """The conditions that sizes from two on may break, and that a result may depend on."""
+    shapes = {
+        node.name: node.meta["val"].shape
+        for node in program.graph.nodes
+        if node.op == "placeholder" and hasattr(node.meta.get("val"), "shape")
+    }
+    for text in getattr(program, "_guards_code", ()):
+        try:
+            condition = _Sizes(shapes).visit(parsed(text))
+            variables = {name: tirx.Var(name, "int64") for name in names_of(condition)}
+            holds = value_of(condition, variables)
+        except (NotImplementedError, SyntaxError):
+            continue
+        if not _is_about_ones(condition) and not _is_proved(holds, variables.values()):
+            yield ast.unparse(condition)
+
+
+class _Sizes(ast.NodeTransformer):
+    """Puts the symbols of sizes in the place of ``L['x'].size()[0]``."""
+
+    def __init__(self, shapes: _Shapes) -> None:
+        self._shapes = shapes
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        match node:
+            case ast.Subscript(
+                value=ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[]),
+                slice=ast.Constant(value=int() as axis),
+            ):
+                name = re.sub(r"\W", "_", "_".join(_path(tensor))).lower()
+                if name in self._shapes:
+                    return parsed(str(self._shapes[name][axis]))
+        raise NotImplementedError(ast.unparse(node))
+
+
+def _path(tensor: ast.AST) -> list[str]:
+    """The keys by which an input is found in ``L``, of which PyTorch makes its name."""
+    match tensor:
+        case ast.Name(id="L"):
+            return []
+        case ast.Subscript(value=outer, slice=ast.Constant(value=key)):
+            return [*_path(outer), str(key)]
+    raise NotImplementedError(ast.unparse(tensor))
+
+
+def _is_about_ones(condition: ast.AST) -> bool:
+    """Whether a condition only tells sizes apart, or from zero and one.
+
+    PyTorch notes many of these for strides and broadcasts, and no result depends on them.
+    """
+    match condition:
+        case ast.Compare(ops=[ast.NotEq()]):
+            return True
+        case ast.Compare(ops=[ast.GtE()], comparators=[ast.Constant(value=int() as least)]):
+            return least <= LEAST
+        case ast.Compare(ops=[ast.Gt()], comparators=[ast.Constant(value=int() as least)]):
+            return least < LEAST
+        case ast.Compare(left=ast.Constant(value=int() as least), ops=[ast.LtE()]):
+            return least <= LEAST
+        case ast.Compare(left=ast.Constant(value=int() as least), ops=[ast.Lt()]):
+            return least < LEAST
+        case ast.BoolOp(values=values):
+            return all(map(_is_about_ones, values))
+    return False
+
+
+def _is_proved(holds: Any, sizes: Any) -> bool:
+    analyzer = Analyzer()
+    for size in sizes:
+        analyzer.bind(size, tvm.ir.Range(LEAST, 2**31))
+    return bool(analyzer.can_prove(holds))

@@ -1,0 +1,131 @@
+"""Conditions on the sizes that a model was exported for, as Python writes them.
+
+A function carries those that the type of no input says, such as ``s0 % 2 == 0``, in an attribute.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+#: The attribute of a function, a list of texts in which a size is a name.
+CONDITIONS = "tvm_scatter.size_conditions"
+
+_Operator = Callable[[Any, Any], Any]
+_COMPARISONS: dict[type, _Operator] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+_REAL = "float64"
+_ROUNDED = ("trunc", "floor", "ceil")
+_ARITHMETIC: dict[type, _Operator] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+}
+
+
+def parsed(text: str) -> ast.expr:
+    """The expression that a text stands for."""
+    return ast.parse(text, mode="eval").body
+
+
+def names_of(condition: ast.AST) -> list[str]:
+    """The sizes of a condition, in the order in which they are first written."""
+    named = [node for node in ast.walk(condition) if isinstance(node, ast.Name)]
+    called = (node.func for node in ast.walk(condition) if isinstance(node, ast.Call))
+    functions = {id(node) for each in called for node in ast.walk(each)}
+    named.sort(key=lambda node: node.col_offset)
+    return list(dict.fromkeys(node.id for node in named if id(node) not in functions))
+
+
+def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
+    """An expression of TVM's for a condition or a part of it.
+
+    Parameters
+    ----------
+    expression : ast.expr
+        Of sums, products, quotients and remainders, ``min``, ``max``, ``math.trunc`` and its kin,
+        ``torch.sym_float``, comparisons, ``and``, ``or`` and ``not``.
+    sizes : dict of str to expression
+        What stands for each name, of type ``int64``.
+
+    Raises
+    ------
+    NotImplementedError
+        If the expression has anything else in it.
+    """
+    from tvm import tirx
+
+    def value(node: ast.AST) -> Any:
+        return value_of(node, sizes)
+
+    match expression:
+        case ast.Constant(value=bool() as known):
+            return tirx.const(known, "bool")
+        case ast.Constant(value=int() as known):
+            return tirx.IntImm("int64", known)
+        case ast.Constant(value=float() as known):
+            return tirx.const(known, _REAL)
+        case ast.Name(id=name) if name in sizes:
+            return sizes[name]
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -value(operand)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return tirx.Not(value(operand))
+        case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
+            return tirx.floordiv(_whole(value(left)), _divisor(_whole(value(right))))
+        case ast.BinOp(left=left, op=ast.Mod(), right=right):
+            return tirx.floormod(_whole(value(left)), _divisor(_whole(value(right))))
+        case ast.BinOp(left=left, op=ast.Div(), right=right):
+            return tirx.div(_real(value(left)), _real(value(right)))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            return _ARITHMETIC[type(op)](*_alike(value(left), value(right)))
+        case ast.Compare(left=left, ops=ops, comparators=others):
+            values = [value(left), *map(value, others)]
+            pairs = zip(ops, values, values[1:], strict=False)
+            return reduce(tirx.And, [_COMPARISONS[type(op)](*_alike(*pair)) for op, *pair in pairs])
+        case ast.BoolOp(op=op, values=values):
+            return reduce(tirx.And if isinstance(op, ast.And) else tirx.Or, map(value, values))
+        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=args):
+            of_two = tirx.min if name == "min" else tirx.max
+            return reduce(lambda left, right: of_two(*_alike(left, right)), map(value, args))
+        case ast.Call(func=ast.Attribute(value=ast.Name(), attr="sym_float"), args=[argument]):
+            return _real(value(argument))
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=name), args=[argument]):
+            if name in _ROUNDED:
+                return getattr(tirx, name)(_real(value(argument))).astype("int64")
+    raise NotImplementedError(ast.unparse(expression))
+
+
+def _is_real(value: Any) -> bool:
+    return str(value.ty) == _REAL
+
+
+def _real(value: Any) -> Any:
+    return value if _is_real(value) else value.astype(_REAL)
+
+
+def _whole(value: Any) -> Any:
+    if _is_real(value):
+        raise NotImplementedError(str(value))
+    return value
+
+
+def _alike(left: Any, right: Any) -> tuple[Any, Any]:
+    """Two numbers of one type, as Python has them."""
+    return (_real(left), _real(right)) if _is_real(left) or _is_real(right) else (left, right)
+
+
+def _divisor(value: Any) -> Any:
+    """A divisor that is never zero: TVM may divide where Python would not come to it."""
+    from tvm import tirx
+
+    return value if isinstance(value, tirx.IntImm) else tirx.max(value, tirx.IntImm("int64", 1))
