@@ -1919,6 +1919,60 @@ MESSAGES_OF_ROWS = (
     ),
 )
 
+_SIZES = "tests/test_exported_sizes.py::"
+
+OUTSIDE_LOOK = (
+    Mutant(
+        "of nothing, a size is divided by none",
+        "strategies/llvm/steps/ordered.py",
+        "chunk = loops.settle(loops.maximum(1, ceil_div(keys, 256)))",
+        "chunk = loops.maximum(1, ceil_div(keys, 256))",
+        ("tests/test_no_elements.py::test_nothing_is_divided_by_the_size_of_nothing",),
+    ),
+    Mutant(
+        "conditions of sizes are not checked",
+        "tvm_scatter/passes/check_exported_sizes.py",
+        "if set(names_of(condition)) <= places.keys():",
+        "if False:",
+        (_SIZES + "test_conditions_that_are_no_range",),
+    ),
+    Mutant(
+        "conditions that tell sizes apart are checked",
+        "tvm_scatter/importers/torch/exported_conditions.py",
+        "case ast.Compare(ops=[ast.NotEq()]):\n            return True",
+        "case ast.Compare(ops=[ast.NotEq()]):\n            return False",
+        (_SIZES + "test_conditions_that_only_tell_sizes_apart_are_none",),
+    ),
+    Mutant(
+        "conditions with floats are left out",
+        "tvm_scatter/problem/size_conditions.py",
+        'attr="sym_float"',
+        'attr="sym_floats"',
+        (_SIZES + "test_conditions_that_are_no_range",),
+    ),
+    Mutant(
+        "axes that vary are squeezed",
+        "tvm_scatter/importers/torch/slicing.py",
+        "if seen is None or all(isinstance(size, int) for size in seen.shape):",
+        "if True:",
+        ("tests/test_torch_views.py::test_agrees_with_pytorch",),
+    ),
+    Mutant(
+        "the last windows end with the padding",
+        "tvm_scatter/importers/torch/pooled_values.py",
+        "[before, before + stride - 1]",
+        "[before, before]",
+        ("tests/test_torch_extremes.py::test_averages_of_windows_with_a_divisor",),
+    ),
+    Mutant(
+        "boxes whose score is no number are the worst",
+        "tvm_scatter/importers/torch/boxes.py",
+        "scores = keys(call, scores)",
+        "scores = keys(call, scores, last=False)",
+        ("tests/test_suppression.py::test_torchvision",),
+    ),
+)
+
 MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
@@ -1926,4 +1980,5 @@ MUTANTS = (
     *LINES,
     *PRODUCTS,
     *MESSAGES_OF_ROWS,
+    *OUTSIDE_LOOK,
 )

@@ -82,13 +82,11 @@ def _rules(name: str, function: relax.Function, heap: ShapeHeap) -> Iterator[Rul
 def _of_condition(
     name: str, condition: ast.expr, places: Mapping[str, int], heap: ShapeHeap
 ) -> Rule:
-    """The rule that a condition holds, if all of its sizes are ones that PyTorch meant."""
+    """The rule that a condition holds."""
     used = {size: places[size] for size in names_of(condition)}
 
-    def is_wrong(held: Any) -> list[Any]:
-        sizes = {size: held[place] for size, place in used.items()}
-        meant = [size >= _USUAL_LEAST for size in sizes.values()]
-        return [*meant, tirx.Not(value_of(condition, sizes))]
+    def is_wrong(held: Any) -> Any:
+        return tirx.Not(value_of(condition, {size: held[place] for size, place in used.items()}))
 
     def said(held: Any) -> list[Any]:
         shown = {size: "{}.shape[{}]".format(*heap.inputs[place]) for size, place in used.items()}

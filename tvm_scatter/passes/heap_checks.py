@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from typing import Any, NamedTuple
 
 from tvm import relax, tirx
@@ -23,19 +22,19 @@ class Rule(NamedTuple):
     Attributes
     ----------
     is_wrong : function of the heap
-        The conditions that must not all hold; each is computed where those before it hold.
+        The condition that must not hold.
     said : function of the heap
         The parts of the message, texts and sizes.
     """
 
-    is_wrong: Callable[[Any], Sequence[Any]]
+    is_wrong: Callable[[Any], Any]
     said: Callable[[Any], Sequence[Any]]
 
 
 def rule_of_size(place: int, is_wrong: Callable[[Any], Any], said: str) -> Rule:
     """A rule of the size at one place of the heap: what must not hold of it, and what is said."""
     return Rule(
-        lambda held: [is_wrong(held[place])],
+        lambda held: is_wrong(held[place]),
         lambda held: [said, held[place], "."],
     )
 
@@ -50,10 +49,7 @@ def heap_check(
             held = T.match_buffer(T.arg("heap", T.handle()), (heap.room,), "int64")
             with opaque_block():
                 for rule in rules:
-                    with ExitStack() as stack:
-                        for condition in rule.is_wrong(held):
-                            stack.enter_context(T.If(condition))
-                            stack.enter_context(T.Then())
+                    with T.If(rule.is_wrong(held)), T.Then():
                         raise_error("ValueError", rule.said(held))
     function: tirx.PrimFunc = ir.get()
     name = builder.add_func(function, "check_sizes")
