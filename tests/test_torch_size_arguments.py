@@ -89,7 +89,6 @@ def resized(x: Any) -> Any:
         functional.interpolate(x, scale_factor=1.3, mode="bilinear", align_corners=True),
         functional.interpolate(x.flatten(2), scale_factor=0.5),
         functional.interpolate(x, scale_factor=0.75, mode="bicubic"),
-        functional.interpolate(x, (x.shape[0], 3), mode="bicubic", align_corners=True),
     )
 
 
@@ -125,6 +124,17 @@ def test_images(function: Callable[..., Any], device: str) -> None:
     sizes = (2, 3, 6, 9), (1, 3, 8, 5), (3, 3, 11, 4)
     images = [torch.randn(*size) * 3 for size in sizes]
     _check(function, images, {0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO}, device)
+
+
+def test_a_bicubic_image_of_one_row() -> None:
+    """PyTorch divides by the number of gaps between pixels."""
+
+    def function(x: Any) -> Any:
+        size = x.shape[2] * 2 - 1, 3
+        return functional.interpolate(x, size, mode="bicubic", align_corners=True)
+
+    images = [torch.randn(1, 2, rows, 5) for rows in (5, 1, 7)]
+    _check(function, images, {2: Dim.AUTO}, "llvm")
 
 
 def _check(function: Any, inputs: list[Any], sizes: Any, device: str) -> None:
