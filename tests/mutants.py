@@ -1951,6 +1951,13 @@ OUTSIDE_LOOK = (
         (_SIZES + "test_conditions_that_are_no_range",),
     ),
     Mutant(
+        "a number of chunks that is known to be one is inferred",
+        "tvm_scatter/importers/torch/constant_sizes.py",
+        "if inferred is not None:",
+        "if False:",
+        ("tests/test_torch_chunks.py::test_all_rows_in_one_chunk",),
+    ),
+    Mutant(
         "axes that vary are squeezed",
         "tvm_scatter/importers/torch/slicing.py",
         "if seen is None or all(isinstance(size, int) for size in seen.shape):",

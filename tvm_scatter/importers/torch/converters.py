@@ -64,11 +64,12 @@ from .assertions import ASSERTIONS
 from .attention_layout import with_contiguous_attention
 from .call import TorchCall
 from .complex_numbers import knowing_complex_numbers, refuse_complex_ends
+from .constant_sizes import with_constant_sizes
 from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .derived_sizes import with_computed_sizes
 from .equal_sizes import knowing_equal_sizes
-from .exported_conditions import with_exported_conditions
+from .exported_conditions import exported_conditions, with_exported_conditions
 from .graphs import graphs_of, name_of, writes_in_place
 from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
@@ -278,6 +279,9 @@ def _extend(module: ModuleType) -> None:
                 exported_program = exported_program.run_decompositions({})
             known = {*self.convert_map, *callers}
             exported_program = decompose_unknown(exported_program, known)
+            exported_program = with_constant_sizes(
+                exported_program, exported_conditions(exported_program)
+            )
             refuse_random_numbers(exported_program, callers)
             refuse_sparse_operators(exported_program)
             refuse_complex_ends(exported_program)
@@ -313,7 +317,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     refuse_sparse_ends(exported_program)
     refuse_integer_arguments(exported_program)
     with decompositions_explained():
-        original = exported_program
+        conditions = exported_conditions(exported_program)
         exported_program = with_plain_sparse_calls(exported_program)
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)
@@ -321,7 +325,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
         exported_program = with_kept_strides(exported_program)
         exported_program = with_corrected_decompositions(exported_program)
         mod = stock(exported_program, *rest, **named)
-    return with_exported_conditions(mod, original)
+    return with_exported_conditions(mod, conditions)
 
 
 def _of_the_caller(*rest: Any, **named: Any) -> Collection[str]:

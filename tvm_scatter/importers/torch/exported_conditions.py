@@ -19,27 +19,34 @@ LEAST = 2
 _Shapes = Mapping[str, Sequence[Any]]
 
 
-def with_exported_conditions(mod: tvm.IRModule, program: Any) -> tvm.IRModule:
+def with_exported_conditions(mod: tvm.IRModule, texts: Sequence[str]) -> tvm.IRModule:
     """The module, whose ``main`` carries the conditions under which it is the exported program."""
-    texts = list(dict.fromkeys(_conditions(program)))
     if not texts or "main" not in mod or not isinstance(mod["main"], relax.Function):
         return mod
-    mod["main"] = mod["main"].with_attr(CONDITIONS, texts)
+    mod["main"] = mod["main"].with_attr(CONDITIONS, list(texts))
     return mod
 
 
-def _conditions(program: Any) -> Iterator[str]:
+def exported_conditions(program: Any) -> list[str]:
     """The conditions that sizes from two on may break, and that a result may depend on."""
+    return list(dict.fromkeys(_conditions(program)))
+
+
+def _conditions(program: Any) -> Iterator[str]:
     shapes = {
         node.name: node.meta["val"].shape
         for node in program.graph.nodes
         if node.op == "placeholder" and hasattr(node.meta.get("val"), "shape")
     }
+    # Only of these are the sizes known when a function is called.
+    sizes = {str(size) for shape in shapes.values() for size in shape}
     for text in getattr(program, "_guards_code", ()):
         try:
             condition = _Sizes(shapes).visit(parsed(text))
             variables = {name: tirx.Var(name, "int64") for name in names_of(condition)}
             holds = value_of(condition, variables)
+            if not sizes.issuperset(variables):
+                continue
         except (NotImplementedError, SyntaxError):
             continue
         if not _is_about_ones(condition) and not _is_proved(holds, variables.values()):

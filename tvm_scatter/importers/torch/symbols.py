@@ -18,6 +18,7 @@ from tvm_scatter.errors import ScatterError
 from tvm_scatter.importers.shapes import shape_of
 
 from .arithmetic import is_tensor
+from .cancelled import whole_quotient
 from .items import is_only_asserted, item, of_tensors
 
 Symbolic = Callable[[Any, Any], Any]
@@ -167,7 +168,7 @@ _SUMS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "floordiv": operator.floordiv,
+    "floordiv": whole_quotient,
     "mod": operator.mod,
     "neg": operator.neg,
 }

@@ -1,0 +1,77 @@
+"""Sizes that PyTorch writes as formulas, and of which it knows that they are constants.
+
+Of a sequence that is cut into chunks of four, it takes a chunk's size for a quotient of quotients,
+and notes that this is four. TVM cannot simplify such formulas, and multiplies them.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from tvm_scatter.problem.size_conditions import parsed
+
+from .graphs import name_of, with_graphs
+
+_VIEWS = ("view.default", "reshape.default", "_unsafe_view.default")
+
+
+def with_constant_sizes(program: Any, conditions: list[str]) -> Any:
+    """The program with constants in the place of sizes that are checked to be these constants.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program, which is not modified.
+    conditions : list of str
+        What is checked of the sizes of its inputs, by their names.
+    """
+    known = dict(filter(None, map(_equation, conditions)))
+    return with_graphs(program, lambda graph: _replace(graph, known)) if known else program
+
+
+def _equation(condition: str) -> tuple[str, int] | None:
+    """The formula and the number of a condition that says what a size is."""
+    match parsed(condition):
+        case ast.Compare(
+            left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=int() as size)]
+        ):
+            return ast.unparse(left), size
+    return None
+
+
+def _replace(graph: Any, known: dict[str, int]) -> None:
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if name_of(node) in _VIEWS and -1 in node.args[1]:
+            inferred = _constant(value.shape[node.args[1].index(-1)], known)
+            if inferred is not None:
+                sizes = [inferred if each == -1 else each for each in node.args[1]]
+                node.args = (node.args[0], sizes, *node.args[2:])
+        size = _constant(value, known) if node.op == "call_function" else None
+        if size is not None and not isinstance(value, int):
+            _put(graph, node, size)
+
+
+def _constant(size: Any, known: dict[str, int]) -> int | None:
+    """The number that a size is, if it is a constant."""
+    import torch
+    from torch.utils._sympy.printers import PythonPrinter
+
+    if isinstance(size, int):
+        return size
+    if not isinstance(size, torch.SymInt):
+        return None
+    return known.get(ast.unparse(parsed(PythonPrinter().doprint(size.node.expr))))
+
+
+def _put(graph: Any, node: Any, size: int) -> None:
+    """A number in the place of a node."""
+    from torch.fx.node import map_arg
+
+    for user in list(node.users):
+        user.args, user.kwargs = (
+            map_arg(given, lambda each: size if each is node else each)
+            for given in (user.args, user.kwargs)
+        )
+    graph.erase_node(node)
