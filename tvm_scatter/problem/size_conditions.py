@@ -24,6 +24,7 @@ _COMPARISONS: dict[type, _Operator] = {
     ast.GtE: operator.ge,
 }
 _REAL = "float64"
+_EXTREMES = ("min", "max")
 _ROUNDED = ("trunc", "floor", "ceil")
 _ARITHMETIC: dict[type, _Operator] = {
     ast.Add: operator.add,
@@ -94,8 +95,8 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
             return reduce(tirx.And, [_COMPARISONS[type(op)](*_alike(*pair)) for op, *pair in pairs])
         case ast.BoolOp(op=op, values=values):
             return reduce(tirx.And if isinstance(op, ast.And) else tirx.Or, map(value, values))
-        case ast.Call(func=ast.Name(id=("min" | "max") as name), args=args):
-            of_two = tirx.min if name == "min" else tirx.max
+        case ast.Call(func=ast.Name(id=name), args=args) if name in _EXTREMES:
+            of_two = getattr(tirx, name)
             return reduce(lambda left, right: of_two(*_alike(left, right)), map(value, args))
         case ast.Call(func=ast.Attribute(value=ast.Name(), attr="sym_float"), args=[argument]):
             return _real(value(argument))
