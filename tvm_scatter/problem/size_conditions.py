@@ -15,13 +15,14 @@ from typing import Any
 CONDITIONS = "tvm_scatter.size_conditions"
 
 _Operator = Callable[[Any, Any], Any]
-_COMPARISONS: dict[type, _Operator] = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+#: TVM's nodes: Python's operators make a wrapper of two equal expressions.
+_COMPARISONS = {
+    ast.Eq: "EQ",
+    ast.NotEq: "NE",
+    ast.Lt: "LT",
+    ast.LtE: "LE",
+    ast.Gt: "GT",
+    ast.GtE: "GE",
 }
 _REAL = "float64"
 _EXTREMES = ("min", "max")
@@ -80,7 +81,7 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -value(operand)
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            return tirx.Not(value(operand))
+            return tirx.Not(_flag(value(operand)))
         case ast.BinOp(left=left, op=ast.FloorDiv(), right=right):
             return tirx.floordiv(_whole(value(left)), _divisor(_whole(value(right))))
         case ast.BinOp(left=left, op=ast.Mod(), right=right):
@@ -91,10 +92,16 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
             return _ARITHMETIC[type(op)](*_alike(value(left), value(right)))
         case ast.Compare(left=left, ops=ops, comparators=others):
             values = [value(left), *map(value, others)]
-            pairs = zip(ops, values, values[1:], strict=False)
-            return reduce(tirx.And, [_COMPARISONS[type(op)](*_alike(*pair)) for op, *pair in pairs])
+            compared = [
+                getattr(tirx, _COMPARISONS[type(op)])(*_alike(*pair))
+                for op, *pair in zip(ops, values, values[1:], strict=False)
+                if type(op) in _COMPARISONS
+            ]
+            if len(compared) == len(ops):
+                return reduce(tirx.And, compared)
         case ast.BoolOp(op=op, values=values):
-            return reduce(tirx.And if isinstance(op, ast.And) else tirx.Or, map(value, values))
+            joined = tirx.And if isinstance(op, ast.And) else tirx.Or
+            return reduce(joined, [_flag(value(each)) for each in values])
         case ast.Call(func=ast.Name(id=name), args=args) if name in _EXTREMES:
             of_two = getattr(tirx, name)
             return reduce(lambda left, right: of_two(*_alike(left, right)), map(value, args))
@@ -104,6 +111,16 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
             if name in _ROUNDED:
                 return getattr(tirx, name)(_real(value(argument))).astype("int64")
     raise NotImplementedError(ast.unparse(expression))
+
+
+def _is_flag(value: Any) -> bool:
+    return str(value.ty) == "bool"
+
+
+def _flag(value: Any) -> Any:
+    if not _is_flag(value):
+        raise NotImplementedError(str(value))
+    return value
 
 
 def _is_real(value: Any) -> bool:
@@ -122,6 +139,8 @@ def _whole(value: Any) -> Any:
 
 def _alike(left: Any, right: Any) -> tuple[Any, Any]:
     """Two numbers of one type, as Python has them."""
+    if _is_flag(left) or _is_flag(right):
+        raise NotImplementedError(f"{left} and {right}")
     return (_real(left), _real(right)) if _is_real(left) or _is_real(right) else (left, right)
 
 
