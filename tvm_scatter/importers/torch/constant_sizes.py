@@ -7,6 +7,7 @@ and notes that this is four. TVM cannot simplify such formulas, and multiplies t
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Any
 
 from tvm_scatter.problem.size_conditions import parsed
@@ -16,14 +17,14 @@ from .graphs import name_of, with_graphs
 _VIEWS = ("view.default", "reshape.default", "_unsafe_view.default")
 
 
-def with_constant_sizes(program: Any, conditions: list[str]) -> Any:
+def with_constant_sizes(program: Any, conditions: Iterable[str]) -> Any:
     """The program with constants in the place of sizes that are checked to be these constants.
 
     Parameters
     ----------
     program : torch.export.ExportedProgram
         The program, which is not modified.
-    conditions : list of str
+    conditions : iterable of str
         What is checked of the sizes of its inputs, by their names.
     """
     known = dict(filter(None, map(_equation, conditions)))
@@ -43,11 +44,11 @@ def _equation(condition: str) -> tuple[str, int] | None:
 def _replace(graph: Any, known: dict[str, int]) -> None:
     for node in list(graph.nodes):
         value = node.meta.get("val")
-        if name_of(node) in _VIEWS and -1 in node.args[1]:
-            inferred = _constant(value.shape[node.args[1].index(-1)], known)
+        if name_of(node) in _VIEWS and len(node.args) == 2 and -1 in node.args[1]:
+            tensor, sizes = node.args
+            inferred = _constant(value.shape[sizes.index(-1)], known)
             if inferred is not None:
-                sizes = [inferred if each == -1 else each for each in node.args[1]]
-                node.args = (node.args[0], sizes, *node.args[2:])
+                node.args = tensor, [inferred if each == -1 else each for each in sizes]
         size = _constant(value, known) if node.op == "call_function" else None
         if size is not None and not isinstance(value, int):
             _put(graph, node, size)

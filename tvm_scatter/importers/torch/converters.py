@@ -69,7 +69,11 @@ from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .derived_sizes import with_computed_sizes
 from .equal_sizes import knowing_equal_sizes
-from .exported_conditions import exported_conditions, with_exported_conditions
+from .exported_conditions import (
+    conditions_in_force,
+    noted_conditions,
+    with_exported_conditions,
+)
 from .graphs import graphs_of, name_of, writes_in_place
 from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
@@ -279,9 +283,7 @@ def _extend(module: ModuleType) -> None:
                 exported_program = exported_program.run_decompositions({})
             known = {*self.convert_map, *callers}
             exported_program = decompose_unknown(exported_program, known)
-            exported_program = with_constant_sizes(
-                exported_program, exported_conditions(exported_program)
-            )
+            exported_program = with_constant_sizes(exported_program, conditions_in_force())
             refuse_random_numbers(exported_program, callers)
             refuse_sparse_operators(exported_program)
             refuse_complex_ends(exported_program)
@@ -316,8 +318,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     refuse_loops(exported_program, _of_the_caller(*rest, **named))
     refuse_sparse_ends(exported_program)
     refuse_integer_arguments(exported_program)
-    with decompositions_explained():
-        conditions = exported_conditions(exported_program)
+    with decompositions_explained(), noted_conditions(exported_program) as conditions:
         exported_program = with_plain_sparse_calls(exported_program)
         exported_program = with_constants_as_buffers(exported_program)
         exported_program = with_contiguous_attention(exported_program)

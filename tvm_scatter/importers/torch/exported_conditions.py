@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import tvm
@@ -16,6 +18,7 @@ from tvm_scatter.problem.size_conditions import CONDITIONS, names_of, parsed, va
 #: The least size for which PyTorch's conditions are meant: it takes each that varies for two or
 #: more.
 LEAST = 2
+_IN_FORCE: ContextVar[tuple[str, ...]] = ContextVar("conditions", default=())
 _Shapes = Mapping[str, Sequence[Any]]
 
 
@@ -27,12 +30,26 @@ def with_exported_conditions(mod: tvm.IRModule, texts: Sequence[str]) -> tvm.IRM
     return mod
 
 
-def exported_conditions(program: Any) -> list[str]:
-    """The conditions that sizes from two on may break, and that a result may depend on."""
-    return list(dict.fromkeys(_conditions(program)))
+@contextmanager
+def noted_conditions(program: Any) -> Iterator[Sequence[str]]:
+    """The conditions of a program, which are also those in force inside the block.
+
+    PyTorch notes more while it decomposes the program, which need not hold for its results.
+    """
+    token = _IN_FORCE.set(tuple(dict.fromkeys(_conditions(program))))
+    try:
+        yield _IN_FORCE.get()
+    finally:
+        _IN_FORCE.reset(token)
+
+
+def conditions_in_force() -> Sequence[str]:
+    """The conditions of the program that is imported now, as it was before it was decomposed."""
+    return _IN_FORCE.get()
 
 
 def _conditions(program: Any) -> Iterator[str]:
+    """The conditions that sizes from two on may break, and that a result may depend on."""
     shapes = {
         node.name: node.meta["val"].shape
         for node in program.graph.nodes
