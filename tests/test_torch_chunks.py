@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.export import Dim
 from torch.nn import functional
-from torch_harness import assert_same, compile_for, export, run
+from torch_harness import assert_same, compile_for, export, run, to_tvm
 from tvm import tirx
 from tvm.relax.frontend.torch import from_exported_program
 
@@ -53,6 +53,16 @@ def test_all_rows_in_one_chunk(device: str) -> None:
     machine = check(of_one_chunk, (7, 16, 3), device)
     with pytest.raises(ValueError, match=r"// 16 == 1, but inputs_0.shape.1. is 17"):
         run(machine, [torch.randn(2, 17, 8)], device)
+
+
+def test_the_size_of_a_chunk_is_a_result() -> None:
+    def sizes(x: Any) -> Any:
+        return of_chunks(x), *cut(x, 4).shape[1:3]
+
+    program = export(sizes, [torch.randn(2, 9, 8)], [{0: Dim.AUTO, 1: Dim.AUTO}])
+    machine = compile_for(from_exported_program(program))
+    _, *found = machine["main"](to_tvm(torch.randn(3, 14, 8)))
+    assert [int(each) for each in found] == [4, 4]
 
 
 def test_quotients_of_products_are_cancelled() -> None:

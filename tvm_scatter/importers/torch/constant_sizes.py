@@ -67,12 +67,13 @@ def _constant(size: Any, known: dict[str, int]) -> int | None:
 
 
 def _put(graph: Any, node: Any, size: int) -> None:
-    """A number in the place of a node."""
+    """A number in the place of a node, but for results: the program's signature names these."""
     from torch.fx.node import map_arg
 
-    for user in list(node.users):
+    for user in [user for user in node.users if user.op != "output"]:
         user.args, user.kwargs = (
             map_arg(given, lambda each: size if each is node else each)
             for given in (user.args, user.kwargs)
         )
-    graph.erase_node(node)
+    if not node.users:
+        graph.erase_node(node)
