@@ -14,8 +14,8 @@ from .call import TorchCall
 def view_of_bits(call: TorchCall) -> Any:
     """``view`` to a type: the last axis grows or shrinks as elements become narrower or wider.
 
-    The first of several narrow elements has the lowest bits of a wide one, as in PyTorch on all
-    machines that TVM compiles for.
+    The first of several narrow elements has the lowest bits of a wide one, as on little-endian
+    machines.
     """
     data, dtype = call["self"], str(call["dtype"]).removeprefix("torch.")
     before = str(data.ty.dtype)
@@ -40,16 +40,16 @@ def _viewed(data: te.Tensor, dtype: str) -> te.Tensor:
 
         return te.compute((*outer, last * each), element, name="narrower")
 
-    several = after // before
+    several, unsigned = after // before, f"uint{after}"
 
     def joined(*at: Any) -> Any:
         *rest, place = at
-        parts = (
-            tirx.reinterpret(f"uint{before}", data(*rest, place * several + part))
-            .astype(f"uint{after}") << tirx.const(part * before, f"uint{after}")
-            for part in range(several)
-        )  # fmt: skip
-        return tirx.reinterpret(dtype, reduce(tirx.bitwise_or, parts))
+
+        def shifted(part: int) -> Any:
+            value = tirx.reinterpret(f"uint{before}", data(*rest, place * several + part))
+            return value.astype(unsigned) << tirx.const(part * before, unsigned)
+
+        return tirx.reinterpret(dtype, reduce(tirx.bitwise_or, map(shifted, range(several))))
 
     return te.compute((*outer, last // several), joined, name="wider")
 
