@@ -944,9 +944,9 @@ CHECKS = (
     ),
     Mutant(
         "the least size that PyTorch always notes is taken for one that a program needs",
-        "tvm_scatter/passes/check_exported_sizes.py",
-        "_USUAL_LEAST = 2",
-        "_USUAL_LEAST = 0",
+        "tvm_scatter/problem/size_conditions.py",
+        "USUAL_LEAST = 2",
+        "USUAL_LEAST = 0",
         ("tests/test_exported_sizes.py::test_sizes_of_any_number",),
     ),
     Mutant(

@@ -18,15 +18,18 @@ import tvm
 from tvm import relax, tirx
 from tvm.target import Target
 
-from tvm_scatter.problem.size_conditions import CONDITIONS, names_of, parsed, value_of
+from tvm_scatter.problem.size_conditions import (
+    CONDITIONS,
+    USUAL_LEAST,
+    names_of,
+    parsed,
+    value_of,
+)
 from tvm_scatter.selection.strategy import strategy_for
 
 from .analysis.greatest_sizes import greatest_sizes, least_sizes
 from .analysis.shape_heap import ShapeHeap
 from .heap_checks import Rule, heap_check, rule_of_size, with_bindings
-
-#: PyTorch's bound of every size that varies, whether its program needs it or not.
-_USUAL_LEAST = 2
 
 
 def CheckExportedSizes() -> tvm.transform.Pass:
@@ -65,11 +68,12 @@ def _may_have_rules(function: relax.Function) -> bool:
 def _rules(name: str, function: relax.Function, heap: ShapeHeap) -> Iterator[Rule]:
     most, least = greatest_sizes(function), least_sizes(function)
     for place, size in heap.parameters.items():
-        begin = f"{name}: {heap.dimension(place)} must be "
+        tensor, dimension = heap.inputs[place]
+        begin = f"{name}: dimension {dimension} of {tensor} must be "
         if size in most:
             said = f"{begin}at most {most[size]}, but is "
             yield rule_of_size(place, partial(lt, most[size]), said)
-        if least.get(size, 0) > _USUAL_LEAST:
+        if least.get(size, 0) > USUAL_LEAST:
             said = f"{begin}at least {least[size]}, but is "
             yield rule_of_size(place, partial(gt, least[size]), said)
     places = {size: place for place, size in heap.parameters.items()}

@@ -14,6 +14,9 @@ from typing import Any
 #: The attribute of a function, a list of texts in which a size is a name.
 CONDITIONS = "tvm_scatter.size_conditions"
 
+#: PyTorch's bound of every size that varies, whether its program needs it or not.
+USUAL_LEAST = 2
+
 _Operator = Callable[[Any, Any], Any]
 #: TVM's nodes: Python's operators make a wrapper of two equal expressions.
 _COMPARISONS = {

@@ -13,6 +13,7 @@ from tvm_scatter.problem.sizes import as_expression
 
 from .arithmetic import common_type, is_representable
 from .call import TorchCall
+from .symbols import as_real, is_real
 
 
 def full(call: TorchCall) -> Any:
@@ -68,7 +69,7 @@ def arange(call: TorchCall) -> Any:
     """
     start, end, step = limits = call.get("start", 0), call["end"], call.get("step", 1)
     known = all(isinstance(each, bool | int | float) for each in limits)
-    real = any(map(_is_real, limits))
+    real = any(map(is_real, limits))
     dtype = _asked_type(call, common_type(0.5) if real else "int64")
     integral = "int" in dtype
     multiple = None if real or isinstance(step, int) else _multiple(end - start, step)
@@ -90,19 +91,9 @@ def arange(call: TorchCall) -> Any:
     return call.cast(call.emit(values), dtype)
 
 
-def _is_real(number: Any) -> bool:
-    return isinstance(number, float) or "float" in str(getattr(number, "ty", ""))
-
-
 def _count_of_reals(start: Any, end: Any, step: Any) -> Any:
     """How many steps there are between limits, of which some are expressions of sizes."""
-
-    def real(number: Any) -> Any:
-        if isinstance(number, bool | int | float):
-            return tirx.const(float(number), "float64")
-        return number.astype("float64")
-
-    steps = (real(end) - real(start)) / real(step)
+    steps = (as_real(end) - as_real(start)) / as_real(step)
     whole = steps.astype("int64")
     return tirx.Select(whole.astype("float64") < steps, whole + 1, whole)
 

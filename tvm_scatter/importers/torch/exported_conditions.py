@@ -13,11 +13,14 @@ import tvm
 from tvm import relax, tirx
 from tvm.sym import Analyzer
 
-from tvm_scatter.problem.size_conditions import CONDITIONS, names_of, parsed, value_of
+from tvm_scatter.problem.size_conditions import (
+    CONDITIONS,
+    USUAL_LEAST,
+    names_of,
+    parsed,
+    value_of,
+)
 
-#: The least size for which PyTorch's conditions are meant: it takes each that varies for two or
-#: more.
-LEAST = 2
 _IN_FORCE: ContextVar[tuple[str, ...]] = ContextVar("conditions", default=())
 _Shapes = Mapping[str, Sequence[Any]]
 
@@ -36,9 +39,10 @@ def noted_conditions(program: Any) -> Iterator[Sequence[str]]:
 
     PyTorch notes more while it decomposes the program, which need not hold for its results.
     """
-    token = _IN_FORCE.set(tuple(dict.fromkeys(_conditions(program))))
+    texts = tuple(dict.fromkeys(_conditions(program)))
+    token = _IN_FORCE.set(texts)
     try:
-        yield _IN_FORCE.get()
+        yield texts
     finally:
         _IN_FORCE.reset(token)
 
@@ -107,13 +111,13 @@ def _is_about_ones(condition: ast.AST) -> bool:
         case ast.Compare(ops=[ast.NotEq()]):
             return True
         case ast.Compare(ops=[ast.GtE()], comparators=[ast.Constant(value=int() as least)]):
-            return least <= LEAST
+            return least <= USUAL_LEAST
         case ast.Compare(ops=[ast.Gt()], comparators=[ast.Constant(value=int() as least)]):
-            return least < LEAST
+            return least < USUAL_LEAST
         case ast.Compare(left=ast.Constant(value=int() as least), ops=[ast.LtE()]):
-            return least <= LEAST
+            return least <= USUAL_LEAST
         case ast.Compare(left=ast.Constant(value=int() as least), ops=[ast.Lt()]):
-            return least < LEAST
+            return least < USUAL_LEAST
         case ast.BoolOp(values=values):
             return all(map(_is_about_ones, values))
     return False
@@ -122,5 +126,5 @@ def _is_about_ones(condition: ast.AST) -> bool:
 def _is_proved(holds: Any, sizes: Any) -> bool:
     analyzer = Analyzer()
     for size in sizes:
-        analyzer.bind(size, tvm.ir.Range(LEAST, 2**31))
+        analyzer.bind(size, tvm.ir.Range(USUAL_LEAST, 2**31))
     return bool(analyzer.can_prove(holds))

@@ -69,32 +69,38 @@ def _either(of_numbers: Callable[..., Any], of_sizes: Callable[..., Any], *opera
     return of_numbers(*operands) if known else of_sizes(*operands)
 
 
-def _is_float(value: Any) -> bool:
+def is_real(value: Any) -> bool:
+    """Whether a number or an expression is a float."""
     return isinstance(value, float) or "float" in str(getattr(value, "ty", ""))
 
 
 def _float(value: Any) -> Any:
     if isinstance(value, int | float):
         return float(value)
-    return value if _is_float(value) else tirx.Cast(_FLOAT, value)
+    return value if is_real(value) else tirx.Cast(_FLOAT, value)
+
+
+def as_real(value: Any) -> Any:
+    """A number or an expression as an expression of type float64."""
+    return _constant(_float(value))
 
 
 def _integer(value: Any) -> Any:
     """Truncated, as ``int`` does."""
     if isinstance(value, int | float):
         return int(value)
-    return tirx.Cast("int64", value) if _is_float(value) else value
+    return tirx.Cast("int64", value) if is_real(value) else value
 
 
 def _same_kind(function: Callable[..., Any], *operands: Any) -> Any:
     """Apply a function of TVM's to floats if one operand is a float."""
-    if any(map(_is_float, operands)):
-        operands = tuple(_constant(_float(each)) for each in operands)
+    if any(map(is_real, operands)):
+        operands = tuple(as_real(each) for each in operands)
     return function(*operands)
 
 
 def _divided(left: Any, right: Any) -> Any:
-    return tirx.div(_constant(_float(left)), _constant(_float(right)))
+    return tirx.div(as_real(left), as_real(right))
 
 
 def _constant(value: Any) -> Any:
@@ -104,14 +110,14 @@ def _constant(value: Any) -> Any:
 def _raised(base: Any, exponent: Any) -> Any:
     if isinstance(exponent, int) and exponent >= 0:
         return reduce(operator.mul, [base] * exponent, 1)
-    return tirx.pow(_constant(_float(base)), _constant(_float(exponent)))
+    return tirx.pow(as_real(base), as_real(exponent))
 
 
 def _chosen(condition: Any, left: Any, right: Any) -> Any:
     if isinstance(condition, bool):
         return left if condition else right
-    if _is_float(left) or _is_float(right):
-        return tirx.Select(condition, _constant(_float(left)), _constant(_float(right)))
+    if is_real(left) or is_real(right):
+        return tirx.Select(condition, as_real(left), as_real(right))
     return tirx.Select(condition, *(_integer_constant(each) for each in (left, right)))
 
 
@@ -125,7 +131,7 @@ def _of_float(function: Callable[[Any], Any], value: Any) -> Any:
 
 def _rounded(function: Callable[[Any], Any], value: Any) -> Any:
     """``ceil`` and ``floor`` make integers in Python."""
-    return tirx.Cast("int64", function(value)) if _is_float(value) else value
+    return tirx.Cast("int64", function(value)) if is_real(value) else value
 
 
 def _nearest(value: Any, digits: int | None = None) -> Any:
@@ -164,11 +170,17 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "pos": lambda value: value,
 }
 
+
+def _quotient(left: Any, right: Any) -> Any:
+    """A quotient of floats is rounded, also if what is above the line is a multiple."""
+    return left // right if is_real(left) or is_real(right) else whole_quotient(left, right)
+
+
 _SUMS: dict[str, Callable[..., Any]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
-    "floordiv": whole_quotient,
+    "floordiv": _quotient,
     "mod": operator.mod,
     "neg": operator.neg,
 }

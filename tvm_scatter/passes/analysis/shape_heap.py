@@ -97,11 +97,6 @@ class ShapeHeap:
         for variable, sizes in list(self.first_uses.items()):
             self.first_uses[variable] = {at: sizes[at] for at in sizes if at in self.extents}
 
-    def dimension(self, place: int) -> str:
-        """Which dimension of which tensor has its size at a place of the heap."""
-        tensor, dimension = self.inputs[place]
-        return f"dimension {dimension} of {tensor}"
-
 
 def _calls(function: relax.Function) -> Iterator[tuple[Any, relax.Call]]:
     """The calls of a function, each with the variable that it is bound to."""
