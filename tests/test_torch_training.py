@@ -142,6 +142,17 @@ def test_attention() -> None:
     check_all([gradients(causal, q, k[:, :, :5], v[:, :, :5]), gradients(masked, q, k, v)])
 
 
+def test_heads_of_attention_side_by_side() -> None:
+    """How transformers call it: the heads of a row lie beside each other, and a view joins them."""
+
+    def heads(x: Any, weight: Any) -> Any:
+        q, k, v = (x @ weight).view(2, 5, 3, 2, 4).permute(2, 0, 3, 1, 4)
+        joined = functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        return joined.reshape(2, 5, 8) @ weight[:8, :8]
+
+    check_all([gradients(heads, torch.randn(2, 5, 8), torch.randn(8, 24))])
+
+
 NORMS = (
     lambda x: functional.layer_norm(x, x.shape[1:]),
     lambda x: functional.group_norm(x, 2),

@@ -1,5 +1,7 @@
 """TVM's fusion, which may fail for a group of functions: they then stay apart.
 
+And its search for views, which fails at some sizes.
+
 FuseTIR makes one function of each group that FuseOps has chosen. Where it cannot, the whole model
 fails to compile.
 """
@@ -15,10 +17,12 @@ from tvm import relax, tirx
 
 from .inlining import inlined
 from .known_sizes import with_known_sizes
+from .named_sizes import NameSizes
 from .simple_sizes import with_simple_sizes, with_simple_types
 
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
 _STOCK = relax.transform.transform.FuseTIR
+_STOCK_VIEWS = relax.transform.transform.RewriteDataflowReshape
 _logger = logging.getLogger("tvm_scatter")
 
 
@@ -28,24 +32,33 @@ def GuardedFuseTIR() -> tvm.transform.Pass:
     def fuse(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
         mod = _with_simple_sizes(mod)
         try:
-            return _STOCK()(mod)
+            fused = _STOCK()(mod)
         except Exception as error:  # TVM's checks raise whatever their code says
             apart = _without_failing_groups(mod)
             if apart is mod:
                 raise error
-            return _STOCK()(apart)
+            fused = _STOCK()(apart)
+        return NameSizes()(fused)
 
     return tvm.transform.module_pass(fuse, opt_level=0, name="FuseTIR")
 
 
+def GuardedRewriteDataflowReshape() -> tvm.transform.Pass:
+    """``relax.transform.RewriteDataflowReshape``, which fails at transposes of sums of sizes."""
+    passes = [NameSizes(), _STOCK_VIEWS()]
+    return tvm.transform.Sequential(passes, name="RewriteDataflowReshape")
+
+
 def install_guard() -> None:
-    """Let TVM's pipelines, which look the pass up when they run, find the guarded one."""
+    """Let TVM's pipelines, which look the passes up when they run, find the guarded ones."""
     relax.transform.FuseTIR = GuardedFuseTIR
+    relax.transform.RewriteDataflowReshape = GuardedRewriteDataflowReshape
 
 
 def uninstall_guard() -> None:
-    """Restore TVM's own pass."""
+    """Restore TVM's own passes."""
     relax.transform.FuseTIR = _STOCK
+    relax.transform.RewriteDataflowReshape = _STOCK_VIEWS
 
 
 def _with_simple_sizes(mod: tvm.IRModule) -> tvm.IRModule:

@@ -68,8 +68,7 @@ def _may_have_rules(function: relax.Function) -> bool:
 def _rules(name: str, function: relax.Function, heap: ShapeHeap) -> Iterator[Rule]:
     most, least = greatest_sizes(function), least_sizes(function)
     for place, size in heap.parameters.items():
-        tensor, dimension = heap.inputs[place]
-        begin = f"{name}: dimension {dimension} of {tensor} must be "
+        begin = f"{name}: {_named(heap, place)} must be "
         if size in most:
             said = f"{begin}at most {most[size]}, but is "
             yield rule_of_size(place, partial(lt, most[size]), said)
@@ -83,6 +82,19 @@ def _rules(name: str, function: relax.Function, heap: ShapeHeap) -> Iterator[Rul
             yield _of_condition(name, condition, places, heap)
 
 
+def _named(heap: ShapeHeap, place: int) -> str:
+    if place in heap.arguments:
+        return heap.arguments[place]
+    tensor, dimension = heap.inputs[place]
+    return f"dimension {dimension} of {tensor}"
+
+
+def _written(heap: ShapeHeap, place: int) -> str:
+    if place in heap.arguments:
+        return heap.arguments[place]
+    return "{}.shape[{}]".format(*heap.inputs[place])
+
+
 def _of_condition(
     name: str, condition: ast.expr, places: Mapping[str, int], heap: ShapeHeap
 ) -> Rule:
@@ -93,7 +105,7 @@ def _of_condition(
         return tirx.Not(value_of(condition, {size: held[place] for size, place in used.items()}))
 
     def said(held: Any) -> list[Any]:
-        shown = {size: "{}.shape[{}]".format(*heap.inputs[place]) for size, place in used.items()}
+        shown = {size: _written(heap, place) for size, place in used.items()}
         text = re.sub(r"\w+", lambda word: shown.get(word[0], word[0]), ast.unparse(condition))
         parts: list[Any] = [f"{name}: the model was exported for sizes with {text}"]
         for begin, size in zip_longest([", but "], used, fillvalue=" and "):

@@ -10,6 +10,7 @@ from tvm.tirx import compilation_pipeline as tvm_pipelines
 
 from tvm_scatter.options import current_options
 
+from .exact_doubles import ExactDoubles
 from .floats_of_places import HideFloatsOfPlaces, ShowFloatsOfPlaces
 from .named_choices import HideNamedChoices
 from .narrow_infinities import WidenInfinities
@@ -31,7 +32,7 @@ def install_device_passes() -> None:
             if not current_options().enabled:
                 return finalize_device()
             first = [HideNamedChoices(), HideFloatsOfPlaces()]
-            last = [ShowFloatsOfPlaces(), WrapNarrowIntegers(), WidenInfinities()]
+            last = [ShowFloatsOfPlaces(), WrapNarrowIntegers(), WidenInfinities(), ExactDoubles()]
             return tvm.transform.Sequential([*first, finalize_device(), *last])
 
         return lower, finalize_host, finalize

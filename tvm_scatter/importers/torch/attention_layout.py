@@ -15,6 +15,9 @@ from .graphs import copied_graph, name_of, with_graph
 _Step = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 _ATTENTION = "scaled_dot_product_attention.default"
+#: What a program that is traced with its gradients calls instead. They have several results.
+_ON_CPU = "_scaled_dot_product_flash_attention_for_cpu.default"
+_GRADIENTS_ON_CPU = "_scaled_dot_product_flash_attention_for_cpu_backward.default"
 
 
 def with_contiguous_attention(program: Any) -> Any:
@@ -40,7 +43,13 @@ def with_contiguous_attention(program: Any) -> Any:
 
 
 def _is_attention(node: Any) -> bool:
-    return name_of(node) == _ATTENTION
+    """Whether a node has queries' results or gradients, with an axis of heads."""
+    if name_of(node) == _ATTENTION:
+        return True
+    return name_of(node) == "getitem" and (name_of(node.args[0]), node.args[1]) in (
+        (_ON_CPU, 0),
+        *((_GRADIENTS_ON_CPU, which) for which in range(3)),
+    )
 
 
 def _has_heads_inside(node: Any) -> bool:

@@ -85,8 +85,9 @@ class TorchCall:
         if same_shape(shape_of(tensor), shape):
             return tensor
         if is_empty(tensor):
-            # TVM cannot schedule this reshape on GPUs.
-            return self.emit(no_elements(relax.TensorType(list(shape), tensor.ty.dtype)))
+            # TVM cannot schedule this reshape on GPUs. A size of -1 is none of the others'.
+            sizes = [0 if isinstance(size, int) and size < 0 else size for size in shape]
+            return self.emit(no_elements(relax.TensorType(sizes, tensor.ty.dtype)))
         return self.emit(relax.op.reshape(tensor, list(shape)))
 
     def cast(self, tensor: Any, dtype: str) -> Any:

@@ -68,6 +68,7 @@ from .constant_sizes import with_constant_sizes
 from .corrected import with_corrected_decompositions
 from .decompose import decompose_unknown
 from .derived_sizes import with_computed_sizes
+from .divisors import without_zero_divisors
 from .equal_sizes import knowing_equal_sizes
 from .exported_conditions import (
     conditions_in_force,
@@ -78,6 +79,12 @@ from .graphs import graphs_of, name_of, writes_in_place
 from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
 from .permuted_views import with_kept_strides
+from .plain_inputs import (
+    shapes_of_numbers,
+    values_of_inputs,
+    with_numbers_as_shapes,
+    without_constant_inputs,
+)
 from .random_numbers import refuse_random_numbers
 from .sparse import knowing_sparse_tensors, refuse_sparse_ends, refuse_sparse_operators
 from .sparse_calls import with_plain_sparse_calls
@@ -255,7 +262,10 @@ def _extend(module: ModuleType) -> None:
     stock = importer.__dict__.get(_STOCK) or {
         "create_convert_map": importer.create_convert_map,
         "from_exported_program": importer.from_exported_program,
+        "create_input_vars": importer.create_input_vars,
+        "_translate_fx_graph": importer._translate_fx_graph,
         "_process_derived_symbol": importer._process_derived_symbol,
+        "_prim_value_to_scalar_tensor": importer._prim_value_to_scalar_tensor,
     }
     setattr(importer, _STOCK, stock)
 
@@ -288,6 +298,7 @@ def _extend(module: ModuleType) -> None:
             refuse_sparse_operators(exported_program)
             refuse_complex_ends(exported_program)
             refuse_unsupported(exported_program, known)
+            exported_program = without_constant_inputs(exported_program)
         buffers: dict[str, Any] = {}
         if current_options().enabled:
             exported_program, buffers = explicit_buffers(exported_program, _writes)
@@ -299,13 +310,32 @@ def _extend(module: ModuleType) -> None:
             mod = with_computed_sizes(mod)
         return remember_buffers(mod, buffers)
 
+    def create_input_vars(self: Any, exported_program: Any) -> Any:
+        if not current_options().enabled:
+            return stock["create_input_vars"](self, exported_program)
+        described = with_numbers_as_shapes(exported_program)
+        kept, inputs, ranges = stock["create_input_vars"](self, described)
+        return kept, shapes_of_numbers(exported_program, inputs), ranges
+
+    def _translate_fx_graph(self: Any, module: Any, nodes: Any, inputs: Any, *rest: Any) -> Any:
+        return stock["_translate_fx_graph"](self, module, nodes, values_of_inputs(inputs), *rest)
+
     def _process_derived_symbol(self: Any, symbol: Any, variables: Any) -> Any:
         if current_options().enabled and getattr(symbol, "is_Integer", False):
             # PyTorch found that a size marked as dynamic is constant. TVM names a variable "2".
             return str(symbol), tirx.IntImm("int64", int(symbol))
         return stock["_process_derived_symbol"](self, symbol, variables)
 
+    importer.create_input_vars = create_input_vars
+    importer._translate_fx_graph = _translate_fx_graph
+
+    def _prim_value_to_scalar_tensor(self: Any, value: Any, dtype: str) -> Any:
+        if current_options().enabled:
+            value = without_zero_divisors(value)
+        return stock["_prim_value_to_scalar_tensor"](self, value, dtype)
+
     importer._process_derived_symbol = _process_derived_symbol
+    importer._prim_value_to_scalar_tensor = _prim_value_to_scalar_tensor
     importer.create_convert_map = create_convert_map
     importer.from_exported_program = from_exported_program
     replace(getattr(module, _ENTRY), _prepared)
@@ -339,7 +369,10 @@ def _restore(module: ModuleType) -> None:
     restore(getattr(module, _ENTRY))
     importer = getattr(module, _IMPORTER)
     for name, function in importer.__dict__.get(_STOCK, {}).items():
-        setattr(importer, name, function)
+        if name in importer.__dict__:
+            delattr(importer, name)
+        if getattr(importer, name, None) is not function:  # else it is inherited
+            setattr(importer, name, function)
     if _STOCK in importer.__dict__:
         delattr(importer, _STOCK)
 

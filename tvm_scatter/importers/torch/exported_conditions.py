@@ -54,16 +54,18 @@ def conditions_in_force() -> Sequence[str]:
 
 def _conditions(program: Any) -> Iterator[str]:
     """The conditions that sizes from two on may break, and that a result may depend on."""
-    shapes = {
-        node.name: node.meta["val"].shape
+    inputs = {
+        node.name: node.meta["val"]
         for node in program.graph.nodes
-        if node.op == "placeholder" and hasattr(node.meta.get("val"), "shape")
+        if node.op == "placeholder" and "val" in node.meta
     }
-    # Only of these are the sizes known when a function is called.
-    sizes = {str(size) for shape in shapes.values() for size in shape}
+    shapes = {name: each.shape for name, each in inputs.items() if hasattr(each, "shape")}
+    numbers = {name: each for name, each in inputs.items() if type(each).__name__ == "SymInt"}
+    # Only these are known when a function is called.
+    sizes = {str(size) for shape in [*shapes.values(), numbers.values()] for size in shape}
     for text in getattr(program, "_guards_code", ()):
         try:
-            condition = _Sizes(shapes).visit(parsed(text))
+            condition = _Sizes(shapes, numbers).visit(parsed(text))
             variables = {name: tirx.Var(name, "int64") for name in names_of(condition)}
             holds = value_of(condition, variables)
             if not sizes.issuperset(variables):
@@ -75,10 +77,11 @@ def _conditions(program: Any) -> Iterator[str]:
 
 
 class _Sizes(ast.NodeTransformer):
-    """Puts the symbols of sizes in the place of ``L['x'].size()[0]``."""
+    """Puts the symbols in the place of ``L['x'].size()[0]``, a size, and ``L['n']``, a number."""
 
-    def __init__(self, shapes: _Shapes) -> None:
+    def __init__(self, shapes: _Shapes, numbers: Mapping[str, Any]) -> None:
         self._shapes = shapes
+        self._numbers = numbers
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
         match node:
@@ -86,10 +89,18 @@ class _Sizes(ast.NodeTransformer):
                 value=ast.Call(func=ast.Attribute(value=tensor, attr="size"), args=[]),
                 slice=ast.Constant(value=int() as axis),
             ):
-                name = re.sub(r"\W", "_", "_".join(_path(tensor))).lower()
+                name = _name(tensor)
                 if name in self._shapes:
                     return parsed(str(self._shapes[name][axis]))
+            case _:
+                name = _name(node)
+                if name in self._numbers:
+                    return parsed(str(self._numbers[name]))
         raise NotImplementedError(ast.unparse(node))
+
+
+def _name(place: ast.AST) -> str:
+    return re.sub(r"\W", "_", "_".join(_path(place))).lower()
 
 
 def _path(tensor: ast.AST) -> list[str]:

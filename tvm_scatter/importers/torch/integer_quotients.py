@@ -12,10 +12,13 @@ from typing import Any
 from tvm import relax
 
 from . import arithmetic
-from .arithmetic import common_type, is_tensor
+from .arithmetic import common_type
 from .call import TorchCall
 
 Operator = Callable[..., Any]
+
+#: The divisors by which some division ends the process.
+_ENDING = (0, -1)
 
 
 def divided(operator: Operator, call: TorchCall) -> Any:
@@ -23,7 +26,7 @@ def divided(operator: Operator, call: TorchCall) -> Any:
     operands = call["self"], call["other"]
     dtype = common_type(*operands)
     left, right = arithmetic.as_tensors(call, operands, dtype)
-    if not is_tensor(operands[1]):
+    if isinstance(operands[1], int) and operands[1] not in _ENDING:
         return call.emit(operator(left, right))
     one = relax.const(1, dtype)
     ends_process = call.emit(relax.op.equal(right, relax.const(0, dtype)))

@@ -27,10 +27,12 @@ class ShapeHeap:
     ----------
     inputs : dict of int to (str, int)
         The tensor and the dimension whose size a place of the heap holds.
+    arguments : dict of int to str
+        The parameter that is the number which a place of the heap holds.
     parameters : dict of int to str
-        The names of those of parameters, by their places.
+        The names of the sizes of parameters, and of these numbers, by their places.
     last_parameter : relax.Var or None
-        What the call is bound to that stores the sizes of the last of these.
+        What the call is bound to that stores the last of these.
     read : dict of int to str
         The places and names of sizes that were numbers in tensors or arguments: they may be any
         number.
@@ -51,6 +53,7 @@ class ShapeHeap:
 
     def __init__(self, function: relax.Function) -> None:
         self.inputs: dict[int, tuple[str, int]] = {}
+        self.arguments: dict[int, str] = {}
         self.parameters: dict[int, str] = {}
         self.last_parameter: Any = None
         self.read: dict[int, str] = {}
@@ -77,7 +80,12 @@ class ShapeHeap:
                     self.last_parameter = variable
             elif name == _STORE_SHAPE:
                 named = casts.get(arguments[0], arguments[0].ty).values
-                waiting.update((place, str(named[at])) for at, place in _places(arguments[2:]))
+                numbers = {place: str(named[at]) for at, place in _places(arguments[2:])}
+                waiting |= numbers
+                if any(map(arguments[0].same_as, function.params)):
+                    self.parameters |= numbers
+                    self.arguments |= dict.fromkeys(numbers, str(arguments[0].name))
+                    self.last_parameter = variable
             elif name == _STORE_NUMBER and int(arguments[2]) == _IN_HEAP:
                 waiting[int(arguments[3])] = str(arguments[0])
             elif name == _READ_SHAPE:

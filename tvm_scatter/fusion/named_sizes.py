@@ -1,0 +1,83 @@
+"""Sums of sizes, such as ``n + 2``, by one name in a function.
+
+TVM's analysis of loops fails where it takes a product of such a sum apart and cannot divide it by
+the sum any more: a transpose does not compile, and a schedule for GPUs is given up.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+from typing import Any, NamedTuple
+
+import tvm
+import tvm_ffi
+from tvm import tirx
+from tvm.sym import detect_linear_equation
+from tvm.tirx.analysis import undefined_vars
+
+_SCHEDULED = "tirx.is_scheduled"
+
+
+def NameSizes() -> tvm.transform.Pass:
+    """The pass that applies :func:`with_named_sizes` to the functions of a module."""
+
+    def name(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
+        return with_named_sizes(function)
+
+    return tirx.transform.prim_func_pass(name, opt_level=0, name="NameSizes")
+
+
+class _Sum(NamedTuple):
+    """A sum of sizes: how often it is ``factors``, which have no common divisor."""
+
+    times: int
+    factors: tuple[int, ...]
+
+
+def with_named_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function, in which each sum of sizes that a tensor has is a size of its own.
+
+    Parameters
+    ----------
+    function : tvm.tirx.PrimFunc
+        One that is scheduled already stays as it is.
+    """
+    if _SCHEDULED in (function.attrs or {}):
+        return function
+    tensors = [each.ty for each in function.params if isinstance(each.ty, tirx.BufferType)]
+    sizes = [size for tensor in tensors for size in tensor.shape]
+    variables = list(dict.fromkeys(each for size in sizes for each in undefined_vars(size)))
+    sums = [_sum(size, variables) for size in sizes]
+    # A tensor whose size is the name itself says at run time what it is.
+    once: dict[tuple[int, ...], int] = {}
+    for each in sums:
+        if each is not None:
+            once[each.factors] = min(each.times, once.get(each.factors, each.times))
+    if not once:
+        return function
+    names = {factors: tirx.Var("size", "int64") for factors in once}
+
+    def named(expression: Any) -> Any:
+        found = _sum(expression, variables)
+        if found is None or found.factors not in names or found.times % once[found.factors]:
+            return expression
+        name, times = names[found.factors], found.times // once[found.factors]
+        return name if times == 1 else name * times
+
+    return tvm_ffi.structural_map(function, ((tirx.Add, tirx.Sub, tirx.Mul), named), order="pre")
+
+
+def _sum(expression: Any, variables: list[Any]) -> _Sum | None:
+    """What an expression is, if it is a sum of sizes or of a size and a number."""
+    if not isinstance(expression, (tirx.Add, tirx.Sub, tirx.Mul)):
+        return None
+    if not set(undefined_vars(expression)).issubset(variables):
+        return None
+    parts = detect_linear_equation(expression, variables)
+    if not parts or not all(isinstance(each, tirx.IntImm) for each in parts):
+        return None
+    factors = [int(each) for each in parts]
+    if sum(map(bool, factors)) < 2:
+        return None
+    times = gcd(*factors)
+    return _Sum(times, tuple(each // times for each in factors))

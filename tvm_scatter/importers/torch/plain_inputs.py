@@ -1,0 +1,82 @@
+"""Inputs of a PyTorch program that are no tensors: Python's numbers, texts and ``None``."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from tvm import relax
+
+from .graphs import copied_graph, with_graph
+
+
+def without_constant_inputs(program: Any) -> Any:
+    """The program without its inputs that have one value, which PyTorch writes where it is used."""
+    constants = {
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if type(spec.arg).__name__ == "ConstantArgument"
+    }
+    if not constants:
+        return program
+    graph = copied_graph(program)
+    for node in list(graph.nodes):
+        if node.op == "placeholder" and node.name in constants:
+            graph.erase_node(node)
+    changed = with_graph(program, graph)
+    changed._graph_signature = copy.copy(program.graph_signature)
+    changed._graph_signature.input_specs = [
+        spec for spec in program.graph_signature.input_specs if spec.arg.name not in constants
+    ]
+    return changed
+
+
+def with_numbers_as_shapes(program: Any) -> Any:
+    """The program with its inputs that are integers, which vary, described as TVM reads them.
+
+    A Relax function takes such a number as a shape of one size. TVM's importer asks what is
+    described for a shape and a type.
+    """
+    numbers = _numbers(program)
+    if not numbers:
+        return program
+    graph = copied_graph(program)
+    for node in graph.nodes:
+        if node.op == "placeholder" and node.name in numbers:
+            node.meta["tensor_meta"] = _one_size(node.meta["val"])
+    return with_graph(program, graph)
+
+
+def shapes_of_numbers(program: Any, inputs: Mapping[str, relax.Var]) -> dict[str, relax.Var]:
+    """The inputs of a Relax function, with the numbers of :func:`with_numbers_as_shapes`."""
+    numbers = _numbers(program)
+    return {
+        name: relax.Var(name, relax.ShapeType(list(each.ty.shape.values)))
+        if name in numbers
+        else each
+        for name, each in inputs.items()
+    }
+
+
+def values_of_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """What a node of the graph that is an input stands for: a tensor, or a number itself."""
+    return {
+        name: each.ty.values[0] if isinstance(each.ty, relax.ShapeType) else each
+        for name, each in inputs.items()
+    }
+
+
+def _numbers(program: Any) -> set[str]:
+    return {
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if type(spec.arg).__name__ == "SymIntArgument"
+    }
+
+
+def _one_size(number: Any) -> Any:
+    import torch
+
+    return SimpleNamespace(shape=(number,), dtype=torch.int64)
