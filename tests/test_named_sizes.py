@@ -9,9 +9,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import tvm  # noqa: E402
+from harness import device_of, target_of  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch_harness import assert_same, compile_for, export, run  # noqa: E402
+from tvm import relax  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+import tvm_scatter  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -70,3 +75,31 @@ def test_results(program: Any, device: str, caplog: pytest.LogCaptureFixture) ->
         expected = expected if isinstance(expected, tuple) else (expected,)
         for result, right in zip(run(built, inputs, device), expected, strict=True):
             assert_same(result, right.contiguous(), f"{lengths}")
+
+
+def unshuffled(x: Any) -> Any:
+    return torch.nn.functional.pixel_unshuffle(x, 2)
+
+
+def halves(x: Any) -> Any:
+    """A transpose between reshapes to sizes that are quotients."""
+    rows = x.reshape(x.shape[0], 2, x.shape[2] // 2, 2, x.shape[3] // 2, 2)
+    return rows.permute(0, 3, 5, 1, 2, 4).reshape(-1, x.shape[2] // 2, x.shape[3] // 2)
+
+
+# LLVM did not end before quotients had names, and unproved reshapes were views.
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("program", [unshuffled, halves], ids=lambda each: each.__name__)
+def test_quotients(program: Any, device: str) -> None:
+    exported = export(
+        program, [torch.randn(3, 2, 8, 12)], ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)
+    )
+    module = from_exported_program(exported)
+    pipeline = tvm_scatter.pipeline(target_of(device))
+    executable = tvm.compile(module, target_of(device), relax_pipeline=pipeline)
+    built = relax.VirtualMachine(executable, device_of(device))
+    for shape in ((1, 2, 4, 8), (5, 2, 6, 4), (2, 2, 10, 14)):
+        x = torch.randn(shape)
+        assert_same(*run(built, [x], device), program(x).contiguous(), str(shape))
+    with pytest.raises(ValueError, match="the model was exported for sizes with"):
+        run(built, [torch.randn(2, 2, 5, 4)], device)

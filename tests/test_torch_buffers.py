@@ -228,7 +228,7 @@ def test_moving_averages_of_scatters() -> None:
     np.testing.assert_allclose(state[0].numpy(), model.codes.numpy(), rtol=1e-5)
 
 
-def test_buffers_that_no_scatter_writes_stay_with_tvm() -> None:
+def test_buffers_that_no_scatter_writes_stay_with_tvm(caplog) -> None:
     class Counter(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -241,6 +241,7 @@ def test_buffers_that_no_scatter_writes_stay_with_tvm() -> None:
     mod = imported(Counter())
     assert len(mod["main"].params) == 2
     assert tvm_scatter.buffers(mod) == {}
+    assert "What the model writes to count is lost" in caplog.text
 
 
 class Inputs(torch.nn.Module):
@@ -277,12 +278,15 @@ def test_changed_inputs_come_back(donate) -> None:
     assert np.array_equal(arguments[0].numpy(), before) == (not donate)
 
 
-def test_inputs_that_no_scatter_writes_stay_with_tvm() -> None:
+@pytest.mark.parametrize("returned", [False, True])
+def test_inputs_that_no_scatter_writes_stay_with_tvm(returned, caplog) -> None:
     class Adds(torch.nn.Module):
         def forward(self, total, position):
             total.add_(1)
-            return torch.zeros(8).index_add(0, position, total[:1])
+            result = torch.zeros(8).index_add(0, position, total[:1])
+            return (total, result) if returned else (result,)
 
     example = (torch.zeros(4), torch.tensor([3]))
     mod = from_exported_program(torch.export.export(Adds(), example))
-    assert isinstance(mod["main"].ret_ty, relax.TensorType) or len(mod["main"].ret_ty.fields) == 1
+    assert len(mod["main"].ret_ty.fields) == 1 + returned
+    assert ("What the model writes to total is lost" in caplog.text) == (not returned)

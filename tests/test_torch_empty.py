@@ -9,9 +9,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import tvm  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch_harness import assert_same, check, compile_for, export, run  # noqa: E402
+from tvm import relax  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
+
+import tvm_scatter  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -104,3 +108,17 @@ def test_an_empty_list_of_dimensions_is_all() -> None:
         return (*norms, *moments, x.mean((), keepdim=True, dtype=torch.float64), x.sum(()))
 
     check(reductions, torch.randn(2, 3, generator=torch.Generator().manual_seed(0)))
+
+
+@pytest.mark.parametrize("new", [torch.zeros_like, torch.ones_like, torch.empty_like])
+def test_a_program_whose_last_constant_is_empty(new: Any) -> None:
+    """TVM folds it, and cannot load the program."""
+
+    def function(x: Any, index: Any, rows: Any) -> Any:
+        return new(x).scatter_reduce(0, index.reshape(-1, 1).expand(rows.shape), rows, "sum")
+
+    inputs = [torch.zeros(4, 0), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 0)]
+    module = from_exported_program(export(function, inputs))
+    executable = tvm.compile(module, "llvm", relax_pipeline=tvm_scatter.pipeline("llvm"))
+    built = relax.VirtualMachine(executable, tvm.cpu())
+    assert_same(*run(built, inputs), torch.zeros(4, 0))

@@ -126,14 +126,24 @@ def test_images(function: Callable[..., Any], device: str) -> None:
     _check(function, images, {0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO}, device)
 
 
-def test_a_bicubic_image_of_one_row() -> None:
+@pytest.mark.parametrize(
+    ("mode", "axes", "how"),
+    [
+        ("bicubic", 2, {"size": (9, 3)}),
+        ("bicubic", 2, {"scale_factor": 1.5}),
+        ("linear", 1, {"scale_factor": 1.5}),
+        ("bilinear", 2, {"scale_factor": 1.5}),
+        ("trilinear", 3, {"scale_factor": 1.5}),
+    ],
+)
+def test_images_of_one_row(mode: str, axes: int, how: dict[str, Any]) -> None:
     """PyTorch divides by the number of gaps between pixels."""
 
     def function(x: Any) -> Any:
-        size = x.shape[2] * 2 - 1, 3
-        return functional.interpolate(x, size, mode="bicubic", align_corners=True)
+        given = {"size": (x.shape[2] * 2 - 1, 3)} if "size" in how else how
+        return functional.interpolate(x, mode=mode, align_corners=True, **given)
 
-    images = [torch.randn(1, 2, rows, 5) for rows in (5, 1, 7)]
+    images = [torch.randn(1, 2, rows, *(6,) * (axes - 1)) for rows in (5, 1, 7)]
     _check(function, images, {2: Dim.AUTO}, "llvm")
 
 

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.export import Dim  # noqa: E402
 from torch_harness import assert_same, check, check_all, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
@@ -244,3 +245,21 @@ def test_transposed_views_in_branches(depth):
     for given in (x, -x, x / 100):
         (result,) = run(machine, [given, i, v])
         assert_same(result, model(given, i, v))
+
+
+def test_a_part_of_a_tensor_whose_sizes_vary():
+    """PyTorch made all sizes constant where a part that ``unbind`` gave was written to."""
+
+    def function(x, index):
+        first, second, _ = x.unbind(1)
+        changed = (first + 0.25).remainder_(1.0)
+        return changed.index_add_(0, index, second[:2]), second
+
+    shapes = ({0: Dim.DYNAMIC, 2: Dim.DYNAMIC}, None)
+    index = torch.tensor([1, 0])
+    exported = export(function, [torch.rand(4, 3, 5), index], shapes)
+    built = compile_for(from_exported_program(exported))
+    for shape in ((4, 3, 5), (2, 3, 7), (9, 3, 2)):
+        inputs = [torch.rand(shape), index]
+        for result, right in zip(run(built, inputs), function(*inputs), strict=True):
+            assert_same(result, right.contiguous())

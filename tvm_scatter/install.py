@@ -14,7 +14,6 @@ from .lowering import (
     legalize,
     legalize_compaction,
     legalize_elementwise,
-    legalize_empty,
     legalize_expectations,
     legalize_grouped_product,
     legalize_host_numbers,
@@ -23,6 +22,7 @@ from .lowering import (
     legalize_precise,
     legalize_reads,
     legalize_suppression,
+    legalize_views,
 )
 from .ops import (
     compaction,
@@ -67,7 +67,7 @@ def install() -> None:
     legalize_elementwise.install_legalizations()
     legalize_means.install_legalizations()
     legalize_precise.install_legalizations()
-    legalize_empty.install_legalizations()
+    legalize_views.install_legalizations()
     pipelines.install_pipelines()
     ordered_fusion.install_fusion()
     guarded.install_guard()

@@ -1,7 +1,8 @@
-"""Sums of sizes, such as ``n + 2``, by one name in a function.
+"""Sums and quotients of sizes, such as ``n + 2`` and ``n // 2``, by one name in a function.
 
 TVM's analysis of loops fails where it takes a product of such a sum apart and cannot divide it by
-the sum any more: a transpose does not compile, and a schedule for GPUs is given up.
+the sum any more: a transpose does not compile, and a schedule for GPUs is given up. Where it
+divides by products of quotients, compiling takes fifty times as long.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tvm.sym import detect_linear_equation
 from tvm.tirx.analysis import undefined_vars
 
 _SCHEDULED = "tirx.is_scheduled"
+_DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 
 
 def NameSizes() -> tvm.transform.Pass:
@@ -35,7 +37,7 @@ class _Sum(NamedTuple):
 
 
 def with_named_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function, in which each sum of sizes that a tensor has is a size of its own.
+    """The function, in which each sum or quotient that is a size of a tensor has a name.
 
     Parameters
     ----------
@@ -44,8 +46,40 @@ def with_named_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """
     if _SCHEDULED in (function.attrs or {}):
         return function
-    tensors = [each.ty for each in function.params if isinstance(each.ty, tirx.BufferType)]
-    sizes = [size for tensor in tensors for size in tensor.shape]
+    return _with_named_sums(_with_named_quotients(function))
+
+
+def _with_named_quotients(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with names of quotients, if it divides by sizes, as reshapes do."""
+    quotients = [size for size in _sizes_of(function) if isinstance(size, _DIVISIONS)]
+    if not quotients or not _divides_by_sizes(function.body):
+        return function
+    names: list[tuple[Any, Any]] = []
+    for each in quotients:
+        if not any(tvm_ffi.structural_equal(each, known) for known, _ in names):
+            names.append((each, tirx.Var("size", "int64")))
+
+    def named(division: Any) -> Any:
+        equal = (name for known, name in names if tvm_ffi.structural_equal(division, known))
+        return next(equal, division)
+
+    return tvm_ffi.structural_map(function, (_DIVISIONS, named), order="pre")
+
+
+def _divides_by_sizes(body: tirx.Stmt) -> bool:
+    found: list[Any] = []
+
+    def note(division: Any) -> Any:
+        if not isinstance(division.b, tirx.IntImm):
+            found.append(division)
+        return division
+
+    tvm_ffi.structural_map(body, (_DIVISIONS, note))
+    return bool(found)
+
+
+def _with_named_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    sizes = _sizes_of(function)
     variables = list(dict.fromkeys(each for size in sizes for each in undefined_vars(size)))
     sums = [_sum(size, variables) for size in sizes]
     # A tensor whose size is the name itself says at run time what it is.
@@ -65,6 +99,11 @@ def with_named_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
         return name if times == 1 else name * times
 
     return tvm_ffi.structural_map(function, ((tirx.Add, tirx.Sub, tirx.Mul), named), order="pre")
+
+
+def _sizes_of(function: tirx.PrimFunc) -> list[Any]:
+    tensors = [each.ty for each in function.params if isinstance(each.ty, tirx.BufferType)]
+    return [size for tensor in tensors for size in tensor.shape]
 
 
 def _sum(expression: Any, variables: list[Any]) -> _Sum | None:

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from math import prod
 from typing import Any
 
-from .graphs import CALLED, copied_graph, with_graph
+from .graphs import CALLED, copied_graph, with_graph, writes_in_place
 from .margins import multilabel_margin_loss, multilabel_margin_loss_forward
 
 
@@ -24,6 +24,8 @@ def with_corrected_decompositions(program: Any) -> Any:
         The program, which is not modified.
     """
     corrected = _corrected()
+    if any(map(writes_in_place, program.graph.nodes)):
+        corrected |= _corrected_beside_writes()
     if not any(node.target in corrected for node in program.graph.nodes):
         return program
     graph = copied_graph(program)
@@ -37,15 +39,22 @@ def _corrected() -> dict[Any, Callable[..., Any]]:
     import torch
 
     aten = torch.ops.aten
+    resizes = aten.upsample_linear1d.vec, aten.upsample_bicubic2d.vec, aten.upsample_trilinear3d.vec
     return {
         aten.take.default: take,
         aten.softshrink.default: softshrink,
-        aten.upsample_bicubic2d.vec: upsample_bicubic,
+        **{each: upsampled(each) for each in resizes},
         aten.max_unpool2d.default: max_unpool,
         aten.max_unpool3d.default: max_unpool,
         aten.multilabel_margin_loss.default: multilabel_margin_loss,
         aten.multilabel_margin_loss_forward.default: multilabel_margin_loss_forward,
     }
+
+
+def _corrected_beside_writes() -> dict[Any, Callable[..., Any]]:
+    import torch
+
+    return {torch.ops.aten.unbind.int: unbind}
 
 
 def _named(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
@@ -61,6 +70,11 @@ def _named(function: Callable[..., Any], operator: Any) -> Callable[..., Any]:
     return named
 
 
+def unbind(data: Any, dim: int = 0) -> tuple[Any, ...]:
+    """``unbind``. Where a part is written to, PyTorch forgets that sizes of the others vary."""
+    return tuple(data.select(dim, at) for at in range(data.shape[dim]))
+
+
 def take(data: Any, index: Any) -> Any:
     """``take``. PyTorch reads an index without axes back to the host."""
     return data.take(index.reshape(-1)).reshape(index.shape)
@@ -73,18 +87,27 @@ def softshrink(data: Any, bound: float = 0.5) -> Any:
     return torch.where(data.abs() <= bound, 0.0, data - torch.sign(data) * bound)
 
 
-def upsample_bicubic(image: Any, size: Any, corners: bool, factors: Any = None) -> Any:
-    """``upsample_bicubic2d``. PyTorch divides by the gaps between pixels, also if there are none.
+def upsampled(operator: Any) -> Callable[..., Any]:
+    """``upsample_bicubic2d`` and its kin. PyTorch divides by gaps between pixels, also by none.
 
     So a symbolic size is taken for two or more, of which the first pixels are the same.
     """
     import torch
 
-    resized = torch.ops.aten.upsample_bicubic2d.vec
-    if not corners or size is None or all(isinstance(each, int) for each in size):
-        return resized(image, size, corners, factors)
-    rows, columns = (torch.sym_max(each, 2) for each in size)
-    return resized(image, [rows, columns], corners, None)[:, :, : size[0], : size[1]]
+    def upsample(image: Any, size: Any, corners: bool, factors: Any = None) -> Any:
+        sizes = size
+        if size is None:
+            axes = image.shape[-len(factors) :]
+            scaled = (each * factor for each, factor in zip(axes, factors, strict=True))
+            sizes = [torch.sym_int(each) for each in scaled]
+        if not corners or all(isinstance(each, int) for each in sizes):
+            return operator(image, size, corners, factors)
+        image = operator(image, [torch.sym_max(each, 2) for each in sizes], corners, None)
+        for axis, each in enumerate(sizes):
+            image = image.narrow(axis + 2, 0, each)
+        return image
+
+    return upsample
 
 
 def max_unpool(values: Any, positions: Any, output_size: list[Any], *_: Any) -> Any:

@@ -27,7 +27,8 @@ def slice_tensor(call: TorchCall) -> Any:
         return _empty_slice(call, data, axis)
     size, step = known_size(call, axis), call["step"]
     if size is None or not isinstance(step, int):
-        return None
+        # TVM counts axes from the front where it does not know the size.
+        return None if call["dim"] >= 0 else _slice_along(call, data, axis, (start, end, step))
     wanted = [*shape[:axis], size, *shape[axis + 1 :]]
     start = 0 if start is None else start
     if isinstance(start, int) and start == 0 and step == 1 and same_shape(wanted, shape):
@@ -44,6 +45,12 @@ def slice_tensor(call: TorchCall) -> Any:
 
     data = _long_enough(call, data, axis, size)
     return call.compute(part, data, as_expression(start), size, name="part")
+
+
+def _slice_along(call: TorchCall, data: Any, axis: int, bounds: tuple[Any, Any, Any]) -> Any:
+    start, end, step = bounds
+    start, end = 0 if start is None else start, shape_of(data)[axis] if end is None else end
+    return call.emit(relax.op.strided_slice(data, [axis], [start], [end], [step]))
 
 
 def _empty_slice(call: TorchCall, data: Any, axis: int) -> Any:

@@ -8,7 +8,8 @@ is computed from a scatter, such as a moving average.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tvm
@@ -19,6 +20,12 @@ from .graphs import with_graph
 
 #: PyTorch's kinds of outputs that the user did not return: new values of buffers and inputs.
 _BUFFER_MUTATION, _INPUT_MUTATION = "BUFFER_MUTATION", "USER_INPUT_MUTATION"
+
+_LOST = (
+    "What the model writes to %s is lost, as in TVM without this package: only what a scatter "
+    "computes is a result. Return it from forward to have it."
+)
+_logger = logging.getLogger("tvm_scatter")
 
 
 def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, dict[str, Any]]:
@@ -46,6 +53,9 @@ def explicit_buffers(program: Any, writes: Callable[[Any], bool]) -> tuple[Any, 
     mutated = [spec.arg.name for spec in signature.output_specs if _is_mutation(spec)]
     nodes = {node.name: node for node in program.graph.nodes}
     if not any(_is_written(nodes[name], writes) for name in mutated if name in nodes):
+        lost = list(_lost(signature))
+        if lost:
+            _logger.warning(_LOST, ", ".join(lost))
         return program, {}
     changed = set(signature.buffers_to_mutate.values())
     names = [name for name in signature.buffers if name in changed]
@@ -68,6 +78,13 @@ def remember_buffers(mod: tvm.IRModule, buffers: dict[str, Any]) -> tvm.IRModule
         }
         mod["main"] = with_buffers(mod["main"], values)
     return mod
+
+
+def _lost(signature: Any) -> Iterator[str]:
+    """The names of what is written to, but for inputs whose new values are outputs."""
+    for spec in filter(_is_mutation, signature.output_specs):
+        if spec.kind.name == _BUFFER_MUTATION or spec.arg.name not in signature.user_outputs:
+            yield str(spec.target)
 
 
 def _is_written(node: Any, writes: Callable[[Any], bool]) -> bool:
