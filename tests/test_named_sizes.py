@@ -81,6 +81,14 @@ def unshuffled(x: Any) -> Any:
     return torch.nn.functional.pixel_unshuffle(x, 2)
 
 
+def patches(x: Any) -> Any:
+    """Attention over the patches of an image and a token in front of them."""
+    rows = x.reshape(x.shape[0], 2, x.shape[2] // 2, 2, x.shape[3] // 2, 2)
+    rows = rows.permute(0, 2, 4, 1, 3, 5).reshape(x.shape[0], -1, 8)
+    rows = torch.cat([rows[:, :1] * 2, rows], 1)
+    return (rows @ rows.transpose(1, 2)).softmax(-1)[:, 1:] @ rows
+
+
 def halves(x: Any) -> Any:
     """A transpose between reshapes to sizes that are quotients."""
     rows = x.reshape(x.shape[0], 2, x.shape[2] // 2, 2, x.shape[3] // 2, 2)
@@ -89,7 +97,7 @@ def halves(x: Any) -> Any:
 
 # LLVM did not end before quotients had names, and unproved reshapes were views.
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("program", [unshuffled, halves], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("program", [unshuffled, halves, patches], ids=lambda each: each.__name__)
 def test_quotients(program: Any, device: str) -> None:
     exported = export(
         program, [torch.randn(3, 2, 8, 12)], ({0: Dim.AUTO, 2: Dim.AUTO, 3: Dim.AUTO},)

@@ -158,3 +158,21 @@ def test_a_flag_beside_a_buffer(device: str) -> None:
     result, counts = run(built, [torch.tensor([0, 2, 2]), torch.zeros(3)], device)
     assert result.tolist() == [2, 1, 3]
     assert counts.tolist() == [1, 0, 2]
+
+
+class Results(torch.nn.Module):
+    def forward(self, x: Any, n: int, flag: bool) -> Any:
+        return x + 1, 24 // n, 3, 2.5, "a", None, flag, n, [x.shape[0] % n, {"twice": x * 2}]
+
+
+def test_results_that_are_no_tensors() -> None:
+    dynamic = ({0: Dim.AUTO}, Dim.AUTO, None)
+    program = torch.export.export(Results(), (torch.ones(4), 3, True), dynamic_shapes=dynamic)
+    built = compile_for(from_exported_program(program))
+    x = tvm.runtime.tensor(np.ones(5, "float32"))
+    first, *plain, twice = built["main"](x, *numbers(3))
+    assert [*plain] == [8, 3, 2.5, "a", None, True, 3, 2]
+    assert [*built["main"](x, *numbers(-2))][1] == -12
+    assert first.shape == twice.shape == (5,)
+    # PyTorch raises an error. A division by zero would end the process.
+    built["main"](x, *numbers(0))

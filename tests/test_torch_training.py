@@ -131,7 +131,12 @@ def test_gradient_of_a_sampled_image_is_one_scatter() -> None:
 def test_attention() -> None:
     attention = functional.scaled_dot_product_attention
     q, k, v = torch.randn(2, 3, 5, 4), torch.randn(2, 3, 6, 4), torch.randn(2, 3, 6, 4)
-    mask = torch.randn(5, 6)
+    mask, seen = torch.randn(5, 6), torch.rand(5, 6) > 0.5
+    seen[2] = False
+
+    def seeing(q: Any, k: Any, v: Any) -> Any:
+        """Of one row, nothing is seen."""
+        return attention(q, k, v, attn_mask=seen)
 
     def causal(q: Any, k: Any, v: Any) -> Any:
         return attention(q, k, v, is_causal=True, scale=0.3)
@@ -139,7 +144,8 @@ def test_attention() -> None:
     def masked(q: Any, k: Any, v: Any) -> Any:
         return attention(q, k, v, attn_mask=mask)
 
-    check_all([gradients(causal, q, k[:, :, :5], v[:, :, :5]), gradients(masked, q, k, v)])
+    cases = [gradients(causal, q, k[:, :, :5], v[:, :, :5])]
+    check_all([*cases, gradients(masked, q, k, v), gradients(seeing, q, k, v)])
 
 
 def test_heads_of_attention_side_by_side() -> None:

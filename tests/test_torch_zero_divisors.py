@@ -87,3 +87,27 @@ def test_a_reshape_of_nothing_to_what_is_left() -> None:
         inputs = torch.zeros(rows, 4, 0), torch.zeros(rows + 1, dtype=torch.int64)
         for result, right in zip(run(built, inputs), reshaped(*inputs), strict=True):
             assert_same(result, right)
+
+
+FLOATS = (
+    lambda x: x / 0,
+    lambda x: x / -0.0,
+    lambda x: x.double() / 0.0,
+    lambda x: torch.div(x, 0.0, rounding_mode="trunc"),
+    lambda x: x.half() / 0,
+    lambda x: torch.full((2,), 1e308, dtype=torch.float64),
+    lambda x: torch.full_like(x.double(), -1.7e308),
+)
+
+
+def test_floats() -> None:
+    """TVM refuses a divisor that is the constant zero, and to fill with great numbers."""
+
+    def function(x: Any) -> tuple[Any, ...]:
+        return tuple(each(x) for each in FLOATS)
+
+    x = torch.tensor([1.0, -2.0, 0.0, -0.0, float("nan"), float("inf")])
+    built = compile_for(from_exported_program(export(function, [x])))
+    for result, right in zip(run(built, [x]), function(x), strict=True):
+        assert result.dtype == right.dtype
+        assert torch.equal(result.nan_to_num(7.0), right.nan_to_num(7.0))

@@ -16,7 +16,10 @@ from tvm import tirx
 from tvm.sym import detect_linear_equation
 from tvm.tirx.analysis import undefined_vars
 
+from tvm_scatter.ops.shapes import same_size
+
 _SCHEDULED = "tirx.is_scheduled"
+_SUMS = (tirx.Add, tirx.Sub)
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 
 
@@ -46,24 +49,32 @@ def with_named_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """
     if _SCHEDULED in (function.attrs or {}):
         return function
-    return _with_named_sums(_with_named_quotients(function))
+    return _with_named_sums(_with_named_formulas(function))
 
 
-def _with_named_quotients(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function with names of quotients, if it divides by sizes, as reshapes do."""
-    quotients = [size for size in _sizes_of(function) if isinstance(size, _DIVISIONS)]
-    if not quotients or not _divides_by_sizes(function.body):
-        return function
+def _with_named_formulas(function: tirx.PrimFunc) -> tirx.PrimFunc:
+    """The function with names of sums of products and quotients.
+
+    Quotients themselves get names only if it divides by sizes, as reshapes do.
+    """
+    variables, sizes = _variables_of(function), _sizes_of(function)
+    kinds = (*_SUMS, *_DIVISIONS) if _divides_by_sizes(function.body) else _SUMS
     names: list[tuple[Any, Any]] = []
-    for each in quotients:
-        if not any(tvm_ffi.structural_equal(each, known) for known, _ in names):
-            names.append((each, tirx.Var("size", "int64")))
+    for size in sizes:
+        if not isinstance(size, kinds) or _sum(size, variables) is not None:
+            continue
+        if not any(same_size(size, known) for known, _ in names):
+            names.append((size, tirx.Var("size", "int64")))
+    if not names:
+        return function
 
-    def named(division: Any) -> Any:
-        equal = (name for known, name in names if tvm_ffi.structural_equal(division, known))
-        return next(equal, division)
+    def named(expression: Any) -> Any:
+        if not set(undefined_vars(expression)).issubset(variables):
+            return expression
+        equal = (name for known, name in names if same_size(expression, known))
+        return next(equal, expression)
 
-    return tvm_ffi.structural_map(function, (_DIVISIONS, named), order="pre")
+    return tvm_ffi.structural_map(function, (kinds, named), order="pre")
 
 
 def _divides_by_sizes(body: tirx.Stmt) -> bool:
@@ -79,8 +90,7 @@ def _divides_by_sizes(body: tirx.Stmt) -> bool:
 
 
 def _with_named_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    sizes = _sizes_of(function)
-    variables = list(dict.fromkeys(each for size in sizes for each in undefined_vars(size)))
+    variables, sizes = _variables_of(function), _sizes_of(function)
     sums = [_sum(size, variables) for size in sizes]
     # A tensor whose size is the name itself says at run time what it is.
     once: dict[tuple[int, ...], int] = {}
@@ -98,7 +108,7 @@ def _with_named_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
         name, times = names[found.factors], found.times // once[found.factors]
         return name if times == 1 else name * times
 
-    return tvm_ffi.structural_map(function, ((tirx.Add, tirx.Sub, tirx.Mul), named), order="pre")
+    return tvm_ffi.structural_map(function, ((*_SUMS, tirx.Mul), named), order="pre")
 
 
 def _sizes_of(function: tirx.PrimFunc) -> list[Any]:
@@ -106,9 +116,14 @@ def _sizes_of(function: tirx.PrimFunc) -> list[Any]:
     return [size for tensor in tensors for size in tensor.shape]
 
 
+def _variables_of(function: tirx.PrimFunc) -> list[Any]:
+    used = (each for size in _sizes_of(function) for each in undefined_vars(size))
+    return list(dict.fromkeys(used))
+
+
 def _sum(expression: Any, variables: list[Any]) -> _Sum | None:
     """What an expression is, if it is a sum of sizes or of a size and a number."""
-    if not isinstance(expression, (tirx.Add, tirx.Sub, tirx.Mul)):
+    if not isinstance(expression, (*_SUMS, tirx.Mul)):
         return None
     if not set(undefined_vars(expression)).issubset(variables):
         return None

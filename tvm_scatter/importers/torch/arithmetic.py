@@ -6,6 +6,7 @@ TVM computes ``tensor + 0.5`` in the tensor's type, divides integers as integers
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -76,13 +77,25 @@ def divide(call: TorchCall) -> Any:
     dtype = common_type(*operands)
     mode = call.get("rounding_mode", None)
     if mode == "trunc":
-        return call.emit(relax.op.trunc(_apply(call, relax.op.divide, operands, dtype)))
+        return call.emit(relax.op.trunc(_quotient(call, operands, dtype)))
     if is_integral(dtype):
         dtype = default_float()
     # TVM gives a divisor that is a number a wrong type if the overload has a rounding mode.
-    if "rounding_mode" not in call and _uniform(operands, dtype):
+    if "rounding_mode" not in call and _uniform(operands, dtype) and not _is_zero(operands[1]):
         return None
+    return _quotient(call, operands, dtype)
+
+
+def _quotient(call: TorchCall, operands: tuple[Any, Any], dtype: str) -> Any:
+    left, right = operands
+    if _is_zero(right):
+        # TVM refuses to divide by it. An infinity of its sign gives the same.
+        return _apply(call, relax.op.multiply, (left, math.copysign(math.inf, right)), dtype)
     return _apply(call, relax.op.divide, operands, dtype)
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, int | float) and value == 0
 
 
 def power(call: TorchCall) -> Any:

@@ -38,6 +38,10 @@ def attention_backward(
         rows, columns = (torch.arange(n, device=query.device) for n in scores.shape[-2:])
         scores = torch.where(columns > rows[:, None], -math.inf, scores)
     weights = torch.softmax(scores, -1)
+    if attn_mask is not None:
+        # A row of which nothing is seen has weights of zero, where a softmax is not a number.
+        sees_nothing = (scores == -math.inf).all(-1, keepdim=True)
+        weights = torch.where(sees_nothing, 0.0, weights)
     of_weights = torch.matmul(gradient, value.mT) * weights
     of_scores = (of_weights - weights * of_weights.sum(-1, keepdim=True)) * scale
     gradients = (

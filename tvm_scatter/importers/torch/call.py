@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +15,8 @@ from tvm_scatter.ops.shapes import is_empty, is_one, no_elements, number_of, sam
 
 from .divisors import without_zero_divisors
 from .graphs import original_name
+
+_GREATEST_SINGLE = float(np.finfo("float32").max)
 
 
 class TorchCall:
@@ -99,9 +100,9 @@ class TorchCall:
     def full(self, shape: Sequence[Any], value: bool | int | float, dtype: str) -> Any:
         """A tensor of one value, which may be infinite or "not a number"."""
         number = constant(value, dtype)
-        if math.isfinite(value):
+        if is_single(value):
             return self.emit(relax.op.full(list(shape), number, dtype))
-        # TVM cannot legalize ``full`` of infinity.
+        # TVM cannot legalize ``full`` of others.
         return self.emit(relax.op.broadcast_to(number, list(shape)))
 
     def scalar(self, value: Any, dtype: str) -> Any:
@@ -212,6 +213,11 @@ class TorchCall:
                         f"against {dim}."
                     )
         return tuple(common)
+
+
+def is_single(value: float) -> bool:
+    """Whether a number is within the finite numbers of single precision."""
+    return abs(value) <= _GREATEST_SINGLE
 
 
 def constant(value: bool | int | float, dtype: str) -> Any:

@@ -80,6 +80,7 @@ from .integer_arguments import refuse_integer_arguments
 from .mended import MENDED
 from .permuted_views import with_kept_strides
 from .plain_inputs import (
+    expressions_of,
     shapes_of_numbers,
     values_of_inputs,
     with_numbers_as_shapes,
@@ -264,6 +265,7 @@ def _extend(module: ModuleType) -> None:
         "from_exported_program": importer.from_exported_program,
         "create_input_vars": importer.create_input_vars,
         "_translate_fx_graph": importer._translate_fx_graph,
+        "_flatten_output_args": importer.__dict__["_flatten_output_args"],
         "_process_derived_symbol": importer._process_derived_symbol,
         "_prim_value_to_scalar_tensor": importer._prim_value_to_scalar_tensor,
     }
@@ -320,6 +322,10 @@ def _extend(module: ModuleType) -> None:
     def _translate_fx_graph(self: Any, module: Any, nodes: Any, inputs: Any, *rest: Any) -> Any:
         return stock["_translate_fx_graph"](self, module, nodes, values_of_inputs(inputs), *rest)
 
+    def _flatten_output_args(results: Any) -> Any:
+        enabled = current_options().enabled
+        return stock["_flatten_output_args"](expressions_of(results) if enabled else results)
+
     def _process_derived_symbol(self: Any, symbol: Any, variables: Any) -> Any:
         if current_options().enabled and getattr(symbol, "is_Integer", False):
             # PyTorch found that a size marked as dynamic is constant. TVM names a variable "2".
@@ -328,6 +334,7 @@ def _extend(module: ModuleType) -> None:
 
     importer.create_input_vars = create_input_vars
     importer._translate_fx_graph = _translate_fx_graph
+    importer._flatten_output_args = staticmethod(_flatten_output_args)
 
     def _prim_value_to_scalar_tensor(self: Any, value: Any, dtype: str) -> Any:
         if current_options().enabled:

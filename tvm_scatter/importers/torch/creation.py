@@ -12,7 +12,7 @@ from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.problem.sizes import as_expression
 
 from .arithmetic import common_type, is_representable
-from .call import TorchCall
+from .call import TorchCall, is_single
 from .symbols import as_real, is_real
 
 
@@ -114,9 +114,9 @@ def _of_special(call: TorchCall, shape: Any, otherwise: str, value: Any) -> Any:
     if not isinstance(value, bool | int | float) and "float" in str(value.ty):
         number = call.scalar(value, _asked_type(call, otherwise))
         return call.emit(relax.op.broadcast_to(number, list(shape)))
-    infinite = isinstance(value, float) and not math.isfinite(value)
+    beyond = isinstance(value, float) and not is_single(value)
     wraps = isinstance(value, int) and not is_representable(value, _asked_type(call, otherwise))
-    return _filled(call, value, shape, otherwise) if infinite or wraps else None
+    return _filled(call, value, shape, otherwise) if beyond or wraps else None
 
 
 def _filled(call: TorchCall, value: float, shape: Any, otherwise: str) -> Any:

@@ -1,4 +1,4 @@
-"""Inputs of a PyTorch program that are no tensors: Python's numbers, texts and ``None``."""
+"""Inputs and results of PyTorch programs that are no tensors: numbers, texts and ``None``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
+from tvm.ir import PrimType, StringImm
 
+from .divisors import without_zero_divisors
 from .graphs import copied_graph, with_graph
 
 
@@ -66,6 +68,26 @@ def values_of_inputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
         name: each.ty.values[0] if isinstance(each.ty, relax.ShapeType) else each
         for name, each in inputs.items()
     }
+
+
+def expressions_of(results: Any) -> Any:
+    """The results of a graph, in which numbers and texts are expressions of Relax.
+
+    A size that is a result, and divides by zero, would end the process.
+    """
+    match results:
+        case list() | tuple():
+            return [expressions_of(each) for each in results]
+        case bool():
+            return tirx.const(results, "bool")
+        case int():
+            return tirx.IntImm("int64", results)
+        case float():
+            return tirx.FloatImm("float64", results)
+        case str():
+            return StringImm(results)
+    is_number = isinstance(getattr(results, "ty", None), PrimType)
+    return without_zero_divisors(results) if is_number else results
 
 
 def _numbers(program: Any) -> set[str]:
