@@ -2023,8 +2023,8 @@ OUTSIDE_LOOK = (
     Mutant(
         "small doubles are zero in CUDA",
         "tvm_scatter/schedules/exact_doubles.py",
-        'or float(f"{value:.15f}") == value',
-        "or True",
+        'return float(f"{value:.15f}") != value',
+        "return False",
         ("tests/test_exact_doubles.py::test_constants",),
     ),
     Mutant(

@@ -70,6 +70,7 @@ CUDA = Backend(
     sums_logits=True,
     gathers_known_writes=True,
     schedules_reads=True,
+    double_of_bits="__longlong_as_double",
     architecture=_architecture,
     of_this_machine=_of_this_machine,
     of_architecture=_of_architecture,

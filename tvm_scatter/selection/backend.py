@@ -78,6 +78,9 @@ class Backend:
         Whether computed updates of bfloat16 are given as expressions of float32, to be rounded.
     schedules_reads : bool
         Whether this package schedules reads by index, fused with what they feed, in CUDA C++.
+    double_of_bits : str
+        The function that makes a number of double precision of its bits, where TVM writes constants
+        with too few digits; empty if it writes none.
     architecture : callable
         Returns the architecture of a target, such as ``sm_90``. Tuned records then apply to that
         architecture only. Nothing if they apply to all targets of the kind.
@@ -121,6 +124,7 @@ class Backend:
     rounds_once: bool = False
     widens_bfloat16: bool = False
     schedules_reads: bool = False
+    double_of_bits: str = ""
     architecture: Callable[[Target], str] = lambda _target: ""
     of_this_machine: Callable[[], Target | None] | None = None
     of_architecture: Callable[[str], Target | None] | None = None
