@@ -100,6 +100,7 @@ if LIBRARY is not None:
     )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("ratio", [2, -1])
 @pytest.mark.parametrize("aligned", [True, False])
 def test_roi_align(aligned: bool, ratio: int, device: str) -> None:

@@ -227,6 +227,7 @@ def test_nothing_to_do(tmp_path: Path) -> None:
         tune([Task(problem(50, 1, 50))], LLVM, tmp_path, Settings(trials=0))
 
 
+@pytest.mark.exhaustive
 def test_two_servers_behind_a_tracker_that_goes_away(tmp_path: Path) -> None:
     tasks = [Task(problem(n, 4, 200)) for n in range(50, 70)]
     whole: dict[ScatterProblem, Result] = {}

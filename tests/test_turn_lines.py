@@ -511,7 +511,7 @@ def test_random_chains(device: str, always: list[RowsOfLines]) -> None:
 
 
 def test_random_chains_of_unknown_sizes(device: str, always: list[RowsOfLines]) -> None:
-    check(range(8), device, symbolic=True)
+    check(range(4), device, symbolic=True)
     assert max(len(group) for each in always for group in each.groups) > 2
 
 
