@@ -144,7 +144,12 @@ def test_attention() -> None:
     def masked(q: Any, k: Any, v: Any) -> Any:
         return attention(q, k, v, attn_mask=mask)
 
+    def grouped(q: Any, k: Any, v: Any) -> Any:
+        """Three heads of queries read one of keys."""
+        return attention(q, k, v, enable_gqa=True)
+
     cases = [gradients(causal, q, k[:, :, :5], v[:, :, :5])]
+    cases += [gradients(grouped, torch.randn(2, 6, 5, 4), k[:, :2], v[:, :2])]
     check_all([*cases, gradients(masked, q, k, v), gradients(seeing, q, k, v)])
 
 

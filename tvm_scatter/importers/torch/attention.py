@@ -29,6 +29,10 @@ def attention_backward(
     # Halves are added up in single precision.
     wide = torch.float64 if query.dtype == torch.float64 else torch.float32
     gradient, query, key, value = (each.to(wide) for each in (gradient, query, key, value))
+    heads, shared = query.shape[1], key.shape[1]
+    if heads != shared:
+        # Several heads of queries read one of keys and values.
+        key, value = (each.repeat_interleave(heads // shared, 1) for each in (key, value))
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
     scores = torch.matmul(query, key.mT) * scale
@@ -44,9 +48,10 @@ def attention_backward(
         weights = torch.where(sees_nothing, 0.0, weights)
     of_weights = torch.matmul(gradient, value.mT) * weights
     of_scores = (of_weights - weights * of_weights.sum(-1, keepdim=True)) * scale
-    gradients = (
-        torch.matmul(of_scores, key),
-        torch.matmul(of_scores.mT, query),
-        torch.matmul(weights.mT, gradient),
-    )
+    of_key, of_value = torch.matmul(of_scores.mT, query), torch.matmul(weights.mT, gradient)
+    if heads != shared:
+        of_key, of_value = (
+            each.unflatten(1, (shared, heads // shared)).sum(2) for each in (of_key, of_value)
+        )
+    gradients = torch.matmul(of_scores, key), of_key, of_value
     return tuple(each.to(out.dtype) for each in gradients)
