@@ -2007,6 +2007,13 @@ OUTSIDE_LOOK = (
         ("tests/test_named_sizes.py::test_results",),
     ),
     Mutant(
+        "sums of 32 bits get names of 64",
+        "tvm_scatter/fusion/named_sizes.py",
+        "for size in sizes if str(size.ty) == _DTYPE]",
+        "for size in sizes]",
+        ("tests/test_named_sizes_by_hand.py::test_transposes",),
+    ),
+    Mutant(
         "a multiple of a sum is the sum",
         "tvm_scatter/fusion/named_sizes.py",
         "return name if times == 1 else name * times",

@@ -19,6 +19,8 @@ from tvm.tirx.analysis import undefined_vars
 from tvm_scatter.ops.shapes import same_size
 
 _SCHEDULED = "tirx.is_scheduled"
+#: Relax counts in this type. Functions that are written by hand may count in another.
+_DTYPE = "int64"
 _SUMS = (tirx.Add, tirx.Sub)
 _DIVISIONS = (tirx.FloorDiv, tirx.FloorMod)
 
@@ -64,7 +66,7 @@ def _with_named_formulas(function: tirx.PrimFunc) -> tirx.PrimFunc:
         if not isinstance(size, kinds) or _sum(size, variables) is not None:
             continue
         if not any(same_size(size, known) for known, _ in names):
-            names.append((size, tirx.Var("size", "int64")))
+            names.append((size, tirx.Var("size", _DTYPE)))
     if not names:
         return function
 
@@ -99,7 +101,7 @@ def _with_named_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
             once[each.factors] = min(each.times, once.get(each.factors, each.times))
     if not once:
         return function
-    names = {factors: tirx.Var("size", "int64") for factors in once}
+    names = {factors: tirx.Var("size", _DTYPE) for factors in once}
 
     def named(expression: Any) -> Any:
         found = _sum(expression, variables)
@@ -113,7 +115,8 @@ def _with_named_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 def _sizes_of(function: tirx.PrimFunc) -> list[Any]:
     tensors = [each.ty for each in function.params if isinstance(each.ty, tirx.BufferType)]
-    return [size for tensor in tensors for size in tensor.shape]
+    sizes = [size for tensor in tensors for size in tensor.shape]
+    return [size for size in sizes if str(size.ty) == _DTYPE]
 
 
 def _variables_of(function: tirx.PrimFunc) -> list[Any]:
