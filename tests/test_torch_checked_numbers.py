@@ -9,6 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.export import Dim  # noqa: E402
 from torch.nn import functional  # noqa: E402
 from torch_harness import assert_same, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
@@ -191,3 +192,16 @@ def test_repeats_of_another_type(dtype: Any) -> None:
     program = export(lambda x, n: torch.repeat_interleave(x, n, 0, output_size=6), [ROWS, repeats])
     with pytest.raises(tvm_scatter.errors.ScatterError, match="must be of type int32 or int64"):
         from_exported_program(program)
+
+
+def test_the_last_axis_up_to_a_number_that_is_read() -> None:
+    """TVM fails where such an axis is counted from the end, and PyTorch keeps it so."""
+
+    def function(x: Any, numbers: Any) -> Any:
+        return torch.ops.aten.slice.Tensor(x, -1, 0, numbers.max().item(), 1)
+
+    given = torch.randn(1, 2, 6), torch.tensor([2, 3])
+    built = compile_for(from_exported_program(export(function, given, ({2: Dim.AUTO}, None))))
+    for size in (5, 7, 9):
+        inputs = torch.randn(1, 2, size), torch.tensor([size - 2, 1])
+        assert_same(*run(built, inputs), function(*inputs).contiguous())

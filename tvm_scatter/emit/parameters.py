@@ -13,8 +13,10 @@ from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.signature import Dim
 from tvm_scatter.problem.symbolic_size import SymbolicSize
 
+#: TVM's attribute of a function whose loops are to stay as they are.
+SCHEDULED = "tirx.is_scheduled"
 #: Attributes that keep TVM from changing the function: opaque for FuseTIR, scheduled for dlight.
-PRIM_FUNC_ATTRS = {"op_pattern": 8, "tirx.is_scheduled": True, "tirx.noalias": True}
+PRIM_FUNC_ATTRS = {"op_pattern": 8, SCHEDULED: True, "tirx.noalias": True}
 #: The attribute that names the kind of target that a function was made for.
 MADE_FOR = "tvm_scatter.made_for"
 #: The attribute of a function that searches for values of shape (lines, count) in sequences of

@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import Var
 from tvm.sym import detect_linear_equation
 from tvm.tirx.analysis import undefined_vars
 
+from tvm_scatter.emit.expressions import all_of
+from tvm_scatter.emit.parameters import SCHEDULED
 from tvm_scatter.ops.shapes import same_size
 
-_SCHEDULED = "tirx.is_scheduled"
 #: Relax counts in this type. Functions that are written by hand may count in another.
 _DTYPE = "int64"
 _SUMS = (tirx.Add, tirx.Sub)
@@ -49,7 +51,8 @@ def with_named_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
     function : tvm.tirx.PrimFunc
         One that is scheduled already stays as it is.
     """
-    if _SCHEDULED in (function.attrs or {}):
+    formulas = any(not isinstance(each, (Var, tirx.IntImm)) for each in _sizes_of(function))
+    if not formulas or SCHEDULED in (function.attrs or {}):
         return function
     return _with_named_sums(_with_named_formulas(function))
 
@@ -80,15 +83,7 @@ def _with_named_formulas(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
 
 def _divides_by_sizes(body: tirx.Stmt) -> bool:
-    found: list[Any] = []
-
-    def note(division: Any) -> Any:
-        if not isinstance(division.b, tirx.IntImm):
-            found.append(division)
-        return division
-
-    tvm_ffi.structural_map(body, (_DIVISIONS, note))
-    return bool(found)
+    return any(not isinstance(each.b, tirx.IntImm) for each in all_of(body, _DIVISIONS))
 
 
 def _with_named_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:

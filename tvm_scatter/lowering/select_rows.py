@@ -13,6 +13,8 @@ import tvm
 from tvm import relax, te, tirx
 from tvm.s_tir import Schedule
 
+from tvm_scatter.emit.parameters import SCHEDULED
+
 from .joined_ranges import JoinedRange, reader
 
 _THREADS = 256
@@ -47,7 +49,7 @@ def _select(result: relax.TensorType, operands: list[Any]) -> tirx.PrimFunc:
     # The kernel divides to find a row. With 64-bit integers this would cost more than the copy.
     narrow = max(prod(map(int, tensor.shape)) for tensor in (*tensors, output)) < _INT32_ELEMENTS
     func = te.create_prim_func([*tensors, output], "int32" if narrow else "int64")
-    scheduled = _scheduled(func.with_attr("tirx.is_scheduled", True), shape[2], str(result.dtype))
+    scheduled = _scheduled(func.with_attr(SCHEDULED, True), shape[2], str(result.dtype))
     # The module gives the function its name. TVM cannot compile two functions of one name.
     return scheduled.without_attr("global_symbol")
 

@@ -16,6 +16,7 @@ from tvm import relax, tirx
 from tvm.relax.expr import _update_type
 from tvm.relax.utils import copy_with_new_vars
 
+from tvm_scatter.emit.parameters import SCHEDULED
 from tvm_scatter.lowering.reads import is_read
 from tvm_scatter.ops.compaction import TRUE_POSITIONS
 from tvm_scatter.ops.expectations import NAMES as EXPECTATIONS
@@ -163,4 +164,4 @@ def _is_access(mod: tvm.IRModule, value: Any) -> bool:
     called = value.args[0] if value.args else None
     if not isinstance(called, tvm.ir.GlobalVar) or not isinstance(mod[called], tirx.PrimFunc):
         return False
-    return "tirx.is_scheduled" in (mod[called].attrs or {})
+    return SCHEDULED in (mod[called].attrs or {})

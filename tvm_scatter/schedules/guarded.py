@@ -14,6 +14,7 @@ from tvm import tirx
 from tvm.s_tir import analysis, dlight
 from tvm.target import Target
 
+from tvm_scatter.emit.parameters import SCHEDULED
 from tvm_scatter.lowering.row_reductions import has_parallel_axes_alone
 
 from .empty_launches import without_empty_launches
@@ -25,7 +26,6 @@ from .wide_reductions import with_wide_reductions
 
 #: Not replaced where it is defined, so that it is found after a reload of this package, too.
 _STOCK = dlight.base.ApplyDefaultSchedule
-_SCHEDULED = "tirx.is_scheduled"
 #: Rules of reductions. Each computes what can be computed in place before it looks for one. Of long
 #: chains that takes most of the time.
 _OF_REDUCTIONS = (dlight.gpu.GEMV, dlight.gpu.Reduction, dlight.gpu.GeneralReduction)
@@ -60,7 +60,7 @@ class GuardedDefaultSchedule:
                 scheduled = self._scheduled(name.name_hint, function)
                 if scheduled is not None:
                     scheduled = without_empty_launches(scheduled)
-                    mod[name] = scheduled.with_attr(_SCHEDULED, True)
+                    mod[name] = scheduled.with_attr(SCHEDULED, True)
         return mod
 
     def _scheduled(self, name: str, function: tirx.PrimFunc) -> tirx.PrimFunc | None:
@@ -100,7 +100,7 @@ def uninstall_guard() -> None:
 
 
 def _is_scheduled(function: tirx.PrimFunc) -> bool:
-    return bool(function.attrs.get(_SCHEDULED, False))
+    return bool(function.attrs.get(SCHEDULED, False))
 
 
 def _apply(

@@ -14,7 +14,7 @@ from tvm import tirx
 from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import ScheduleError
 
-_SCHEDULED = "tirx.is_scheduled"
+from tvm_scatter.emit.parameters import SCHEDULED
 
 
 def InitialiseReductions() -> tvm.transform.Pass:
@@ -24,7 +24,7 @@ def InitialiseReductions() -> tvm.transform.Pass:
     """
 
     def initialise(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
-        if bool((function.attrs or {}).get(_SCHEDULED, False)):
+        if bool((function.attrs or {}).get(SCHEDULED, False)):
             return function
         return _initialised(function)
 

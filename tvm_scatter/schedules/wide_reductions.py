@@ -15,10 +15,10 @@ from tvm.s_tir import SBlock, SBlockRealize, Schedule
 from tvm.s_tir.schedule import ScheduleError
 
 from tvm_scatter.emit.expressions import all_of
+from tvm_scatter.emit.parameters import SCHEDULED
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 from tvm_scatter.problem.reductions import HALVES
 
-_SCHEDULED = "tirx.is_scheduled"
 _WIDE = "float32"
 _COMBINING = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 
@@ -27,7 +27,7 @@ def WideReductions() -> tvm.transform.Pass:
     """The pass: functions that have no schedule reduce in single precision."""
 
     def widen(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
-        scheduled = bool((function.attrs or {}).get(_SCHEDULED, False))
+        scheduled = bool((function.attrs or {}).get(SCHEDULED, False))
         return function if scheduled else with_wide_reductions(function)
 
     return tirx.transform.prim_func_pass(widen, opt_level=0, name="WideReductions")

@@ -12,6 +12,8 @@ from tvm.s_tir.meta_schedule.arg_info import TensorInfo
 from tvm.tirx.analysis import undefined_vars
 from tvm.tirx.buffer import BufferType
 
+from tvm_scatter.emit.parameters import SCHEDULED
+
 
 def is_scheduled(mod: Any) -> bool:
     """Whether all functions of a tuning task are scheduled already."""
@@ -19,7 +21,7 @@ def is_scheduled(mod: Any) -> bool:
     return all(
         isinstance(function, tirx.PrimFunc)
         and function.attrs is not None
-        and bool(function.attrs.get("tirx.is_scheduled", False))
+        and bool(function.attrs.get(SCHEDULED, False))
         for function in functions
     )
 

@@ -13,14 +13,13 @@ from tvm.ir import PrimType, StringImm
 from .divisors import without_zero_divisors
 from .graphs import copied_graph, with_graph
 
+#: PyTorch's class for an integer that varies.
+_NUMBER = "SymIntArgument"
+
 
 def without_constant_inputs(program: Any) -> Any:
     """The program without its inputs that have one value, which PyTorch writes where it is used."""
-    constants = {
-        spec.arg.name
-        for spec in program.graph_signature.input_specs
-        if type(spec.arg).__name__ == "ConstantArgument"
-    }
+    constants = _inputs(program, "ConstantArgument")
     if not constants:
         return program
     graph = copied_graph(program)
@@ -41,7 +40,7 @@ def with_numbers_as_shapes(program: Any) -> Any:
     A Relax function takes such a number as a shape of one size. TVM's importer asks what is
     described for a shape and a type.
     """
-    numbers = _numbers(program)
+    numbers = _inputs(program, _NUMBER)
     if not numbers:
         return program
     graph = copied_graph(program)
@@ -53,7 +52,7 @@ def with_numbers_as_shapes(program: Any) -> Any:
 
 def shapes_of_numbers(program: Any, inputs: Mapping[str, relax.Var]) -> dict[str, relax.Var]:
     """The inputs of a Relax function, with the numbers of :func:`with_numbers_as_shapes`."""
-    numbers = _numbers(program)
+    numbers = _inputs(program, _NUMBER)
     return {
         name: relax.Var(name, relax.ShapeType(list(each.ty.shape.values)))
         if name in numbers
@@ -90,12 +89,10 @@ def expressions_of(results: Any) -> Any:
     return without_zero_divisors(results) if is_number else results
 
 
-def _numbers(program: Any) -> set[str]:
-    return {
-        spec.arg.name
-        for spec in program.graph_signature.input_specs
-        if type(spec.arg).__name__ == "SymIntArgument"
-    }
+def _inputs(program: Any, kind: str) -> set[str]:
+    """The names of the inputs that PyTorch describes by a class of this name."""
+    specs = program.graph_signature.input_specs
+    return {spec.arg.name for spec in specs if type(spec.arg).__name__ == kind}
 
 
 def _one_size(number: Any) -> Any:

@@ -7,6 +7,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.target import Target
 
+from tvm_scatter.emit.parameters import SCHEDULED
 from tvm_scatter.emit.single_precision import in_single_precision, takes_too_long
 from tvm_scatter.lowering.row_reductions import REDUCES_ROWS, reducing_blocks
 from tvm_scatter.schedules.wide_reductions import with_wide_reductions
@@ -14,8 +15,6 @@ from tvm_scatter.selection.backend import backend_of
 
 from .inner import InnerReduction
 from .spatial import Spatial
-
-_SCHEDULED = "tirx.is_scheduled"
 
 
 def scheduled_row_reductions(mod: tvm.IRModule, target: Target | None) -> tvm.IRModule:
@@ -38,7 +37,7 @@ def _scheduled(function: tirx.PrimFunc, target: Target) -> tirx.PrimFunc:
     for rule in (InnerReduction(), Spatial()):
         schedule = rule.apply(function, target, False)
         if schedule is not None:
-            return schedule.mod["main"].with_attr(_SCHEDULED, True)
+            return schedule.mod["main"].with_attr(SCHEDULED, True)
     return function
 
 
