@@ -348,13 +348,14 @@ def test_many_random_reads(device: str, seed: int) -> None:
         (lambda x: relax.op.nn.relu(x), [(64, 127)], None),
         (lambda x: relax.op.permute_dims(x), [(64, 128)], None),
         (lambda x: relax.op.flip(x, 1), [(64, 128)], None),
-        (lambda x, y: relax.op.concat((x, y), 1), [(64, 128), (64, 128)], None),
+        (lambda x, y: relax.op.concat((x, y), 1), [(64, 128), (64, 128)], 4),
+        (lambda x, y: relax.op.concat((x, y), 1), [(64, 3), (64, 5)], None),
         (lambda x: relax.op.reshape(x, (64, 4, 32)), [(64, 128)], None),
     ],
     ids=[
         *("a row for all", "a number for each row", "one tensor", "another type"),
         *("a number or an element", "one of two tensors", "odd rows"),
-        *("transposed", "reversed", "two tensors side by side"),
+        *("transposed", "reversed", "two tensors side by side", "odd columns side by side"),
         "what takes no function",
     ],
 )

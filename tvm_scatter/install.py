@@ -6,6 +6,7 @@ from tvm_scatter.importers.torch import converters as torch_importer
 
 from . import pipelines, tvm_tuner
 from .fusion import guarded as guarded_fusion
+from .fusion import op_patterns
 from .importers import onnx as onnx_importer
 from .importers import tvmscript
 from .lowering import batched as batch
@@ -75,6 +76,7 @@ def install() -> None:
     flattened_indices.install_flattening()
     device_passes.install_device_passes()
     guarded_fusion.install_guard()
+    op_patterns.install_patterns()
     tvm_tuner.install_tuner()
     torch_importer.install_torch()
     onnx_importer.install_onnx()
@@ -99,6 +101,7 @@ def uninstall() -> None:
     flattened_indices.uninstall_flattening()
     device_passes.uninstall_device_passes()
     guarded_fusion.uninstall_guard()
+    op_patterns.uninstall_patterns()
     tvm_tuner.uninstall_tuner()
     torch_importer.uninstall_torch()
     onnx_importer.uninstall_onnx()

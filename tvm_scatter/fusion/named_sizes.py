@@ -62,8 +62,8 @@ def _with_named_formulas(function: tirx.PrimFunc) -> tirx.PrimFunc:
 
     Quotients themselves get names only if it divides by sizes, as reshapes do.
     """
-    variables, sizes = _variables_of(function), _sizes_of(function)
-    kinds = (*_SUMS, *_DIVISIONS) if _divides_by_sizes(function.body) else _SUMS
+    variables, sizes = variables_of(function), _sizes_of(function)
+    kinds = (*_SUMS, *_DIVISIONS) if divides_by_sizes(function.body) else _SUMS
     names: list[tuple[Any, Any]] = []
     for size in sizes:
         if not isinstance(size, kinds) or _sum(size, variables) is not None:
@@ -82,12 +82,12 @@ def _with_named_formulas(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return tvm_ffi.structural_map(function, (kinds, named), order="pre")
 
 
-def _divides_by_sizes(body: tirx.Stmt) -> bool:
+def divides_by_sizes(body: tirx.Stmt) -> bool:
     return any(not isinstance(each.b, tirx.IntImm) for each in all_of(body, _DIVISIONS))
 
 
 def _with_named_sums(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    variables, sizes = _variables_of(function), _sizes_of(function)
+    variables, sizes = variables_of(function), _sizes_of(function)
     sums = [_sum(size, variables) for size in sizes]
     # A tensor whose size is the name itself says at run time what it is.
     once: dict[tuple[int, ...], int] = {}
@@ -114,7 +114,7 @@ def _sizes_of(function: tirx.PrimFunc) -> list[Any]:
     return [size for size in sizes if str(size.ty) == _DTYPE]
 
 
-def _variables_of(function: tirx.PrimFunc) -> list[Any]:
+def variables_of(function: tirx.PrimFunc) -> list[Any]:
     used = (each for size in _sizes_of(function) for each in undefined_vars(size))
     return list(dict.fromkeys(used))
 

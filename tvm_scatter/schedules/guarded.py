@@ -19,7 +19,7 @@ from tvm_scatter.lowering.row_reductions import has_parallel_axes_alone
 
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
-from .gpu import Gather, Products, RowSums, Transposes, WholeReductions
+from .gpu import Divisions, Gather, Products, RowSums, Transposes, WholeReductions
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 from .wide_reductions import with_wide_reductions
@@ -50,6 +50,7 @@ class GuardedDefaultSchedule:
             RowSums(),
             WholeReductions(),
             Products(),
+            Divisions(),
             *rules,
         )
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .gather import Gather
+from .gather import Divisions, Gather
 from .products import Products
 from .row_sums import RowSums
 from .transposes import Transposes
 from .whole_reductions import WholeReductions
 
-__all__ = ["Gather", "Products", "RowSums", "Transposes", "WholeReductions"]
+__all__ = ["Divisions", "Gather", "Products", "RowSums", "Transposes", "WholeReductions"]

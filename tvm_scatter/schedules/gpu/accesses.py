@@ -6,7 +6,8 @@ tensor. Several such turns are begun before the first is finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from tvm import tirx
@@ -15,6 +16,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.computed_updates import substitute
 from tvm_scatter.emit.expressions import varies
 
+from .choices_by_place import is_same_along
 from .gather_form import has_vectors, is_along
 from .gather_loads import Loaded, copied, without_loads
 
@@ -59,9 +61,12 @@ class Accesses:
 
     def is_vector(self, loaded: Loaded) -> bool:
         """Whether the elements of an access are neighbours where they are read."""
-        causes = [self.axis, *self._varying]
         parts = [*loaded.load.indices[:-1], *loaded.guards]
-        if any(varies(part, cause) for part in parts for cause in causes):
+        if any(varies(part, cause) for part in parts for cause in self._varying):
+            return False
+        if any(varies(index, self.axis) for index in loaded.load.indices[:-1]):
+            return False
+        if not all(is_same_along(guard, self.axis, self.lanes) for guard in loaded.guards):
             return False
         return has_vectors(loaded.load.source) and is_along(loaded.load, self.axis, self.lanes)
 
@@ -101,18 +106,29 @@ class Turn:
     def __init__(self, accesses: Accesses, coordinates: Mapping[Any, Any]) -> None:
         self.accesses = accesses
         self.coordinates = dict(coordinates)
+        #: Registers of values of which one of several loads fills them.
+        self._choices: dict[Any, Any] = {}
 
     def load(self, loaded: Loaded, known: Known, vectors: bool) -> list[tirx.Stmt]:
         """The statements that load a value; ``known`` gets how to find it for a lane."""
-        if not self.accesses.varies(loaded):
+        if not self.accesses.varies(loaded) and not loaded.is_choice:
             return self._load_once(loaded, known)
         lanes = self.accesses.lanes
-        values = local(loaded.value.name, loaded.load.source.dtype, lanes)
-        lines = [tirx.AllocBuffer(values), *self._fill(loaded, values)]
+        lines: list[tirx.Stmt] = []
+        values = self._choices.get(loaded.value)
+        if values is None or loaded.value not in known:
+            values = local(loaded.value.name, loaded.load.source.dtype, lanes)
+            lines = [tirx.AllocBuffer(values), *self._fill(loaded, values)]
+            if loaded.is_choice:
+                self._choices[loaded.value] = values
         in_vectors = vectors and self.accesses.is_vector(loaded)
+        source = loaded.load
+        if in_vectors and self._has_sizes(source, known):
+            declared, source = self._in_its_row(source, known)
+            lines += declared
 
         def one(lane: Any) -> tirx.Stmt:
-            load = self.at(loaded.load, known, lane)
+            load = self.at(source, known, lane)
             store = tirx.BufferStore(values, load, [lane])
             if in_vectors or loaded.condition is None:
                 return store
@@ -124,13 +140,41 @@ class Turn:
         known[loaded.value] = lambda lane: values[lane]
         return [*lines, loop]
 
+    def _has_sizes(self, load: Any, known: Known) -> bool:
+        """Whether sizes of the run time say in which row a load reads."""
+        used = [each for part in load.indices[:-1] for each in tirx.analysis.undefined_vars(part)]
+        strides = load.source.shape[1:-1]
+        places = [*self.coordinates, *known]
+        return not all(isinstance(size, tirx.IntImm) for size in strides) or any(
+            not any(map(each.same_as, places)) for each in used
+        )
+
+    def _in_its_row(self, load: Any, known: Known) -> tuple[list[tirx.Stmt], Any]:
+        """A load from the tensor as one line of elements, and what stands in front of it.
+
+        TVM computes products of sizes in advance. It then no longer sees that a row begins at a
+        multiple of a vector, and reads its elements one by one.
+        """
+        source, (*others, last) = load.source, load.indices
+        row: Any = 0
+        for index, size in zip(others, source.shape, strict=False):
+            row = row * size + index
+        place = local("row", "int64", 1)
+        line = tirx.decl_buffer((prod(source.shape),), source.dtype, f"{source.name}_line")
+        lines = [
+            tirx.DeclBuffer(line, data=source.data),
+            tirx.AllocBuffer(place),
+            tirx.BufferStore(place, tirx.Cast("int64", self.at(row, known, FIRST)), [0]),
+        ]
+        return lines, tirx.BufferLoad(line, [place[0] * source.shape[-1] + last])
+
     def _fill(self, loaded: Loaded, values: Any) -> list[tirx.Stmt]:
         """Set a value to what it is where nothing is loaded: zero if it is not used there.
 
         Left unset, it may be compared all the same. And where two branches load the same, ptxas
         keeps both values in one register and uses one comparison for both: of neither's value.
         """
-        if loaded.condition is None:
+        if loaded.condition is None or loaded.is_choice:
             return []
         other, fill = self.accesses.copied or (None, None)
         if other is not loaded or fill is None:
@@ -181,15 +225,6 @@ def is_aligned(tensor: Any, lanes: int) -> Any:
         return_type="int32",
     )
     return call != 0
-
-
-def split(position: Any, sizes: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
-    """The coordinate along each axis at a position, given the axes and their sizes in order."""
-    pairs, found = list(sizes), {}
-    for axis, size in reversed(pairs):
-        found[axis] = position if axis.same_as(pairs[0][0]) else tirx.floormod(position, size)
-        position = tirx.floordiv(position, size)
-    return found
 
 
 def launched(tag: str, variable: Any, extent: Any, body: tirx.Stmt) -> tirx.Stmt:

@@ -14,7 +14,7 @@ from tvm_scatter.options import current_options
 from tvm_scatter.schedules.empty_launches import with_body
 from tvm_scatter.selection.backend import backend_of
 
-from .gather_form import form_of, gathering
+from .gather_form import Gathering, dividing, form_of, gathering
 from .gather_kernel import Kernel
 
 
@@ -25,9 +25,26 @@ class Gather(ScheduleRule):
         """The scheduled function, or ``None`` if it is none of these."""
         if not (backend_of(target).schedules_reads and current_options().gather):
             return None
-        found = gathering(func)
-        form = None if found is None else form_of(found)
-        if found is None or form is None:
+        return _scheduled(gathering(func))
+
+
+class Divisions(ScheduleRule):
+    """Several elements in a thread, where positions are divided, and in 32 bits if these suffice.
+
+    TVM divides by sizes of the run time in 64 bits: 338 us for a concatenation of 67 MB on an H200,
+    where a copy takes 36. This comes behind the rules that need no division.
+    """
+
+    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
+        """The scheduled function, or ``None`` if it divides nothing, or reduces."""
+        if not (backend_of(target).schedules_reads and current_options().gather):
             return None
-        body = with_body(found.function.body, Kernel(found, form).body())
-        return s_tir.Schedule(found.function.with_body(body))
+        return _scheduled(dividing(func))
+
+
+def _scheduled(found: Gathering | None) -> s_tir.Schedule | None:
+    form = None if found is None else form_of(found)
+    if found is None or form is None:
+        return None
+    body = with_body(found.function.body, Kernel(found, form).body())
+    return s_tir.Schedule(found.function.with_body(body))

@@ -1,8 +1,8 @@
-"""How a function that reads by index, or computes rows from rows, is spread over threads."""
+"""How a function that computes each element from others is spread over threads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any
@@ -15,8 +15,10 @@ from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, s
 from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 
+from .choices_by_place import is_same_along
 from .needless_branches import without_needless_branches
 from .one_block import one_block
+from .positions import divides
 
 #: Bytes of the widest access.
 _ACCESS_BYTES = 16
@@ -99,6 +101,21 @@ class GatherForm:
 
 def gathering(function: tirx.PrimFunc) -> Gathering | None:
     """The one computation of a function; ``None`` if its reads are spread better by TVM."""
+    result = _computation(function)
+    if result is None or result.reads():
+        return result
+    return result if not _is_view(result) and _lanes(result)[0] > 1 else None
+
+
+def dividing(function: tirx.PrimFunc) -> Gathering | None:
+    """The one computation of a function that divides positions."""
+    result = _computation(function)
+    if result is None or _is_view(result):
+        return None
+    return result if divides(result.store.value, result.axes, result.sizes) else None
+
+
+def _computation(function: tirx.PrimFunc) -> Gathering | None:
     alone = None if reducing_blocks(function) else one_block(function)
     if alone is None:
         return None
@@ -112,8 +129,7 @@ def gathering(function: tirx.PrimFunc) -> Gathering | None:
     axes, sizes = [each.var for each in block.iters], [each.dom for each in block.iters]
     value = without_needless_branches(found.body.value, dict(zip(axes, sizes, strict=True)))
     store = tirx.BufferStore(found.body.buffer, value, found.body.indices)
-    result = Gathering(schedule.mod["main"], store, axes, sizes)
-    return result if result.reads() or _has_rows_alone(result) else None
+    return Gathering(schedule.mod["main"], store, axes, sizes)
 
 
 def form_of(gathering: Gathering) -> GatherForm | None:
@@ -129,7 +145,8 @@ def form_of(gathering: Gathering) -> GatherForm | None:
     known = all(isinstance(size, int) for size in sizes)
     accesses = prod(sizes) // lanes if known else None
     in_flight = MOST_IN_FLIGHT
-    if accesses is None and lanes > 1:
+    if lanes > 1 and (accesses is None or not gathering.reads()):
+        # Rows that lie side by side come fast, and what a thread keeps of them fills its registers.
         in_flight //= 2
     while accesses is not None and in_flight > 1 and accesses < in_flight * FILLS_GPU:
         in_flight //= 2
@@ -174,14 +191,9 @@ def has_vectors(buffer: Any) -> bool:
     return str(buffer.dtype) in _IN_VECTORS
 
 
-def _has_rows_alone(gathering: Gathering) -> bool:
-    """Whether neighbours are computed from neighbours alone, several at a time."""
-    if relax.analysis.has_reshape_pattern(gathering.function):
-        # TVM gives the same memory another shape.
-        return False
-    value = gathering.store.value
-    branches = [call for call in all_of(value, tvm.ir.Call) if function_name(call) == BRANCH]
-    return not branches and _lanes(gathering)[0] > 1
+def _is_view(gathering: Gathering) -> bool:
+    """Whether TVM gives the same memory another shape."""
+    return bool(relax.analysis.has_reshape_pattern(gathering.function))
 
 
 def _lanes(gathering: Gathering) -> tuple[int, str]:
@@ -190,7 +202,17 @@ def _lanes(gathering: Gathering) -> tuple[int, str]:
     # A mask is read one by one, which others need not be for that.
     along = [load for load in gathering.along() if has_vectors(load.source)]
     accesses = [*(gathering.reads() or along), written]
-    return lanes_of(gathering.axes[-1], gathering.sizes[-1], accesses)
+    lanes, reason = lanes_of(gathering.axes[-1], gathering.sizes[-1], accesses)
+    while not gathering.reads() and not all(_choose_alike(gathering, lanes)):
+        lanes //= 2
+    return lanes, reason
+
+
+def _choose_alike(gathering: Gathering, lanes: int) -> Iterator[bool]:
+    """Whether the elements of each access choose the same, for each choice."""
+    for call in all_of(gathering.store.value, tvm.ir.Call):
+        if function_name(call) == BRANCH:
+            yield is_same_along(call.args[0], gathering.axes[-1], lanes)
 
 
 def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:

@@ -25,9 +25,11 @@ from .accesses import (
     loaded_together,
     local,
     over_lanes,
-    split,
 )
-from .gather_form import GatherForm, Gathering
+from .gather_form import INT32_VALUES, GatherForm, Gathering
+from .positions import divides, split
+
+_NARROW = "uint32"
 
 
 class Kernel:
@@ -39,16 +41,18 @@ class Kernel:
         self.read = Accesses(gathering.store.value, gathering.axes[-1], form.lanes)
         *outer, row = gathering.sizes
         self.sizes = [*outer, row if form.lanes == 1 else row // form.lanes]
-        self.accesses = prod(self._int(size) for size in self.sizes)
+        self.accesses = prod(self.integer(size) for size in self.sizes)
+        value = gathering.store.value
+        self.divides = not form.narrow and divides(value, gathering.axes, self.sizes)
 
     def body(self) -> tirx.Stmt:
         """The loops over blocks and threads, and what a thread does."""
         block, thread = (tirx.Var(name, self.dtype) for name in ("block", "thread"))
         first = block * (THREADS * self.form.in_flight) + thread
-        positions = [first + self._int(THREADS * at) for at in range(self.form.in_flight)]
-        per_block = self._int(THREADS * self.form.in_flight)
+        positions = [first + self.integer(THREADS * at) for at in range(self.form.in_flight)]
+        per_block = self.integer(THREADS * self.form.in_flight)
         blocks = tirx.floordiv(self.accesses + (per_block - 1), per_block)
-        inner = launched("threadIdx.x", thread, self._int(THREADS), self._thread(positions))
+        inner = launched("threadIdx.x", thread, self.integer(THREADS), self._thread(positions))
         return launched("blockIdx.x", block, blocks, inner)
 
     def _thread(self, positions: Sequence[Any]) -> tirx.Stmt:
@@ -63,7 +67,8 @@ class Kernel:
         aligned = self.read.aligned(self.gathering.store.buffer)
         return tirx.SeqStmt([*lines, tirx.IfThenElse(aligned, *both)])
 
-    def _int(self, value: Any) -> Any:
+    def integer(self, value: Any) -> Any:
+        """A number of the type of positions."""
         return tirx.IntImm(self.dtype, int(value)) if isinstance(value, int) else value
 
 
@@ -92,8 +97,9 @@ class _Element(Turn):
         axes = self.kernel.gathering.axes
         self.written = split(position, zip(axes, self.kernel.sizes, strict=True))
         lines: list[tirx.Stmt] = [tirx.Bind(position, self.position)]
-        if not self.kernel.form.narrow or len(self.written) == 1:
-            # TVM cancels out what is divided and multiplied by symbolic sizes.
+        if self.kernel.divides:
+            lines += self._divided(position)
+        elif not self.kernel.form.narrow or len(self.written) == 1:
             self.coordinates = {axis: self._first(axis, at) for axis, at in self.written.items()}
         else:
             # TVM would divide in 64 bits if it saw what the coordinates are.
@@ -104,6 +110,27 @@ class _Element(Turn):
                 self.coordinates[axis] = self._first(axis, cells[number])
         self.written = {axis: self._first(axis, at) for axis, at in self.written.items()}
         return lines
+
+    def _divided(self, position: Any) -> list[tirx.Stmt]:
+        """Find the coordinates by divisions of 32 bits, if these count all accesses.
+
+        One of 64 bits takes as long as four of 32.
+        """
+        axes = self.kernel.gathering.axes
+        cells = local("coordinates", self.kernel.dtype, len(axes))
+        choices = []
+        for dtype in (_NARROW, self.kernel.dtype):
+            sizes = [tirx.Cast(dtype, self.kernel.integer(size)) for size in self.kernel.sizes]
+            places = split(tirx.Cast(dtype, position), zip(axes, sizes, strict=True))
+            stores = (
+                tirx.BufferStore(cells, tirx.Cast(self.kernel.dtype, places[axis]), [number])
+                for number, axis in enumerate(axes)
+            )
+            choices.append(tirx.SeqStmt(list(stores)))
+        for number, axis in enumerate(axes):
+            self.coordinates[axis] = self._first(axis, cells[number])
+        counted = self.kernel.accesses < INT32_VALUES
+        return [tirx.AllocBuffer(cells), tirx.IfThenElse(counted, *choices)]
 
     def _first(self, axis: Any, at: Any) -> Any:
         """The first element's coordinate, in the type that the function computes with."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,14 @@ class Loaded:
     guards : tuple of expression
         The conditions of the branches that the load stands in, of variables as well: it may be
         evaluated only if all of them hold.
+    is_choice : bool
+        Whether the variable stands for one of several loads, whose guards never hold together.
     """
 
     load: Any
     value: Any
     guards: tuple[Any, ...]
+    is_choice: bool = False
 
     @property
     def condition(self) -> Any:
@@ -78,6 +81,7 @@ class _Writer:
     def __init__(self) -> None:
         self.found: list[Loaded] = []
         self._branches: list[Any] = []
+        self._choices: list[tuple[list[Any], Any]] = []
 
     def written(self, expression: Any, guards: tuple[Any, ...]) -> Any:
         """The expression, which stands in branches of these conditions."""
@@ -85,6 +89,9 @@ class _Writer:
         def branch(call: Any) -> Any:
             if function_name(call) != BRANCH or any(map(call.same_as, self._branches)):
                 return call
+            choice = self._choice(call, guards)
+            if choice is not None:
+                return choice
             condition, yes, no = call.args
             condition = self.written(condition, guards)
             yes = self.written(yes, (*guards, condition))
@@ -99,6 +106,28 @@ class _Writer:
         callbacks = [(tvm.ir.Call, branch), (tvm.ir.TensorLoad, load)]
         return tvm_ffi.structural_map(expression, callbacks, order="pre")
 
+    def _choice(self, call: Any, guards: tuple[Any, ...]) -> Any:
+        """The variable of what is read where the place alone says which load that is.
+
+        Each load fills the same registers then, and nothing is left to choose.
+        """
+        sides = list(_sides(call, guards))
+        loads = [load for load, _ in sides]
+        if not all(isinstance(load, tvm.ir.TensorLoad) for load in loads):
+            return None
+        if len({str(load.source.dtype) for load in loads}) > 1:
+            return None
+        for known, value in self._choices:
+            if _are_equal(known, [[load, list(each)] for load, each in sides]):
+                return value
+        value = tirx.Var(f"value{len(self.found)}", str(loads[0].source.dtype))
+        for load, each in sides:
+            indices = [self.written(index, each) for index in load.indices]
+            read = tirx.BufferLoad(load.source, indices)
+            self.found.append(Loaded(read, value, each, is_choice=True))
+        self._choices.append(([[load, list(each)] for load, each in sides], value))
+        return value
+
     def _value(self, load: Any, guards: tuple[Any, ...]) -> Any:
         """The variable of a load that is evaluated wherever this one is; a new one at last."""
         for each in self.found:
@@ -108,6 +137,17 @@ class _Writer:
         value = tirx.Var(f"value{len(self.found)}", str(load.source.dtype))
         self.found.append(Loaded(load, value, guards))
         return value
+
+
+def _sides(expression: Any, guards: tuple[Any, ...]) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """What an expression may be, and the conditions, of places alone, of each."""
+    if isinstance(expression, tvm.ir.Call) and function_name(expression) == BRANCH:
+        condition, yes, no = expression.args
+        if not all_of(condition, tvm.ir.TensorLoad):
+            yield from _sides(yes, (*guards, condition))
+            yield from _sides(no, (*guards, _otherwise(condition)))
+            return
+    yield expression, guards
 
 
 def _otherwise(condition: Any) -> Any:

@@ -24,9 +24,9 @@ from .accesses import (
     loaded_together,
     local,
     over_lanes,
-    split,
 )
 from .gather_loads import independent_first
+from .positions import split
 from .row_form import RowForm
 
 _WARP = 32
