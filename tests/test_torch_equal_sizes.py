@@ -12,6 +12,8 @@ torch = pytest.importorskip("torch")
 from torch_harness import assert_same, compile_for, export, run  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
+import tvm_scatter  # noqa: E402
+
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 WEIGHTS = torch.randn(4, 1, 10), torch.randn(4, 2, 8)
@@ -80,3 +82,106 @@ def test_parts_that_are_joined_again(device: str) -> None:
     for expert in (inputs[1], inputs[1].flip(0) // 2, torch.ones_like(inputs[1])):
         found = run(machine, [inputs[0], expert], device)
         assert_same(found[0], experts(inputs[0], expert))
+
+
+def even_and_odd(x: Any) -> tuple[Any, Any]:
+    """Of ``2 n`` columns: PyTorch knows ``n`` of each, TVM has two formulas."""
+    return x[:, ::2], x[:, 1::2]
+
+
+def side_by_side(x: Any) -> Any:
+    first, second = even_and_odd(x)
+    return torch.cat([first, second]), torch.hstack([first.T, second.T]), torch.cat([x[:0], x], -2)
+
+
+def interleaved(x: Any) -> Any:
+    first, second = even_and_odd(x)
+    return torch.stack([-second, first], -1).flatten(-2), torch.stack([first, second]).flatten()
+
+
+def multiplied(x: Any) -> Any:
+    first, second = even_and_odd(x)
+    batches = torch.bmm(first[None].transpose(1, 2) + 0, second[None])
+    return first @ second.T, batches, torch.addmm(first, torch.ones(4, 4), second)
+
+
+def distances(x: Any) -> Any:
+    first, second = even_and_odd(x)
+    return torch.cdist(first, second), torch.dot(first[0], second[0]), torch.mv(first, second[1])
+
+
+@pytest.mark.parametrize("function", [side_by_side, interleaved, multiplied, distances])
+def test_operands_that_agree_along_some_axes(function: Callable[[Any], Any], device: str) -> None:
+    program = export(function, [torch.randn(4, 12)], [{1: torch.export.Dim.AUTO}])
+    machine = compile_for(from_exported_program(program), device)
+    for size in (12, 6, 18):
+        x = torch.randn(4, size)
+        for result, right in zip(run(machine, [x], device), function(x), strict=True):
+            assert_same(result, right.contiguous(), f"size {size}")
+
+
+IMAGES = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.ConvTranspose2d(4, 4, 2, 2)
+
+
+def skipped(x: Any) -> Any:
+    """What a U-Net does at each of its levels."""
+    image = IMAGES[0](x).relu()
+    low = torch.nn.functional.max_pool2d(image, 2)
+    near = torch.nn.functional.interpolate(low, scale_factor=2)
+    return torch.cat([IMAGES[1](low), near, image], 1)
+
+
+def focused(x: Any) -> Any:
+    """What the first layer of a YOLO does."""
+    parts = [x[..., i::2, j::2] for j in range(2) for i in range(2)]
+    return torch.cat(parts, 1)
+
+
+@pytest.mark.parametrize("function", [skipped, focused])
+def test_images_of_even_sizes(function: Callable[[Any], Any]) -> None:
+    auto = torch.export.Dim.AUTO
+    with torch.no_grad():
+        program = export(function, [torch.randn(2, 3, 8, 12)], [{2: auto, 3: auto}])
+        machine = compile_for(from_exported_program(program))
+        for height, width in ((8, 12), (4, 16), (6, 6)):
+            x = torch.randn(2, 3, height, width)
+            assert_same(run(machine, [x])[0], function(x), f"{height} x {width}")
+    with pytest.raises(ValueError):
+        run(machine, [torch.randn(2, 3, 7, 6)])
+
+
+def pairs(x: Any) -> Any:
+    """The size of the last axis is ``n // (n // 2)`` for PyTorch, which proves that it is 2."""
+    first, second = x.view(4, x.shape[1] // 2, 2).unbind(2)
+    rest = x.view(4, x.shape[1] // 2, 2)[..., 1:].squeeze(-1)
+    kept = x[:1, None].squeeze(1), x.unsqueeze(0).squeeze()
+    return (first, first + 2 * second, rest, *kept)
+
+
+def channels(x: Any) -> Any:
+    """Space to channels, whose number is computed, and halves of these."""
+    turned = x.view(4, 3, x.shape[1] // 6, 2).permute(0, 1, 3, 2)
+    first, second = turned.reshape(4, 6, x.shape[1] // 6).chunk(2, 1)
+    return (first + second * 2,)
+
+
+@pytest.mark.parametrize("function", [pairs, channels])
+def test_sizes_that_pytorch_computes(function: Callable[[Any], Any]) -> None:
+    program = export(function, [torch.randn(4, 12)], [{1: torch.export.Dim.AUTO}])
+    machine = compile_for(from_exported_program(program))
+    for size in (12, 18, 24):
+        x = torch.randn(4, size)
+        for result, right in zip(run(machine, [x]), function(x), strict=True):
+            assert result.shape == right.shape
+            assert_same(result, right.contiguous(), f"size {size}")
+
+
+def test_constants_without_values() -> None:
+    weights = torch.randn(3, 4)
+
+    def gradient(x: Any) -> Any:
+        return torch.func.grad(lambda each: (each @ weights).tanh().sum())(x)
+
+    program = export(gradient, [torch.randn(5, 3)])
+    with pytest.raises(tvm_scatter.ScatterError, match=r"lifted_tensor_0.*trace the function with"):
+        from_exported_program(program)

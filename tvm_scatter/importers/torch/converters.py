@@ -93,7 +93,7 @@ from .state import explicit_buffers, remember_buffers
 from .strided_views import with_strided_views
 from .symbols import SYMBOLS, Symbolic
 from .undecomposed import decompositions_explained
-from .unsupported import refuse_loops, refuse_unsupported
+from .unsupported import refuse_constants_without_data, refuse_loops, refuse_unsupported
 
 Converter = Callable[[TorchCall], Any]
 
@@ -355,6 +355,7 @@ def _prepared(stock: Any, exported_program: Any, *rest: Any, **named: Any) -> An
     refuse_loops(exported_program, _of_the_caller(*rest, **named))
     refuse_sparse_ends(exported_program)
     refuse_integer_arguments(exported_program)
+    refuse_constants_without_data(exported_program)
     with decompositions_explained(), noted_conditions(exported_program) as conditions:
         exported_program = with_plain_sparse_calls(exported_program)
         exported_program = with_constants_as_buffers(exported_program)

@@ -69,6 +69,21 @@ def known_size(call: TorchCall, axis: int) -> Any:
     return next((size for size in sizes if size is not None), None)
 
 
+def is_one(described: Any, size: Any) -> bool:
+    """Whether an axis has one element. PyTorch can tell from a formula and the range of its sizes.
+
+    Parameters
+    ----------
+    described : int or torch.SymInt
+        The size as PyTorch has it.
+    size : int or expression
+        The size as TVM has it.
+    """
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+    return (isinstance(size, int) and size == 1) or bool(statically_known_true(described == 1))
+
+
 def _equal_to(formula: Any, graph: Any) -> Iterator[Any]:
     """What a size is equal to by the assertions of a program."""
     for node in graph.nodes:

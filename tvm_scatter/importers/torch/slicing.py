@@ -14,7 +14,7 @@ from tvm_scatter.ops.shapes import is_empty, no_elements, same_shape
 from tvm_scatter.problem.sizes import as_expression
 
 from .call import TorchCall
-from .sizes import known_size
+from .sizes import is_one, known_size
 from .slice import bound, diagonal_of, length_of
 
 
@@ -65,24 +65,28 @@ def _empty_slice(call: TorchCall, data: Any, axis: int) -> Any:
 
 
 def squeeze(call: TorchCall) -> Any:
-    """``squeeze`` of sizes that vary, which stay: TVM leaves them out."""
+    """``squeeze`` where sizes vary: TVM leaves out axes that PyTorch keeps.
+
+    Of a size of which PyTorch proves that it is 1, TVM may know a formula.
+    """
     data, seen = call["self"], call.node.args[0].meta.get("val")
     asked = call.get("dim", None)
     if seen is None or all(isinstance(size, int) for size in seen.shape):
         return None
-    dims = range(seen.dim()) if asked is None else [asked] if isinstance(asked, int) else asked
-    ones = {
-        axis
-        for axis in (dim % max(seen.dim(), 1) for dim in dims)
-        if isinstance(seen.shape[axis], int) and seen.shape[axis] == 1
-    }
-    return call.emit(relax.op.squeeze(data, sorted(ones))) if ones else data
+    shape = list(shape_of(data))
+    dims = range(len(shape)) if asked is None else [asked] if isinstance(asked, int) else asked
+    axes = {dim % max(len(shape), 1) for dim in dims}
+    ones = sorted(axis for axis in axes if is_one(seen.shape[axis], shape[axis]))
+    wanted = [1 if axis in ones else size for axis, size in enumerate(shape)]
+    data = call.expect_sizes("self", shape, wanted, data, wanted)
+    return call.emit(relax.op.squeeze(data, ones)) if ones else data
 
 
 def split(call: TorchCall) -> Any:
     """``split_with_sizes`` with symbolic sizes, or into parts without elements."""
     data, sizes = call["self"], call["split_sizes"]
-    if all(isinstance(size, int) for size in sizes) and 0 not in sizes:
+    # TVM reads the numbers where PyTorch may have computed them.
+    if all(isinstance(size, int) for size in call.node.args[1]) and 0 not in sizes:
         return None
     shape = shape_of(data)
     axis = call.axis(call["dim"], len(shape))

@@ -43,6 +43,34 @@ def refuse_unsupported(program: Any, known: Container[str]) -> None:
         )
 
 
+def refuse_constants_without_data(program: Any) -> None:
+    """Check that constants have values. ``torch.export`` keeps none of what it has differentiated.
+
+    Parameters
+    ----------
+    program : torch.export.ExportedProgram
+        The program.
+
+    Raises
+    ------
+    ScatterError
+        If there are constants without values, which are named.
+    """
+    from torch._C._functorch import is_functorch_wrapped_tensor
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    without = [
+        name
+        for name, each in program.constants.items()
+        if isinstance(each, FakeTensor) or is_functorch_wrapped_tensor(each)
+    ]
+    if without:
+        raise ScatterError(
+            f"constant {', '.join(without)}: torch.export kept no values, as of what torch.func "
+            "differentiates; trace the function with make_fx and export what that returns."
+        )
+
+
 def refuse_loops(program: Any, known: Collection[str]) -> None:
     """Check that there are no loops. PyTorch cannot decompose all of them, and does not say which.
 
