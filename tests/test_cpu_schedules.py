@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tvm
+from harness import run
 from tvm import relax, tirx
 
 import tvm_scatter
@@ -319,6 +320,19 @@ def test_short_rows_are_computed_in_vectors(width, lanes):
     text = scheduled(FORMS["rows scaled"].build, (1000, 4, width), (1000, 4))
     assert f"T.vectorized(T.int64({lanes}))" in text
     assert "T.parallel(T.int64(4000))" in text
+
+
+def test_rows_of_one_short_number():
+    """TVM cannot write a vector of one number of bfloat16."""
+    numbers = np.arange(6, dtype="float32").astype(ml_dtypes.bfloat16)
+
+    def repeated(given):
+        emit = relax.BlockBuilder.current().emit
+        twice = emit(relax.op.expand_dims(emit(relax.op.add(given, given)), 1))
+        return relax.op.broadcast_to(twice, (given.ty.shape[0], 16))
+
+    result = run(repeated, [numbers], symbolic=(6,), schedule=True)
+    np.testing.assert_array_equal(result, np.broadcast_to((numbers + numbers)[:, None], (6, 16)))
 
 
 @pytest.mark.parametrize(

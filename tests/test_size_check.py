@@ -12,6 +12,7 @@ from harness import device_of, target_of
 from tvm import relax
 
 import tvm_scatter
+from tvm_scatter.ops.expectations import expect_sizes
 from tvm_scatter.ops.operators import scatter_elements
 from tvm_scatter.problem.scatter_problem import BOUNDS
 
@@ -127,3 +128,26 @@ def _expected(data: Any, index: Any, updates: Any, axis: int) -> Any:
         place[axis] = index[at]
         out[tuple(place)] = updates[at] if updates.ndim else updates
     return out
+
+
+def test_a_constant_that_must_fit(device: str) -> None:
+    """It gets another name by the check, under which TVM would free it."""
+    builder, count = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    given = relax.Var("given", relax.TensorType((count,), "float32"))
+    constant = relax.const(np.arange(4, dtype="float32"))
+    with builder.function("main", [given]):
+        with builder.dataflow():
+            checked = expect_sizes(
+                constant, [4], [count], shape=[count], what="the table", operator="add"
+            )
+            table = builder.emit(relax.op.reshape(builder.emit(checked), (count, 1)))
+            output = builder.emit_output(table)
+        builder.emit_func_output(output)
+    pipeline = tvm_scatter.pipeline(target_of(device))
+    executable = tvm.compile(builder.get(), target_of(device), relax_pipeline=pipeline)
+    run = relax.VirtualMachine(executable, device_of(device))["main"]
+    for _ in range(2):
+        result = run(tvm.runtime.tensor(np.zeros(4, "float32"), device_of(device)))
+        np.testing.assert_array_equal(result.numpy()[:, 0], np.arange(4))
+    with pytest.raises(ValueError, match="add: the table of size 4 in dimension 0 must have size"):
+        run(tvm.runtime.tensor(np.zeros(5, "float32"), device_of(device)))

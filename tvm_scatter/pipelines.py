@@ -34,6 +34,7 @@ from .passes.check_exported_sizes import CheckExportedSizes
 from .passes.check_extents import CheckExtents
 from .passes.check_read_sizes import CheckReadSizes
 from .passes.functions import called_functions
+from .passes.living_constants import LivingConstants
 from .passes.made_for import check_made_for
 from .schedules.cpu import scheduled_for_cpu
 from .schedules.cpu.row_reductions import scheduled_row_reductions
@@ -129,7 +130,7 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
     if wanted.enabled:
         last = [WideReductions(), InitialiseReductions(), LeaveOutEmptyOutputs()]
         # The others add functions in front of which the first would put its own checks.
-        last += [CheckExtents(), CheckReadSizes(), CheckExportedSizes()]
+        last += [CheckExtents(), CheckReadSizes(), CheckExportedSizes(), LivingConstants()]
         stock = tvm.transform.Sequential([stock, *last])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)

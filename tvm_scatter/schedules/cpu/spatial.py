@@ -140,7 +140,7 @@ def _in_vectors(schedule: s_tir.Schedule, block: SBlockInfo, row: Any, target: T
     """Make vectors of a row, if that is possible; returns its loops."""
     last = block.iters[-1]
     found = schedule.get(block.block_rv)
-    if not lie_side_by_side(indices_read(found), last.var) or not _has_vectors(found):
+    if not lie_side_by_side(indices_read(found), last.var) or not _has_vectors(found, last.var):
         return [row]
     bits = max(region.source.dtype.bits for region in [*found.reads, *found.writes])
     lanes = _lanes(last.dom, registers(target).lanes(int(bits)))
@@ -161,9 +161,15 @@ def _lanes(count: Any, lanes: int) -> int | None:
     return sizes[0] if sizes else None
 
 
-def _has_vectors(block: s_tir.SBlock) -> bool:
-    """Whether TVM can compute a block in vectors: it has none of booleans or of branches."""
+def _has_vectors(block: s_tir.SBlock, row: Any) -> bool:
+    """Whether TVM can compute a block in vectors: it has none of booleans or of branches.
+
+    Nor can it write one number of bfloat16 along a row.
+    """
     if any(region.source.dtype == "bool" for region in [*block.reads, *block.writes]):
+        return False
+    moves = any(uses(index, row) for indices in indices_read(block) for index in indices)
+    if not moves and any(region.source.dtype == "bfloat16" for region in block.writes):
         return False
     branches: list[Any] = []
 
