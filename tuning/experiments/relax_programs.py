@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tvm
-from tvm import relax
+from tvm import relax, tirx
 
 import tvm_scatter
 from tvm_scatter.runtime.suppress_stderr import quiet
 from tvm_scatter.tuning.measure import call_times
 from tvm_scatter.tuning.measure.sampling import Budget
 
-#: The shapes and types of tensors.
-Shapes = Sequence[tuple[Sequence[int], str]]
+#: The shapes and types of tensors. A size that has a name is known at run time only.
+Shapes = Sequence[tuple[Sequence[int | str], str]]
 #: The tensors of a program, and what emits it, given a builder's ``emit`` and the tensors.
 Source = tuple[Shapes, Callable[..., Any]]
 
@@ -30,8 +30,15 @@ def module(programs: Mapping[str, Source]) -> tvm.IRModule:
     """All programs, a function each."""
     builder = relax.BlockBuilder()
     for name, (shapes, build) in programs.items():
+        sizes: dict[str, Any] = {}
+
+        def size(each: int | str, sizes: dict[str, Any] = sizes) -> Any:
+            if isinstance(each, int):
+                return each
+            return sizes.setdefault(each, tirx.Var(each, "int64"))
+
         parameters = [
-            relax.Var(f"p{at}", relax.TensorType(shape, dtype))
+            relax.Var(f"p{at}", relax.TensorType([size(each) for each in shape], dtype))
             for at, (shape, dtype) in enumerate(shapes)
         ]
         with builder.function(function_name(name), parameters):
