@@ -2079,8 +2079,8 @@ OUTSIDE_LOOK = (
     Mutant(
         "positions are divided in another order",
         "tvm_scatter/schedules/gpu/gather_kernel.py",
-        "tirx.Cast(self.kernel.dtype, places[axis]), [number])",
-        "tirx.Cast(self.kernel.dtype, places[axes[0]]), [number])",
+        "tirx.Cast(str(cell.dtype), places[axis]), [0])",
+        "tirx.Cast(str(cell.dtype), places[axes[0]]), [0])",
         ("tests/test_concatenations.py::test_positions_that_32_bits_do_not_count",),
     ),
     Mutant(

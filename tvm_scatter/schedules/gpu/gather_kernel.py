@@ -117,20 +117,23 @@ class _Element(Turn):
         One of 64 bits takes as long as four of 32.
         """
         axes = self.kernel.gathering.axes
-        cells = local("coordinates", self.kernel.dtype, len(axes))
+        cells = [
+            local("coordinate", "int32" if isinstance(size, int) else self.kernel.dtype, 1)
+            for size in self.kernel.sizes
+        ]
         choices = []
         for dtype in (_NARROW, self.kernel.dtype):
             sizes = [tirx.Cast(dtype, self.kernel.integer(size)) for size in self.kernel.sizes]
             places = split(tirx.Cast(dtype, position), zip(axes, sizes, strict=True))
             stores = (
-                tirx.BufferStore(cells, tirx.Cast(self.kernel.dtype, places[axis]), [number])
-                for number, axis in enumerate(axes)
+                tirx.BufferStore(cell, tirx.Cast(str(cell.dtype), places[axis]), [0])
+                for axis, cell in zip(axes, cells, strict=True)
             )
             choices.append(tirx.SeqStmt(list(stores)))
-        for number, axis in enumerate(axes):
-            self.coordinates[axis] = self._first(axis, cells[number])
+        for axis, cell in zip(axes, cells, strict=True):
+            self.coordinates[axis] = self._first(axis, cell[0])
         counted = self.kernel.accesses < INT32_VALUES
-        return [tirx.AllocBuffer(cells), tirx.IfThenElse(counted, *choices)]
+        return [*map(tirx.AllocBuffer, cells), tirx.IfThenElse(counted, *choices)]
 
     def _first(self, axis: Any, at: Any) -> Any:
         """The first element's coordinate, in the type that the function computes with."""
