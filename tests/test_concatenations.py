@@ -73,6 +73,18 @@ def computed_apart() -> Case:
     return build, [left, right, mask], np.where(mask, np.concatenate([-left, right**2]), 0)
 
 
+def chosen_by_bytes() -> Case:
+    """The condition compares numbers without a sign, which differ along a row."""
+    one, many = numbers(5, ROWS, 1, dtype="uint8"), numbers(5, ROWS, 16, dtype="uint8")
+    five = relax.const(5, "uint8")
+
+    def build(one: Any, many: Any) -> Any:
+        chosen = emit(relax.op.where(emit(relax.op.greater(many, five)), one, many))
+        return relax.op.concat((chosen, many), 1)
+
+    return build, [one, many], np.concatenate([np.where(many > 5, one, many), many], 1)
+
+
 def read_by_index() -> Case:
     data, index, more = numbers(ROWS, 8), RANDOM.integers(0, ROWS, MORE), numbers(MORE, 4)
 
@@ -126,6 +138,7 @@ CASES: dict[str, Case] = {
     "rectified rows": rectified(0, numbers(ROWS, 8), numbers(MORE, 8)),
     "rotated": rotated(),
     "computed apart": computed_apart(),
+    "chosen by bytes": chosen_by_bytes(),
     "read by index": read_by_index(),
     "lines read by index": lines_read_by_index(),
     "padded rows": padded(1, 2, 0, 0),
@@ -239,6 +252,7 @@ def check_trees(seeds: Any, device: str, symbolic: bool) -> None:
         np.testing.assert_array_equal(result, drawn[name].value, err_msg=name)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "unknown"])
 def test_random_trees(device: str, symbolic: bool) -> None:
     check_trees(range(24), device, symbolic)

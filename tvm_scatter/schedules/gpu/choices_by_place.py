@@ -41,7 +41,7 @@ def is_same_along(condition: Any, axis: Any, lanes: int) -> bool:
 
 def _is_same(low: Any, high: Any, less: bool, axis: Any, lanes: int) -> bool:
     """Whether all of an access are on one side of ``low <= high``, or of ``low < high``."""
-    if "int" not in str(low.ty.dtype):
+    if not str(low.ty.dtype).startswith("int"):
         return False
     analyzer = Analyzer()
     # The condition says that this is not negative.

@@ -93,7 +93,7 @@ class _Writer:
             if choice is not None:
                 return choice
             condition, yes, no = call.args
-            condition = self.written(condition, guards)
+            condition = _holds(self.written(condition, guards))
             yes = self.written(yes, (*guards, condition))
             no = self.written(no, (*guards, _otherwise(condition)))
             self._branches.append(tirx.if_then_else(condition, yes, no))
@@ -150,17 +150,25 @@ def _sides(expression: Any, guards: tuple[Any, ...]) -> Iterator[tuple[Any, tupl
     yield expression, guards
 
 
+def _holds(condition: Any) -> Any:
+    """That a condition holds. TVM compares with negative numbers, which some types do not have."""
+    return tirx.Not(is_false(condition)) if _compares(condition, "uint") else condition
+
+
 def _otherwise(condition: Any) -> Any:
     """That a condition does not hold. It is only kept from TVM's eyes where that matters."""
-    compared = (
-        number
+    hidden = _compares(condition, "float", "bfloat", "uint")
+    return is_false(condition) if hidden else tirx.Not(condition)
+
+
+def _compares(condition: Any, *types: str) -> bool:
+    """Whether a condition compares numbers of types whose names begin like this."""
+    return any(
+        str(number.ty.dtype).startswith(types)
         for kind in (tirx.LT, tirx.LE, tirx.GT, tirx.GE, tirx.EQ, tirx.NE)
         for comparison in all_of(condition, kind)
         for number in (comparison.a, comparison.b)
     )
-    if any("float" in str(number.ty.dtype) for number in compared):
-        return is_false(condition)
-    return tirx.Not(condition)
 
 
 def _are_equal(some: Any, other: Any) -> bool:

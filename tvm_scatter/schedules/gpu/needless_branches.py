@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import BRANCH, function_name, parts_of
-from tvm_scatter.emit.expressions import is_by_index
+from tvm_scatter.emit.expressions import all_of, is_by_index
 
 #: A load, and the conditions of the branches that it stands in.
 _Guarded = tuple[Any, tuple[Any, ...]]
@@ -40,9 +40,10 @@ def without_needless_branches(value: Any, sizes: Mapping[Any, Any]) -> Any:
             tirx.all(index >= 0, index < size)
             for index, size in zip(load.indices, load.source.shape, strict=True)
         )
-        if not guards:
+        known = [each for each in guards if not all_of(each, tvm.ir.TensorLoad)]
+        if not known:
             return all(map(analyzer.can_prove, inside))
-        with analyzer.constraint_scope(tirx.all(*guards)):
+        with analyzer.constraint_scope(tirx.all(*known)):
             return all(map(analyzer.can_prove, inside))
 
     def choice(call: Any) -> Any:
