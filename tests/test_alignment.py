@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import tvm
-from harness import ProblemRunner, assert_same, compile_all, device_of
+from harness import ProblemRunner, assert_same, at_its_address, compile_all, device_of
 from random_problems import draw_operands
 from tally import Tally
+from tvm import relax
 
 from tvm_scatter import ScatterProblem, strategy_for
 from tvm_scatter.ops.operators import index_put
@@ -84,3 +85,50 @@ def test_a_byte_offset_is_refused(device: str) -> None:
     with pytest.raises(ValueError, match=r"(?s)byte_offset on argument #0.*expected 0"):
         run(whole._create_view((10, 4), "float32", 4), index, updates)
     assert run(data, index, updates).numpy()[:, 0].tolist() == [0, 1, 2, *[0] * 7]
+
+
+def _product(x: Any, weight: Any) -> Any:
+    return relax.op.nn.relu(_emit(relax.op.matmul(x, weight)))
+
+
+def _by_itself(x: Any) -> Any:
+    return relax.op.matmul(x, _emit(relax.op.permute_dims(x, (0, 2, 1))))
+
+
+def _emit(value: Any) -> Any:
+    return relax.BlockBuilder.current().emit(value)
+
+
+def _whole(*shape: int, dtype: str = "float32") -> np.ndarray[Any, Any]:
+    return np.random.default_rng(0).integers(-3, 4, shape).astype(dtype)
+
+
+ROWS = 40
+#: Functions that TVM schedules. Of sums of integers every order has the same result.
+OPERATORS = {
+    "product": (_product, [_whole(ROWS, 36), _whole(36, 64)]),
+    "halves": (_product, [_whole(ROWS, 32, dtype="float16"), _whole(32, 64, dtype="float16")]),
+    "one_row": (relax.op.matmul, [_whole(1, 64), _whole(64, 128)]),
+    "batches": (_by_itself, [_whole(ROWS, 2, 68)]),
+    "rows": (lambda x: relax.op.sum(x, axis=[1]), [_whole(ROWS, 512)]),
+    "images": (
+        lambda x, weight: relax.op.nn.conv2d(x, weight, padding=1),
+        [_whole(2, 3, 8, 8), _whole(4, 3, 3, 3)],
+    ),
+}
+
+
+@pytest.mark.parametrize("symbolic", [False, (ROWS,)], ids=["known", "unknown"])
+def test_inputs_of_other_operators_lie_anywhere(device: str, symbolic: Any) -> None:
+    """Products read vectors from their parameters, and asked for no address."""
+    on = device_of(device)
+    machine = compile_all(OPERATORS, device, symbolic, schedule=True)
+    for name, (_, arrays) in OPERATORS.items():
+        expected = machine[name](*(tvm.runtime.tensor(each, on) for each in arrays)).numpy()
+        views = []
+        for each in arrays:
+            one = np.zeros(1, each.dtype)
+            whole = tvm.runtime.tensor(np.concatenate([one, each.ravel()]), on)
+            view = whole._create_view(each.shape, str(each.dtype), one.nbytes)
+            views.append(at_its_address(view))
+        np.testing.assert_array_equal(machine[name](*views).numpy(), expected, err_msg=name)

@@ -36,6 +36,7 @@ from .passes.check_read_sizes import CheckReadSizes
 from .passes.functions import called_functions
 from .passes.living_constants import LivingConstants
 from .passes.made_for import check_made_for
+from .schedules.any_address import AnyAddress
 from .schedules.cpu import scheduled_for_cpu
 from .schedules.cpu.row_reductions import scheduled_row_reductions
 from .schedules.empty_outputs import LeaveOutEmptyOutputs
@@ -134,6 +135,8 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
         stock = tvm.transform.Sequential([stock, *last])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)
+    if wanted.enabled and not on_gpu:
+        stock = tvm.transform.Sequential([stock, AnyAddress()])
     schedules = schedules if wanted.schedule is None else wanted.schedule
     if wanted.enabled:
         mod = scheduled_row_reductions(mod, target)
