@@ -2119,13 +2119,6 @@ OUTSIDE_LOOK = (
         ("tests/test_size_check.py::test_a_constant_that_must_fit",),
     ),
     Mutant(
-        "products read vectors from anywhere",
-        "tvm_scatter/schedules/gpu/aligned_reads.py",
-        "        if not tensors or any(map(is_by_index, loads)):",
-        "        if True:",
-        ("tests/test_alignment.py::test_inputs_of_other_operators_lie_anywhere",),
-    ),
-    Mutant(
         "parameters lie at multiples of 64 bytes",
         "tvm_scatter/schedules/any_address.py",
         "    if not instead:",

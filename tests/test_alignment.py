@@ -119,10 +119,10 @@ OPERATORS = {
 
 
 @pytest.mark.parametrize("symbolic", [False, (ROWS,)], ids=["known", "unknown"])
-def test_inputs_of_other_operators_lie_anywhere(device: str, symbolic: Any) -> None:
-    """Products read vectors from their parameters, and asked for no address."""
-    on = device_of(device)
-    machine = compile_all(OPERATORS, device, symbolic, schedule=True)
+def test_inputs_of_other_operators_lie_anywhere(symbolic: Any) -> None:
+    """Schedules for a CPU read vectors of them."""
+    on = device_of("llvm")
+    machine = compile_all(OPERATORS, "llvm", symbolic, schedule=True)
     for name, (_, arrays) in OPERATORS.items():
         expected = machine[name](*(tvm.runtime.tensor(each, on) for each in arrays)).numpy()
         views = []

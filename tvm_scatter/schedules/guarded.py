@@ -16,12 +16,10 @@ from tvm.target import Target
 
 from tvm_scatter.emit.parameters import SCHEDULED
 from tvm_scatter.lowering.row_reductions import has_parallel_axes_alone
-from tvm_scatter.selection.backend import backend_of
 
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
 from .gpu import Divisions, Gather, Products, RowSums, Transposes, WholeReductions
-from .gpu.aligned_reads import with_aligned_reads
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 from .wide_reductions import with_wide_reductions
@@ -86,8 +84,7 @@ class GuardedDefaultSchedule:
                 continue
             if scheduled is not None:
                 _say(name, failures, type(rule).__name__)
-                asks = backend_of(target).schedules_reads
-                return with_aligned_reads(scheduled) if asks else scheduled
+                return scheduled
         scheduled = serial(wide, target)
         _say(name, failures, "unscheduled" if scheduled is None else "a single thread")
         return scheduled

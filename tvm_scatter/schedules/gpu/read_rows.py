@@ -20,7 +20,6 @@ from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.emit.expressions import is_by_index, varies
 
 from .accesses import is_aligned
-from .aligned_reads import in_elements
 
 
 def with_read_rows(function: tirx.PrimFunc, tile: int) -> tirx.PrimFunc:
@@ -57,9 +56,17 @@ def _in_vectors(loop: tirx.For, tile: int, analyzer: Analyzer) -> tirx.Stmt:
             tensors.append(load.source)
     aligned = tirx.all(*(is_aligned(tensor, int(loop.extent)) for tensor in tensors))
     body = _by_tile(loop, tile, analyzer)
-    kind = tirx.ForKind.VECTORIZED
-    vectors = tirx.For(loop.loop_var, loop.min, loop.extent, kind, body)
-    return tirx.IfThenElse(aligned, vectors, in_elements(vectors))
+    begin, end = loop.min, loop.extent
+    vectors = tirx.For(loop.loop_var, begin, end, tirx.ForKind.VECTORIZED, body)
+    elements = tirx.For(loop.loop_var, begin, end, tirx.ForKind.UNROLLED, body)
+    return tirx.IfThenElse(aligned, vectors, _renamed(elements))
+
+
+def _renamed(loop: tirx.For) -> tirx.For:
+    """The loop with variables of its own."""
+    axes = [axis.var for axis in loop.body.block.iter_vars]
+    instead = {each: tirx.Var(each.name, each.ty) for each in (loop.loop_var, *axes)}
+    return tvm_ffi.structural_map(loop, (tvm.ir.Var, lambda each: instead.get(each, each)))
 
 
 def _by_tile(loop: tirx.For, tile: int, analyzer: Analyzer) -> SBlockRealize:
