@@ -353,6 +353,7 @@ def test_rows_are_compiled_side_by_side(tmp_path: Path) -> None:
     assert all(row["ours"] and row["peers"] for row in found)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_of_libraries_have_no_other_scatters(name: str, dynamic: bool) -> None:

@@ -132,7 +132,8 @@ def test_no_module_without_kernels(chosen):
         assert any(re.fullmatch(rf"{function}_kernel(_\d+)?", name) for name in made), function
 
 
-@pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
 def test_native_sums_need_no_compare_and_swap(arch):
     """A sum that fell back to a compare-and-swap loop is right, and hundreds of times slower."""
     target = cuda_target(arch)

@@ -35,6 +35,7 @@ def compared(name: str, target: tvm.target.Target) -> Comparison:
     )
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_agrees(name, device):
     if device == "cuda" and name in IN_STEP and not real_gpu():

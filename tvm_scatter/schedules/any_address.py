@@ -6,34 +6,74 @@ by instructions that end the process where that is not so. PyTorch passes views 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import tvm
 import tvm_ffi
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.ir import Var
 from tvm.tirx.buffer import is_buffer_var
 
+from tvm_scatter.ops.called import operator_of
+
+_ALLOCATES = "relax.vm.alloc_tensor"
+
 
 def AnyAddress() -> tvm.transform.Pass:
-    """The pass: a parameter is taken to lie at a multiple of an element's bytes only."""
+    """The pass, for modules in which TVM has written what is allocated.
 
-    def change(function: tirx.PrimFunc, _mod: tvm.IRModule, _context: Any) -> tirx.PrimFunc:
-        return with_any_address(function)
+    Functions suppose no more of what they may get from a caller than where its elements begin.
+    """
 
-    return tirx.transform.prim_func_pass(change, opt_level=0, name="AnyAddress")
+    def change(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        result = mod.clone()
+        for name, places in _anywhere(mod).items():
+            result.update_func(name, with_any_address(mod[name], places))
+        return result
+
+    return tvm.transform.module_pass(change, opt_level=0, name="AnyAddress")
 
 
-def with_any_address(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """The function itself if nothing is supposed of its parameters' addresses."""
-    tensors = filter(is_buffer_var, function.params)
-    instead = {each: _anywhere(each) for each in tensors if each.ty.data_alignment > _bytes(each)}
+def with_any_address(function: tirx.PrimFunc, places: set[int]) -> tirx.PrimFunc:
+    """The function, some parameters of which may begin at any element.
+
+    Parameters
+    ----------
+    places : set of int
+        The numbers of these parameters.
+    """
+    tensors = [function.params[at] for at in places if is_buffer_var(function.params[at])]
+    instead = {each: _any(each) for each in tensors if each.ty.data_alignment > _bytes(each)}
     if not instead:
         return function
     return tvm_ffi.structural_map(function, (Var, lambda each: instead.get(each, each)))
 
 
-def _anywhere(tensor: Var) -> Var:
+def _anywhere(mod: tvm.IRModule) -> dict[Any, set[int]]:
+    """By function, the parameters that are given what TVM has not allocated in the same place."""
+    found: dict[Any, set[int]] = defaultdict(set)
+    for function in mod.functions.values():
+        if not isinstance(function, relax.Function):
+            continue
+        values = relax.analysis.get_var2val(function)
+        calls: list[relax.Call] = []
+        tvm_ffi.structural_walk(function, (relax.Call, calls.append))
+        for call in calls:
+            if isinstance(call.op, tvm.ir.GlobalVar) and isinstance(mod[call.op], tirx.PrimFunc):
+                found[call.op].update(
+                    at for at, each in enumerate(call.args) if not _is_allocated(each, values)
+                )
+    return found
+
+
+def _is_allocated(argument: Any, values: Any) -> bool:
+    if isinstance(argument, tvm.ir.GenericConst):
+        return True
+    return isinstance(argument, relax.Var) and operator_of(values.get(argument)) == _ALLOCATES
+
+
+def _any(tensor: Var) -> Var:
     return tirx.decl_buffer(
         tensor.ty.shape,
         tensor.ty.dtype,
