@@ -135,8 +135,6 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
         stock = tvm.transform.Sequential([stock, *last])
     target = Target.current(allow_none=True)
     on_gpu = target is not None and BackendDispatcher.is_gpu_target(target)
-    if wanted.enabled and not on_gpu:
-        stock = tvm.transform.Sequential([stock, AnyAddress()])
     schedules = schedules if wanted.schedule is None else wanted.schedule
     if wanted.enabled:
         mod = scheduled_row_reductions(mod, target)
@@ -144,6 +142,8 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
         mod = RowProducts(on_gpu)(mod)
     if schedules:
         mod = scheduled_for_cpu(mod, target)
+    if schedules and not on_gpu:
+        stock = tvm.transform.Sequential([stock, AnyAddress()])
     if called_functions(mod):
         # With CUDA graphs, TVM would give a function and those that it calls the same memory.
         with _capturing(False):
