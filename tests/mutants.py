@@ -2071,9 +2071,9 @@ OUTSIDE_LOOK = (
     ),
     Mutant(
         "a row is found by its last axis alone",
-        "tvm_scatter/schedules/gpu/accesses.py",
-        "            row = row * size + index",
-        "            row = row + index",
+        "tvm_scatter/schedules/gpu/positions.py",
+        "        position = position * size + index",
+        "        position = position + index",
         ("tests/test_concatenations.py::test_results",),
     ),
     Mutant(

@@ -15,6 +15,8 @@ from tvm.ir import Expr, Var
 from tvm.sym import Analyzer
 from tvm.tirx.buffer import is_buffer_var
 
+from tvm_scatter.emit.tensors import like
+
 
 def with_simple_sizes(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """The function itself if the sizes of its parameters have their simplest form already."""
@@ -39,16 +41,7 @@ def _simple_tensor(tensor: Var) -> Var:
     shape = _simple(tensor.ty.shape)
     if tvm_ffi.structural_equal(shape, tensor.ty.shape):
         return tensor
-    return tirx.decl_buffer(
-        shape,
-        tensor.ty.dtype,
-        tensor.name,
-        elem_offset=tensor.ty.elem_offset,
-        scope=tensor.ty.storage_scope,
-        data_alignment=tensor.ty.data_alignment,
-        offset_factor=tensor.ty.offset_factor,
-        layout=None,
-    )
+    return like(tensor, shape=shape)
 
 
 def _simple_type(tensor: relax.TensorType) -> relax.TensorType:

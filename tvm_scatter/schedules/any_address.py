@@ -15,6 +15,7 @@ from tvm import relax, tirx
 from tvm.ir import Var
 from tvm.tirx.buffer import is_buffer_var
 
+from tvm_scatter.emit.tensors import element_bytes, like
 from tvm_scatter.ops.called import operator_of
 
 _ALLOCATES = "relax.vm.alloc_tensor"
@@ -44,7 +45,11 @@ def with_any_address(function: tirx.PrimFunc, places: set[int]) -> tirx.PrimFunc
         The numbers of these parameters.
     """
     tensors = [function.params[at] for at in places if is_buffer_var(function.params[at])]
-    instead = {each: _any(each) for each in tensors if each.ty.data_alignment > _bytes(each)}
+    instead = {
+        each: like(each, data_alignment=element_bytes(each))
+        for each in tensors
+        if each.ty.data_alignment > element_bytes(each)
+    }
     if not instead:
         return function
     return tvm_ffi.structural_map(function, (Var, lambda each: instead.get(each, each)))
@@ -71,22 +76,3 @@ def _is_allocated(argument: Any, values: Any) -> bool:
     if isinstance(argument, tvm.ir.GenericConst):
         return True
     return isinstance(argument, relax.Var) and operator_of(values.get(argument)) == _ALLOCATES
-
-
-def _any(tensor: Var) -> Var:
-    return tirx.decl_buffer(
-        tensor.ty.shape,
-        tensor.ty.dtype,
-        tensor.name,
-        strides=tensor.ty.strides,
-        elem_offset=tensor.ty.elem_offset,
-        scope=tensor.ty.storage_scope,
-        data_alignment=_bytes(tensor),
-        offset_factor=tensor.ty.offset_factor,
-        layout=tensor.ty.layout,
-    )
-
-
-def _bytes(tensor: Var) -> int:
-    """The bytes of an element."""
-    return max(int(tvm.DataType(str(tensor.ty.dtype)).bits) // 8, 1)

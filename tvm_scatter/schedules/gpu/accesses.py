@@ -19,6 +19,7 @@ from tvm_scatter.emit.expressions import varies
 from .choices_by_place import is_same_along
 from .gather_form import has_vectors, is_along
 from .gather_loads import Loaded, copied, without_loads
+from .positions import position_of
 
 THREADS = 256
 FIRST = tirx.IntImm("int64", 0)
@@ -106,8 +107,6 @@ class Turn:
     def __init__(self, accesses: Accesses, coordinates: Mapping[Any, Any]) -> None:
         self.accesses = accesses
         self.coordinates = dict(coordinates)
-        #: Registers of values of which one of several loads fills them.
-        self._choices: dict[Any, Any] = {}
 
     def load(self, loaded: Loaded, known: Known, vectors: bool) -> list[tirx.Stmt]:
         """The statements that load a value; ``known`` gets how to find it for a lane."""
@@ -115,12 +114,12 @@ class Turn:
             return self._load_once(loaded, known)
         lanes = self.accesses.lanes
         lines: list[tirx.Stmt] = []
-        values = self._choices.get(loaded.value)
-        if values is None or loaded.value not in known:
+        if loaded.value in known:
+            # Another side of a choice fills the same registers.
+            values = known[loaded.value](FIRST).source
+        else:
             values = local(loaded.value.name, loaded.load.source.dtype, lanes)
             lines = [tirx.AllocBuffer(values), *self._fill(loaded, values)]
-            if loaded.is_choice:
-                self._choices[loaded.value] = values
         in_vectors = vectors and self.accesses.is_vector(loaded)
         source = loaded.load
         if in_vectors and self._has_sizes(source, known):
@@ -156,9 +155,7 @@ class Turn:
         multiple of a vector, and reads its elements one by one.
         """
         source, (*others, last) = load.source, load.indices
-        row: Any = 0
-        for index, size in zip(others, source.shape, strict=False):
-            row = row * size + index
+        row = position_of(others, source.shape[:-1])
         place = local("row", "int64", 1)
         line = tirx.decl_buffer((prod(source.shape),), source.dtype, f"{source.name}_line")
         lines = [

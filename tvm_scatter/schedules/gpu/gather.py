@@ -6,6 +6,8 @@ memory waits for the threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
@@ -23,9 +25,7 @@ class Gather(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it is none of these."""
-        if not (backend_of(target).schedules_reads and current_options().gather):
-            return None
-        return _scheduled(gathering(func))
+        return _scheduled(func, target, gathering)
 
 
 class Divisions(ScheduleRule):
@@ -37,12 +37,17 @@ class Divisions(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it divides nothing, or reduces."""
-        if not (backend_of(target).schedules_reads and current_options().gather):
-            return None
-        return _scheduled(dividing(func))
+        return _scheduled(func, target, dividing)
 
 
-def _scheduled(found: Gathering | None) -> s_tir.Schedule | None:
+def _scheduled(
+    function: tirx.PrimFunc,
+    target: Target,
+    find: Callable[[tirx.PrimFunc], Gathering | None],
+) -> s_tir.Schedule | None:
+    if not (backend_of(target).schedules_reads and current_options().gather):
+        return None
+    found = find(function)
     form = None if found is None else form_of(found)
     if found is None or form is None:
         return None

@@ -13,6 +13,7 @@ from tvm.sym import Analyzer
 
 from tvm_scatter.emit.computed_updates import BRANCH, function_name, loads_of, substitute
 from tvm_scatter.emit.expressions import all_of, is_by_index, moves, varies
+from tvm_scatter.emit.tensors import element_bytes
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 
 from .choices_by_place import is_same_along
@@ -235,7 +236,7 @@ def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:
         return 1, "the size of a row is known at run time only"
     if not all(has_vectors(load.source) for load in accesses):
         return 1, "TVM has no vectors of this type"
-    widest = max(_bytes(load.source) for load in accesses)
+    widest = max(element_bytes(load.source) for load in accesses)
     rows = gcd(size, *(neighbours_along(load, axis) for load in accesses))
     lanes = gcd(rows, max(_ACCESS_BYTES // widest, 1))
     return lanes, f"rows of {size} elements lie side by side"
@@ -244,7 +245,3 @@ def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:
 def nodes_of(expression: Any) -> int:
     """The length of an expression, in nodes."""
     return len(all_of(expression, tvm.ir.Expr))
-
-
-def _bytes(buffer: Any) -> int:
-    return -(-int(tvm.DataType(str(buffer.dtype)).bits) // 8)

@@ -117,15 +117,16 @@ class _Writer:
             return None
         if len({str(load.source.dtype) for load in loads}) > 1:
             return None
+        read = [[load, list(each)] for load, each in sides]
         for known, value in self._choices:
-            if _are_equal(known, [[load, list(each)] for load, each in sides]):
+            if _are_equal(known, read):
                 return value
         value = tirx.Var(f"value{len(self.found)}", str(loads[0].source.dtype))
         for load, each in sides:
             indices = [self.written(index, each) for index in load.indices]
-            read = tirx.BufferLoad(load.source, indices)
-            self.found.append(Loaded(read, value, each, is_choice=True))
-        self._choices.append(([[load, list(each)] for load, each in sides], value))
+            written = tirx.BufferLoad(load.source, indices)
+            self.found.append(Loaded(written, value, each, is_choice=True))
+        self._choices.append((read, value))
         return value
 
     def _value(self, load: Any, guards: tuple[Any, ...]) -> Any:

@@ -24,6 +24,14 @@ def split(position: Any, sizes: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
     return found
 
 
+def position_of(indices: Sequence[Any], sizes: Sequence[Any]) -> Any:
+    """The position of an element, or of a row if only the indices of rows are given."""
+    position: Any = 0
+    for index, size in zip(indices, sizes, strict=True):
+        position = position * size + index
+    return position
+
+
 def divides(value: Any, axes: Sequence[Any], sizes: Sequence[Any]) -> bool:
     """Whether a position is divided to find what an element is made of.
 
@@ -43,7 +51,8 @@ def divides(value: Any, axes: Sequence[Any], sizes: Sequence[Any]) -> bool:
     choices = [call.args[0] for call in all_of(value, tvm.ir.Call) if function_name(call) == BRANCH]
     choices += [choice.condition for choice in all_of(value, tirx.Select)]
     analyzer = Analyzer()
-    for part in (*choices, *map(_place, loads_of(value))):
+    places = (position_of(load.indices, load.source.shape) for load in loads_of(value))
+    for part in (*choices, *places):
         place = analyzer.simplify(substitute(part, coordinates))
         if not all(_is_shift(each) for each in all_of(place, _DIVISIONS)):
             return True
@@ -53,11 +62,3 @@ def divides(value: Any, axes: Sequence[Any], sizes: Sequence[Any]) -> bool:
 def _is_shift(division: Any) -> bool:
     by = division.b
     return isinstance(by, tirx.IntImm) and int(by).bit_count() == 1
-
-
-def _place(load: Any) -> Any:
-    """The position in its tensor of what is read."""
-    place: Any = 0
-    for index, size in zip(load.indices, load.source.shape, strict=True):
-        place = place * size + index
-    return place
