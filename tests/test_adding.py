@@ -59,6 +59,7 @@ def pull(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Implementa
     ],
     ids=str,
 )
+@pytest.mark.each_device
 def test_it_is_right(device: str, pull: Implementation, change: dict[str, Any]) -> None:
     if device == "llvm":
         pytest.skip("it is for cuda")

@@ -72,6 +72,7 @@ def test_tensors_aligned_to_their_elements_only(
     tally("problems with unaligned tensors", len(names))
 
 
+@pytest.mark.each_device
 def test_a_byte_offset_is_refused(device: str) -> None:
     """TVM's entry says so; a tensor without one, at an address of its own, is fine."""
     arrays = np.zeros((10, 4), "float32"), np.array([1, 2, 2]), np.ones((3, 4), "float32")

@@ -311,6 +311,7 @@ def test_equal_zeros_are_made_once() -> None:
     program.check(module, "llvm")
 
 
+@pytest.mark.each_device
 def test_every_implementation_serves_several(device) -> None:
     """Three scatters by one function, with tensors and workspace of their own."""
     fields = {"data_dtype": "float32", "index_dtype": "int64"}

@@ -61,6 +61,7 @@ def test_a_report_of_another_machine_is_not_resumed(name: str) -> None:
         Report(facts(), [row("rows")]).continued(facts(**{name: "other"}))
 
 
+@pytest.mark.exhaustive
 def test_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(bench, "copy_bandwidth", lambda device: 1e4)
     # What the benchmark sets, the other tests of this process shall not find.

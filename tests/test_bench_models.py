@@ -79,6 +79,7 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", SOME)
+@pytest.mark.turns(2)
 def test_ours_and_peers_are_right(name: str) -> None:
     case = ROWS[name].make()
     wanted = reference(case)
@@ -243,6 +244,7 @@ def test_a_deterministic_form_is_timed_where_it_is_wanted(quick: None, tmp_path:
 
 
 @pytest.mark.parametrize("name", SOME)
+@pytest.mark.turns(3)
 def test_sizes_that_vary_are_known_to_nobody(name: str) -> None:
     case = ROWS[name].make()
     parameters = imported(case, dynamic=True)["main"].params[: len(case.inputs)]
@@ -262,6 +264,7 @@ def test_sizes_that_vary_are_known_to_nobody(name: str) -> None:
         "lift-splat, float32",
     ],
 )
+@pytest.mark.turns(3)
 def test_sizes_that_vary_on_a_gpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Made for one graph, and run for that and for a larger one."""
     monkeypatch.setattr(segments, "_MANY_TO_CARRY", 1)
@@ -282,6 +285,7 @@ def is_constant(size: Any) -> bool:
     return isinstance(size, tvm.tirx.IntImm)
 
 
+@pytest.mark.exhaustive
 def test_a_run_with_sizes_that_vary(quick: None, tmp_path: Path, capsys: Any) -> None:
     path, markdown = tmp_path / "models.json", tmp_path / "models.md"
     wanted = ["--rows", "max, float32, *, degree 3", "--dynamic", "--compile"]
@@ -353,7 +357,7 @@ def test_rows_are_compiled_side_by_side(tmp_path: Path) -> None:
     assert all(row["ours"] and row["peers"] for row in found)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers_of_libraries_have_no_other_scatters(name: str, dynamic: bool) -> None:

@@ -59,6 +59,7 @@ def elements(data: Any, index: Any, updates: Any) -> Any:
 
 
 @pytest.mark.usefixtures("kind")
+@pytest.mark.each_device
 def test_raise_names_everything_and_the_next_call_works(device: str) -> None:
     good = np.array([[0, 3, 1], [3, 2, 0]])
     bad = np.array([[0, 3, 1], [3, 4, -1]])
@@ -76,6 +77,7 @@ def test_raise_names_everything_and_the_next_call_works(device: str) -> None:
 
 
 @pytest.mark.parametrize("donate", [(), ("p0",)], ids=["new", "in_place"])
+@pytest.mark.each_device
 def test_nothing_is_written_when_it_raises(device: str, donate: tuple[str, ...]) -> None:
     """Neither operands nor, where the scatter overwrites its data, what precedes the bad index."""
     index, updates = np.zeros((2, 3), "int64"), np.ones((2, 3), "float32")
@@ -103,6 +105,7 @@ def two(data: Any, left: Any, right: Any, updates: Any) -> Any:
 
 
 @pytest.mark.usefixtures("kind")
+@pytest.mark.each_device
 def test_each_of_two_checks_answers_for_itself(device: str) -> None:
     updates, good = np.ones((3, 3), "float32"), np.array([0, 1, 2])
     function = call(two, device, DATA, good, good, updates, bounds="raise")
@@ -128,6 +131,7 @@ def test_each_of_two_checks_answers_for_itself(device: str) -> None:
     ids=["checked", "on_drop", "symbolic"],
 )
 @pytest.mark.usefixtures("kind")
+@pytest.mark.each_device
 def test_good_and_bad_calls_in_turn(device: str, symbolic: bool) -> None:
     """Answers of an earlier call, good or bad, are none of a later one. Many parts have a say."""
     generator = np.random.default_rng(3)
@@ -227,6 +231,7 @@ def test_reading_many_indices_twice_costs_more_than_waiting() -> None:
     assert CheckKind.of(replace(many, in_place=True)) is CheckKind.BEFORE
 
 
+@pytest.mark.each_device
 def test_threads_that_call_at_once(device: str) -> None:
     """Each virtual machine has answers of its own."""
     updates, good = np.ones((3, 3), "float32"), np.array([0, 1, 2])
@@ -356,6 +361,7 @@ def test_what_runs_beside_its_check_drops(in_place: bool, own: bool) -> None:
         ),
     ],
 )
+@pytest.mark.each_device
 def test_messages(device: str, build: Any, index: Any, updates: Any, parts: Any) -> None:
     arrays = [DATA, np.array(index, "int64"), np.array(updates, "float32")]
     with pytest.raises(IndexError) as error:
@@ -387,6 +393,7 @@ def test_the_first_of_many_is_named(symbolic: bool) -> None:
         ),
     ],
 )
+@pytest.mark.each_device
 def test_left_out_by_request(
     device: str, build: Any, index: Any, bounds: str, in_place: bool
 ) -> None:
@@ -404,6 +411,7 @@ def test_left_out_by_request(
     assert found.tolist() == wanted
 
 
+@pytest.mark.each_device
 def test_default_policy(device: str) -> None:
     arrays = [DATA, np.array([[4, 0, 0]]), np.ones((1, 3), "float32")]
     if device == "llvm":
@@ -477,6 +485,7 @@ def test_drop_never_writes_outside(device: str, implementation: str, tally: Tall
             assert not runner.dropped(name), name
 
 
+@pytest.mark.each_device
 def test_sizes_that_turn_out_to_be_zero(device: str) -> None:
     """No implementation writes anything where a symbolic size is zero at run time."""
     strategy = strategy_for(device)

@@ -82,6 +82,7 @@ def calls(cases: Any, device: str, symbolic: bool) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.each_device
 def test_a_bad_index_raises(device: str, symbolic: bool) -> None:
     chosen = calls(BAD, device, symbolic)
     machine = compile_all(chosen, device, symbolic, bounds="raise")
@@ -93,6 +94,7 @@ def test_a_bad_index_raises(device: str, symbolic: bool) -> None:
 
 @pytest.mark.parametrize("donate", [(), ("p0",)], ids=["new", "in_place"])
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.turns(2)
 def test_what_nobody_asks_for_is_no_error(
     device: str, symbolic: bool, donate: tuple[str, ...]
 ) -> None:
@@ -104,6 +106,7 @@ def test_what_nobody_asks_for_is_no_error(
         assert shape == ((2, 0) if name == "take_behind" else arrays[0].shape), name
 
 
+@pytest.mark.each_device
 def test_pairs_of_which_there_may_be_none(device: str) -> None:
     """Row 9 is bad where it is asked for."""
     sizes = [5, 4], [3, 1], [3, tvm.tirx.Var("n", "int64")], []
@@ -131,6 +134,7 @@ def test_pairs_of_which_there_may_be_none(device: str) -> None:
 
 
 @pytest.mark.parametrize("bounds", ["drop", "trust"])
+@pytest.mark.each_device
 def test_nothing_is_looked_for_under_other_policies(device: str, bounds: str) -> None:
     chosen = {name: call for name, call in calls(BAD, device, False).items() if name != "take"}
     machine = compile_all(chosen, device, bounds=bounds)

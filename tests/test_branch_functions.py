@@ -249,18 +249,19 @@ def check(device: str, arrangement: Compute, forms: Sequence[str], symbolic: boo
     compare(tvm.compile(mod, target_of(device)), device, arrangement, forms)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
 def test_arrangements(device: str, arrangement: Compute) -> None:
     check(device, arrangement, ["mixed"])
 
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+@pytest.mark.turns(2)
 def test_symbolic_sizes(arrangement: Compute) -> None:
     check("llvm", arrangement, ["read"], symbolic=True)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", FORMS)
 def test_forms(device: str, name: str) -> None:
     check(device, in_both, [name])
@@ -283,6 +284,7 @@ def test_policies(device: str, bounds: str) -> None:
 
 
 @pytest.mark.parametrize("arrangement", [beside_others, nested])
+@pytest.mark.each_device
 def test_memory_that_is_kept_for_cuda_graphs(device: str, arrangement: Compute) -> None:
     """TVM keeps the same for all functions of a module, so nothing is captured here."""
     if device == "llvm":

@@ -87,6 +87,7 @@ def check(index: np.ndarray, kernel) -> None:
 
 
 @pytest.mark.parametrize("distribution", INDICES)
+@pytest.mark.turns(2)
 def test_any_skew(distribution: str) -> None:
     for kernel in kernels(UPDATES):
         check(INDICES[distribution], kernel)
@@ -196,6 +197,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("sizes", UNKNOWN)
 @pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.turns(2)
 def test_sizes_that_are_known_at_run_time_only(sizes: tuple[int, int, int], skewed: bool) -> None:
     places, count, width = sizes
     random = np.random.default_rng(count)
@@ -262,6 +264,7 @@ def messages_of_unknown_sizes(width: int):
     [(0, 3, 5), (3, 0, 5), (4, 3, 0), (1, 1, 1), (2, 2, 2), (50, 40, 9000), (900, 700, 310_000)],
 )
 @pytest.mark.parametrize("width", [8, 0])
+@pytest.mark.turns(2)
 def test_messages_of_unknown_sizes(width: int, rows: int, places: int, edges: int) -> None:
     random = np.random.default_rng(edges)
     x = random.integers(-8, 8, (rows, width)).astype("float32")

@@ -550,6 +550,7 @@ def counted(shape, dtype):
         ("float32", (), fives),
     ],
 )
+@pytest.mark.each_device
 def test_a_choice_of_rows(device, dtype: str, row: tuple[int, ...], make) -> None:
     """Rows of any type and width, some of which nobody writes."""
     if device == "llvm":

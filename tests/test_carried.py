@@ -82,7 +82,7 @@ def expected(mask: bool, *arrays: np.ndarray) -> np.ndarray:
     return result
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
 @pytest.mark.parametrize("parts", [False, True], ids=["whole", "parts"])
 @pytest.mark.parametrize(
@@ -113,6 +113,7 @@ def test_sums(
 
 
 @pytest.mark.parametrize("chosen", ["bucketed", "segmented"])
+@pytest.mark.each_device
 def test_buckets_that_are_cut(device: str, chosen: str) -> None:
     if device == "llvm":
         pytest.skip("CPUs have neither implementation")
@@ -125,6 +126,7 @@ def test_buckets_that_are_cut(device: str, chosen: str) -> None:
 
 @pytest.mark.parametrize("ahead", [True, False])
 @pytest.mark.parametrize("per_thread", [1, 2])
+@pytest.mark.each_device
 def test_tiles(device: str, per_thread: int, ahead: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What lists carry is read with the indices, or once a tile is ordered."""
     if device == "llvm":
@@ -145,6 +147,7 @@ def test_tiles(device: str, per_thread: int, ahead: bool, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("weights", "held"), [(0, "true"), (1, "false")])
+@pytest.mark.each_device
 def test_large_rooms(device: str, weights: int, held: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Buckets of about 5 000 edges, which a block with more threads lists.
 
@@ -166,6 +169,7 @@ def test_large_rooms(device: str, weights: int, held: str, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("weights", [0, 1])
 @pytest.mark.parametrize(("edges", "hot"), [(2, False), (700, False), (3000, False), (9000, True)])
+@pytest.mark.each_device
 def test_orders_move_what_is_carried(
     device: str, edges: int, hot: bool, weights: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +207,7 @@ def test_parts_are_whole_lines(chosen: str) -> None:
     assert threads_of_a_part(100) >= 25
 
 
+@pytest.mark.each_device
 def test_the_run_decides_whether_lists_carry(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the number of edges is not known before, there is code for few and for many."""
     monkeypatch.setattr(segments, "_MANY_TO_CARRY", EDGES)
@@ -269,6 +274,7 @@ def test_a_row_that_is_read_under_two_conditions_is_marked_by_neither(device: st
 
 @pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
 @pytest.mark.parametrize("before", [0, 4], ids=["aligned", "unaligned"])
+@pytest.mark.each_device
 def test_no_part_is_added_twice(device: str, chosen: str, before: int) -> None:
     """In place, where threads that are left over would add to what has its sum already."""
     if device == "llvm":

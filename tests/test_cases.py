@@ -166,6 +166,7 @@ def legalized(implementation: str, **options: object) -> str:
 
 
 @pytest.mark.optimised
+@pytest.mark.each_device
 def test_default_choice(device: str) -> None:
     """Without forcing, under the default bounds policy where no index is out of range."""
     calls = {

@@ -100,6 +100,7 @@ def test_doctor(capfd):
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.turns(2)
 def test_threads_are_counted(threads):
     """Who sets fewer threads than there are cores is told so."""
     assert ("set TVM_NUM_THREADS=2" in in_words(int(threads), 2)) == (threads == "1")
@@ -380,6 +381,7 @@ def test_odd_arguments_of_tune(odd, model, tmp_path, capfd):
 
 
 @pytest.mark.usefixtures("quick_processes")
+@pytest.mark.exhaustive
 def test_pictures_need_no_backend_of_the_environment():
     pytest.importorskip("matplotlib")
     draw = "from tvm_scatter.tuning.bench.pyplot import pyplot; print(pyplot('it').get_backend())"

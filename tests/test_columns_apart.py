@@ -101,7 +101,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.usefixtures("on_cuda")
 @pytest.mark.parametrize("owns", [False, True], ids=["weighted", "own"])
 @pytest.mark.parametrize(("dtype", "width"), KINDS)

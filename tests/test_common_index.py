@@ -85,6 +85,7 @@ def all_edges(device: str) -> ProblemRunner:
 
 
 @pytest.mark.parametrize("name", EDGES)
+@pytest.mark.turns(2)
 def test_edges(on_cuda: str, name: str) -> None:
     problem, indices = EDGES[name]
     runner, own = all_edges(on_cuda), name.replace(" ", "_")

@@ -50,6 +50,7 @@ def problem(batch: int, extent: int, count: int) -> ScatterProblem:
     ],
     ids=["shared_bins", "lane_bins", "full bins", "row_resident", "full rows", "few rows"],
 )
+@pytest.mark.each_device
 def test_no_bad_index_is_missed(
     device: str, name: str, posed: ScatterProblem, knobs: dict[str, int]
 ) -> None:

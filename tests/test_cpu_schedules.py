@@ -279,6 +279,7 @@ def test_sums_of_the_columns_of_a_large_matrix():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16", "int8", "int64"])
+@pytest.mark.turns(2)
 def test_types(dtype):
     floats = dtype.startswith(("float", "bfloat"))
     names = [name for name, form in FORMS.items() if floats or not form.floats_only]

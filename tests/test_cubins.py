@@ -77,6 +77,7 @@ def each_on_one_architecture():
 
 
 @pytest.mark.parametrize(("chosen", "arch"), each_on_one_architecture())
+@pytest.mark.turns(2)
 def test_compiles(chosen, arch):
     generated = generated_for(chosen, REPRESENTATIVE, arch)
     code = cubin(generated.source, arch)
@@ -115,6 +116,7 @@ def test_all_implementations_in_one_source(arch):
 @pytest.mark.parametrize(
     ("arch", "names"), [("sm_75", ["nd_f32_add", "rows_symbolic"]), ("sm_100", ["nd_f32_add"])]
 )
+@pytest.mark.turns(2)
 def test_bounds_check_compiles(arch, names):
     with tvm_scatter.options(bounds="raise"):
         generated = generate(names, cuda_target(arch))
@@ -123,6 +125,7 @@ def test_bounds_check_compiles(arch, names):
 
 
 @pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
+@pytest.mark.turns(2)
 def test_no_module_without_kernels(chosen):
     """ "It compiled for CUDA" proves nothing: a host loop over device pointers compiles as well."""
     generated = generated_for(chosen, CASES, "sm_90")

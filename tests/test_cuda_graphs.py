@@ -175,6 +175,7 @@ def test_runs_on_the_stream_in_force(twelve):
         (lambda a: [7, *a[1:]], "input 0 of 'main' is 7 and was float32"),
     ],
 )
+@pytest.mark.turns(2)
 def test_other_inputs_are_refused(twelve, change, message):
     call = graphed(twelve, "main", inputs(0))
     with pytest.raises(ScatterError, match=message):
@@ -198,6 +199,7 @@ def test_tuples():
 
 
 @pytest.mark.parametrize("changes", [{"bounds": "raise"}, {"memory_cfg": "naive"}])
+@pytest.mark.exhaustive
 def test_what_no_graph_can_hold_is_refused(changes):
     vm = machine(layers(1), inputs(0), **changes)
     with pytest.raises(ScatterError, match=r"'main' cannot be captured.*bounds='raise'"):
@@ -337,6 +339,7 @@ def with_constant_index(count, index):
 
 
 @pytest.mark.parametrize("switch", ["option", "environment", "pipeline"])
+@pytest.mark.turns(3)
 def test_tvms_graphs_hold_scatters(any_gpu, monkeypatch, switch):
     arrays = [inputs(0)[0], inputs(0)[2]]
     index = inputs(0)[1]

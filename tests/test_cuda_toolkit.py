@@ -49,6 +49,7 @@ def test_what_the_user_has_set_stays(no_toolkit, monkeypatch):
     assert "TVM_CUDA_NVRTC_EXTRA_OPTS" not in os.environ
 
 
+@pytest.mark.exhaustive
 def test_wheels_compile_with_nothing_on_the_path(no_toolkit):
     cuda_toolkit.use_wheels()
     environment = {**os.environ, "PATH": "", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}

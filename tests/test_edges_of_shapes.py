@@ -57,6 +57,7 @@ EMPTY_PUTS: dict[str, tuple[Callable[..., Any], list[int], list[Array]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.each_device
 def test_puts_that_write_nothing(device: str) -> None:
     """What NumPy takes."""
     for _, axes, (data, *indices, values) in EMPTY_PUTS.values():
@@ -151,6 +152,7 @@ def test_a_bad_unsigned_index_is_named(device: str, value: int) -> None:
         run(UNSIGNED["put"], operands, device, bounds="raise")
 
 
+@pytest.mark.each_device
 def test_views_of_nothing(device: str) -> None:
     """TVM reads a size of zero in the shape of a reshape as the size that there was."""
     views: dict[str, tuple[Callable[..., Any], Array]] = {
@@ -183,6 +185,7 @@ def test_views_of_nothing(device: str) -> None:
 
 
 @pytest.mark.parametrize("create", [relax.op.zeros, relax.op.ones], ids=["zeros", "ones"])
+@pytest.mark.each_device
 def test_nothing_created(create: Callable[..., Any], device: str) -> None:
     """TVM cannot load a program whose last constant is empty."""
     assert run(lambda _: create([3, 0], "float32"), [zeros(2)], device).shape == (3, 0)

@@ -64,6 +64,7 @@ def test_of_no_rows_or_some(device: str) -> None:
     check(PLAIN, [0, 3], device)
 
 
+@pytest.mark.each_device
 def test_reductions_of_no_rows(device: str) -> None:
     # On a simulated device, TVM's own reductions want the threads of a warp in step.
     check(REDUCTIONS, [0, 3] if device == "llvm" or real_gpu() else [0], device)
@@ -141,6 +142,7 @@ def check_chains(found: Any, arrays: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("capture_symbols", [False, True], ids=["sizes known", "all"])
+@pytest.mark.each_device
 def test_of_no_rows_with_graphs(capture_symbols: bool, device: str) -> None:
     if device == "llvm":
         pytest.skip("CPUs have no graphs")

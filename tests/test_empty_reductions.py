@@ -110,6 +110,7 @@ def imported_choice(choice: Callable[[Any], Any]) -> tvm.IRModule:
 
 
 @pytest.mark.parametrize("name", CHOICES)
+@pytest.mark.turns(3)
 def test_there_is_no_choice_of_none(name: str) -> None:
     machine = compile_for(imported_choice(CHOICES[name]))
     x, mask = torch.randn(7, 3), torch.arange(7) % 3 > 0

@@ -217,7 +217,7 @@ def check_one(layers: tuple[Layer, ...], at: int, chosen: str, device: str) -> N
     check_run(joined(layers, chosen, device), layers[at], device, name=f"layer{at}")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("which", range(len(FOLLOWING)), ids=FOLLOWING)
 @pytest.mark.parametrize(
     ("chosen", "zeros"),
@@ -247,7 +247,7 @@ OF_EACH_TYPE = tuple(
 )
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("at", range(len(OF_EACH_TYPE)), ids=[each.dtype for each in OF_EACH_TYPE])
 def test_data_types(at: int, cuda: str) -> None:
     for chosen in ("segmented", "row_resident"):

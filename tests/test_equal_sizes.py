@@ -141,7 +141,7 @@ FORMS = {
 _FEW = {"raise": ("stock", "rows", "tuples"), "drop": ("rows",), "trust": ("rows",)}
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_sizes_that_differ(device: str, bounds: str) -> None:
     builder = relax.BlockBuilder()
@@ -220,6 +220,7 @@ BRANCHES = ("index_add", "index_copy", "index_put", "index_reduce")
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", BRANCHES)
+@pytest.mark.turns(2)
 def test_a_branch_of_pytorch_with_dynamic_sizes(name: str) -> None:
     """The branch is a function of its own, which does not know which sizes are equal."""
     torch = pytest.importorskip("torch")

@@ -91,6 +91,7 @@ def test_each_that_fills(device, chosen, in_place):
     check(mod, device, 90, 300, 8, 0, **options)
 
 
+@pytest.mark.each_device
 def test_zeros_in_another_shape(device):
     """As ``zeros_like(image).flatten(1)``: the image is what the result's shape is of."""
     builder = relax.BlockBuilder()
@@ -117,6 +118,7 @@ def test_zeros_in_another_shape(device):
         (1.5, "min", np.minimum, "float16"),
     ],
 )
+@pytest.mark.each_device
 def test_other_numbers(device, number, reduction, combine, dtype):
     mod, chosen = module(40, 100, 8, number, reduction, dtype=dtype), ONE[device]
     assert filled(mod, device, implementation=chosen)[0]
@@ -124,6 +126,7 @@ def test_other_numbers(device, number, reduction, combine, dtype):
 
 
 @pytest.mark.parametrize("chosen", ["grouped", "segmented"])
+@pytest.mark.each_device
 def test_symbolic_sizes(device, chosen):
     if device == "llvm":
         pytest.skip("it is of GPUs")
@@ -134,6 +137,7 @@ def test_symbolic_sizes(device, chosen):
     check_run(machine, device, 50, 0, 8, 0)
 
 
+@pytest.mark.each_device
 def test_by_default_where_the_sizes_decide(device):
     """What computes few updates does not fill, and what computes many does."""
     mod = module(0, 0, 8, 0, symbolic=True)
@@ -158,7 +162,7 @@ def with_twos(device, dtype):
     return compiled(module(0, 0, 3, 2, symbolic=True, dtype=dtype), device)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("extent", [1, 7, 500])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
 def test_what_does_not_fill_itself_where_the_sizes_decide(device, extent, dtype):
@@ -207,6 +211,7 @@ def test_what_is_not_filled(device):
         assert not tvm_scatter.explain(module(90, 300, 8, 0), target_of(device))[0].problem.fill
 
 
+@pytest.mark.each_device
 def test_a_bad_index_is_an_error_under_raise(device):
     mod = module(5, 3, 2, 0)
     options = {} if device == "llvm" else {"implementation": "grouped"}
@@ -220,6 +225,7 @@ def test_a_bad_index_is_an_error_under_raise(device):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("reduction", ["max", "min"])
+@pytest.mark.each_device
 def test_the_greatest_of_a_number_and_updates(device, dtype, reduction):
     """0.3 is no number of these types: what counts is the nearest one."""
     x = np.array([[0, 1], [1, 0], [-1, -2]]).astype(numpy_dtype(dtype))

@@ -44,6 +44,7 @@ OF_ANY_SIZE = ("flip", "sums")
 
 
 @pytest.mark.parametrize("symbolic", (False, True))
+@pytest.mark.each_device
 def test_reads_in_a_falling_order(device, symbolic):
     names = OF_ANY_SIZE if symbolic else READS
     calls = {name: (READS[name][0], [READS[name][1]]) for name in names}

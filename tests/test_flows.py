@@ -131,6 +131,7 @@ def designs(function, target):
 
 
 @pytest.mark.parametrize("bounds", ["raise", "drop"])
+@pytest.mark.each_device
 def test_a_tuner_has_one_design(bounds, device, kind, quick_tuner):
     """What the strategy has chosen is what it is: no rule of TVM's tuner changes it."""
     target = target_of(device)
@@ -240,6 +241,7 @@ def test_parameters_of_a_model(lifted):
     np.testing.assert_array_equal(found.numpy(), net_expected())
 
 
+@pytest.mark.each_device
 def test_the_default_pipeline_by_hand(device):
     """The pipeline of ``relax.backend``, under whose names TVM's own is found as well."""
     target = target_of(device)

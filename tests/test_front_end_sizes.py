@@ -131,6 +131,7 @@ def test_strides_beyond_the_end() -> None:
 
 
 @pytest.mark.parametrize("name", FORMS)
+@pytest.mark.turns(2)
 def test_sizes_that_differ_at_run_time(name: str) -> None:
     form = FORMS[name]
     example = _example(form)
@@ -252,6 +253,7 @@ _FEW_MASKS = ("values", "index", "masked_scatter")
 
 @pytest.mark.parametrize("bounds", BOUNDS)
 @pytest.mark.parametrize("name", MASKS)
+@pytest.mark.turns(2)
 def test_masks_that_choose_another_number(name: str, bounds: str, device: str) -> None:
     if (device != "llvm" or bounds != "raise") and name not in _FEW_MASKS:
         pytest.skip("the host compares, whatever the device and the policy are")

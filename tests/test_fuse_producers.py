@@ -38,7 +38,7 @@ def tried(device: str, first: int, count: int, tally: Tally, bounds: str | None 
     tally("scatters that computed what follows them", outcome.finished)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("bounds", POLICIES)
 def test_random_messages(device, tally: Tally, bounds):
     tried(device, 20 * POLICIES.index(bounds), COUNT[device], tally, bounds)
@@ -130,6 +130,7 @@ def test_off_leaves_the_module_alone(device):
 
 
 @pytest.mark.parametrize("bad", ["src", "dst"])
+@pytest.mark.each_device
 def test_a_bad_index_raises(device, bad):
     x, weight, src, dst = arguments()
     {"src": src, "dst": dst}[bad][17] = 30
@@ -294,6 +295,7 @@ def test_rows_that_are_read_in_another_shape(device):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.each_device
 def test_what_no_backend_can_write_is_refused_with_a_reason(device):
     """Not with an error: the operators in front of the scatter run as they do without ``fuse``."""
 
@@ -369,6 +371,7 @@ def transposed_rows():
     return builder.get()
 
 
+@pytest.mark.each_device
 def test_what_divides_often_stays_apart(device):
     """TVM compiled such a kernel for hours."""
     with every_one_fused(device) if device == "llvm" else nullcontext():
@@ -574,6 +577,7 @@ def test_what_many_lines_share_is_computed_once(lines, together, computed):
 
 @needs_nvrtc
 @pytest.mark.parametrize(("dtype", "pairs"), [("float16", "f16x2"), ("bfloat16", "bf16x2")])
+@pytest.mark.turns(2)
 def test_16_bit_floats_are_multiplied_two_at_a_time(dtype, pairs):
     code = ptx(cuda(weighted_sum(dtype=dtype), fuse=True, implementation="bucketed"))
     assert f"mul.rn.{pairs}" in code
@@ -585,6 +589,7 @@ def _bfloat16(values):
 
 @pytest.mark.parametrize("casts", [False, True])
 @pytest.mark.parametrize("reduce", ["add", "mean", "max"])
+@pytest.mark.each_device
 def test_products_of_bfloat16_are_rounded_where_they_are_asked_to_be(device, reduce, casts):
     """Products of eight bits have up to sixteen, so that all of these sums are exact in float32.
 

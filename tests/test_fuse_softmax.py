@@ -95,7 +95,7 @@ def of_all_shapes(device):
     return machine(tvm.IRModule(functions), device)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("at", range(len(SHAPES)), ids=map(str, SHAPES))
 def test_shapes(device, at):
     kind, arrays = SHAPES[at], SHAPES[at].arrays()
@@ -180,7 +180,7 @@ def test_a_block_shares_its_longer_rows(device, dtype, columns):
     check(kind, device, arrays)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @each_size
 @pytest.mark.parametrize("among", [1, 100])
 @pytest.mark.parametrize(
@@ -313,6 +313,7 @@ def test_few_updates_need_no_order(kind, chosen):
     ("name", "dtypes"),
     [("owned_softmax", ("bfloat16", "float32")), ("ordered", ("float16", "float64"))],
 )
+@pytest.mark.exhaustive
 def test_it_compiles(name, dtypes):
     target, functions = cuda_target("sm_90"), {}
     for dtype in dtypes:

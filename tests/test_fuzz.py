@@ -16,6 +16,7 @@ from tvm_scatter import ScatterProblem
 FOUND = sorted((Path(__file__).parent / "fuzz_cases").glob("*.json"))
 
 
+@pytest.mark.each_device
 def test_a_short_run(device: str, tally: Tally) -> None:
     cases = draw_cases(Random(5), device, 20 if device == "llvm" else 12)
     assert check_all(device, cases) == []

@@ -131,7 +131,7 @@ def test_explain_says_which_form_a_read_has() -> None:
             assert str(tvm_scatter.explain(mod, target)) == "no scatter"
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @needs_nvrtc
 @pytest.mark.parametrize("bounds", ["drop", "trust"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "float64"])
@@ -161,6 +161,7 @@ def test_the_code_of_elements() -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("arch", ["sm_75", "sm_100"])
+@pytest.mark.turns(2)
 def test_compiles(arch: str) -> None:
     calls = {f"f{seed}": draw_read(seed)[:2] for seed in range(12)}
     assert cubin(cuda_of(calls), arch).startswith(b"\x7fELF")

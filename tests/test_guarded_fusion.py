@@ -137,6 +137,7 @@ def imported(function, *inputs, dynamic):
 @pytest.mark.parametrize(
     "mod, shape", [(TwoKindsOfSizes, (4,)), (TwoKindsOfSizesAndRows, (3, 4))], ids=["4", "n"]
 )
+@pytest.mark.each_device
 def test_a_group_that_cannot_be_fused_is_right(mod, shape, device, caplog):
     with caplog.at_level(logging.WARNING, "tvm_scatter"):
         machine = compiled(fused_for(mod, device), device)
@@ -156,6 +157,7 @@ def test_a_product_and_a_bias_of_a_multiple_of_a_size_are_fused(caplog):
     assert "fused_matmul_add" in names
 
 
+@pytest.mark.each_device
 def test_a_product_and_a_bias_of_a_multiple_of_a_size_are_right(device):
     machine = compiled(fused_for(ProductWithBias, device), device)
     random = np.random.default_rng(0)

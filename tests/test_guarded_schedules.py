@@ -82,6 +82,7 @@ def scheduled(function, *rules):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("rules", [(), (Raises(),), (Raises(), dlight.gpu.Fallback())])
+@pytest.mark.each_device
 def test_the_next_schedule_is_right(name, rules, device):
     function, reference = FUNCTIONS[name]
     if device == "llvm":

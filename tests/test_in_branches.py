@@ -74,6 +74,7 @@ def test_one_in_each_branch(device: str, bounds: str, constant: bool) -> None:
             np.testing.assert_array_equal(result.numpy(), expected(name, GOOD, condition))
 
 
+@pytest.mark.each_device
 def test_a_bad_index_in_either_branch(device: str) -> None:
     functions, on = machine(device, "raise"), device_of(device)
     for name in FORMS:

@@ -117,6 +117,7 @@ def test_equal_bits_on_a_gpu(form: str) -> None:
         ("segmented", "box_symbolic", "max.NaN.f32"),
     ],
 )
+@pytest.mark.exhaustive
 def test_one_macro_leaves_it_out(chosen: str, case: str, instruction: str) -> None:
     target = cuda_target("sm_90")
     with tvm_scatter.options(implementation=chosen):

@@ -81,6 +81,7 @@ def after_passes(mod, target="llvm", **options):
 
 
 @pytest.mark.parametrize("size", [0, 1, 50])
+@pytest.mark.each_device
 def test_an_ascending_index(device, size):
     if device == "cuda" and size == 1:
         pytest.skip("as on llvm")
@@ -130,6 +131,7 @@ def test_the_order_of_a_constant(device):
     assert "tvm_scatter.order(" in after_passes(bad)
 
 
+@pytest.mark.each_device
 def test_a_scatter_by_what_ascends_needs_no_sort(device):
     """One alone takes an order, which costs nothing."""
     asked = {"share_order": True, "deterministic": True}

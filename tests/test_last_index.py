@@ -16,6 +16,7 @@ COUNT = 16_385
 @pytest.mark.parametrize("kind", ["checked"], indirect=True)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.usefixtures("kind")
+@pytest.mark.each_device
 def test_the_last_of_many_is_looked_at(device: str, symbolic: bool) -> None:
     if symbolic and device == "cuda":
         pytest.skip("symbolic sizes go the same way, and take long to compile")

@@ -53,7 +53,7 @@ def inputs(dtype):
 ALIKE = ("relu", "leaky_relu", "silu", "tanh", "power", "copysign")
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [

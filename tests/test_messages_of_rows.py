@@ -135,6 +135,7 @@ def test_a_leaky_relu_of_all_16_bit_floats(device: str, dtype: str, slope: float
 
 
 @pytest.mark.parametrize("wraps", [False, True])
+@pytest.mark.each_device
 def test_an_index_without_a_sign_reads_the_only_row(device: str, wraps: bool) -> None:
     x, index = np.array([[3.0, 4.0, 5.0, 6.0]], "float32"), np.zeros(5, "uint8")
 

@@ -97,7 +97,7 @@ def halves(x: Any) -> Any:
 
 # LLVM did not end before quotients had names, and unproved reshapes were views.
 @pytest.mark.timeout(200)
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("program", [unshuffled, halves, patches], ids=lambda each: each.__name__)
 def test_quotients(program: Any, device: str) -> None:
     exported = export(

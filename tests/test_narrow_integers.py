@@ -37,7 +37,7 @@ DTYPES = ("int8", "uint8", "int16", "uint16")
 SHAPES = ((5, 6), (16, 64))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_results_wrap_around(device, dtype):
     """Types of 8 bits have one shape, those of 16 the other."""

@@ -124,6 +124,7 @@ def test_other_shapes_are_others():
     assert not same(column, flat) and not same(column, wide) and not same(column, known)
 
 
+@pytest.mark.each_device
 def test_bad_index(device):
     inputs = arguments()
     machine, explained = compiled(of_a_column, inputs, device, bounds="raise")

@@ -75,6 +75,7 @@ def test_bags(exporter: str, opset: int, padding: int | None) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.turns(2)
 def test_words_behind_the_last_bag(mode: str) -> None:
     """The newer exporter divides the last sum of a mean by all words from its first on."""
 

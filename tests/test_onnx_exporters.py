@@ -130,6 +130,7 @@ def test_each_program(program: str, tally: Tally) -> None:
 @pytest.mark.parametrize(
     "on", ("llvm", *(pytest.param(on, marks=getattr(pytest.mark, mark)) for on, mark in OTHERS))
 )
+@pytest.mark.exhaustive
 def test_programs_of_varying_sizes(on: str) -> None:
     module = Written(SAMPLE).eval()
     made = export(module, "dynamo", 18, varying=True)

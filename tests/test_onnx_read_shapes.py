@@ -56,6 +56,7 @@ def test_constants_of_a_shape() -> None:
     of(text, [[np.array([3], "int32")]])
 
 
+@pytest.mark.each_device
 def test_reshape_and_scatter(device: str) -> None:
     text = """(float[n, 4] x, int64[2] s, int64[1, 1] i, float[1, 1] u) => (float[a, b] y) {
         new = Reshape(x, s) y = ScatterElements<axis = 1>(new, i, u) }"""
@@ -85,6 +86,7 @@ def test_reshape_to_another_rank() -> None:
     of(shape, [[X, int64(1, 2)], [X, int64(-1, 1)]])
 
 
+@pytest.mark.each_device
 def test_pads(device: str) -> None:
     text = """(float[n, 4] x, int64[4] p, float v, int64[2] q, int64[1, 5] i, float[1, 5] u) =>
         (float[a, b] y, float[c, d] z) {
@@ -118,6 +120,7 @@ def test_pads_that_are_refused(inputs: str, call: str, said: str) -> None:
         machine_of(f"(float[3, 4] x, {inputs}) => {result}", "llvm")
 
 
+@pytest.mark.each_device
 def test_repeats(device: str) -> None:
     text = "(float[n, 4] x, int64[2] s) => (float[a, b] y) { y = Tile(x, s) }"
     machine = of(text, [[X, int64(*each)] for each in ((2, 3), (1, 1), (0, 1))], device)

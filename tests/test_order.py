@@ -95,7 +95,7 @@ def test_without_wrapping(device):
     assert offsets.tolist() == [0, 1, 2]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize(
     ("count", "extent"), [(0, 3), (0, 0), (1, 1), (2, 1), (2, 2), (1, 700), (5000, 3), (700, 5000)]
@@ -131,6 +131,7 @@ def test_a_bad_index_is_an_error_under_raise(device, symbolic):
         ordered(index, 4, device, symbolic, bounds="raise")
 
 
+@pytest.mark.each_device
 def test_a_bad_index_does_no_harm_where_it_is_trusted(device):
     check(ordered(np.array([5, -9, 1]), 3, device, bounds="trust"), ([2, 0, 1], [0, 0, 1, 1]))
 

@@ -220,6 +220,7 @@ def test_which_form_is_chosen(device, count, extent, form):
         ("sm_90", 30_000_000, 2_000_000, "order_bucket"),
     ],
 )
+@pytest.mark.each_device
 def test_shared_memory_decides(device, arch, count, extent, form):
     """What is predicted is what is emitted."""
     source = source_of(count, extent, arch=arch)

@@ -178,6 +178,7 @@ def test_skewed_destinations(device):
         (200, {"threads": 256}),
     ],
 )
+@pytest.mark.turns(2)
 def test_rows_of_all_lengths(device, width, knobs):
     """Rows without updates, short ones, some of about a chunk, and long ones."""
     if device == "llvm":
@@ -244,6 +245,7 @@ def source(module, target):
 @needs_nvrtc
 @pytest.mark.parametrize("arch", [pytest.param("sm_75", marks=pytest.mark.exhaustive), "sm_90"])
 @pytest.mark.parametrize("symbolic", [pytest.param(False, marks=pytest.mark.exhaustive), True])
+@pytest.mark.exhaustive
 def test_it_compiles(arch, symbolic):
     arrays = drawn(5000, 300, 36, dtype="float16")
     arrays["source"] = np.zeros(5000, "int64")
@@ -264,6 +266,7 @@ def test_another_implementation_makes_its_own(device):
     np.testing.assert_array_equal(result, expected(arrays, "add"))
 
 
+@pytest.mark.each_device
 def test_a_bad_index_is_an_error_under_raise(device):
     arrays = drawn(60, 20, 8)
     module = build(arrays, 20, ["add", "max"])
@@ -271,6 +274,7 @@ def test_a_bad_index_is_an_error_under_raise(device):
         run(module, arrays, device, bounds="raise")
 
 
+@pytest.mark.each_device
 def test_an_order_of_other_sizes_is_refused(device):
     builder, types = relax.BlockBuilder(), relax.TensorType
     data, index = relax.Var("d", types([4, 2], "float32")), relax.Var("i", types([3], "int64"))
@@ -419,7 +423,7 @@ def test_an_index_beside_offsets_alone_may_be_anything(device):
     assert result.numpy().tolist() == [[many], [0]]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("gather", [False, True])
 @pytest.mark.parametrize("is_index_computed", [False, True])
@@ -517,6 +521,7 @@ def test_who_reads_an_index_besides(device):
     assert found.problem.in_order and not found.problem.order_alone
 
 
+@pytest.mark.each_device
 def test_who_reads_the_index_is_refused_where_there_is_only_an_order(device):
     module, target = foreign(3, 2, {"updates": 6, "offsets": 4}), target_of(device)
 
@@ -555,6 +560,7 @@ def wrong_orders(device):
             yield generator.integers(limits.min, limits.max, 90), offsets
 
 
+@pytest.mark.each_device
 def test_a_wrong_order_writes_nothing_outside(device):
     shapes = {"permutation": 90, "updates": 90, "offsets": 21}
     with tvm_scatter.options(donate=["data"], bounds="drop"):

@@ -54,6 +54,7 @@ def expected(x: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("chosen", ["bucketed", "grouped"])
+@pytest.mark.each_device
 def test_own_rows_are_read_once(device: str, chosen: str) -> None:
     if device == "llvm":
         pytest.skip("CPUs have neither implementation")

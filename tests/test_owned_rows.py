@@ -38,7 +38,7 @@ def dynamic_bytes(mod: tvm.IRModule) -> int:
     return int(found)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @needs_nvrtc
 @pytest.mark.parametrize(
     "updates",

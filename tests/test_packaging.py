@@ -64,6 +64,7 @@ assert tvm_scatter.strategy_for("cuda").implementations
 
 @pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("where", ["elsewhere", "repository"])
+@pytest.mark.turns(2)
 def test_installed_wheel_imports(wheel, where, tmp_path):
     installed = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as archive:

@@ -31,19 +31,40 @@ def test_an_operator_registered_later_is_on_the_list() -> None:
     library._destroy()
 
 
-def test_kernels_are_registered_as_by_pytorch() -> None:
+def test_operators_are_decomposed_as_by_pytorch() -> None:
     torch = pytest.importorskip("torch")
-    from torch._dispatch.python import enable_python_dispatcher
+    from torch._subclasses import fake_impls
+    from torch.export import exported_program
 
-    key = torch._C.DispatchKey.CPU
+    stock = getattr(exported_program, quick_export.OVERRIDE)
+    stock = getattr(stock, "stock", stock)
     library = torch.library.Library("quick_export", "FRAGMENT")
     library.define("thrice(Tensor x) -> Tensor")
-    operator = torch.ops.quick_export.thrice.default
-    operator.py_impl(key)(lambda x: x + x + x)
-    with enable_python_dispatcher():
-        assert operator(torch.ones(1)).item() == 3
-    with pytest.raises(RuntimeError, match="Trying to override a python impl"):
-        operator.py_impl(key)(abs)
-    with pytest.raises(AssertionError, match="register a mode"):
-        operator.py_impl(torch._C.DispatchKey.Python)(abs)
+    library.impl("thrice", lambda x: x + x + x, "CompositeImplicitAutograd")
+    ours, others = torch.ops.quick_export.thrice.default, torch.ops.aten.linear.default
+    key = torch._C.DispatchKey
+    ours.py_impl(key.CPU)(abs)
+    before = [dict(operator.py_kernels) for operator in (ours, others)]
+    table = {ours: torch.neg, others: torch.sub}
+    given = []
+    for decomposed_by in (quick_export.decomposed_by, stock):
+        with decomposed_by(table):
+            kernels = [dict(operator.py_kernels) for operator in (ours, others)]
+            fake = [operator in fake_impls.op_implementations_dict for operator in table]
+        given.append(([set(each) for each in kernels], fake))
+        assert [each[key.CompositeImplicitAutograd] for each in kernels] == [torch.neg, torch.sub]
+        assert kernels[0][key.CPU] is abs
+        assert kernels[0][key.Meta](torch.ones(1)).item() == 3
+        assert [dict(operator.py_kernels) for operator in (ours, others)] == before
+        assert not any(operator in fake_impls.op_implementations_dict for operator in table)
+    assert given[0] == given[1]
     library._destroy()
+
+
+def test_tables_of_decompositions_are_copies() -> None:
+    torch = pytest.importorskip("torch")
+
+    first, second = (torch.export.default_decompositions() for _ in range(2))
+    sizes = len(first), len(second)
+    first.pop(torch.ops.aten.linear.default)
+    assert (len(first), len(second)) == (sizes[0] - 1, sizes[1])

@@ -53,6 +53,7 @@ def expected(x: Any, left: Any, right: Any) -> Any:
 
 
 @pytest.mark.usefixtures("kind")
+@pytest.mark.each_device
 def test_the_first_bad_index_is_told_and_the_next_call_works(device: str) -> None:
     call = machine(two, device)
     bad, worse = np.array([0, 9, 2]), np.array([0, 1, -7])
@@ -82,6 +83,7 @@ def test_all_is_launched_before_the_host_waits() -> None:
     assert any("multiply" in name for name in names)
 
 
+@pytest.mark.each_device
 def test_a_callers_tensor_is_not_written_after_a_bad_index(device: str) -> None:
     """Where one is overwritten later in the function, the host waits before."""
 
@@ -101,6 +103,7 @@ def test_a_callers_tensor_is_not_written_after_a_bad_index(device: str) -> None:
     assert not np.array_equal(good[0].numpy(), DATA)
 
 
+@pytest.mark.each_device
 def test_a_tensor_that_the_caller_asks_to_overwrite(device: str) -> None:
     """It is not written either, although no pass has proved anything of it."""
 
@@ -145,6 +148,7 @@ def test_a_tensor_that_somebody_elses_kernel_overwrites(device: str) -> None:
     np.testing.assert_array_equal(arguments[0].numpy(), DATA)
 
 
+@pytest.mark.each_device
 def test_others_code_is_not_called_after_a_bad_index(device: str) -> None:
     """What somebody else calls pure may tell of what it was given."""
     seen = []

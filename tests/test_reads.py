@@ -181,11 +181,13 @@ EMPTY_SHAPES = {
 
 
 @pytest.mark.parametrize("bounds", ["raise", "trust"])
+@pytest.mark.each_device
 def test_reads_of_nothing(device: str, bounds: str) -> None:
     results = run_all(EMPTY_READS, device, bounds=bounds)
     assert {name: result.shape for name, result in results.items()} == EMPTY_SHAPES
 
 
+@pytest.mark.each_device
 def test_symbolic_reads_of_nothing(device: str) -> None:
     """Nothing is written where some sizes are known at run time only, and one is zero."""
     builder, n, m = relax.BlockBuilder(), tvm.tirx.Var("n", "int64"), tvm.tirx.Var("m", "int64")
@@ -236,6 +238,7 @@ def compiled(machines: dict[tuple[str, str], Any], device: str, bounds: str) -> 
 
 @pytest.mark.parametrize("beyond", [False, True])
 @pytest.mark.parametrize("name", [name for name in CASES if name != "take_nothing"])
+@pytest.mark.each_device
 def test_a_bad_index_is_an_error(
     device: str, machines: dict[tuple[str, str], Any], name: str, beyond: bool
 ) -> None:
@@ -260,6 +263,7 @@ def test_a_bad_index_is_an_error(
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "take_nothing"])
+@pytest.mark.each_device
 def test_a_bad_index_reads_a_zero(
     device: str, machines: dict[tuple[str, str], Any], name: str
 ) -> None:
@@ -343,6 +347,7 @@ def test_known_indices_are_not_checked(places: list[int]) -> None:
     np.testing.assert_array_equal(run(build, (CUBE,), bounds="raise"), expected)
 
 
+@pytest.mark.each_device
 def test_a_known_bad_index_is_an_error_when_it_is_read(device: str) -> None:
     index = relax.const(np.array([0, 3], "int64"))
     with pytest.raises(IndexError, match=r"take: index 3 at position \(1\)"):
@@ -350,6 +355,7 @@ def test_a_known_bad_index_is_an_error_when_it_is_read(device: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["clip", "wrap", "nan"])
+@pytest.mark.each_device
 def test_what_says_itself_what_a_bad_index_means(device: str, mode: str) -> None:
     index = rows(-1, 3, 0)
     result = run(lambda x, i: relax.op.take(x, i, 0, mode), (CUBE, index), device, bounds="raise")

@@ -197,6 +197,7 @@ def greatest(
             place[v_i] = where[v_i] + bias[v_i]
 
 
+@pytest.mark.each_device
 def test_results_that_are_written_one_after_the_other(device: str) -> None:
     generator = np.random.default_rng(0)
     a, bias = generator.normal(-5, 2, (ROWS, 1)), generator.normal(size=ROWS)

@@ -65,6 +65,7 @@ def test_out_of_gpu_memory_is_an_error_and_the_next_call_works() -> None:
         np.testing.assert_array_equal(tensor.numpy(), array)
 
 
+@pytest.mark.each_device
 def test_threads_compile_at_once(device: str) -> None:
     """Each under options of its own."""
     names = ["sequential", "parallel_injective", "sort_based", None]

@@ -200,6 +200,7 @@ def test_no_edges(device: str, bounds: str) -> None:
 
 
 @pytest.mark.parametrize("which", [3, 4])
+@pytest.mark.each_device
 def test_a_bad_index_raises(device: str, which: int) -> None:
     arrays = draw(9, 40, 2, 16)
     arrays[which][17] = 9
@@ -226,6 +227,7 @@ def test_what_computes_no_row_by_index_is_left(device: str) -> None:
     assert notes_of(mod, device) == []
 
 
+@pytest.mark.each_device
 def test_a_message_with_another_reader_stays_in_memory(device: str) -> None:
     def build(x: Any, y: Any, i: Any) -> Any:
         emit = relax.BlockBuilder.current().emit
@@ -348,6 +350,7 @@ def test_how_rows_are_spread(row: Any, dtype: str, form: str) -> None:
 
 @needs_nvrtc
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.turns(2)
 def test_the_code_of_scores(dtype: str) -> None:
     """All indices, then all rows in accesses of 16 bytes, and nothing in local memory."""
     parameters = typed(100_000, 1_000_000, (4, 32), dtype)
@@ -389,6 +392,7 @@ def _number(size: Any, sizes: Any) -> int:
     return int(size) if isinstance(size, tvm.tirx.IntImm) else sizes
 
 
+@pytest.mark.each_device
 def test_nothing_is_computed_in_memory(device: str) -> None:
     """No function writes anything of (edges, features), on CPUs without a schedule either."""
     mod = module(scores, draw(9, 40, 2, 16))

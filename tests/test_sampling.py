@@ -119,6 +119,7 @@ def test_loaded_libraries_are_found_by_the_beginning_of_their_name() -> None:
 
 
 @pytest.mark.parametrize("cold", [True, False])
+@pytest.mark.each_device
 def test_every_call_on_a_device_is_prepared(
     device: str, cold: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,7 +70,7 @@ def check(cases: Sequence[tuple[Any, ...]], device: str, symbolic: bool = False)
             same(found[at], wanted[at])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("exclusive", [False, True], ids=["inclusive", "exclusive"])
 def test_shapes_and_axes(device: str, exclusive: bool, symbolic: bool) -> None:
@@ -151,6 +151,7 @@ def test_sums_are_the_same_in_each_run(device: str) -> None:
     assert len(set(found)) == 1
 
 
+@pytest.mark.each_device
 def test_views_that_are_not_aligned(device: str) -> None:
     """A view may begin at any element of a tensor."""
     on, size = device_of(device), 9000

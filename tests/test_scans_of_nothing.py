@@ -55,7 +55,7 @@ def test_nothing_is_written_on_a_cpu(name: str, axis: int, empty: int) -> None:
     assert (memory.numpy() == 7).all()
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", list(OPERATORS))
 def test_no_lines_or_empty_ones(name: str, device: str) -> None:
     """On a simulated device, nothing is launched for them."""

@@ -84,7 +84,7 @@ def counts(function):
     return made, given
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("fuse", [False, True])
 def test_layers_share_one_order(device, symbolic, fuse):
@@ -100,6 +100,7 @@ def test_layers_share_one_order(device, symbolic, fuse):
         np.testing.assert_array_equal(result.numpy(), wanted)
 
 
+@pytest.mark.each_device
 def test_a_bad_index_is_an_error_under_raise(device):
     options = {"share_order": True, "deterministic": True, "bounds": "raise"}
     with tvm_scatter.options(**options):

@@ -262,6 +262,7 @@ def test_zeros_that_scatters_overwrite_are_not_shared():
     assert sum("overwrites" in each for each in notes) == 2
 
 
+@pytest.mark.each_device
 def test_what_is_returned_twice_is_in_memory_twice(device):
     def build(f):
         return [f.emit(op.add(f.row(f["ends"], 0), relax.const(1, "int64"))) for _ in range(2)]
@@ -300,6 +301,7 @@ def test_constants_are_compared_by_value():
 
 
 @pytest.mark.parametrize("captures", [False, True])
+@pytest.mark.turns(2)
 def test_cuda_graphs(captures):
     module = Function(two_layers).module
     x, ends, other = arguments()

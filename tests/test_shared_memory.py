@@ -243,6 +243,7 @@ def test_what_others_may_see_is_kept(fusing, dataflow) -> None:
 
 
 @pytest.mark.parametrize("fusing", [False, True])
+@pytest.mark.turns(2)
 def test_what_changes_nothing_may_be_a_view(fusing) -> None:
     """The result is what it is with the pass switched off."""
     names = {f"case{at}": change for at, change in enumerate([*NEUTRAL.values(), *NEW.values()])}

@@ -63,7 +63,7 @@ UNFIT: dict[str, list[tuple[dict[str, int], str]]] = {
 }
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("bounds", BOUNDS)
 def test_an_index_larger_than_what_it_covers(device: str, bounds: str) -> None:
     builder = relax.BlockBuilder()

@@ -147,6 +147,7 @@ def test_sizes_of_onnx(operator: str, device: str) -> None:
         of_numbers(built, "float32", [2**62], device)
 
 
+@pytest.mark.each_device
 def test_a_range_that_does_not_move(device: str) -> None:
     """A CPU would end the process where it divides by zero."""
     parser = pytest.importorskip("onnx.parser")

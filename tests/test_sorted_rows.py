@@ -41,7 +41,7 @@ def _problem(reduction: str, dtype: str, width: int, extent: int, count: int) ->
 DTYPES = ("float32", "float64", "int32")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rows_of_any_width(dtype: str, every: bool) -> None:
@@ -70,6 +70,7 @@ def test_rows_of_any_width(dtype: str, every: bool) -> None:
 
 
 @pytest.mark.parametrize("extent", (2047, 5000, 65536, 262143, 262144))
+@pytest.mark.turns(2)
 def test_many_destinations(extent: int) -> None:
     """Fewer than items are sorted by counters in one pass, and others in more."""
     generator, count = np.random.default_rng(1), 4 * 65536
@@ -89,7 +90,7 @@ def test_many_destinations(extent: int) -> None:
 FILLED = ((1, 2), (2, 3), (3, 40), (50, 5000), (700, 5000), (2, 5000))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(
     ("reduction", "fill", "dtype"),
     [

@@ -82,6 +82,7 @@ def test_what_stays_apart():
 
 
 @pytest.mark.parametrize("bounds", ["drop", "raise", "trust"])
+@pytest.mark.turns(3)
 def test_random_programs(bounds):
     seeds = {"drop": (0, 1), "raise": (8,), "trust": (12,)}[bounds]
     check([Rows.draw(Random(seed), DTYPES) for seed in seeds], "cuda", bounds=bounds)
@@ -121,6 +122,7 @@ def test_unaligned_views():
 
 
 @pytest.mark.skipif(nvrtc_version() is None, reason="nvrtc is not installed")
+@pytest.mark.exhaustive
 def test_it_compiles():
     functions = {
         dtype: Rows(dtype=dtype, heads=(4,), columns=(32,)).module()["main"]

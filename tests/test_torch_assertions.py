@@ -70,6 +70,7 @@ def compiled(function: Callable[..., Any], bounds: str, device: str) -> Any:
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.turns(2)
 def test_what_is_asserted(function: Callable[..., Any]) -> None:
     machine, refused = compiled(function, "raise", "llvm"), 0
     for numbers in NUMBERS:

@@ -71,6 +71,7 @@ def elements(x: Any, f: Any, i: Any) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("function", [windows, distances, scans, elements])
+@pytest.mark.turns(2)
 def test_beside(function: Any) -> None:
     check(function, POINTS, FLOATS, INTEGERS)
 

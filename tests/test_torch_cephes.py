@@ -29,6 +29,7 @@ def functions(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.turns(2)
 def test_functions(dtype: Any) -> None:
     x = VALUES.to(dtype)
     for name, found, right in zip(
@@ -51,6 +52,7 @@ def test_functions_on_a_gpu() -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
 )
+@pytest.mark.turns(2)
 def test_mantissas_and_exponents(dtype: Any) -> None:
     numbers = [*SPECIAL, 1.0, 0.999, -3.5, 2.0**-14, 1e-40, -(2.0**-149), 2.0**-1074, 2.0**15]
     x = torch.tensor(numbers, dtype=torch.float64).to(dtype)
@@ -58,6 +60,7 @@ def test_mantissas_and_exponents(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8, torch.uint8], ids=str)
+@pytest.mark.turns(2)
 def test_common_divisors(dtype: Any, device: str) -> None:
     greatest = torch.iinfo(dtype).max
     numbers = torch.tensor([0, 1, -1, 6, -4, 100, 49, 127, 35, 64, -128, greatest]).to(dtype)

@@ -158,6 +158,7 @@ def machine_of(device: str, bounds: str) -> Any:
     return machine
 
 
+@pytest.mark.turns(2)
 def test_numbers_that_are_refused(device: str) -> None:
     machine = machine_of(device, "raise")
     for name, inputs, said in wrong():
@@ -173,6 +174,7 @@ def test_numbers_that_pytorch_refuses_as_well() -> None:
                 every(*inputs)
 
 
+@pytest.mark.turns(2)
 def test_numbers_that_are_not_checked(device: str) -> None:
     """Nothing is written or read out of bounds. On a CPU offsets that fall are an error."""
     machine = machine_of(device, "drop")

@@ -75,6 +75,7 @@ def test_bags_of_all_sizes(device: str) -> None:
     assert "order_alone=True" in explained and "add int64" not in explained
 
 
+@pytest.mark.each_device
 def test_orders_of_nonsense_alone(device: str) -> None:
     """Offsets may be anything where checks are off: nothing is read or written outside."""
     words = torch.arange(300) % 50
@@ -90,6 +91,7 @@ def test_orders_of_nonsense_alone(device: str) -> None:
     assert result.shape == (6, 4) and bool((result >= 0).all())
 
 
+@pytest.mark.each_device
 def test_words_behind_the_last_bag(device: str) -> None:
     """PyTorch ends sums at the last offset; else these words are of the last bag."""
     table, weights, offsets = torch.randn(5, 3), torch.randn(7), torch.tensor([0, 2, 2, 5])
@@ -146,6 +148,7 @@ def test_dynamic_bags_and_a_gpu() -> None:
 
 
 @pytest.mark.parametrize("mode", [0, 1, 2], ids=["sum", "mean", "max"])
+@pytest.mark.turns(3)
 def test_other_results(mode: int) -> None:
     """The bag of each word, the sizes of bags, and where maxima are; of sums PyTorch has none."""
     # In the last case a bag has padding only.
@@ -191,6 +194,7 @@ def test_gradients_of_maxima() -> None:
     check(gradient, table, g, WORDS, OFFSETS, device="cuda")
 
 
+@pytest.mark.each_device
 def test_offsets_that_are_wrong(device: str) -> None:
     """Each is an error under ``raise``; otherwise nothing outside is read or written."""
     wrong = {

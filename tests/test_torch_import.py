@@ -459,6 +459,7 @@ def statement(text: str) -> Case:
 
 
 @pytest.mark.parametrize("part", range(3))
+@pytest.mark.turns(3)
 def test_assignment_in_a_model(part: int) -> None:
     check_all([statement(text) for text in STATEMENTS[part::3]])
 
@@ -745,6 +746,7 @@ N = torch.export.Dim("n", min=2, max=4096)
      lambda n, k: (values((n, 3)), values((3,))),
      ({0: N}, None)),
 ])  # fmt: skip
+@pytest.mark.turns(2)
 def test_symbolic_sizes(name: str, function: Any, make: Any, dynamic: Any) -> None:
     torch.manual_seed(0)
     module = from_exported_program(export(function, make(5, 7), dynamic))
@@ -880,6 +882,7 @@ def test_two_masks_are_refused() -> None:
         ),
     ],
 )
+@pytest.mark.turns(2)
 def test_graph_networks(name: str, symbolic: bool) -> None:
     nn = pytest.importorskip("torch_geometric.nn")
     layer = nn.GINConv(torch.nn.Linear(8, 4)) if name == "GINConv" else getattr(nn, name)(8, 4)
@@ -942,6 +945,7 @@ def test_samples(part: int, tally: Tally) -> None:
 
 
 @pytest.mark.parametrize("dtype", (torch.bfloat16, torch.uint8, torch.int64, torch.bool), ids=str)
+@pytest.mark.turns(2)
 def test_some_samples_of_other_types(dtype: torch.dtype, tally: Tally) -> None:
     cases = list(samples(dtype))[::40]
     check_all(cases)

@@ -59,6 +59,7 @@ SOME = [
 
 
 @pytest.mark.parametrize("dtype", SOME, ids=str)
+@pytest.mark.turns(2)
 def test_floats_of_integers(dtype: Any) -> None:
     check(floats, values(dtype))
 

@@ -114,6 +114,7 @@ EXHAUSTIVE = pytest.mark.exhaustive
 
 @pytest.mark.parametrize("function", [mixed, divided, totals, joined])
 @pytest.mark.parametrize("sizes", [pytest.param("static", marks=EXHAUSTIVE), "dynamic"])
+@pytest.mark.turns(2)
 def test_values_of_any_type(function: Any, sizes: str) -> None:
     inputs = (INTEGERS, DIVISORS, FLOATS, BOOLEANS, SMALL, HALVES)
     every = [{0: torch.export.Dim("n", min=3)}] * len(inputs)

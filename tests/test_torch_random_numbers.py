@@ -44,6 +44,7 @@ RANDOM: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("decompose", [True, False])
 @pytest.mark.parametrize("name", RANDOM)
+@pytest.mark.turns(3)
 def test_random_numbers_are_refused(name: str, decompose: bool) -> None:
     program = export(RANDOM[name], (RATES,))
     with pytest.raises(ScatterError, match=r"^\w+: random numbers are not imported"):

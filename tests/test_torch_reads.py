@@ -146,6 +146,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("operator, function, bad, lowest", BAD)
+@pytest.mark.turns(2)
 def test_bad_indices(operator: str, function: Any, bad: int, lowest: int) -> None:
     """What PyTorch raises for is an error, and names the operator that PyTorch's user knows."""
     good, wrong = torch.tensor([1, 3]), torch.tensor([1, bad])
@@ -194,6 +195,7 @@ def test_the_gradient_of_an_embedding() -> None:
     assert "main_adjoint" in [name.name_hint for name in module.functions]
 
 
+@pytest.mark.each_device
 def test_reads_of_nothing_as_results(device: str) -> None:
     """PyTorch's forms, each the result of the model; some sizes are known at run time only."""
     table, places = torch.zeros(3, 0), torch.tensor([1, 2])

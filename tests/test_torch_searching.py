@@ -43,6 +43,7 @@ def found(s: Any, v: Any, order: Any) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.each_device
 def test_found(device: str) -> None:
     if device == "llvm":
         check(found, SEQUENCE, VALUES, ORDER)
@@ -54,6 +55,7 @@ def repeated(x: Any, repeats: Any, size: Any = None) -> Any:
     return torch.repeat_interleave(x, repeats, 0, output_size=size)
 
 
+@pytest.mark.each_device
 def test_repeated(device: str) -> None:
     x = torch.randn(4, 3)
 

@@ -59,7 +59,7 @@ def layers(x: Any) -> Any:
     return functional.layer_norm(x, [x.shape[1]]), functional.layer_norm(x, list(x.shape))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("function", [padded, made, bags, layers])
 def test_matrices(function: Callable[..., Any], device: str) -> None:
     sizes = (7, 5), (8, 3), (4, 9), (2, 2)
@@ -118,7 +118,7 @@ def averages(x: Any) -> Any:
     )
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("function", [instances, resized, smoothed, greatest, averages])
 def test_images(function: Callable[..., Any], device: str) -> None:
     sizes = (2, 3, 6, 9), (1, 3, 8, 5), (3, 3, 11, 4)
@@ -136,6 +136,7 @@ def test_images(function: Callable[..., Any], device: str) -> None:
         ("trilinear", 3, {"scale_factor": 1.5}),
     ],
 )
+@pytest.mark.turns(3)
 def test_images_of_one_row(mode: str, axes: int, how: dict[str, Any]) -> None:
     """PyTorch divides by the number of gaps between pixels."""
 

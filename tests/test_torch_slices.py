@@ -64,6 +64,7 @@ def test_diagonals_without_elements(device):
     torch_harness.check(function, torch.randn(2, 1, 2), device=device)
 
 
+@pytest.mark.each_device
 def test_strides_of_a_tensor_that_nothing_is_written_to(device):
     def function(x):
         reads = [

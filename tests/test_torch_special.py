@@ -86,13 +86,14 @@ def assert_close(functions: dict[str, Any], inputs: Any, device: str) -> None:
             assert torch.equal(actual[zero].signbit(), right[zero].signbit()), name
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_of_one_number(dtype: torch.dtype, device: str) -> None:
     assert_close(OF_ONE, [torch.tensor(VALUES, dtype=torch.float64).to(dtype)], device)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.turns(2)
 def test_activations(dtype: torch.dtype) -> None:
     assert_close(ACTIVATIONS, [torch.tensor(VALUES, dtype=torch.float64).to(dtype)], "llvm")
 
@@ -111,7 +112,7 @@ def test_activations_on_a_gpu() -> None:
     assert_close(functions, [torch.tensor(VALUES)], "cuda")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_functions_of_two_numbers(dtype: torch.dtype, device: str) -> None:
     values = torch.tensor(VALUES, dtype=torch.float64).to(dtype)

@@ -58,6 +58,7 @@ def written(x: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("function", [shapes, values, written])
+@pytest.mark.turns(2)
 def test_sizes_as_numbers(function: Any, device: str) -> None:
     if device == "cuda" and function is values:
         chosen = lambda x: [x / torch.sym_float(x.shape[0]), x * x.shape[0]]  # noqa: E731

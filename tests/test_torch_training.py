@@ -214,6 +214,7 @@ def test_distances() -> None:
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean", "max", "min"])
+@pytest.mark.turns(2)
 def test_segments(reduction: str) -> None:
     lengths, offsets = torch.tensor([2, 3]), torch.tensor([0, 2, 5])
 

@@ -52,6 +52,7 @@ WINDOWS = [(0, 2, 1), (1, 3, 2), (1, 2, 3), (0, 2, 2)]
 
 
 @pytest.mark.parametrize("write", [fill_first, fill_last, move, scale_twice])
+@pytest.mark.turns(2)
 def test_windows(write):
     cases = [
         (f"{window}", written(lambda x, window=window: x.unfold(*window), write), [PLANE])
@@ -135,6 +136,7 @@ def change_all(y, i, v):
 @pytest.mark.parametrize(
     "write", [copy_rows, add_rows, add_elements, reduce_rows, fill_where, change_all]
 )
+@pytest.mark.turns(2)
 def test_views_of_what_a_transposed_view_has_changed(write):
     """PyTorch's own program has the elements in another order, or fails."""
 

@@ -100,7 +100,7 @@ if LIBRARY is not None:
     )
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("ratio", [2, -1])
 @pytest.mark.parametrize("aligned", [True, False])
 def test_roi_align(aligned: bool, ratio: int, device: str) -> None:
@@ -173,7 +173,7 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("use_mask", [True, False])
 @pytest.mark.parametrize("kind", CONVOLUTIONS)
 def test_deform_conv2d(kind: str, use_mask: bool, device: str) -> None:

@@ -309,6 +309,7 @@ def test_metaschedule_searches_the_space(tmp_path: Path) -> None:
     assert all(0 < record.microseconds < 1e6 for record in found)
 
 
+@pytest.mark.exhaustive
 def test_a_builder_and_a_runner_for_metaschedule() -> None:
     posed = problem(50, 3, 60)
     schedules = space(posed, LLVM).generate_design_space(workload(posed, LLVM))
@@ -560,6 +561,7 @@ def shipped_times(archive: str = "shipped") -> CandidateTimes:
 
 
 @pytest.mark.usefixtures("on_an_h200")
+@pytest.mark.exhaustive
 def test_the_coefficients_in_force_are_the_fitted_ones() -> None:
     """The file was made by the command that its comment names, and the default loses little."""
     path = Path(str(resources.files("tvm_scatter.strategies") / "defaults" / "cuda.json"))
@@ -615,6 +617,7 @@ def shipped_log() -> Path:
 
 
 @pytest.mark.usefixtures("on_an_h200")
+@pytest.mark.exhaustive
 def test_the_shipped_log_is_found_for_its_architecture() -> None:
     times = shipped_times("shipped_again")
     strategy = need_strategy(CUDA)

@@ -55,6 +55,7 @@ def bad_implementations() -> Iterator[Any]:
     bad_implementations.unregister()
 
 
+@pytest.mark.exhaustive
 def test_bad_candidates_cost_their_own_trial(bad_implementations: Any, tmp_path: Path) -> None:
     posed = problem(bad_implementations.EXTENT, 3, 500)
     settings = Settings(distributions=("uniform",), timeout=4.0, imports=("bad_implementations",))
@@ -97,6 +98,7 @@ def test_records_are_used_and_a_run_is_resumed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_log_is_completed_by_one_implementation(tmp_path: Path) -> None:
     old, new = problem(700, 5, 300, "max"), problem(300, 5, 700, "max")
     tune([Task(old)], LLVM, tmp_path, replace(SMALL, trials=1))

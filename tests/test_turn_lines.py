@@ -79,6 +79,7 @@ def test_one_scatter(
     assert len(always) == 1
 
 
+@pytest.mark.each_device
 def test_a_bad_index_raises(device: str, always: list[RowsOfLines]) -> None:
     def build(data: Any, index: Any, values: Any) -> Any:
         first = scattered(data, index, emit(relax.op.multiply(values, index_weight(index))))

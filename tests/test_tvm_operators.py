@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 import tvm
 from harness import device_of, run_all, target_of
 from tvm import relax
@@ -112,6 +113,7 @@ def cases() -> dict[str, tuple[Any, list[Array], Array]]:
     return found
 
 
+@pytest.mark.each_device
 def test_operators(device: str) -> None:
     """Every case on the CPU, and every third on CUDA."""
     chosen = {

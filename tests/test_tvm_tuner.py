@@ -56,6 +56,7 @@ def scheduled(device):
 
 
 @pytest.mark.parametrize("bounds", ["raise", "drop"])
+@pytest.mark.each_device
 def test_what_a_runner_can_call(bounds, device, kind):
     """It calls all but what answers by page-locked memory."""
     with options(bounds=bounds):

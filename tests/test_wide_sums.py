@@ -102,6 +102,7 @@ def test_what_is_fused_and_how_it_is_scheduled(schedules: bool, device: str) -> 
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.each_device
 def test_whole_tensors(dtype: str, device: str) -> None:
     """What computes on the sum of a tensor takes few launches, however many elements there are."""
     n = tvm.tirx.Var("n", "int64")
