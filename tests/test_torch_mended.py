@@ -250,7 +250,8 @@ def test_images_of_another_size() -> None:
         {"scale_factor": 1.7, "recompute_scale_factor": True},
     ]
     cases = [(mode, size, {}) for mode in ("nearest", "bilinear") for size in sizes]
-    cases += [("bilinear", {"scale_factor": 1.7}, {"align_corners": True})]
+    sizes = [{"scale_factor": 1.7}, {"size": (1, 1)}, {"size": (4, 1)}]
+    cases += [("bilinear", size, {"align_corners": True}) for size in sizes]
     check_all(
         [
             (f"{mode} {size} {options}", resize(mode, **size, **options), (image,))

@@ -47,22 +47,23 @@ def upsample_nearest(call: TorchCall) -> Any:
 def upsample_bilinear(call: TorchCall) -> Any:
     """``upsample_bilinear2d``.
 
-    TVM ignores the fractions of factors, and takes neither integers nor sizes that only the run
-    time knows.
+    TVM ignores the fractions of factors, takes neither integers nor sizes that only the run time
+    knows, and divides by the gaps between corners, also by none.
     """
     image = image_of(call)
     wanted, scales = _asked(call, image)
     sizes, dtype = shape_of(image)[2:], str(image.ty.dtype)
-    exact = call["align_corners"] or all(x is None or float(x).is_integer() for x in scales)
+    corners = call["align_corners"]
+    exact = corners or all(x is None or float(x).is_integer() for x in scales)
     known = all(isinstance(size, int) for size in (*sizes, *wanted))
-    if known and exact and is_float(dtype):
+    if known and exact and is_float(dtype) and not (corners and 1 in wanted):
         return None
     wide = dtype if is_float(dtype) else "float32"
     image = call.cast(image, wide)
     if known:
         number: Any = np.float64 if dtype == "float64" else np.float32
         for i, (size, entries, scale) in enumerate(zip(sizes, wanted, scales, strict=True)):
-            pixels = _between(size, entries, scale, call["align_corners"], number)
+            pixels = _between(size, entries, scale, corners, number)
             image = _mixed(call, image, 2 + i, pixels)
     else:
         image = _between_at_run_time(call, image, wanted, scales)
