@@ -2126,6 +2126,13 @@ OUTSIDE_LOOK = (
         ("tests/test_alignment.py::test_inputs_of_other_operators_lie_anywhere",),
     ),
     Mutant(
+        "vectors are as short as their elements",
+        "tvm_scatter/schedules/vector_addresses.py",
+        "lanes * element_bytes(tensor))",
+        "element_bytes(tensor))",
+        ("tests/test_alignment.py::test_kernels_say_where_inputs_must_begin",),
+    ),
+    Mutant(
         "one short number is written in vectors",
         "tvm_scatter/schedules/cpu/spatial.py",
         "    if not moves and any(",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -119,17 +120,41 @@ OPERATORS = {
 }
 
 
+def _at(array: np.ndarray[Any, Any], elements: int, on: Any) -> Any:
+    """The array on a device, so many elements behind where a tensor is allocated."""
+    others = np.zeros(elements, array.dtype)
+    whole = tvm.runtime.tensor(np.concatenate([others, array.ravel()]), on)
+    return at_its_address(whole._create_view(array.shape, str(array.dtype), others.nbytes))
+
+
 @pytest.mark.parametrize("symbolic", [False, (ROWS,)], ids=["known", "unknown"])
 def test_inputs_of_other_operators_lie_anywhere(symbolic: Any) -> None:
     """Schedules for a CPU read vectors of them."""
     on = device_of("llvm")
     machine = compile_all(OPERATORS, "llvm", symbolic, schedule=True)
     for name, (_, arrays) in OPERATORS.items():
-        expected = machine[name](*(tvm.runtime.tensor(each, on) for each in arrays)).numpy()
-        views = []
-        for each in arrays:
-            one = np.zeros(1, each.dtype)
-            whole = tvm.runtime.tensor(np.concatenate([one, each.ravel()]), on)
-            view = whole._create_view(each.shape, str(each.dtype), one.nbytes)
-            views.append(at_its_address(view))
-        np.testing.assert_array_equal(machine[name](*views).numpy(), expected, err_msg=name)
+        expected = machine[name](*(_at(each, 0, on) for each in arrays)).numpy()
+        found = machine[name](*(_at(each, 1, on) for each in arrays)).numpy()
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+
+
+@pytest.mark.parametrize("symbolic", [False, (ROWS,)], ids=["known", "unknown"])
+def test_kernels_say_where_inputs_must_begin(symbolic: Any, on_cuda: str) -> None:
+    """TVM's kernels of products read vectors; a GPU aborts one that begins between them."""
+    on = device_of(on_cuda)
+    machine = compile_all(OPERATORS, on_cuda, symbolic)
+    refused = set()
+    for name, (_, arrays) in OPERATORS.items():
+        expected = machine[name](*(_at(each, 0, on) for each in arrays)).numpy()
+        for elements in (1, 16):
+            try:
+                found = machine[name](*(_at(each, elements, on) for each in arrays)).numpy()
+            except ValueError as error:
+                assert re.search(
+                    r"\w: argument \d must begin at a multiple of \d+ bytes", str(error)
+                )
+                assert elements == 1
+                refused.add(name)
+            else:
+                np.testing.assert_array_equal(found, expected, err_msg=name)
+    assert {"product", "halves"} <= refused and "rows" not in refused

@@ -37,7 +37,13 @@ from .ops import (
 from .ops import operators as ops
 from .passes import ordered_fusion
 from .runtime import cuda_toolkit, kernel_cache, overlapped_launches
-from .schedules import device_passes, empty_outputs, flattened_indices, guarded
+from .schedules import (
+    device_passes,
+    empty_outputs,
+    flattened_indices,
+    guarded,
+    vector_addresses,
+)
 
 _installed = False
 
@@ -73,7 +79,8 @@ def install() -> None:
     ordered_fusion.install_fusion()
     guarded.install_guard()
     empty_outputs.install_marks()
-    flattened_indices.install_flattening()
+    flattened_indices.FLATTENING.install()
+    vector_addresses.ADDRESS_CHECKS.install()
     device_passes.install_device_passes()
     guarded_fusion.install_guard()
     op_patterns.install_patterns()
@@ -98,7 +105,8 @@ def uninstall() -> None:
     ordered_fusion.uninstall_fusion()
     guarded.uninstall_guard()
     empty_outputs.uninstall_marks()
-    flattened_indices.uninstall_flattening()
+    flattened_indices.FLATTENING.uninstall()
+    vector_addresses.ADDRESS_CHECKS.uninstall()
     device_passes.uninstall_device_passes()
     guarded_fusion.uninstall_guard()
     op_patterns.uninstall_patterns()

@@ -14,13 +14,10 @@ from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
+from tvm_scatter.emit.addresses import emit_address
 from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.ops.shapes import SymbolTable
-
-#: The field of a packed argument that holds its pointer or number: ``kTVMFFIAnyUnionValue`` in
-#: TVM's C++.
-_UNION = 15
 
 
 def check_separate(
@@ -78,12 +75,5 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
 def _range(buffer: Any, elements: Any, tensor: Any) -> tuple[Any, Any]:
     """The first address of a tensor and the first one behind it."""
     width = (tvm.DataType(str(tensor.ty.dtype)).bits + 7) // 8
-    start = T.bind(_address(buffer))
+    start = T.bind(emit_address(buffer))
     return start, start + tirx.Cast("int64", elements) * width
-
-
-def _address(buffer: Any) -> Any:
-    """A buffer's address as an integer. TVM has no such cast, so it is stored and loaded again."""
-    value = T.bind(tirx.call_intrin("handle", "tirx.tvm_stack_alloca", "tvm_ffi_any", 1))
-    T.evaluate(tirx.call_intrin("int32", "tirx.tvm_struct_set", value, 0, _UNION, buffer.data))
-    return tirx.call_intrin("int64", "tirx.tvm_struct_get", value, 0, _UNION)

@@ -16,34 +16,8 @@ from tvm import tirx
 from tvm.ir import Range, TensorLoad, Var
 from tvm.sym import Analyzer
 
-from tvm_scatter.options import current_options
-
 from .falling_divisions import DIVISIONS, falling_outside, is_understood
-
-_STOCK = "_tvm_scatter_stock"
-
-
-def install_flattening() -> None:
-    """Let TVM's pipelines, which look the pass up when they run, find the one that is right."""
-    stock = _stock()
-
-    def make() -> tvm.transform.Pass:
-        return _right(stock()) if current_options().enabled else stock()
-
-    setattr(make, _STOCK, stock)
-    tirx.transform.FlattenBuffer = make
-
-
-def uninstall_flattening() -> None:
-    """Restore TVM's own pass."""
-    tirx.transform.FlattenBuffer = _stock()
-
-
-def _stock() -> Callable[[], tvm.transform.Pass]:
-    # After a reload of this package, an older wrapper may be installed: unwrap it.
-    installed = tirx.transform.FlattenBuffer
-    stock: Callable[[], tvm.transform.Pass] = getattr(installed, _STOCK, installed)
-    return stock
+from .replaced_pass import ReplacedPass
 
 
 def _right(stock: tvm.transform.Pass) -> tvm.transform.Pass:
@@ -63,6 +37,10 @@ def _right(stock: tvm.transform.Pass) -> tvm.transform.Pass:
         return mod
 
     return tvm.transform.module_pass(run, opt_level=0, name="FlattenBuffer")
+
+
+#: TVM's pass, and what is right in its place.
+FLATTENING = ReplacedPass("FlattenBuffer", _right)
 
 
 @dataclass

@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
+import tvm_ffi
 from tvm import tirx
+from tvm.ir import StringImm
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import substitute
@@ -23,10 +25,11 @@ from .positions import position_of
 
 THREADS = 256
 FIRST = tirx.IntImm("int64", 0)
-_ALIGNED = """
-__forceinline__ __device__ int tvm_scatter_is_aligned(const void* tensor, int bytes) {
+_ASKS = "tvm_scatter_is_aligned"
+_ALIGNED = f"""
+__forceinline__ __device__ int {_ASKS}(const void* tensor, int bytes) {{
   return reinterpret_cast<unsigned long long>(tensor) % bytes == 0;
-}
+}}
 """
 
 Known = dict[Any, Callable[[Any], Any]]
@@ -215,13 +218,25 @@ def loaded_together(turns: Sequence[Turn], vectors: bool) -> tuple[list[tirx.Stm
 def is_aligned(tensor: Any, lanes: int) -> Any:
     """Whether a tensor lies where vectors of so many elements may be accessed."""
     call = T.cuda.func_call(
-        "tvm_scatter_is_aligned",
+        _ASKS,
         tensor.data,
         tirx.IntImm("int32", max(int(tensor.dtype.bits * lanes) // 8, 1)),
         source_code=_ALIGNED,
         return_type="int32",
     )
     return call != 0
+
+
+def asks_where_tensors_begin(function: tirx.PrimFunc) -> bool:
+    """Whether a kernel accesses vectors only where its tensors lie so that it may."""
+    asked: list[StringImm] = []
+
+    def visit(text: StringImm) -> None:
+        if text.value == _ASKS:
+            asked.append(text)
+
+    tvm_ffi.structural_walk(function.body, (StringImm, visit))
+    return bool(asked)
 
 
 def launched(tag: str, variable: Any, extent: Any, body: tirx.Stmt) -> tirx.Stmt:
