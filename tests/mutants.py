@@ -2126,6 +2126,13 @@ OUTSIDE_LOOK = (
         ("tests/test_alignment.py::test_inputs_of_other_operators_lie_anywhere",),
     ),
     Mutant(
+        "vectors are as long as others have elements",
+        "tvm_scatter/schedules/gpu/accesses.py",
+        "min(lanes, _VECTOR_BYTES // element_bytes(tensor))",
+        "lanes",
+        ("tests/test_gathers.py::test_what_is_read_beside_is_wider",),
+    ),
+    Mutant(
         "vectors are as short as their elements",
         "tvm_scatter/schedules/vector_addresses.py",
         "lanes * element_bytes(tensor))",

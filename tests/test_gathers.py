@@ -10,7 +10,14 @@ import pytest
 import tvm
 from assigned_registers import unassigned
 from cuda_cases import cuda_target
-from harness import at_its_address, compile_all, device_of, relax_function, run_compiled
+from harness import (
+    at_its_address,
+    compile_all,
+    device_of,
+    relax_function,
+    run_all,
+    run_compiled,
+)
 from machine_code import cubin, cuda, needs_nvrtc, ptx
 from random_reads import draw_read
 from tvm import relax
@@ -193,6 +200,36 @@ def test_both_branches_read_one_place(device: str) -> None:
     calls = {"f": (slower_below_zero, [x, data, i])}
     results = run_compiled(compile_all(calls, device), calls, device)
     np.testing.assert_array_equal(results["f"], np.where(x > 0, 1, 0.25) * data[i])
+
+
+#: The type that rows are read in by index, a wider one beside it, and elements of a row.
+BESIDE = [("float16", "float64", 16), ("float16", "int64", 40), ("int8", "float32", 32)]
+
+
+@pytest.mark.each_device
+def test_what_is_read_beside_is_wider(device: str) -> None:
+    """As many elements as 16 bytes have of one type are more than a vector of another."""
+
+    def beside(x: Any, wide: Any, i: Any) -> Any:
+        read = relax.op.take(x, i, 0, mode="fast")
+        return relax.op.multiply(read, relax.op.astype(wide, x.ty.dtype))
+
+    def summed(*operands: Any) -> Any:
+        product = relax.BlockBuilder.current().emit(beside(*operands))
+        return relax.op.sum(product, axis=[1])
+
+    drawn = np.random.default_rng(0)
+    calls: dict[str, Any] = {}
+    expected = {}
+    for narrow, wide, width in BESIDE:
+        x, others = (drawn.integers(0, 3, (5000, width)).astype(each) for each in (narrow, wide))
+        i = drawn.integers(5000, size=5000)
+        for build in (beside, summed):
+            calls[f"{build.__name__}_{wide}"] = build, [x, others, i]
+        product = x[i] * others.astype(narrow)
+        expected[f"beside_{wide}"], expected[f"summed_{wide}"] = product, product.sum(1, narrow)
+    for name, found in run_all(calls, device).items():
+        np.testing.assert_array_equal(found, expected[name], err_msg=name)
 
 
 @needs_nvrtc

@@ -17,6 +17,7 @@ from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.computed_updates import substitute
 from tvm_scatter.emit.expressions import varies
+from tvm_scatter.emit.tensors import element_bytes
 
 from .choices_by_place import is_same_along
 from .gather_form import has_vectors, is_along
@@ -25,6 +26,8 @@ from .positions import position_of
 
 THREADS = 256
 FIRST = tirx.IntImm("int64", 0)
+#: Bytes of the longest vector that TVM reads.
+_VECTOR_BYTES = 32
 _ASKS = "tvm_scatter_is_aligned"
 _ALIGNED = f"""
 __forceinline__ __device__ int {_ASKS}(const void* tensor, int bytes) {{
@@ -136,7 +139,7 @@ class Turn:
                 return store
             return tirx.IfThenElse(self.at(loaded.condition, known, lane), store, None)
 
-        loop = over_lanes(lanes, one, in_vectors)
+        loop = over_lanes(lanes, one, in_vectors, loaded.load.source)
         if in_vectors and loaded.condition is not None:
             loop = tirx.IfThenElse(self.at(loaded.condition, known, FIRST), loop, None)
         known[loaded.value] = lambda lane: values[lane]
@@ -220,7 +223,7 @@ def is_aligned(tensor: Any, lanes: int) -> Any:
     call = T.cuda.func_call(
         _ASKS,
         tensor.data,
-        tirx.IntImm("int32", max(int(tensor.dtype.bits * lanes) // 8, 1)),
+        tirx.IntImm("int32", min(element_bytes(tensor) * lanes, _VECTOR_BYTES)),
         source_code=_ALIGNED,
         return_type="int32",
     )
@@ -252,8 +255,25 @@ def local(name: str, dtype: Any, count: int) -> Any:
     return tirx.decl_buffer((count,), str(dtype), name, scope="local")
 
 
-def over_lanes(lanes: int, one: Callable[[Any], tirx.Stmt], in_vectors: bool) -> tirx.Stmt:
-    """A loop over the elements of an access."""
+def over_lanes(
+    lanes: int, one: Callable[[Any], tirx.Stmt], in_vectors: bool, tensor: Any = None
+) -> tirx.Stmt:
+    """A loop over the elements of an access.
+
+    Parameters
+    ----------
+    in_vectors : bool
+        Whether they are accessed together.
+    tensor : Var, optional
+        Where they are, if a vector may be too short for all of them.
+    """
+    vector = lanes if tensor is None else min(lanes, _VECTOR_BYTES // element_bytes(tensor))
+    if in_vectors and vector < lanes:
+
+        def part(at: Any) -> tirx.Stmt:
+            return over_lanes(vector, lambda lane: one(at * vector + lane), True)
+
+        return over_lanes(lanes // vector, part, False)
     lane = tirx.Var("lane", "int64")
     kind = tirx.ForKind.VECTORIZED if in_vectors else tirx.ForKind.UNROLLED
     zero, count = tirx.IntImm("int64", 0), tirx.IntImm("int64", lanes)
