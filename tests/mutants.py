@@ -2126,6 +2126,13 @@ OUTSIDE_LOOK = (
         ("tests/test_alignment.py::test_inputs_of_other_operators_lie_anywhere",),
     ),
     Mutant(
+        "each kernel brings along its headers",
+        "tvm_scatter/runtime/shared_headers.py",
+        "    if len(sources) < 2:",
+        "    if True:",
+        ("tests/test_shared_headers.py::test_a_module_has_each_header_once",),
+    ),
+    Mutant(
         "vectors are as long as others have elements",
         "tvm_scatter/schedules/gpu/accesses.py",
         "min(lanes, _VECTOR_BYTES // element_bytes(tensor))",

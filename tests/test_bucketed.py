@@ -197,7 +197,7 @@ UNKNOWN = [
 
 @pytest.mark.parametrize("sizes", UNKNOWN)
 @pytest.mark.parametrize("skewed", [False, True])
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_sizes_that_are_known_at_run_time_only(sizes: tuple[int, int, int], skewed: bool) -> None:
     places, count, width = sizes
     random = np.random.default_rng(count)

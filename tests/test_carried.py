@@ -82,7 +82,7 @@ def expected(mask: bool, *arrays: np.ndarray) -> np.ndarray:
     return result
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("chosen", IMPLEMENTATIONS)
 @pytest.mark.parametrize("parts", [False, True], ids=["whole", "parts"])
 @pytest.mark.parametrize(

@@ -114,6 +114,7 @@ def check(
         for group in GROUPS
     ],
 )
+@pytest.mark.turns(2)
 def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
     count = check(device, implementation, GROUPS[group], COMMON, EVERY[device])
     if not count:
@@ -130,6 +131,7 @@ def test_more_cases(device: str, implementation: str, group: str, tally: Tally) 
     tally("literal cases", count)
 
 
+@pytest.mark.turns(2)
 def test_cases_deterministic(device: str, implementation: str, tally: Tally) -> None:
     """On a CPU, the code is the same that :func:`test_cases` runs."""
     if device == "llvm":

@@ -169,6 +169,7 @@ def doubled(image: Any, weight: Any, index: Any) -> Any:
 
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+@pytest.mark.turns(2)
 def test_updates_are_computed_from_parts_of_their_entries(
     on_cuda: str, every: bool, symbolic: bool
 ) -> None:

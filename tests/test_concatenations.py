@@ -252,7 +252,7 @@ def check_trees(seeds: Any, device: str, symbolic: bool) -> None:
         np.testing.assert_array_equal(result, drawn[name].value, err_msg=name)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "unknown"])
 def test_random_trees(device: str, symbolic: bool) -> None:
     check_trees(range(24), device, symbolic)

@@ -217,7 +217,7 @@ def check_one(layers: tuple[Layer, ...], at: int, chosen: str, device: str) -> N
     check_run(joined(layers, chosen, device), layers[at], device, name=f"layer{at}")
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("which", range(len(FOLLOWING)), ids=FOLLOWING)
 @pytest.mark.parametrize(
     ("chosen", "zeros"),
@@ -247,7 +247,7 @@ OF_EACH_TYPE = tuple(
 )
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("at", range(len(OF_EACH_TYPE)), ids=[each.dtype for each in OF_EACH_TYPE])
 def test_data_types(at: int, cuda: str) -> None:
     for chosen in ("segmented", "row_resident"):
@@ -284,7 +284,7 @@ def test_an_order_that_is_given(cuda: str) -> None:
     assert implementations == ["segmented"]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("zeros", [True, False], ids=["zeros", "data"])
 @pytest.mark.parametrize("follow", [everything, heads_side_by_side])
 def test_sizes_that_are_known_at_run_time(follow: Any, zeros: bool, cuda: str) -> None:

@@ -162,7 +162,7 @@ def with_twos(device, dtype):
     return compiled(module(0, 0, 3, 2, symbolic=True, dtype=dtype), device)
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("extent", [1, 7, 500])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int64"])
 def test_what_does_not_fill_itself_where_the_sizes_decide(device, extent, dtype):

@@ -95,7 +95,7 @@ def of_all_shapes(device):
     return machine(tvm.IRModule(functions), device)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("at", range(len(SHAPES)), ids=map(str, SHAPES))
 def test_shapes(device, at):
     kind, arrays = SHAPES[at], SHAPES[at].arrays()
@@ -209,7 +209,7 @@ def test_special_values(device, symbolic):
     check(kind, device, arrays)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(8)
 @each_size
 @pytest.mark.parametrize("wraps", [False, True])
 def test_bad_indices(device, wraps, symbolic):

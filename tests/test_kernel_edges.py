@@ -223,7 +223,7 @@ def all_edges(device: str) -> ProblemRunner:
 
 
 @pytest.mark.parametrize("name", EDGES)
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 def test_edges(on_cuda: str, name: str) -> None:
     edge, runner = EDGES[name], all_edges(on_cuda)
     problem = edge.problem

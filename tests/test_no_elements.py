@@ -41,7 +41,7 @@ def check(runner: ProblemRunner, name: str, shape: list[int]) -> None:
     np.testing.assert_array_equal(result, data, f"{name}: {shape}")
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize(
     "every", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["some", "every"]
 )
@@ -61,7 +61,7 @@ def test_nothing_is_written(device: str, reduction: str, every: bool) -> None:
         check(runner, name, shape)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("reduction", ["update", "add", "max"])
 def test_nothing_is_written_where_the_run_says_so(device: str, reduction: str) -> None:
     strategy, runner = strategy_for(device), ProblemRunner(device)

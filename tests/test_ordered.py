@@ -152,7 +152,7 @@ def test_sizes(device, number):
     check_sizes(machine, reductions, sizes, device, include_self)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("include_self", [True, False])
 def test_symbolic_sizes(device, include_self):
     """One module serves all sizes."""
@@ -467,7 +467,7 @@ def test_long_orders_from_outside_compile(order, symbolic):
         shapes = {"permutation": many, **shapes}
     module, target = foreign(300, 64, shapes, True, True, symbolic), cuda_target("sm_90")
     made = source(module, target)
-    assert ("carry_updates<P>" in made) == (order != "offsets" and not symbolic)
+    assert ("carry_updates<P>" in made) == (order != "offsets")
     assert cubin(made, "sm_90").startswith(b"\x7fELF")
 
 

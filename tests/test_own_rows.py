@@ -54,7 +54,7 @@ def expected(x: np.ndarray, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("chosen", ["bucketed", "grouped"])
-@pytest.mark.each_device
+@pytest.mark.turns(2)
 def test_own_rows_are_read_once(device: str, chosen: str) -> None:
     if device == "llvm":
         pytest.skip("CPUs have neither implementation")

@@ -38,7 +38,7 @@ def is_tiled(mod, **options):
     return "shared_ptr[2304]" in cuda(mod, **options)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("symbolic", [False, True])
 @pytest.mark.parametrize(
     ("rows", "columns", "inner", "transposed", "follows", "batch"),

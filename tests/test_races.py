@@ -54,7 +54,7 @@ def problem(form: str, way: str) -> ScatterProblem:
 @pytest.mark.parametrize(
     "chosen", ["sequential", "parallel_injective", "sort_based", "partitioned", "private_bins"]
 )
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 def test_large_problems(chosen: str) -> None:
     strategy = strategy_for("llvm")
     assert strategy is not None

@@ -56,6 +56,7 @@ def _calls():
     }
 
 
+@pytest.mark.turns(2)
 def test_sums_of_16_bits(device: str, implementation: str) -> None:
     calls = _calls()
     calls = {name: calls[name] for name in applicable(calls, implementation, device)}

@@ -27,6 +27,7 @@ def under_sanitizers(*arguments: str, timeout: float) -> None:
 
 
 @pytest.mark.usefixtures("quick_processes")
+@pytest.mark.exhaustive
 def test_random_problems() -> None:
     """And rows whose last columns are read again where a thread would have none."""
     wanted = "cuda and (short_run or bucketed-float32-33-weighted)"

@@ -128,7 +128,7 @@ def two_layers(f):
     return [f.layer(f.layer(f["x"], f["ends"]), f["ends"])]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("loops", [False, True])
 def test_layers_share_what_they_compute_of_a_graph(device, loops):
     module = Function(two_layers).module

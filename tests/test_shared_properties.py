@@ -128,7 +128,7 @@ def check(device, tally, seeds, **options):
             tally(f"random programs: {switch}", sum(note.switch == switch for note in notes))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("fuse", [False, True])
 def test_random_programs(device, tally: Tally, fuse):
     check(device, tally, range(4) if fuse else range(4, 8), fuse=fuse)

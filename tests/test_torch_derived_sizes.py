@@ -61,7 +61,7 @@ def of_rows(rows: int) -> Any:
     return torch.randn(rows, 3)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(
     "function, make, sizes",
     [

@@ -88,7 +88,8 @@ def test_orders_of_nonsense_alone(device: str) -> None:
             run(machine, [table, words, offsets], device)
         return
     [result] = run(machine, [table, words, offsets], device)
-    assert result.shape == (6, 4) and bool((result >= 0).all())
+    # Row 1 has words that are also another row's, so nobody adds them up.
+    assert result[[0, 2, 3, 5]].eq(0).all() and result[4].eq(300).all()
 
 
 @pytest.mark.each_device

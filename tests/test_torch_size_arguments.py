@@ -118,7 +118,7 @@ def averages(x: Any) -> Any:
     )
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("function", [instances, resized, smoothed, greatest, averages])
 def test_images(function: Callable[..., Any], device: str) -> None:
     sizes = (2, 3, 6, 9), (1, 3, 8, 5), (3, 3, 11, 4)

@@ -173,7 +173,7 @@ CONVOLUTIONS = {
 }
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("use_mask", [True, False])
 @pytest.mark.parametrize("kind", CONVOLUTIONS)
 def test_deform_conv2d(kind: str, use_mask: bool, device: str) -> None:

@@ -4,7 +4,8 @@
 other; of three, each pair. Devices take turns without being asked, from one test to the next:
 half of the tests run on the CPU and half on the simulated GPU. ``@pytest.mark.each_device`` is for
 tests of what may be right on one and wrong on the other: of memory, bad indices, kernels, and those
-that try less on one of them. What each implementation must do is tried with each.
+that try less on one of them. What each implementation must do is tried with each, unless that is
+dear: then each is tried on the CPU or the simulated GPU.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def _every(item: pytest.Item) -> int:
 
 def _values(item: pytest.Item) -> Iterator[tuple[str, Any]]:
     """The values of the parameters, one of those that are given together."""
-    together = {"implementation"}  # Given with the device.
+    together: set[str] = set()
     for mark in item.iter_markers("parametrize"):
         names = mark.args[0]
         names = names.replace(" ", "").split(",") if isinstance(names, str) else names

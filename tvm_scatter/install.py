@@ -36,7 +36,7 @@ from .ops import (
 )
 from .ops import operators as ops
 from .passes import ordered_fusion
-from .runtime import cuda_toolkit, kernel_cache, overlapped_launches
+from .runtime import cuda_build, cuda_toolkit, kernel_cache
 from .schedules import (
     device_passes,
     empty_outputs,
@@ -90,7 +90,7 @@ def install() -> None:
     tvmscript.install_tvmscript()
     cuda_toolkit.use_wheels()
     kernel_cache.install_cache()
-    overlapped_launches.install_tags()
+    cuda_build.install_build()
     _installed = True
 
 
@@ -116,7 +116,7 @@ def uninstall() -> None:
     tvmscript.uninstall_tvmscript()
     cuda_toolkit.forget_wheels()
     kernel_cache.uninstall_cache()
-    overlapped_launches.uninstall_tags()
+    cuda_build.uninstall_build()
     _installed = False
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tvm_scatter.emit.device_headers import header
 from tvm_scatter.problem.reductions import HALVES, Reduction, item_bytes, numpy_dtype
 from tvm_scatter.problem.scatter_problem import ScatterProblem
 
@@ -77,7 +78,7 @@ def headers(names: tuple[str, ...]) -> str:
 
     for name in names:
         add(name)
-    return "\n".join(texts.values()) + "\n"
+    return "".join(header(*each) for each in texts.items())
 
 
 def problem_struct(
