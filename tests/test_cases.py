@@ -114,7 +114,6 @@ def check(
         for group in GROUPS
     ],
 )
-@pytest.mark.turns(2)
 def test_cases(device: str, implementation: str, group: str, tally: Tally) -> None:
     count = check(device, implementation, GROUPS[group], COMMON, EVERY[device])
     if not count:

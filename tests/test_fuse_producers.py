@@ -87,7 +87,6 @@ def call(machine, device, *arrays):
     return machine["main"](*[tvm.runtime.tensor(a, device_of(device)) for a in arrays]).numpy()
 
 
-@pytest.mark.turns(2)
 def test_every_implementation(device, implementation):
     """Each that can compute updates does; the others read them from a tensor."""
     module = weighted_sum()

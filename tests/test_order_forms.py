@@ -201,7 +201,6 @@ def source_of(count, extent, form="owners", **target):
         (20_000_000, 16384 * PLACES + 1, "move_to_rank"),
     ],
 )
-@pytest.mark.turns(2)
 def test_which_form_is_chosen(device, count, extent, form):
     source = source_of(count, extent)
     calls = ("order_by_owners", "order_bucket", "move_to_rank")

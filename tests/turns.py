@@ -4,8 +4,8 @@
 other; of three, each pair. Devices take turns without being asked, from one test to the next:
 half of the tests run on the CPU and half on the simulated GPU. ``@pytest.mark.each_device`` is for
 tests of what may be right on one and wrong on the other: of memory, bad indices, kernels, and those
-that try less on one of them. What each implementation must do is tried with each, unless that is
-dear: then each is tried on the CPU or the simulated GPU.
+that try less on one of them. What each implementation must do is tried with each, unless it is so
+dear that they take turns, too.
 """
 
 from __future__ import annotations
