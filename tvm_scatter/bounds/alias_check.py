@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tvm
 from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
@@ -17,6 +16,7 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.addresses import emit_address
 from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
+from tvm_scatter.emit.tensors import element_bytes
 from tvm_scatter.ops.shapes import SymbolTable
 
 
@@ -74,6 +74,5 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
 
 def _range(buffer: Any, elements: Any, tensor: Any) -> tuple[Any, Any]:
     """The first address of a tensor and the first one behind it."""
-    width = (tvm.DataType(str(tensor.ty.dtype)).bits + 7) // 8
     start = T.bind(emit_address(buffer))
-    return start, start + tirx.Cast("int64", elements) * width
+    return start, start + tirx.Cast("int64", elements) * element_bytes(tensor)
