@@ -290,3 +290,28 @@ def test_inputs_that_no_scatter_writes_stay_with_tvm(returned, caplog) -> None:
     mod = from_exported_program(torch.export.export(Adds(), example))
     assert len(mod["main"].ret_ty.fields) == 1 + returned
     assert ("What the model writes to total is lost" in caplog.text) == (not returned)
+
+
+@pytest.mark.each_device
+def test_a_buffer_that_is_passed_as_the_input_too(device: str) -> None:
+    """Buffers are donated unasked. The error is raised on the host, wherever the tensors are."""
+
+    class Rows(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("rows", torch.zeros(6, 8))
+
+        def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+            self.rows.index_copy_(0, index, x)
+            return self.rows * 1
+
+    program = torch.export.export(Rows(), (torch.ones(6, 8), torch.arange(6)))
+    executable = tvm.compile(from_exported_program(program), target_of(device))
+    on = device_of(device)
+    x, index = (tvm.runtime.tensor(each, on) for each in (np.ones((6, 8), "float32"), np.arange(6)))
+    machine = relax.VirtualMachine(executable, on)
+    with pytest.raises(ValueError, match="rows: it is donated and shares memory with the argument"):
+        machine["main"](x, index, x)
+    rows = tvm.runtime.tensor(np.zeros((6, 8), "float32"), on)
+    machine["main"](x, index, rows)
+    np.testing.assert_array_equal(rows.numpy(), 1)

@@ -34,6 +34,19 @@ def test_scans_of_nothing(shape: tuple[int, ...]) -> None:
     check(scanned, torch.zeros(shape))
 
 
+@pytest.mark.parametrize("shape", [(0, 0, 2), (3, 0), (3, 2, 0)], ids=str)
+def test_nothing_is_filled_with_a_number(shape: tuple[int, ...], device: str) -> None:
+    def filled(x: Any, index: Any) -> Sequence[Any]:
+        return (
+            x.index_fill(0, index, 1),
+            x.index_add(0, index, torch.ones(1).expand(len(index), *shape[1:])),
+        )
+
+    check(
+        filled, torch.zeros(shape), torch.zeros(min(shape[0], 2), dtype=torch.long), device=device
+    )
+
+
 def test_rows_repeated_of_nothing() -> None:
     def model(x: Any, counts: Any) -> Any:
         return x.repeat_interleave((counts > 1).long(), 0)

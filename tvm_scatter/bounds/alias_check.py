@@ -14,7 +14,6 @@ from tvm.script.ir_builder import IRBuilder
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.addresses import emit_address
-from tvm_scatter.emit.error_text import raise_error
 from tvm_scatter.emit.parameters import PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.emit.tensors import element_bytes
 from tvm_scatter.ops.shapes import SymbolTable
@@ -62,13 +61,13 @@ def _check_func(name: str, tensor: Any, others: Sequence[Any]) -> tirx.PrimFunc:
                 ]
                 start, end = ranges[0]
                 for other, (low, high) in zip(others, ranges[1:], strict=True):
-                    with T.If(tirx.all(start < high, low < end)):
-                        with T.Then():
-                            text = (
-                                f"{name}: it is donated and shares memory with the argument "
-                                f"{getattr(other, 'name', 'of a tuple')}; pass a copy of one."
-                            )
-                            raise_error("ValueError", [text])
+                    text = (
+                        f"{name}: it is donated and shares memory with the argument "
+                        f"{getattr(other, 'name', 'of a tuple')}; pass a copy of one."
+                    )
+                    # A text that is put together needs memory, which is the GPU's here.
+                    with T.Assert(tirx.any(start >= high, low >= end), text, "ValueError"):
+                        pass
     return builder.get()
 
 

@@ -20,6 +20,9 @@ def reads_neighbours(lowered: Lowered) -> bool:
         # Elements are scattered one by one.
         return True
     updates = computed_updates(lowered)
+    if any(isinstance(size, int | tirx.IntImm) and int(size) == 0 for size in updates.shape):
+        # There are none.
+        return True
     symbols = updates.symbols
     row, head, column = (tirx.Var(name, "int64") for name in ("row", "head", "column"))
     line = problem.slice.value(symbols)
