@@ -86,6 +86,20 @@ def first_half(x: Any) -> Any:
     return x[: int(x.shape[0] * 0.5)]
 
 
+def middle(x: Any) -> Any:
+    # ``int`` makes a number of a size, which then is no size any more.
+    top = int(round((x.shape[0] - 4) / 2))  # noqa: RUF046
+    return x[top : top + 4]
+
+
+def by_root(x: Any) -> Any:
+    return x + 1 if x.shape[0] ** 0.5 < 2.5 else x - 1
+
+
+def even(x: Any) -> Any:
+    return x + 1 if x.shape[0] & 1 == 0 else x - 1
+
+
 def more_rows(x: Any) -> Any:
     return x + 1 if 2 * x.shape[1] < x.shape[0] else x - 1
 
@@ -97,6 +111,9 @@ def more_rows(x: Any) -> Any:
         (rows_of_six, (10, 2), "% 6 == 0, but x.shape[0] is 10 and x.shape[1] is 2"),
         (largest_of_halves, (12, 2), "x.shape[0] // 2 == 3, but x.shape[0] is 12"),
         (first_half, (12, 2), "(0.5 * torch.sym_float(x.shape[0])) == 3, but x.shape[0] is 12"),
+        (middle, (9, 2), "round((-4 + x.shape[0]) / 2) == 1, but x.shape[0] is 9"),
+        (by_root, (7, 2), "torch.sym_float(x.shape[0]) ** 0.5 < 2.5, but x.shape[0] is 7"),
+        (even, (7, 2), "x.shape[0] & 1 == 0, but x.shape[0] is 7"),
         (more_rows, (7, 4), ", but x.shape[1] is 4 and x.shape[0] is 7"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

@@ -28,6 +28,7 @@ SIZES = (0, 1, 2, 3, 7, 64)
         "math.trunc(0.5 * torch.sym_float(n)) == 3",
         "math.floor(n / 4) + math.ceil(m / 4) > 2",
         "(-n) % 4 <= 1.5",
+        "n & 3 == 0 or (n | 4) ^ 1 > m << 2 >> 1",
     ],
 )
 def test_conditions_are_those_of_python(text: str) -> None:
@@ -41,7 +42,8 @@ def test_conditions_are_those_of_python(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["n // 0.5 == 2", "(n == 2) + 1 > m", "not n", "n & 3 == 0", "f(n)"]
+    "text",
+    ["n // 0.5 == 2", "(n == 2) + 1 > m", "not n", "n & 0.5 == 0", "round(n, 1) < 2", "f(n)"],
 )
 def test_others_are_not_understood(text: str) -> None:
     condition = parsed(text)

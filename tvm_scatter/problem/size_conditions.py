@@ -35,6 +35,13 @@ _ARITHMETIC: dict[type, _Operator] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
+_BITS: dict[type, _Operator] = {
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+}
 
 
 def parsed(text: str) -> ast.expr:
@@ -57,8 +64,9 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     expression : ast.expr
-        Of sums, products, quotients and remainders, ``min``, ``max``, ``math.trunc`` and its kin,
-        ``torch.sym_float``, comparisons, ``and``, ``or`` and ``not``.
+        Of sums, products, quotients, remainders and powers, bits, ``min``, ``max``, ``round`` to
+        whole numbers, ``math.trunc`` and its kin, ``torch.sym_float``, comparisons, ``and``, ``or``
+        and ``not``.
     sizes : dict of str to expression
         What stands for each name, of type ``int64``.
 
@@ -91,8 +99,12 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
             return tirx.floormod(_whole(value(left)), _divisor(_whole(value(right))))
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             return tirx.div(_real(value(left)), _real(value(right)))
+        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=float() as power)):
+            return tirx.pow(_real(value(left)), tirx.const(power, _REAL))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
             return _ARITHMETIC[type(op)](*_alike(value(left), value(right)))
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _BITS:
+            return _BITS[type(op)](_whole(value(left)), _whole(value(right)))
         case ast.Compare(left=left, ops=ops, comparators=others):
             values = [value(left), *map(value, others)]
             compared = [
@@ -108,6 +120,9 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id=name), args=args) if name in _EXTREMES:
             of_two = getattr(tirx, name)
             return reduce(lambda left, right: of_two(*_alike(left, right)), map(value, args))
+        case ast.Call(func=ast.Name(id="round"), args=[argument]):
+            # As Python does, to the even one of two that are as near.
+            return tirx.nearbyint(_real(value(argument))).astype("int64")
         case ast.Call(func=ast.Attribute(value=ast.Name(), attr="sym_float"), args=[argument]):
             return _real(value(argument))
         case ast.Call(func=ast.Attribute(value=ast.Name(id="math"), attr=name), args=[argument]):

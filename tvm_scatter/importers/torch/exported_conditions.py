@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,8 @@ from tvm_scatter.problem.size_conditions import (
     value_of,
 )
 
+_OF_A_SIZE = ".size()["
+_logger = logging.getLogger("tvm_scatter")
 _IN_FORCE: ContextVar[tuple[str, ...]] = ContextVar("conditions", default=())
 _Shapes = Mapping[str, Sequence[Any]]
 
@@ -71,6 +74,8 @@ def _conditions(program: Any) -> Iterator[str]:
             if not sizes.issuperset(variables):
                 continue
         except (NotImplementedError, SyntaxError):
+            if _OF_A_SIZE in text:
+                _logger.warning("A condition of the exported program is not checked: %s.", text)
             continue
         if not _is_about_ones(condition) and not _is_proved(holds, variables.values()):
             yield ast.unparse(condition)
