@@ -1791,6 +1791,60 @@ ROW_SUMS = (
     ),
 )
 
+_SHORT = "tests/test_short_rows.py::"
+
+REDUCTIONS = (
+    Mutant(
+        "only the first thread of a row has what was reduced",
+        "tvm_scatter/schedules/gpu/warp_rows.py",
+        'schedule.set_scope(each, number, "local")',
+        'schedule.set_scope(each, number, "shared")',
+        (_SHORT + "test_a_short_row_is_a_warps[49]",),
+    ),
+    Mutant(
+        "reductions of few elements are TVM's",
+        "tvm_scatter/lowering/one_reduction.py",
+        "return prod(self.reduced) <= (",
+        "return prod(self.reduced) < 0 * (",
+        (_SHORT + "test_few_elements_are_reduced_by_one_thread",),
+    ),
+    Mutant(
+        "keys of vectors are turned around by an operator of integers",
+        "tvm_scatter/importers/torch/ordering.py",
+        "found ^ -1 if descending",
+        "~found if descending",
+        (_SHORT + "test_keys_behind_a_product_compile",),
+    ),
+    Mutant(
+        "halves are multiplied and added up as halves",
+        "tvm_scatter/passes/row_products.py",
+        "if str(row.ty.dtype) != dtype:",
+        "if not dtype:",
+        ("tests/test_row_products.py::test_halves_are_added_up_in_single_precision[llvm-torch]",),
+    ),
+    Mutant(
+        "what shares memory with a donated tensor is not looked for",
+        "tvm_scatter/bounds/alias_check.py",
+        "tirx.any(start >= high, low >= end)",
+        "tirx.any(start >= low, low >= end)",
+        ("tests/test_torch_buffers.py::test_a_buffer_that_is_passed_as_the_input_too[llvm]",),
+    ),
+    Mutant(
+        "no updates are read as if there were some",
+        "tvm_scatter/lowering/neighbours.py",
+        "int(size) == 0 for size in updates.shape",
+        "int(size) < 0 for size in updates.shape",
+        ("tests/test_torch_empty.py::test_nothing_is_filled_with_a_number",),
+    ),
+    Mutant(
+        "conditions that round are not understood",
+        "tvm_scatter/problem/size_conditions.py",
+        'func=ast.Name(id="round")',
+        'func=ast.Name(id="rounded")',
+        ("tests/test_exported_sizes.py::test_conditions_that_are_no_range[llvm-middle--]",),
+    ),
+)
+
 _TURNED = "tests/test_turn_lines.py::"
 _TRANSPOSED = "tests/test_transposes.py::"
 
@@ -2159,6 +2213,7 @@ MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
     *ROW_SUMS,
+    *REDUCTIONS,
     *LINES,
     *PRODUCTS,
     *MESSAGES_OF_ROWS,

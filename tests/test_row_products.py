@@ -93,6 +93,30 @@ def test_nothing_is_transposed(build):
     assert "relax.broadcast_to" not in found
 
 
+@pytest.mark.parametrize("name", ["torch", "shared"])
+def test_halves_are_added_up_in_single_precision(name, device):
+    """As products of PyTorch's are imported, with a result that is rounded behind them."""
+    rng = np.random.default_rng(0)
+    values = [rng.integers(-3, 4, shape).astype("float16") for shape in (BUILDS[name][1], CACHE)]
+    values = [2**7 * each for each in values]
+
+    def build(query, cache):
+        keys = cache if name == "torch" else repeated(cache)
+        columns = emit(relax.op.permute_dims(keys, [0, 1, 3, 2]))
+        return relax.op.matmul(query, columns, "float32")
+
+    builder = relax.BlockBuilder()
+    relax_function(builder, "main", build, values)
+    changed = RowProducts()(builder.get())
+    assert operators(changed) != operators(builder.get())
+    target, on = target_of(device), device_of(device)
+    executable = tvm.compile(changed, target, relax_pipeline=tvm_scatter.pipeline(target))
+    machine = relax.VirtualMachine(executable, on)
+    found = machine["main"](*(tvm.runtime.tensor(each, on) for each in values)).numpy()
+    wide = [each.astype("float32") for each in values]
+    np.testing.assert_array_equal(found, BUILDS[name][2](*wide))
+
+
 @pytest.mark.turns(2)
 @pytest.mark.parametrize("name", BUILDS)
 def test_the_answer_is_numpys(name, device):

@@ -140,8 +140,9 @@ def compare() -> None:
     }
     assert ours <= different, different
     for kind, (without, scattering) in plain.items():
-        # A model that does not scatter compiles to the same code.
-        tvm.ir.assert_structural_equal(compiled(False, kind), without)
+        # A model that does not scatter compiles to the same code, but for its softmax.
+        with tvm_scatter.options(reductions=False):
+            tvm.ir.assert_structural_equal(compiled(False, kind), without)
         assert not tvm_ffi.structural_equal(compiled(True, kind), scattering)
     tvm_scatter.uninstall()
     check_stock()

@@ -78,6 +78,9 @@ class Options:
     products : bool
         Whether products of many rows in single precision get larger tiles than TVM's, and read
         the rows themselves where these are read by index, on GPUs.
+    reductions : bool
+        Whether reductions of few elements, and rows that are reduced or normalised, are spread over
+        threads by this package, on GPUs.
     transposes : bool
         Whether functions that transpose go through tiles in shared memory, on GPUs.
     row_sums : bool, optional
@@ -122,6 +125,7 @@ class Options:
     epilogue: bool | None = None
     gather: bool = True
     products: bool = True
+    reductions: bool = True
     transposes: bool = True
     row_sums: bool | None = None
     sum_logits: bool | None = None

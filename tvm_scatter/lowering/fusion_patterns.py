@@ -6,6 +6,8 @@ from tvm import tirx
 
 #: The attribute of a function that holds its number.
 PATTERN = "op_pattern"
+#: A function that computes each element from elements at its own place, or at none.
+BROADCAST = 1
 #: The last number of functions that compute each element by themselves.
 INJECTIVE = 2
 #: A reduction: it is fused with what it reads, and with nothing behind it.

@@ -1,6 +1,7 @@
 """Reads by index stay apart from reductions, of which TVM's schedules expect plain reads.
 
-Fused with one, a read would be computed by a single thread for each result.
+Fused with one, a read would be computed by a single thread for each result. Of few elements that is
+what a thread does, and so these are read where they are reduced.
 """
 
 from __future__ import annotations
@@ -10,53 +11,81 @@ from typing import Any
 
 import tvm
 from tvm import tirx
+from tvm.target import Target
 
 from tvm_scatter.lowering.fused_reads import IS_READ
 from tvm_scatter.lowering.fusion_patterns import (
+    BROADCAST,
     INJECTIVE,
     OPAQUE,
     PATTERN,
     REDUCTION,
     fusion_pattern,
 )
+from tvm_scatter.lowering.one_reduction import one_reduction
 from tvm_scatter.ops.called import CALL_TIR, operator_of
+from tvm_scatter.options import current_options
+from tvm_scatter.selection.backend import backend_of
 
 from .analysis.bindings import Binding, Bindings
 from .functions import is_ours_to_change
 
 
 def reads_apart(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module, in which reads that lead to a reduction are fused with nothing."""
-    apart = {
-        name
-        for _, function in mod.functions.items()
-        if is_ours_to_change(function)
-        for name in _before_reductions(Bindings(function), mod.functions)
-    }
-    if not apart:
+    """The module, in which reads that lead to a reduction of many are fused with nothing.
+
+    TVM fuses a reduction with what is marked to broadcast, and so is what leads to one of few.
+    """
+    patterns: dict[Any, int] = {}
+    for _, function in mod.functions.items():
+        if is_ours_to_change(function):
+            for name, pattern in _before_reductions(Bindings(function), mod.functions).items():
+                patterns[name] = max(pattern, patterns.get(name, 0))
+    if not patterns:
         return mod
     result = mod.clone()
-    for name in apart:
-        result.update_func(name, mod[name].with_attr(PATTERN, OPAQUE))
+    for name, pattern in patterns.items():
+        result.update_func(name, mod[name].with_attr(PATTERN, pattern))
     return result
 
 
-def _before_reductions(bindings: Bindings, functions: Mapping[Any, Any]) -> set[Any]:
-    """The names of the functions of reads that a reduction would be fused with."""
-    leading: set[Any] = set()
-    found: set[Any] = set()
+def _before_reductions(bindings: Bindings, functions: Mapping[Any, Any]) -> dict[Any, int]:
+    """The patterns of reads that a reduction would be fused with, and of what lies between."""
+    to_many: set[Any] = set()
+    to_few: set[Any] = set()
+    between: list[tuple[Any, Binding]] = []
+    found: dict[Any, int] = {}
     for binding in reversed(bindings.all):
         name = _called(binding)
         function = None if name is None else functions.get(name)
         if not isinstance(function, tirx.PrimFunc):
             continue
         pattern = fusion_pattern(function)
-        leads = pattern <= INJECTIVE and binding.var in leading
+        leads = pattern <= INJECTIVE and binding.var in to_many
         if leads and IS_READ in function.attrs:
-            found.add(name)
-        elif leads or pattern == REDUCTION:
-            leading |= binding.reads
+            found[name] = OPAQUE
+        elif leads or (pattern == REDUCTION and not _is_of_a_thread(function)):
+            to_many |= binding.reads
+        elif pattern == REDUCTION:
+            to_few |= binding.reads
+        elif pattern <= INJECTIVE and binding.var in to_few:
+            to_few |= binding.reads
+            between.append((name, binding))
+    read: set[Any] = set()
+    for name, binding in reversed(between):
+        if IS_READ in functions[name].attrs or binding.reads & read:
+            read.add(binding.var)
+            found.setdefault(name, BROADCAST)
     return found
+
+
+def _is_of_a_thread(function: tirx.PrimFunc) -> bool:
+    """Whether one thread of a GPU reduces what makes a result."""
+    target = Target.current(allow_none=True)
+    if target is None or not backend_of(target).is_gpu or not current_options().reductions:
+        return False
+    found = one_reduction(function)
+    return found is not None and found.is_short
 
 
 def _called(binding: Binding) -> Any:

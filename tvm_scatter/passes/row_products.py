@@ -100,18 +100,22 @@ class _Mutator(relax.PyExprMutator):
             row = self.builder_.emit(relax.op.multiply(row, scale))
         shape = _shape(call.args[1]) or []
         if second.repeats > 1:
-            result = self._shared(row, matrix, shape, second)
+            result = self._shared(row, matrix, shape, second, str(call.ty.dtype))
         else:
-            result = self._sum(row, matrix, shape)
+            result = self._sum(row, matrix, shape, str(call.ty.dtype))
         return relax.op.reshape(result, call.ty.shape)
 
-    def _sum(self, row: Any, matrix: Any, shape: Sequence[int]) -> Any:
+    def _sum(self, row: Any, matrix: Any, shape: Sequence[int], dtype: str) -> Any:
         """A row times the columns of a matrix, which lie in memory as rows."""
         emit = self.builder_.emit
         columns = emit(relax.op.reshape(matrix, [*shape[:-2], shape[-1], shape[-2]]))
+        if str(row.ty.dtype) != dtype:
+            row, columns = (emit(relax.op.astype(each, dtype)) for each in (row, columns))
         return emit(relax.op.sum(emit(relax.op.multiply(row, columns)), [-1]))
 
-    def _shared(self, row: Any, matrix: Any, shape: Sequence[int], second: _Second) -> Any:
+    def _shared(
+        self, row: Any, matrix: Any, shape: Sequence[int], second: _Second, dtype: str
+    ) -> Any:
         """Rows that follow each other times the matrix that they share."""
         emit = self.builder_.emit
         *batch, length, width = shape
@@ -119,10 +123,10 @@ class _Mutator(relax.PyExprMutator):
         rows = emit(relax.op.reshape(row, [count, second.repeats, length]))
         if not second.transposed:
             matrix = emit(relax.op.reshape(matrix, [count, length, width]))
-            return emit(relax.op.matmul(rows, matrix))
+            return emit(relax.op.matmul(rows, matrix, dtype))
         matrix = emit(relax.op.reshape(matrix, [count, width, length]))
         columns = emit(relax.op.permute_dims(rows, [0, 2, 1]))
-        return emit(relax.op.permute_dims(emit(relax.op.matmul(matrix, columns)), [0, 2, 1]))
+        return emit(relax.op.permute_dims(emit(relax.op.matmul(matrix, columns, dtype)), [0, 2, 1]))
 
 
 def _second(call: Any, values: dict[Any, Any], on_gpu: bool) -> _Second | None:
@@ -134,7 +138,7 @@ def _second(call: Any, values: dict[Any, Any], on_gpu: bool) -> _Second | None:
         return None
     if row[:-2] != second[:-2] or row[-2] != 1 or 0 in second:
         return None
-    if any(call.ty.dtype != operand.ty.dtype for operand in call.args):
+    if call.args[0].ty.dtype != call.args[1].ty.dtype:
         return None
     source, transposed, views, scales = call.args[1], False, [], []
     while (value := values.get(source)) is not None:

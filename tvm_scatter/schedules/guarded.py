@@ -19,7 +19,17 @@ from tvm_scatter.lowering.row_reductions import has_parallel_axes_alone
 
 from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
-from .gpu import Divisions, Gather, Products, RowSums, Transposes, WholeReductions
+from .gpu import (
+    Divisions,
+    Gather,
+    Products,
+    RowReductions,
+    RowSums,
+    ShortReductions,
+    Transposes,
+    WarpRows,
+    WholeReductions,
+)
 from .reductions_of_one import without_reductions_of_one
 from .serial import serial
 from .wide_reductions import with_wide_reductions
@@ -48,6 +58,9 @@ class GuardedDefaultSchedule:
             Gather(),
             Transposes(),
             RowSums(),
+            ShortReductions(),
+            RowReductions(),
+            WarpRows(),
             WholeReductions(),
             Products(),
             Divisions(),

@@ -41,7 +41,8 @@ def keys(call: TorchCall, data: Any, *, descending: bool = False, last: bool = T
     def ordered(data: te.Tensor) -> te.Tensor:
         def key(*at: Any) -> Any:
             found = key_of(data(*at), last=last)
-            return ~found if descending else found
+            # Not ``~``, which CUDA has for single integers alone.
+            return found ^ -1 if descending else found
 
         return te.compute(data.shape, key, name="keys")
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from .gather import Divisions, Gather
 from .products import Products
 from .row_sums import RowSums
+from .short_reductions import ShortReductions
 from .transposes import Transposes
+from .warp_rows import RowReductions, WarpRows
 from .whole_reductions import WholeReductions
 
-__all__ = ["Divisions", "Gather", "Products", "RowSums", "Transposes", "WholeReductions"]
+__all__ = [
+    "Divisions",
+    "Gather",
+    "Products",
+    "RowReductions",
+    "RowSums",
+    "ShortReductions",
+    "Transposes",
+    "WarpRows",
+    "WholeReductions",
+]

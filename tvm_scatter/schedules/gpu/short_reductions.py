@@ -1,0 +1,42 @@
+"""The schedule of reductions of few elements, such as the sum of an edge's three coordinates.
+
+TVM's own gives each result a block of threads, most of which have nothing to do: the sum of
+(1 000 000, 4, 64) numbers along the middle axis takes 6 400 us on an H200, where reading takes 300.
+"""
+
+from __future__ import annotations
+
+from tvm import s_tir, tirx
+from tvm.s_tir.dlight.base import ScheduleRule
+from tvm.target import Target
+
+from tvm_scatter.lowering.one_reduction import one_reduction
+from tvm_scatter.options import current_options
+from tvm_scatter.selection.backend import backend_of
+
+_THREADS = 256
+
+
+class ShortReductions(ScheduleRule):
+    """Each result by one thread, and results that are neighbours by neighbouring threads."""
+
+    def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
+        """The scheduled function, or ``None`` if it does not reduce few elements once."""
+        if not (backend_of(target).is_gpu and current_options().reductions):
+            return None
+        found = one_reduction(func)
+        if found is None or not found.is_short:
+            return None
+        schedule, block = found.schedule, found.block
+        result = found.after or schedule.cache_write(block, 0, "local")
+        results = schedule.fuse(*schedule.get_loops(result))
+        blocks, thread = schedule.split(results, [None, _THREADS])
+        schedule.bind(blocks, "blockIdx.x")
+        schedule.bind(thread, "threadIdx.x")
+        schedule.compute_at(block, thread, preserve_unit_loops=True)
+        for at in range(len(schedule.get(block).writes)):
+            schedule.set_scope(block, at, "local")
+        turns = schedule.fuse(*found.reduced_loops())
+        schedule.unroll(turns)
+        schedule.decompose_reduction(block, turns)
+        return schedule
