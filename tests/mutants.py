@@ -1804,8 +1804,8 @@ REDUCTIONS = (
     Mutant(
         "reductions of few elements are TVM's",
         "tvm_scatter/lowering/one_reduction.py",
-        "return prod(self.reduced) <= (",
-        "return prod(self.reduced) < 0 * (",
+        "_MOST_BESIDE if self.beside else _MOST_APART",
+        "0",
         (_SHORT + "test_few_elements_are_reduced_by_one_thread",),
     ),
     Mutant(

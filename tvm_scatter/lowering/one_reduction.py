@@ -13,8 +13,11 @@ from tvm.s_tir.dlight import normalize_prim_func
 from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.dlight.base import try_inline_contiguous_spatial
 from tvm.s_tir.schedule import LoopRV, SBlockRV
+from tvm.target import Target
 
 from tvm_scatter.emit.expressions import all_of, moves
+from tvm_scatter.options import current_options
+from tvm_scatter.selection.backend import backend_of
 
 from .row_reductions import reducing_blocks
 
@@ -54,13 +57,21 @@ class OneReduction:
     @property
     def is_short(self) -> bool:
         """Whether it reduces so few elements that one thread does."""
-        if not all(isinstance(size, int) for size in self.reduced):
-            return False
-        return prod(self.reduced) <= (_MOST_BESIDE if self.beside else _MOST_APART)
+        return are_at_most(self.reduced, _MOST_BESIDE if self.beside else _MOST_APART)
 
     def reduced_loops(self) -> list[LoopRV]:
         """The loops over what is reduced, which are the innermost."""
         return list(self.schedule.get_loops(self.block)[-len(self.reduced) :])
+
+
+def spreads_reductions(target: Target) -> bool:
+    """Whether this package spreads reductions over threads, and not TVM."""
+    return backend_of(target).is_gpu and current_options().reductions
+
+
+def are_at_most(sizes: Sequence[Any], most: int) -> bool:
+    """Whether axes of these sizes certainly have no more elements together."""
+    return all(isinstance(size, int) for size in sizes) and prod(sizes) <= most
 
 
 def one_reduction(function: tirx.PrimFunc) -> OneReduction | None:

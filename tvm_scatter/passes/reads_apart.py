@@ -22,10 +22,8 @@ from tvm_scatter.lowering.fusion_patterns import (
     REDUCTION,
     fusion_pattern,
 )
-from tvm_scatter.lowering.one_reduction import one_reduction
+from tvm_scatter.lowering.one_reduction import one_reduction, spreads_reductions
 from tvm_scatter.ops.called import CALL_TIR, operator_of
-from tvm_scatter.options import current_options
-from tvm_scatter.selection.backend import backend_of
 
 from .analysis.bindings import Binding, Bindings
 from .functions import is_ours_to_change
@@ -82,7 +80,7 @@ def _before_reductions(bindings: Bindings, functions: Mapping[Any, Any]) -> dict
 def _is_of_a_thread(function: tirx.PrimFunc) -> bool:
     """Whether one thread of a GPU reduces what makes a result."""
     target = Target.current(allow_none=True)
-    if target is None or not backend_of(target).is_gpu or not current_options().reductions:
+    if target is None or not spreads_reductions(target):
         return False
     found = one_reduction(function)
     return found is not None and found.is_short

@@ -38,7 +38,10 @@ from .wide_reductions import with_wide_reductions
 _STOCK = dlight.base.ApplyDefaultSchedule
 #: Rules of reductions. Each computes what can be computed in place before it looks for one. Of long
 #: chains that takes most of the time.
-_OF_REDUCTIONS = (dlight.gpu.GEMV, dlight.gpu.Reduction, dlight.gpu.GeneralReduction)
+_OF_REDUCTIONS = (
+    *(ShortReductions, RowReductions, WarpRows),
+    *(dlight.gpu.GEMV, dlight.gpu.Reduction, dlight.gpu.GeneralReduction),
+)
 _logger = logging.getLogger("tvm_scatter")
 
 

@@ -10,9 +10,7 @@ from tvm import s_tir, tirx
 from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
 
-from tvm_scatter.lowering.one_reduction import one_reduction
-from tvm_scatter.options import current_options
-from tvm_scatter.selection.backend import backend_of
+from tvm_scatter.lowering.one_reduction import one_reduction, spreads_reductions
 
 _THREADS = 256
 
@@ -22,7 +20,7 @@ class ShortReductions(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it does not reduce few elements once."""
-        if not (backend_of(target).is_gpu and current_options().reductions):
+        if not spreads_reductions(target):
             return None
         found = one_reduction(func)
         if found is None or not found.is_short:

@@ -9,7 +9,6 @@ to give some to each warp it leaves to one thread for each row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 import tvm
 from tvm import s_tir, tirx
@@ -20,9 +19,7 @@ from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
 
 from tvm_scatter.emit.expressions import all_of
-from tvm_scatter.lowering.one_reduction import one_reduction
-from tvm_scatter.options import current_options
-from tvm_scatter.selection.backend import backend_of
+from tvm_scatter.lowering.one_reduction import are_at_most, one_reduction, spreads_reductions
 
 _WARP = 32
 _THREADS = 256
@@ -35,7 +32,7 @@ class WarpRows(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it does not compute short rows."""
-        if not _is_wanted(target) or not isinstance(func.body, s_tir.SBlockRealize):
+        if not spreads_reductions(target) or not isinstance(func.body, s_tir.SBlockRealize):
             return None
         schedule = s_tir.Schedule(func)
         blocks = try_inline_contiguous_spatial(schedule, normalize_prim_func(schedule) or [])
@@ -56,23 +53,18 @@ class RowReductions(ScheduleRule):
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it does not reduce rows once."""
-        if not _is_wanted(target):
+        if not spreads_reductions(target):
             return None
         found = one_reduction(func)
         if found is None or not found.beside:
             return None
-        known = all(isinstance(size, int) for size in found.reduced)
-        short = known and prod(found.reduced) <= _LONGEST
+        short = are_at_most(found.reduced, _LONGEST)
         if found.is_sum and not short:
             return None
         lanes = _WARP if short else _THREADS
         result = found.after or found.schedule.cache_write(found.block, 0, "local")
         by_rows(found.schedule, [found.block], len(found.reduced), result, lanes)
         return found.schedule
-
-
-def _is_wanted(target: Target) -> bool:
-    return backend_of(target).is_gpu and current_options().reductions
 
 
 def by_rows(
@@ -126,8 +118,7 @@ def _are_of_rows(
     rows = kinds.count("S")
     if not rows or kinds != "S" * rows + "R" * (len(kinds) - rows) or kinds[-1] != "R":
         return False
-    sizes = [axis.dom for axis in reductions[0].iters[rows:]]
-    if not all(isinstance(size, int) for size in sizes) or prod(sizes) > _LONGEST:
+    if not are_at_most([axis.dom for axis in reductions[0].iters[rows:]], _LONGEST):
         return False
     if any(each.dom_kind() != kinds or not each.is_reduction() for each in reductions):
         return False
