@@ -25,7 +25,7 @@ from .passes import (
     BranchFunctions,
     DeferBoundsCheck,
     HostConstants,
-    OwnScans,
+    OwnLines,
     RowProducts,
     SizeBounds,
     passes,
@@ -161,7 +161,7 @@ def _has_graphs(target: Target) -> bool:
 def _rewrite(mod: tvm.IRModule, _context: Any = None) -> tvm.IRModule:
     """Run the passes of the current options."""
     check_made_for(mod)
-    last = [OwnScans(), BranchFunctions(), DeferBoundsCheck()]
+    last = [OwnLines(), BranchFunctions(), DeferBoundsCheck()]
     return tvm.transform.Sequential(
         [HostConstants(), SizeBounds(), *passes(current_options()), *last]
     )(mod)

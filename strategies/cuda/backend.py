@@ -16,6 +16,7 @@ from .compaction import COMPACTION
 from .machines import CALIBRATION, device_name, machine_of, named_machine
 from .ordering import ORDERING
 from .scan import SCAN
+from .smallest import SMALLEST
 from .steps.stages import fill_output, finish_output
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
@@ -59,6 +60,7 @@ CUDA = Backend(
     compaction=COMPACTION,
     ordering=ORDERING,
     scan=SCAN,
+    smallest=SMALLEST,
     fill=fill_output,
     finish=finish_output,
     captures_graphs=True,

@@ -9,18 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from tvm import relax
-from tvm.script.ir_builder import IRBuilder
-from tvm.target import Target
-from tvm.tirx.script import builder as T
 
-from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
-from tvm_scatter.emit.scan import Scan, ScanProblem
+from tvm_scatter.emit.scan import ScanProblem
 from tvm_scatter.ops.shapes import SymbolTable, is_empty, is_one, no_elements, static_shape
 from tvm_scatter.problem.reductions import HALVES
-from tvm_scatter.problem.signature import Dim
-from tvm_scatter.problem.symbolic_size import SymbolicSize
 from tvm_scatter.selection.backend import backend_of
 
+from .lines import function_of, sizes_of_lines
 from .target import target_of
 
 #: What TVM's operators combine.
@@ -48,13 +43,17 @@ def legalize_scan(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     kind = KINDS[call.op.name]
 
     def problem(values: dict[str, Any]) -> ScanProblem:
-        outer, length, inner = (
-            SymbolicSize.product(part).value(values) for part in _parts(shapes[0], axis)
-        )
-        return ScanProblem(kind, exclusive, *dtypes, outer, length, inner)
+        return ScanProblem(kind, exclusive, *dtypes, *sizes_of_lines(shapes[0], axis, values))
 
     size = scan.workspace(problem(symbols.values))
-    func = _build(scan, problem, shapes, dtypes, size, target)
+    parameters = [
+        ("data", shapes[0], dtypes[0]),
+        ("out", shapes[1], dtypes[1]),
+        ("workspace", (size if isinstance(size, int) else "bytes",), "uint8"),
+    ]
+    func = function_of(
+        target, parameters, lambda values, *buffers: scan.emit(problem(values), *buffers)
+    )
     types = [call.ty, relax.TensorType([size], "uint8", data.ty.vdevice)]
     results = bb.emit(relax.op.call_tir(bb.add_func(func, f"running_{kind}"), [data], types))
     return relax.TupleGetItem(results, 0)
@@ -68,33 +67,3 @@ def _in_32_bits(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     axis = None if call.attrs.axis is None else int(call.attrs.axis)
     total = bb.emit(operator(wide, axis, "float32", bool(call.attrs.exclusive)))
     return relax.op.astype(total, dtype)
-
-
-def _parts(shape: tuple[Dim, ...], axis: int | None) -> tuple[tuple[Dim, ...], ...]:
-    """The axes before a scanned one, itself, and those behind it; without one, it is all."""
-    return (
-        ((), shape, ())
-        if axis is None
-        else (shape[:axis], shape[axis : axis + 1], shape[axis + 1 :])
-    )
-
-
-def _build(
-    scan: Scan,
-    problem: Any,
-    shapes: tuple[tuple[Dim, ...], tuple[Dim, ...]],
-    dtypes: tuple[str, str],
-    workspace: Any,
-    target: Target,
-) -> Any:
-    with IRBuilder() as builder, T.prim_func(s_tir=True):
-        T.func_attr({**PRIM_FUNC_ATTRS, MADE_FOR: str(target.kind.name)})
-        parameters = Parameters()
-        parameters.add("data", shapes[0], dtypes[0])
-        parameters.add("out", shapes[1], dtypes[1])
-        parameters.add(
-            "workspace", (workspace if isinstance(workspace, int) else "bytes",), "uint8"
-        )
-        with target, parameters.in_body() as (data, out, memory):
-            scan.emit(problem(parameters.symbols), data, out, memory)
-    return builder.get()

@@ -21,7 +21,7 @@ from .fuse_softmax import FuseSoftmax
 from .horizontal_fusion import HorizontalFusion
 from .host_constants import HostConstants
 from .merge_chains import MergeScatterChains
-from .own_scans import OwnScans
+from .own_lines import OwnLines
 from .read_fields import ReadFields
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
@@ -88,7 +88,7 @@ __all__ = [
     "HorizontalFusion",
     "HostConstants",
     "MergeScatterChains",
-    "OwnScans",
+    "OwnLines",
     "ReadFields",
     "ReuseBuffers",
     "RowProducts",

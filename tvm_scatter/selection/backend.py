@@ -12,6 +12,7 @@ from tvm_scatter.emit.index_check import DeviceCheck
 from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.emit.scan import Scan
+from tvm_scatter.emit.smallest import Smallest
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 
@@ -41,6 +42,8 @@ class Backend:
         How to order updates by destination; ``None`` if nothing does.
     scan : Scan, optional
         How to compute running sums; ``None`` if TVM's functions do.
+    smallest : Smallest, optional
+        How to find the smallest elements of lines; ``None`` if TVM sorts them.
     fill : callable, optional
         Emits the statements that fill the output with the number that the problem begins with, for
         implementations that do not do so themselves.
@@ -110,6 +113,7 @@ class Backend:
     compaction: Compaction | None = None
     ordering: Ordering | None = None
     scan: Scan | None = None
+    smallest: Smallest | None = None
     fill: Callable[[Operands], None] | None = None
     finish: Callable[[Operands], None] | None = None
     captures_graphs: bool = False

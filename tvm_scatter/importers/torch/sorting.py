@@ -38,8 +38,7 @@ def topk(call: TorchCall) -> Any:
     data, dim, shape = _line(call)
     count = call["k"]
     data = call.expect_at_least(count, data, [dim])
-    positions = _sorted(call, data, dim, descending=call["largest"])
-    positions = _part(call, positions, dim, 0, count)
+    positions = _first(call, data, dim, count, descending=call["largest"])
     return _pair(call, data, positions, dim, shape_of(positions) if shape else shape)
 
 
@@ -48,7 +47,10 @@ def kthvalue(call: TorchCall) -> Any:
     data, dim, shape = _line(call)
     count = call["k"]
     data = call.expect_at_least(count, data, [dim])
-    positions = _part(call, _sorted(call, data, dim), dim, count - 1, 1)
+    if isinstance(count, int):
+        positions = _part(call, _first(call, data, dim, count), dim, count - 1, 1)
+    else:
+        positions = _part(call, _sorted(call, data, dim), dim, count - 1, 1)
     return _picked(call, data, positions, dim, shape)
 
 
@@ -149,6 +151,15 @@ def _sorted(call: TorchCall, data: Any, dim: int, *, descending: bool = False) -
         return call.emit(relax.op.zeros(shape_of(data), "int64"))
     order = keys(call, data, descending=descending)
     return call.emit(relax.op.argsort(order, dim, dtype="int64"))
+
+
+def _first(call: TorchCall, data: Any, dim: int, count: Any, *, descending: bool = False) -> Any:
+    """The positions of the first elements in order. TVM's ``topk`` wants to know their number."""
+    if is_empty(data) or not isinstance(count, int) or count < 1:
+        positions = _sorted(call, data, dim, descending=descending)
+        return _part(call, positions, dim, 0, count)
+    order = keys(call, data, descending=descending)
+    return call.emit(relax.op.topk(order, count, dim, "indices", False, "int64"))
 
 
 def taken(call: TorchCall, data: Any, positions: Any, dim: int) -> Any:

@@ -1,0 +1,214 @@
+// The places of the smallest elements of lines, in ascending order, equal ones as they come. How
+// small the greatest of them is, is found by halving the numbers between the least and the greatest
+// element; so a line is read several times, and never sorted.
+#ifndef TVM_SCATTER_SMALLEST
+#define TVM_SCATTER_SMALLEST
+#include "block_scan.cuh"
+
+namespace tvm_scatter {
+
+constexpr int kSelectWarps = 4;
+constexpr int kSelectThreads = kSelectWarps * kWarp;
+// So many elements of a long line are kept apart from it.
+constexpr int kSelectEnough = 1024;
+
+// The threads that look at one line together: a warp, or a block of them.
+template <int threads>
+struct Team {
+  static constexpr int kWarps = threads / kWarp;
+
+  int thread = threadIdx.x % threads;
+
+  __device__ __forceinline__ void wait() const {
+    if constexpr (kWarps == 1) {
+      __syncwarp();
+    } else {
+      __syncthreads();
+    }
+  }
+
+  // All values combined. Two rows of shared memory take turns, so that one wait is enough.
+  template <class T, class Combine>
+  __device__ __forceinline__ T all(T value, Combine combine) {
+#pragma unroll
+    for (int distance = kWarp / 2; distance > 0; distance /= 2)
+      value = combine(value, static_cast<T>(__shfl_xor_sync(kAllLanes, value, distance)));
+    if constexpr (kWarps > 1) {
+      __shared__ int64 of_warps[2][kWarps];
+      int64* const mine = of_warps[turn];
+      turn ^= 1;
+      if (thread % kWarp == 0) mine[thread / kWarp] = static_cast<int64>(value);
+      __syncthreads();
+      value = static_cast<T>(mine[0]);
+#pragma unroll
+      for (int w = 1; w < kWarps; ++w) value = combine(value, static_cast<T>(mine[w]));
+    }
+    return value;
+  }
+
+  // The sum over the threads before this one, and over all.
+  __device__ __forceinline__ uint32 before(uint32 value, uint32& total) const {
+    if constexpr (kWarps == 1) {
+      const uint32 inclusive = inclusive_in_warp(value);
+      total = __shfl_sync(kAllLanes, inclusive, kWarp - 1);
+      return inclusive - value;
+    } else {
+      return exclusive_in_block<threads>(value, total);
+    }
+  }
+
+ private:
+  int turn = 0;
+};
+
+// A line of a tensor, whose elements are `stride` apart. Of lines with up to `held` elements for each
+// thread, threads keep theirs. A line of elements that were picked out knows their `places`.
+template <class Key, int threads, int held>
+struct Line {
+  const Key* from;
+  int64 length, stride;
+  const int64* places;
+  Key kept[held > 0 ? held : 1];
+
+  __device__ __forceinline__ Line(const Key* from, int64 length, int64 stride, int thread,
+                                  const int64* places = nullptr)
+      : from(from), length(length), stride(stride), places(places) {
+#pragma unroll
+    for (int i = 0; i < held; ++i) {
+      const int64 at = thread + i * threads;
+      kept[i] = at < length ? from[at * stride] : Key{0};
+    }
+  }
+
+  __device__ __forceinline__ int64 place(int64 at) const { return places ? places[at] : at; }
+
+  // Calls `visit(key)` for the elements of a thread.
+  template <class Visit>
+  __device__ __forceinline__ void each(int thread, Visit visit) const {
+    if constexpr (held > 0) {
+#pragma unroll
+      for (int i = 0; i < held; ++i) {
+        const int64 at = thread + i * threads;
+        if (at < length) visit(kept[i]);
+      }
+    } else {
+      for (int64 at = thread; at < length; at += threads) visit(from[at * stride]);
+    }
+  }
+};
+
+// Which elements are taken: those below `limit`, and the first `ties` of those equal to it.
+template <class Key>
+struct Taken {
+  Key limit;
+  uint32 ties, count;
+};
+
+// The `count` smallest elements of a line, which has at least as many; or more of them, up to
+// `enough`, where that many are found first.
+template <class Key, int threads, int held>
+__device__ __forceinline__ Taken<Key> smallest_of(const Line<Key, threads, held>& line,
+                                                  Team<threads>& team, uint32 count,
+                                                  uint32 enough) {
+  using Unsigned = typename BitsOf<sizeof(Key)>::type;
+  Key least = line.from[0], greatest = least;
+  line.each(team.thread, [&](Key key) {
+    least = key < least ? key : least;
+    greatest = key > greatest ? key : greatest;
+  });
+  least = team.all(least, [](Key a, Key b) { return a < b ? a : b; });
+  greatest = team.all(greatest, [](Key a, Key b) { return a > b ? a : b; });
+  int64 below = 0, up_to = line.length;
+  while (least < greatest && up_to > enough) {
+    const Unsigned distance = static_cast<Unsigned>(greatest) - static_cast<Unsigned>(least);
+    const Key middle = static_cast<Key>(static_cast<Unsigned>(least) + distance / 2);
+    uint32 mine = 0;
+    line.each(team.thread, [&](Key key) { mine += key <= middle; });
+    const int64 found = team.all(mine, [](uint32 a, uint32 b) { return a + b; });
+    if (found >= count) {
+      greatest = middle;
+      up_to = found;
+    } else {
+      least = middle + 1;
+      below = found;
+    }
+  }
+  // Where so many elements are equal that no limit parts them, the first ones are taken.
+  if (up_to <= enough) return {greatest, static_cast<uint32>(up_to), static_cast<uint32>(up_to)};
+  return {greatest, static_cast<uint32>(count - below), count};
+}
+
+// The elements that are taken and their places, as they come.
+template <class Key, int threads, int held>
+__device__ __forceinline__ void list_taken(const Line<Key, threads, held>& line,
+                                           const Team<threads>& team, const Taken<Key>& taken,
+                                           Key* keys, int64* places) {
+  uint32 below = 0, ties = 0;
+  for (int64 first = 0; first < line.length; first += threads) {
+    const int64 at = first + team.thread;
+    const bool inside = at < line.length;
+    const Key key = inside ? line.from[at * line.stride] : Key{0};
+    const bool less = inside && key < taken.limit, tie = inside && key == taken.limit;
+    // The two counts of a turn fit 16 bits.
+    uint32 all;
+    const uint32 before = team.before(less | static_cast<uint32>(tie) << 16, all);
+    const uint32 earlier = min(ties + (before >> 16), taken.ties);
+    if (less || (tie && earlier < taken.ties)) {
+      const uint32 to = below + (before & 0xffff) + earlier;
+      keys[to] = key;
+      places[to] = line.place(at);
+    }
+    below += all & 0xffff;
+    ties = min(ties + (all >> 16), taken.ties);
+    if (below + ties == taken.count) break;
+  }
+  team.wait();
+}
+
+// For the threads of one line: the places of its `count` smallest elements.
+template <int most, class Place, class Key, int threads, int held>
+__device__ __forceinline__ void smallest_of_line(Place* out, int64 stride,
+                                                 const Line<Key, threads, held>& line,
+                                                 uint32 count, Key* keys, int64* places) {
+  Team<threads> team;
+  if constexpr (held > 0) {
+    list_taken(line, team, smallest_of(line, team, count, count), keys, places);
+  } else {
+    // What is left of a line when few elements are is no longer read from it.
+    __shared__ Key left[kSelectEnough];
+    __shared__ int64 places_left[kSelectEnough];
+    const Taken<Key> first = smallest_of(line, team, count, kSelectEnough);
+    list_taken(line, team, first, left, places_left);
+    const Line<Key, threads, 0> rest(left, first.count, 1, team.thread, places_left);
+    list_taken(rest, team, smallest_of(rest, team, count, count), keys, places);
+  }
+  for (uint32 i = team.thread; i < count; i += threads) {
+    const Key key = keys[i];
+    uint32 rank = 0;
+    for (uint32 j = 0; j < count; ++j) rank += keys[j] < key || (keys[j] == key && j < i);
+    out[rank * stride] = static_cast<Place>(places[i]);
+  }
+}
+
+// For a tensor of shape (outer, length, inner): the places of the `most` smallest elements along its
+// length, or of all if it has fewer. `threads` threads take a line, and a block several.
+template <int threads, int held, int most, class Place, class Key>
+__device__ __forceinline__ void smallest(Place* out, const Key* data, int64 outer, int64 length,
+                                         int64 inner) {
+  constexpr int kLines = threads < kSelectThreads ? kSelectThreads / threads : 1;
+  static_assert(most <= kSelectEnough, "more elements are wanted than are kept");
+  __shared__ Key keys[kLines][most];
+  __shared__ int64 places[kLines][most];
+  const int mine = threadIdx.x / threads;
+  const int64 number = static_cast<int64>(blockIdx.x) * kLines + mine;
+  if (number >= outer * inner) return;
+  const int64 before = number / inner, column = number % inner;
+  const Line<Key, threads, held> line(data + before * length * inner + column, length, inner,
+                                      threadIdx.x % threads);
+  smallest_of_line<most>(out + before * most * inner + column, inner, line,
+                         static_cast<uint32>(length < most ? length : most), keys[mine],
+                         places[mine]);
+}
+
+}  // namespace tvm_scatter
+#endif

@@ -1,0 +1,49 @@
+"""Describes how a kind of target finds the smallest elements of lines without sorting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SmallestProblem:
+    """A tensor as (outer, length, inner), whose lines run along its length.
+
+    Attributes
+    ----------
+    dtype : str
+        The type of the elements.
+    place_dtype : str
+        The type of the places that are found.
+    count : int
+        The number of elements that are wanted of each line.
+    outer, length, inner : int or expression
+        The sizes.
+    """
+
+    dtype: str
+    place_dtype: str
+    count: int
+    outer: Any
+    length: Any
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """What a kind of target does with lines.
+
+    Attributes
+    ----------
+    takes : callable
+        Whether it does a problem, and faster than a sort of the lines.
+    emit : callable
+        Emits the statements. Its arguments are the problem, the elements, and the places of the
+        smallest ones, of shape (outer, count, inner): in ascending order, equal ones as they come.
+        Of lines that are shorter than ``count``, the rest stays unwritten.
+    """
+
+    takes: Callable[[SmallestProblem], bool]
+    emit: Callable[[SmallestProblem, Any, Any], None]
