@@ -1925,16 +1925,16 @@ _PRODUCTS = "tests/test_product_rows.py::"
 
 PRODUCTS = (
     Mutant(
-        "a part begins a tile later",
-        "tvm_scatter/schedules/gpu/read_rows.py",
-        "tirx.const(int(begin) // tile, axis.ty.dtype)",
-        "tirx.const(int(begin) // tile + 1, axis.ty.dtype)",
+        "a part begins a vector later",
+        "tvm_scatter/schedules/gpu/guarded_vectors.py",
+        "tirx.const(int(begin) // lanes, axis.ty.dtype)",
+        "tirx.const(int(begin) // lanes + 1, axis.ty.dtype)",
         (_PRODUCTS + "test_bits_are_those_of_rows_in_memory",),
     ),
     Mutant(
-        "parts that begin within a tile are chosen by the tile",
-        "tvm_scatter/schedules/gpu/read_rows.py",
-        "int(begin) % tile or axis not in axes",
+        "parts that begin within a vector are chosen by the vector",
+        "tvm_scatter/schedules/gpu/guarded_vectors.py",
+        "int(begin) % lanes or axis not in axes",
         "axis not in axes",
         (_PRODUCTS + "test_results",),
     ),
@@ -1944,6 +1944,37 @@ PRODUCTS = (
         "is_alone = all(reader.var in inside",
         "is_alone = any(reader.var in inside",
         (_PRODUCTS + "test_rows_that_others_read_are_in_memory",),
+    ),
+    Mutant(
+        "products read vectors of tensors that begin between two",
+        "tvm_scatter/schedules/gpu/guarded_vectors.py",
+        "tirx.IfThenElse(aligned, vectors, _renamed(elements))",
+        "vectors",
+        ("tests/test_products.py::test_any_sizes",),
+    ),
+)
+
+SMALLEST = (
+    Mutant(
+        "of equal elements the last ones are taken",
+        "strategies/cuda/device/smallest.cuh",
+        "const uint32 earlier = min(ties + (before >> 16), taken.ties);",
+        "const uint32 earlier = min(ties + (before >> 16) + 1, taken.ties);",
+        ("tests/test_smallest.py::test_all_are_equal",),
+    ),
+    Mutant(
+        "the middle of two numbers far apart overflows",
+        "strategies/cuda/device/smallest.cuh",
+        "static_cast<Key>(static_cast<Unsigned>(least) + distance / 2)",
+        "static_cast<Key>((least + greatest) / 2)",
+        ("tests/test_smallest.py::test_lengths",),
+    ),
+    Mutant(
+        "the largest integers are found as if none were negative",
+        "tvm_scatter/lowering/legalize_smallest.py",
+        "data(*at) ^ -1",
+        "-data(*at)",
+        ("tests/test_smallest.py::test_shapes_and_axes",),
     ),
 )
 
@@ -2216,6 +2247,7 @@ MUTANTS = (
     *REDUCTIONS,
     *LINES,
     *PRODUCTS,
+    *SMALLEST,
     *MESSAGES_OF_ROWS,
     *OUTSIDE_LOOK,
 )

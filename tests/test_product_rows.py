@@ -13,7 +13,7 @@ from machine_code import cuda
 from tvm import relax
 
 import tvm_scatter
-from tvm_scatter.passes.analysis import large_products
+from tvm_scatter.passes.analysis import matrix_products
 
 NODES = 9
 
@@ -28,7 +28,8 @@ def kind(request) -> str:
 
 @pytest.fixture(autouse=True)
 def _all_are_large(monkeypatch):
-    monkeypatch.setattr(large_products, "_ENOUGH", 1)
+    for number in ("_BUSY", "_MANY"):
+        monkeypatch.setattr(matrix_products, number, 1)
 
 
 class Messages:
@@ -207,9 +208,9 @@ def test_rows_at_any_address(kind, offset):
     np.testing.assert_allclose(found, wanted(CASES["difference"][1], arrays), 1e-4, 1e-5)
 
 
-def test_vectors_are_read_where_parts_are_whole_tiles():
-    inside = Messages(difference, 64, width=32).module
-    assert "float2*)(operand0_ptr" in cuda(inside).replace("x_ptr", "operand0_ptr")
+def test_vectors_are_read_where_parts_are_whole_vectors():
+    inside = Messages(difference, 24, width=12).module
+    assert "float4*)(operand0_ptr" in cuda(inside).replace("x_ptr", "operand0_ptr")
 
 
 def test_which_are():
@@ -219,7 +220,7 @@ def test_which_are():
 
     assert reads_itself(Messages(kept, 12).module), "what is read twice by the product alone"
     assert not reads_itself(Messages(one_end, 6).module, products=False)
-    assert not reads_itself(Messages(one_end, 6, columns=64).module), "half a tile"
+    assert not reads_itself(Messages(one_end, 6, columns=12).module), "a small part of a tile"
     assert not reads_itself(Messages(one_end, 6, columns=384).module), "three blocks of columns"
 
 

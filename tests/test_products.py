@@ -1,17 +1,15 @@
-"""Products of many rows in single precision, which get larger tiles on GPUs."""
+"""Products of matrices in single precision, which have tiles of their own on GPUs."""
 
 from __future__ import annotations
+
+import re
 
 import numpy as np
 import pytest
 import tvm
-from harness import device_of, target_of
+from harness import at_its_address, device_of, target_of
 from machine_code import cuda
 from tvm import relax
-
-from tvm_scatter.passes.analysis import large_products
-
-ROWS, COLUMNS = 20_000, 128
 
 
 def module(rows, columns, inner, dtype="float32", transposed=True, follows=True, batch=()):
@@ -33,9 +31,13 @@ def module(rows, columns, inner, dtype="float32", transposed=True, follows=True,
     return builder.get()
 
 
-def is_tiled(mod, **options):
-    """Whether a tile has 128 columns: 16 numbers of each, and two that keep banks apart."""
-    return "shared_ptr[2304]" in cuda(mod, **options)
+def tile(mod, **options):
+    """The threads of a block, and the numbers of both operands that it has in shared memory."""
+    kernels = cuda(mod, **options).split('extern "C" __global__ void ')
+    [kernel] = [each for each in kernels if re.match(r"\S+ \w*matmul\w*\([^)]*\) {", each)]
+    shared = re.findall(r"__shared__ alignas\(\d+\) (float\d?) \w+\[(\d+)\]", kernel)
+    numbers = sorted(int(count) * (4 if "4" in kind else 1) for kind, count in shared)
+    return int(re.search(r"\d+", kernel).group()), numbers
 
 
 @pytest.mark.turns(4)
@@ -43,38 +45,60 @@ def is_tiled(mod, **options):
 @pytest.mark.parametrize(
     ("rows", "columns", "inner", "transposed", "follows", "batch"),
     [
-        (2, 128, 2, True, True, ()),
+        (16, 16, 4, True, True, ()),
         (33, 128, 16, False, False, ()),
         (70, 256, 33, True, True, ()),
-        (31, 128, 7, False, True, (3,)),
+        (49, 49, 32, True, False, (5,)),
+        (27, 27, 64, False, True, (3,)),
+        (130, 66, 129, False, True, ()),
+        (31, 160, 7, False, True, (3,)),
+        (200, 96, 20, True, False, (2, 2)),
     ],
 )
-def test_any_rows_and_any_inner_size(
-    monkeypatch, rows, columns, inner, transposed, follows, batch, symbolic
-):
-    monkeypatch.setattr(large_products, "_ENOUGH", 1)
+def test_any_sizes(rows, columns, inner, transposed, follows, batch, symbolic):
     given = None if symbolic else rows
     mod = module(given, columns, inner, "float32", transposed, follows, batch)
-    assert is_tiled(mod)
     executable = tvm.compile(mod, target_of("cuda"))
     random = np.random.default_rng(rows)
     left = random.standard_normal((*batch, rows, inner)).astype("float32")
     right = random.standard_normal((columns, inner) if transposed else (inner, columns))
     bias = random.standard_normal(columns).astype("float32")
     arrays = (left, right.astype("float32"), bias)
-    on = device_of("cuda")
-    machine = relax.VirtualMachine(executable, on)
-    found = machine["main"](*(tvm.runtime.tensor(each, on) for each in arrays)).numpy()
+    machine = relax.VirtualMachine(executable, device_of("cuda"))
     wanted = left.astype("float64") @ (arrays[1].T if transposed else arrays[1])
     if follows:
         wanted = np.maximum(wanted + bias, 0)
-    np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
+    # A caller's tensors may begin between two vectors.
+    for shift in (0, 1):
+        found = machine["main"](*(at(each, shift) for each in arrays)).numpy()
+        np.testing.assert_allclose(found, wanted, 1e-4, 1e-4)
 
 
-def test_which_are():
-    assert is_tiled(module(ROWS, COLUMNS, 64))
-    assert is_tiled(module(None, COLUMNS, 64))
-    assert not is_tiled(module(1000, COLUMNS, 64)), "too few tiles for a GPU"
-    assert not is_tiled(module(ROWS, 64, 64)), "half a tile"
-    assert not is_tiled(module(ROWS, COLUMNS, 64, "float16")), "other units multiply these"
-    assert not is_tiled(module(ROWS, COLUMNS, 64), products=False)
+def at(array, shift):
+    """A tensor that begins so many elements behind the begin of its memory."""
+    whole = tvm.runtime.empty((array.size + shift,), "float32", device_of("cuda"))
+    view = at_its_address(whole._create_view(array.shape, "float32", 4 * shift))
+    view.copyfrom(array)
+    return view
+
+
+def test_which_have_what_tile():
+    """In shared memory lines are four numbers longer, that threads do not wait for a bank."""
+    many, terms = 100_000, 64
+    assert tile(module(many, 128, terms)) == (128, [16 * (64 + 4), 16 * (128 + 4)])
+    assert tile(module(None, 256, terms)) == (128, [16 * (64 + 4), 16 * (128 + 4)])
+    assert tile(module(many, 64, terms)) == (128, [32 * (64 + 4), 32 * (64 + 4)])
+    assert tile(module(many, 64, 33)) == (64, [16 * (64 + 4), 16 * (64 + 4)])
+    assert tile(module(many, 96, terms)) == (64, [16 * (32 + 4), 16 * (64 + 4)])
+    assert tile(module(500, 128, terms)) == (64, [16 * (32 + 4), 16 * (32 + 4)])
+
+
+def test_which_have_none():
+    own = tile(module(100_000, 128, 64))
+    others = [
+        tile(module(100_000, 128, 64), products=False),
+        tile(module(100_000, 128, 64, "float16")),
+        tile(module(100_000, 15, 64)),
+        tile(module(15, 128, 64)),
+    ]
+    assert own not in others

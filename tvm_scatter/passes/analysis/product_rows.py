@@ -17,11 +17,11 @@ from tvm_scatter.options import current_options
 from tvm_scatter.passes.functions import is_ours_to_change
 
 from .bindings import Binding, Bindings
-from .large_products import blocks_of_columns
+from .matrix_products import matrix_product
 
 #: So often may each row be computed, at most. Twice, what is read for a sum or difference of two
 #: rows is still less than what would be written and read again.
-_MOST_BLOCKS = 2
+_MOST_TILES = 2
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,9 @@ def _called(binding: Binding, mod: tvm.IRModule) -> tirx.PrimFunc | None:
 
 
 def _is_product(function: tirx.PrimFunc) -> bool:
-    blocks = blocks_of_columns(function) if fusion_pattern(function) == ROOT else None
-    return blocks is not None and blocks <= _MOST_BLOCKS
+    product = matrix_product(function) if fusion_pattern(function) == ROOT else None
+    tiles = None if product is None else product.columns_of_tiles
+    return tiles is not None and tiles <= _MOST_TILES
 
 
 def _arguments(group: list[Binding]) -> list[Any]:

@@ -1,54 +1,157 @@
-"""The schedule of products of many rows in single precision.
+"""The schedule of products of matrices in single precision.
 
-It is that of TVM, whose tiles of 64 x 32 elements give a thread 16 of them. With 32 a thread reads
-less of what it multiplies: 118 us in place of 190 for 100 000 rows of 128 by 128 x 128, with a bias
-and a rectifier, on an H200, where cuBLAS and a kernel for the rectifier take 114. Each element is
-summed in the same order.
+A block of threads computes a tile. What it multiplies is brought to shared memory, transposed so
+that what a thread reads of it lies side by side, and from there in vectors to its registers. Each
+element is summed in the order of its terms. Tiles and their choice are those of
+:mod:`tvm_scatter.passes.analysis.matrix_products`.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight.gpu.matmul import Matmul
+from tvm.s_tir.dlight.analysis import get_root_block
+from tvm.s_tir.dlight.base import ScheduleRule
+from tvm.s_tir.dlight.gpu.matmul import (
+    auto_inline_consumer_chain,
+    auto_inline_producers,
+    get_index_map,
+    get_reduction_blocks,
+)
 from tvm.target import Target
 
+from tvm_scatter.emit.computed_updates import loads_of
+from tvm_scatter.emit.expressions import is_by_index
 from tvm_scatter.options import current_options
-from tvm_scatter.passes.analysis.large_products import COLUMNS, blocks_of_columns
+from tvm_scatter.passes.analysis.matrix_products import Tile, matrix_product
 from tvm_scatter.selection.backend import backend_of
 
-from .read_rows import with_read_rows
+from .guarded_vectors import with_guarded_vectors
 
-#: Of 36 tiles, the one that took least. A block has 32 rows and ``COLUMNS`` columns.
-_TILE = Matmul.Config(
-    block_size_x=8,
-    block_size_y=16,
-    vthread_x=2,
-    vthread_y=2,
-    micro_size_x=2,
-    micro_size_y=COLUMNS // 32,
-    micro_size_k=16,
-    vector_size=2,
-    unroll=256,
-    use_shared=True,
-    storage_align=True,
-    inner_x=False,
-)
+#: Elements of a vector. Rows of shared memory are so many longer than a multiple of its 32 banks.
+_LANES, _BANKS = 4, 32
 
 
-class Products(Matmul):
-    """TVM's schedule of products with larger tiles, where there are enough of them."""
-
-    def get_configs(self, target: Target) -> Matmul.Config:
-        """The tile, for every target that is not refused."""
-        return _TILE
+class Products(ScheduleRule):
+    """Products of matrices in tiles that suit their sizes."""
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it is no such product."""
         if not (backend_of(target).schedules_reads and current_options().products):
             return None
-        if blocks_of_columns(func) is None:
+        product = matrix_product(func)
+        if product is None:
             return None
-        schedule = super().apply(func, target, _tunable)
-        if schedule is None:
+        scheduled = _Product(s_tir.Schedule(func), product.tile).scheduled()
+        return None if scheduled is None else s_tir.Schedule(with_guarded_vectors(scheduled))
+
+
+class _Product:
+    """A product on its way to a schedule."""
+
+    def __init__(self, schedule: s_tir.Schedule, tile: Tile) -> None:
+        self.schedule, self.tile = schedule, tile
+        blocks = schedule.get_child_blocks(get_root_block(schedule))
+        [self.block] = get_reduction_blocks(schedule, blocks)
+
+    def scheduled(self) -> tirx.PrimFunc | None:
+        schedule, tile, block = self.schedule, self.tile, self.block
+        along_terms = self._read_along_terms()
+        if not self._brought_to_three_axes():
             return None
-        return s_tir.Schedule(with_read_rows(schedule.mod["main"], _TILE.micro_size_k))
+        thread, step, term = self._tiled()
+        written = schedule.cache_write(block, 0, "local")
+        schedule.reverse_compute_at(written, thread, preserve_unit_loops=True)
+        across, along = schedule.get_loops(written)[-2:]
+        schedule.unroll(across)
+        self._in_vectors(along, tile.elements[1])
+        for operand, swapped in enumerate(along_terms):
+            self._brought_to_shared_memory(operand, step, swapped)
+        for operand, count in enumerate(tile.elements):
+            read = schedule.cache_read(block, operand, "local")
+            schedule.compute_at(read, term, preserve_unit_loops=True)
+            self._in_vectors(schedule.get_loops(read)[-1], count)
+        auto_inline_consumer_chain(schedule, written)
+        schedule.decompose_reduction(block, step)
+        return schedule.mod["main"]
+
+    def _read_along_terms(self) -> list[bool]:
+        """Of each operand, whether neighbours in memory are terms of one sum."""
+        block = self.schedule.get(self.block)
+        terms = [each.var for each in block.iter_vars if each.iter_type == each.CommReduce]
+        lasts = [read.region[-1].min for read in block.reads[-2:]]
+        return [any(map(last.same_as, terms)) for last in lasts]
+
+    def _brought_to_three_axes(self) -> bool:
+        """Make it a product of (batch, term, row) and (batch, term, column)."""
+        schedule, block = self.schedule, self.block
+        operands = [schedule.reindex(block, ("read", at)) for at in range(2)]
+        result = schedule.reindex(block, ("write", 0))
+        maps = get_index_map(schedule.get(block))
+        if maps is None:
+            return False
+        product, *of_operands, of_result = maps
+        for operand, map_ in zip(operands, of_operands, strict=True):
+            schedule.transform_layout(operand, ("write", 0), map_)
+            schedule.transform_layout(operand, ("write", 0), lambda s, line, k: (s, k, line))
+        schedule.transform_layout(result, ("read", 0), of_result)
+        schedule.transform_block_layout(block, product)
+        return True
+
+    def _tiled(self) -> tuple[Any, Any, Any]:
+        """The loops over threads, over what is brought to shared memory, and over its terms."""
+        schedule, tile = self.schedule, self.tile
+        schedule.pad_einsum(self.block, [1, tile.rows, tile.columns, tile.depth])
+        batch, *lines, terms = schedule.get_loops(self.block)
+        tiles, parts, threads, elements = zip(
+            *(
+                schedule.split(line, [None, *each])
+                for line, each in zip(
+                    lines,
+                    zip(tile.parts, tile.threads, tile.elements, strict=True),
+                    strict=True,
+                )
+            ),
+            strict=True,
+        )
+        step, term = schedule.split(terms, [None, tile.depth])
+        row, column = tiles
+        schedule.reorder(column, row, *parts[::-1], *threads, step, term, *elements)
+        # Not two axes of blocks: the second one of a launch has 65 535 at most.
+        schedule.bind(schedule.fuse(batch, column, row), "blockIdx.x")
+        for part, name in zip(parts, ("vthread.x", "vthread.y"), strict=True):
+            schedule.bind(part, name)
+        thread = schedule.fuse(*threads)
+        schedule.bind(thread, "threadIdx.x")
+        for loop in (term, elements[0]):
+            schedule.unroll(loop)
+        self._in_vectors(elements[1], tile.elements[1])
+        # NVIDIA's compiler unrolls; TVM's text of it would be some thousand lines.
+        schedule.annotate(thread, "pragma_unroll_explicit", 0)
+        return thread, step, term
+
+    def _brought_to_shared_memory(self, operand: int, step: Any, swapped: bool) -> None:
+        """By neighbouring threads from neighbouring addresses, whatever the order of the axes."""
+        schedule, tile = self.schedule, self.tile
+        shared = schedule.cache_read(self.block, operand, "shared")
+        schedule.compute_at(shared, step, preserve_unit_loops=True)
+        auto_inline_producers(schedule, shared)
+        batch, term, line = schedule.get_loops(shared)[-3:]
+        if swapped:
+            schedule.reorder(line, term)
+        loop = schedule.fuse(batch, *((line, term) if swapped else (term, line)))
+        # Rows that are read by index are found once for several elements.
+        by_index = any(map(is_by_index, loads_of(schedule.get(shared).body)))
+        threads = tile.threads[0] * tile.threads[1]
+        turn, thread, element = schedule.split(loop, [None, threads, _LANES if by_index else 1])
+        schedule.unroll(turn)
+        schedule.bind(thread, "threadIdx.x")
+        schedule.vectorize(element)
+        schedule.storage_align(shared, 0, axis=1, factor=_BANKS, offset=_LANES)
+
+    def _in_vectors(self, loop: Any, count: int) -> None:
+        """A loop over neighbours in vectors, of which there may be several."""
+        vectors, vector = self.schedule.split(loop, [None, min(count, _LANES)])
+        self.schedule.unroll(vectors)
+        self.schedule.vectorize(vector)
