@@ -2057,6 +2057,13 @@ OUTSIDE_LOOK = (
         ("tests/test_torch_extremes.py::test_averages_of_windows_with_a_divisor",),
     ),
     Mutant(
+        "of several in a window that are no numbers the first is the maximum",
+        "tvm_scatter/emit/pooled_windows.py",
+        "tirx.any(better, tirx.isnan(value))",
+        "tirx.any(better, tirx.all(tirx.isnan(value), tirx.Not(tirx.isnan(known))))",
+        ("tests/test_max_pool.py::test_literal_cases[llvm]",),
+    ),
+    Mutant(
         "boxes whose score is no number are the worst",
         "tvm_scatter/importers/torch/boxes.py",
         "scores = keys(call, scores)",

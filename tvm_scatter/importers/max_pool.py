@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
-from tvm import relax, te, tirx
+from tvm import relax
 
-from tvm_scatter.ops.shapes import number_of
+from tvm_scatter.emit.pooled_windows import Pooling, Windows, pooling_function
+from tvm_scatter.ops.shapes import SymbolTable
 
 from .shapes import shape_of
-from .torch.ordering import key_of, later_of_unknown, value_of
 
 
 def max_pool(
@@ -45,54 +44,32 @@ def max_pool(
     values, positions : relax.Expr
         Tensors of the pooled shape; positions are int64.
     """
-    axes = len(kernel)
-    own = shape_of(data)
-    images = bb.emit(relax.op.reshape(data, (1, number_of(own[:-axes]), *own[-axes:])))
+    axes, dtype, own = len(kernel), str(data.ty.dtype), shape_of(data)
+    plane = relax.Var("plane", relax.TensorType((1, 1, *own[-axes:]), dtype))
     operator = relax.op.nn.max_pool3d if axes == 3 else relax.op.nn.max_pool2d
-    pool = operator(images, kernel, stride, padding, dilation, ceil_mode=ceil_mode)
-    pooled = shape_of(bb.normalize(pool))
-    sizes = (*own[-axes:], *pooled[1:])
+    # TVM's operator says how many windows there are.
+    pool = operator(plane, kernel, stride, padding, dilation, ceil_mode=ceil_mode)
+    pooled = (*own[:-axes], *shape_of(bb.normalize(pool))[-axes:])
+    types = [relax.TensorType(pooled, each, data.ty.vdevice) for each in (dtype, "int64")]
+    windows = []
+    for i in range(axes):
+        pads = padding[i], padding[i - axes]
+        windows.append(_windows(own[i - axes], kernel[i], stride[i], dilation[i], *pads, ceil_mode))
+    symbols = SymbolTable()
+    result = relax.Var("pooled", types[0])
+    shape, counts = (symbols.shape("max_pool", each) for each in (data, result))
+    pooling = Pooling(dtype, shape, counts[-axes:], windows, across_planes)
+    function = bb.add_func(pooling_function(pooling), "max_pool")
+    both = bb.emit(relax.op.call_tir(function, [data], types))
+    return bb.emit(both[0]), bb.emit(both[1])
 
-    def corner(tap: Any, place: Sequence[Any]) -> list[Any]:
-        """The coordinates of an element of a window."""
-        coordinates = []
-        for axis in reversed(range(axes)):
-            step, tap = tirx.floormod(tap, kernel[axis]), tirx.floordiv(tap, kernel[axis])
-            at = place[axis] * stride[axis] - padding[axis] + step * dilation[axis]
-            coordinates.append(at)
-        return coordinates[::-1]
 
-    def windows(images: te.Tensor, *sizes: Any) -> te.Tensor:
-        """Integers in the order of each window's elements, the least in place of padding."""
-
-        def element(channel: Any, *place: Any) -> Any:
-            at = corner(place[-1], place[:-1])
-            inside = [each >= 0 for each in at] + [x < n for x, n in zip(at, sizes, strict=False)]
-            key = key_of(images(0, channel, *at))
-            key = later_of_unknown(key, place[-1], str(data.ty.dtype))
-            return tirx.if_then_else(tirx.all(*inside), key, tirx.min_value(key.ty))
-
-        return te.compute((*sizes[axes:], prod(kernel)), element, name="windows")
-
-    def positions(taps: te.Tensor, *extents: Any) -> te.Tensor:
-        """Where the maxima are. Of equal values it is the first inside of the image."""
-
-        def position(channel: Any, *place: Any) -> Any:
-            flat = tirx.Cast("int64", channel) if across_planes else tirx.const(0, "int64")
-            for at, extent in zip(corner(taps(channel, *place), place), extents, strict=True):
-                flat = flat * extent + tirx.max(at, tirx.const(0, "int64"))
-            return flat.astype("int64")
-
-        return te.compute(taps.shape, position, name="positions")
-
-    def of_keys(keys: te.Tensor) -> te.Tensor:
-        dtype = str(data.ty.dtype)
-        return te.compute(keys.shape, lambda *at: value_of(keys(*at), dtype), name="values")
-
-    elements = bb.emit_te(windows, images, *sizes, primfunc_name_hint="windows")
-    greatest = bb.emit(relax.op.max(elements, -1))
-    values = bb.emit_te(of_keys, greatest, primfunc_name_hint="values")
-    taps = bb.emit(relax.op.argmax(elements, -1))
-    found = bb.emit_te(positions, taps, *own[-axes:], primfunc_name_hint="positions")
-    shape = (*own[:-axes], *pooled[-axes:])
-    return bb.emit(relax.op.reshape(values, shape)), bb.emit(relax.op.reshape(found, shape))
+def _windows(
+    length: Any, size: int, stride: int, dilation: int, before: int, behind: int, ceil_mode: bool
+) -> Windows:
+    """The windows along an axis of some length."""
+    # Of no data, or of data that may be none, there may be a window that has only padding.
+    fit = before + behind < size and not ceil_mode
+    known = isinstance(length, int) and length > 0 and max(before, behind) < size
+    have_data = dilation == 1 and (fit or known)
+    return Windows(size, stride, dilation, before, ceil_mode or behind > 0, have_data)

@@ -6,6 +6,8 @@ TVM also makes constants of new tensors, and cannot load a program whose last co
 
 A reshape of symbolic sizes divides each place by them, unless TVM can prove that both shapes have
 as many elements. LLVM may not end with such a function. So it is left to the run time as a view.
+So is a reshape of one of several results of a function that is fused with nothing. TVM fuses it
+with the choice of the result, and then no longer sees that it is a view: it copies the result.
 """
 
 from __future__ import annotations
@@ -14,8 +16,10 @@ from math import prod
 
 from tvm import relax, tirx
 
+from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.shapes import no_elements, same_size
 
+from .fusion_patterns import BROADCAST, OPAQUE, fusion_pattern
 from .legalizations import put_in_front, stock
 
 _RESHAPE = "relax.reshape"
@@ -36,9 +40,25 @@ def legalize_view(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     shape = call.ty.shape
     if isinstance(shape, relax.ShapeExpr) and any(map(_is_zero, shape.values)):
         return no_elements(call.ty)
-    if call.op.name == _RESHAPE and not _has_as_many_elements(call):
+    if call.op.name == _RESHAPE and (
+        _is_field(bb, call.args[0]) or not _has_as_many_elements(call)
+    ):
         return call
     return stock[call.op.name](bb, call)
+
+
+def _is_field(bb: relax.BlockBuilder, tensor: relax.Expr) -> bool:
+    """Whether a tensor is one of the results of a function that is fused with nothing."""
+    field = _made(bb, tensor)
+    call = _made(bb, field.tuple_value) if isinstance(field, relax.TupleGetItem) else None
+    if call is None or operator_of(call) != CALL_TIR:
+        return False
+    return fusion_pattern(bb.get()[call.args[0]], BROADCAST) == OPAQUE
+
+
+def _made(bb: relax.BlockBuilder, value: relax.Expr) -> relax.Expr | None:
+    """What a variable is bound to."""
+    return bb.lookup_binding(value) if isinstance(value, relax.Var) else value
 
 
 def _is_zero(size: tirx.PrimExpr) -> bool:

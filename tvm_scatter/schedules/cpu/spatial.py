@@ -164,8 +164,11 @@ def _lanes(count: Any, lanes: int) -> int | None:
 def _has_vectors(block: s_tir.SBlock, row: Any) -> bool:
     """Whether TVM can compute a block in vectors: it has none of booleans or of branches.
 
-    Nor can it write one number of bfloat16 along a row.
+    Nor can it write one number of bfloat16 along a row, or keep what a block has for itself apart
+    for each element of a vector.
     """
+    if block.alloc_buffers:
+        return False
     if any(region.source.dtype == "bool" for region in [*block.reads, *block.writes]):
         return False
     moves = any(uses(index, row) for indices in indices_read(block) for index in indices)
