@@ -1792,6 +1792,7 @@ ROW_SUMS = (
 )
 
 _SHORT = "tests/test_short_rows.py::"
+_LONG = "tests/test_long_softmax.py::"
 
 REDUCTIONS = (
     Mutant(
@@ -1814,6 +1815,27 @@ REDUCTIONS = (
         "found ^ -1 if descending",
         "~found if descending",
         (_SHORT + "test_keys_behind_a_product_compile",),
+    ),
+    Mutant(
+        "a greater element does not correct the sum so far",
+        "tvm_scatter/schedules/gpu/exponential_sums.py",
+        "self.total[0] * tirx.exp(lower)",
+        "self.total[0]",
+        (_LONG + "test_readers[cuda-torch.float32-known]",),
+    ),
+    Mutant(
+        "what is read again beyond the end of a row is summed",
+        "tvm_scatter/schedules/gpu/exponential_sums.py",
+        "always = rest == 0 or",
+        "always = rest > 0 or",
+        (_LONG + "test_readers[cuda-torch.float32-known]",),
+    ),
+    Mutant(
+        "a softmax that the model returns is computed again for its sums",
+        "tvm_scatter/passes/analysis/softmax_readers.py",
+        "if producer.var in self._bindings.returned or not readers:",
+        "if not readers:",
+        (_LONG + "test_what_is_returned_is_left_alone",),
     ),
     Mutant(
         "halves are multiplied and added up as halves",

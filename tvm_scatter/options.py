@@ -80,7 +80,8 @@ class Options:
         the rows themselves where these are read by index, on GPUs.
     reductions : bool
         Whether reductions of few elements, and rows that are reduced or normalised, are spread over
-        threads by this package, on GPUs.
+        threads by this package, on GPUs. Logarithms of softmaxes of long rows are not written then,
+        where only sums and single elements are read.
     transposes : bool
         Whether functions that transpose go through tiles in shared memory, on GPUs.
     row_sums : bool, optional

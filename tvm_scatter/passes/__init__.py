@@ -32,6 +32,7 @@ from .size_bounds import SizeBounds
 from .turn_lines import TurnLines
 from .unchecked_numbers import UncheckedNumbers
 from .unread_indices import UnreadIndices
+from .unwritten_softmax import UnwrittenSoftmax
 from .use_index_facts import UseIndexFacts
 
 #: In the order in which the passes run: the option that switches each pass, and its constructor.
@@ -44,6 +45,7 @@ PASSES: tuple[tuple[str, Callable[[Options], tvm.transform.Pass]], ...] = (
     ("bulk", lambda options: MergeScatterChains(options.in_place, options.donate)),
     ("index_facts", lambda options: UseIndexFacts(options.in_place, options.donate)),
     ("row_sums", lambda options: FuseRowReductions()),
+    ("reductions", lambda options: UnwrittenSoftmax()),
     ("fuse", lambda options: _fuse(options)),
     ("share_order", lambda options: _orders()),
     ("fill", lambda options: FillData()),
@@ -99,6 +101,7 @@ __all__ = [
     "TurnLines",
     "UncheckedNumbers",
     "UnreadIndices",
+    "UnwrittenSoftmax",
     "UseIndexFacts",
     "passes",
 ]

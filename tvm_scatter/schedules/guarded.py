@@ -21,6 +21,7 @@ from .empty_launches import without_empty_launches
 from .gemv_order import mixes_up_rows
 from .gpu import (
     Divisions,
+    ExponentialSums,
     Gather,
     Products,
     RowReductions,
@@ -58,6 +59,7 @@ class GuardedDefaultSchedule:
 
     def __init__(self, *rules: dlight.ScheduleRule) -> None:
         self.rules = (
+            ExponentialSums(),
             Gather(),
             Transposes(),
             RowSums(),

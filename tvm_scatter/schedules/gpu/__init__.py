@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .exponential_sums import ExponentialSums
 from .gather import Divisions, Gather
 from .products import Products
 from .row_sums import RowSums
@@ -12,6 +13,7 @@ from .whole_reductions import WholeReductions
 
 __all__ = [
     "Divisions",
+    "ExponentialSums",
     "Gather",
     "Products",
     "RowReductions",
