@@ -96,6 +96,10 @@ def by_root(x: Any) -> Any:
     return x + 1 if x.shape[0] ** 0.5 < 2.5 else x - 1
 
 
+def by_power(x: Any) -> Any:
+    return x + 1 if 2 ** x.shape[0] < 100 else x - 1
+
+
 def even(x: Any) -> Any:
     return x + 1 if x.shape[0] & 1 == 0 else x - 1
 
@@ -113,6 +117,7 @@ def more_rows(x: Any) -> Any:
         (first_half, (12, 2), "(0.5 * torch.sym_float(x.shape[0])) == 3, but x.shape[0] is 12"),
         (middle, (9, 2), "round((-4 + x.shape[0]) / 2) == 1, but x.shape[0] is 9"),
         (by_root, (7, 2), "torch.sym_float(x.shape[0]) ** 0.5 < 2.5, but x.shape[0] is 7"),
+        (by_power, (7, 2), "2 ** x.shape[0] < 100, but x.shape[0] is 7"),
         (even, (7, 2), "x.shape[0] & 1 == 0, but x.shape[0] is 7"),
         (more_rows, (7, 4), ", but x.shape[1] is 4 and x.shape[0] is 7"),
     ],

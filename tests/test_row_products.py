@@ -93,6 +93,15 @@ def test_nothing_is_transposed(build):
     assert "relax.broadcast_to" not in found
 
 
+def test_a_row_of_halves_is_not_scaled():
+    """The scaled row would be too large for its type, the scaled cache is not."""
+    torch = pytest.importorskip("torch")
+    from torch_harness import check
+
+    query, cache = torch.full((1, 2, 1, 8), 300.0).half(), torch.full((1, 2, 17, 8), 1e-3).half()
+    check(lambda q, k: q @ (k * 300).transpose(2, 3), query, cache, device="cuda")
+
+
 @pytest.mark.parametrize("name", ["torch", "shared"])
 def test_halves_are_added_up_in_single_precision(name, device):
     """As products of PyTorch's are imported, with a result that is rounded behind them."""

@@ -100,6 +100,31 @@ def test_rows_of_nothing() -> None:
     check(none, torch.ones(0, 3), torch.ones(4, 0), device="cuda")
 
 
+def one_of_many(x: Any) -> Sequence[Any]:
+    """What one element of a row decides, in types of fewer than 32 bits."""
+    true, few = x > 0, x.to(torch.int8)
+    return (
+        *(true.any(1), (~true).all(1), true.sum(1, dtype=torch.bool), true.prod(1).bool()),
+        *(few.sum(1, dtype=torch.int8), few.amax(1), few.amin(1), (few * 2 - 1).prod(1)),
+        *(x.to(torch.uint8).sum(1, dtype=torch.uint8), few.to(torch.int16).amax(1)),
+    )
+
+
+@pytest.mark.parametrize("shape", [(2, 17), (3, 100), (2, 1030)], ids=str)
+def test_narrow_results(shape: Sequence[int]) -> None:
+    """TVM's exchange of these needs threads that run together, which nobody promises."""
+    x = torch.zeros(shape)
+    x[0, 5], x[1, -1] = 3, 127
+    check(one_of_many, x, device="cuda")
+
+
+def test_rows_of_one_batch_and_an_unknown_number() -> None:
+    x = torch.randn(1, 5, 65)
+    check(
+        lambda x: (x.amax(-1), x.sum(-1), x.argmax(-1)), x, dynamic=[{1: Dim.AUTO}], device="cuda"
+    )
+
+
 def kernels(function: Any, *inputs: Any, dynamic: Any = None) -> str:
     return cuda(from_exported_program(export(function, inputs, dynamic)))
 

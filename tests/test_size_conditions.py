@@ -28,6 +28,8 @@ SIZES = (0, 1, 2, 3, 7, 64)
         "math.trunc(0.5 * torch.sym_float(n)) == 3",
         "math.floor(n / 4) + math.ceil(m / 4) > 2",
         "(-n) % 4 <= 1.5",
+        "n == 7 or 10 % (n - 7) == 0 or 10 // (n - 7) == -2",
+        "abs(n - m) < 3 <= abs(-n)",
         "n & 3 == 0 or (n | 4) ^ 1 > m << 2 >> 1",
     ],
 )

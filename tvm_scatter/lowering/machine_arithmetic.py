@@ -147,6 +147,9 @@ def _unlike(node: Any) -> Any:
     terms = {tvm_ffi.StructuralKey(each) for each in _terms(node.a)}
     if not any(tvm_ffi.StructuralKey(each) in terms for each in _terms(node.b)):
         return node
+    if isinstance(node.b, tirx.FloatImm):
+        # C has no address of a number, and TVM makes a number of the bits at one.
+        return type(node)(kept(node.a), node.b)
     return type(node)(node.a, kept(node.b))
 
 

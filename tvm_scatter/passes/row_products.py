@@ -2,7 +2,8 @@
 
 A decoder multiplies one row with all of its cache, transposed, and scaled by a number. TVM would
 write what it multiplies with to memory first, which takes longer than the product. The product is a
-sum over the last axis of both, so it needs no transposed copy, and the row is scaled instead.
+sum over the last axis of both, so it needs no transposed copy, and the row or the sum is scaled
+instead.
 
 Where heads share their keys and values, TVM would also write these once for each head. The rows of
 such heads are multiplied with the same part of the cache, by one product that has the cache as it
@@ -22,6 +23,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.ops.called import operator_of
+from tvm_scatter.problem.reductions import HALVES
 
 from .functions import with_changes
 
@@ -96,14 +98,23 @@ class _Mutator(relax.PyExprMutator):
         if second is None:
             return super().visit_call_(call)
         row, matrix = self.visit_expr(call.args[0]), self.visit_expr(second.source)
-        for scale in second.scales:
-            row = self.builder_.emit(relax.op.multiply(row, scale))
+        dtype = str(call.ty.dtype)
+        # Scaled, a row of 16 bits may be too large for its type. A sum in single precision is not.
+        scales_row = str(row.ty.dtype) == dtype
+        row = self._scaled(row, second.scales) if scales_row else row
         shape = _shape(call.args[1]) or []
         if second.repeats > 1:
-            result = self._shared(row, matrix, shape, second, str(call.ty.dtype))
+            result = self._shared(row, matrix, shape, second, dtype)
         else:
-            result = self._sum(row, matrix, shape, str(call.ty.dtype))
+            result = self._sum(row, matrix, shape, dtype)
+        result = result if scales_row else self._scaled(self.builder_.emit(result), second.scales)
         return relax.op.reshape(result, call.ty.shape)
+
+    def _scaled(self, tensor: Any, scales: Sequence[Any]) -> Any:
+        for scale in scales:
+            factor = relax.const(scale.value.numpy(), str(tensor.ty.dtype))
+            tensor = self.builder_.emit(relax.op.multiply(tensor, factor))
+        return tensor
 
     def _sum(self, row: Any, matrix: Any, shape: Sequence[int], dtype: str) -> Any:
         """A row times the columns of a matrix, which lie in memory as rows."""
@@ -155,6 +166,9 @@ def _second(call: Any, values: dict[Any, Any], on_gpu: bool) -> _Second | None:
     repeats = _repeats(source, views)
     gains = transposed or (repeats > 1 and not on_gpu)
     if not gains or repeats == 0 or isinstance(source, tvm.ir.GenericConst):
+        return None
+    if scales and str(call.ty.dtype) in HALVES:
+        # Scaled, the row might be too large for its type.
         return None
     return _Second(source, transposed, repeats, tuple(scales))
 

@@ -64,9 +64,9 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     expression : ast.expr
-        Of sums, products, quotients, remainders and powers, bits, ``min``, ``max``, ``round`` to
-        whole numbers, ``math.trunc`` and its kin, ``torch.sym_float``, comparisons, ``and``, ``or``
-        and ``not``.
+        Of sums, products, quotients, remainders and powers, bits, ``min``, ``max``, ``abs``,
+        ``round`` to whole numbers, ``math.trunc`` and its kin, ``torch.sym_float``, comparisons,
+        ``and``, ``or`` and ``not``.
     sizes : dict of str to expression
         What stands for each name, of type ``int64``.
 
@@ -99,8 +99,8 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
             return tirx.floormod(_whole(value(left)), _divisor(_whole(value(right))))
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             return tirx.div(_real(value(left)), _real(value(right)))
-        case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=float() as power)):
-            return tirx.pow(_real(value(left)), tirx.const(power, _REAL))
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            return tirx.pow(_real(value(left)), _real(value(right)))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
             return _ARITHMETIC[type(op)](*_alike(value(left), value(right)))
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BITS:
@@ -120,6 +120,9 @@ def value_of(expression: ast.AST, sizes: Mapping[str, Any]) -> Any:
         case ast.Call(func=ast.Name(id=name), args=args) if name in _EXTREMES:
             of_two = getattr(tirx, name)
             return reduce(lambda left, right: of_two(*_alike(left, right)), map(value, args))
+        case ast.Call(func=ast.Name(id="abs"), args=[argument]):
+            found = value(argument)
+            return tirx.max(found, -found)
         case ast.Call(func=ast.Name(id="round"), args=[argument]):
             # As Python does, to the even one of two that are as near.
             return tirx.nearbyint(_real(value(argument))).astype("int64")
@@ -166,4 +169,10 @@ def _divisor(value: Any) -> Any:
     """A divisor that is never zero: TVM may divide where Python would not come to it."""
     from tvm import tirx
 
-    return value if isinstance(value, tirx.IntImm) else tirx.max(value, tirx.IntImm("int64", 1))
+    if isinstance(value, tirx.IntImm):
+        return value
+    one = tirx.IntImm("int64", 1)
+    # A size is not negative, a difference of two may be.
+    return (
+        tirx.max(value, one) if isinstance(value, tirx.Var) else tirx.Select(value == 0, one, value)
+    )

@@ -87,7 +87,7 @@ class GuardedDefaultSchedule:
             return function
         function = without_reductions_of_one(function)
         target = function.attrs.get("target") or Target.current(allow_none=False)
-        wide = with_wide_reductions(function)
+        wide = with_wide_reductions(function, integers=True)
         computes_elements = has_parallel_axes_alone(function)
         failures: list[str] = []
         for rule in self.rules:

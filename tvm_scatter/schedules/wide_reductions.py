@@ -1,11 +1,13 @@
-"""Reductions of 16-bit floats, whose results so far are kept in single precision.
+"""Reductions into narrow types, whose results so far are kept in 32 bits.
 
 TVM keeps them in the type of the result. Then the sum of many ones stops at 2048 in float16 and at
-256 in bfloat16, and threads that reduce together exchange what they cannot exchange safely.
+256 in bfloat16, and threads that reduce together exchange what they cannot exchange safely: TVM
+exchanges 32 bits in registers, and others through memory, where threads of a warp do not wait.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import tvm
@@ -19,7 +21,8 @@ from tvm_scatter.emit.parameters import SCHEDULED
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 from tvm_scatter.problem.reductions import HALVES
 
-_WIDE = "float32"
+_WIDE = dict.fromkeys(HALVES, "float32")
+_WIDE_INTEGERS = {"int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32"}
 _COMBINING = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 
 
@@ -33,8 +36,10 @@ def WideReductions() -> tvm.transform.Pass:
     return tirx.transform.prim_func_pass(widen, opt_level=0, name="WideReductions")
 
 
-def with_wide_reductions(function: tirx.PrimFunc, *, products: bool = False) -> tirx.PrimFunc:
-    """The function, in which a result of 16 bits is rounded once, behind its reduction.
+def with_wide_reductions(
+    function: tirx.PrimFunc, *, products: bool = False, integers: bool = False
+) -> tirx.PrimFunc:
+    """The function, in which a narrow result is rounded or cut once, behind its reduction.
 
     Parameters
     ----------
@@ -42,8 +47,11 @@ def with_wide_reductions(function: tirx.PrimFunc, *, products: bool = False) -> 
         A function that is not scheduled yet.
     products : bool
         Whether this goes for sums of products too. Products of matrices have their own schedules.
+    integers : bool
+        Whether this goes for integers too. One thread need not keep more bits of these.
     """
-    narrow = [block for block in reducing_blocks(function) if _is_narrow(block, products)]
+    wide = {**_WIDE, **_WIDE_INTEGERS} if integers else _WIDE
+    narrow = [block for block in reducing_blocks(function) if _is_narrow(block, wide, products)]
     if not narrow or not isinstance(function.body, SBlockRealize):
         return function
     own = [buffer for block in all_of(function.body, SBlock) for buffer in block.alloc_buffers]
@@ -53,7 +61,7 @@ def with_wide_reductions(function: tirx.PrimFunc, *, products: bool = False) -> 
             block = schedule.get_sblock(each.name_hint)
             if not any(each.body.buffer.same_as(buffer) for buffer in own):
                 schedule.cache_write(block, 0, "global")
-            schedule.unsafe_set_dtype(block, 0, _WIDE)
+            schedule.unsafe_set_dtype(block, 0, wide[str(each.body.buffer.dtype)])
     except ScheduleError:
         # A function of the user's, which no schedule can change: it stays as it is written.
         return function
@@ -67,19 +75,24 @@ def _not_rounded(block: SBlock) -> SBlock:
     if not all(isinstance(each, tirx.BufferStore) for each in (block.init, store)):
         return block
     value = store.value
-    if not _is_cast(value, _WIDE) or not isinstance(value.value, _COMBINING):
+    if not isinstance(value, tirx.Cast) or not isinstance(value.value, _COMBINING):
         return block
     combine, taken = type(value.value), value.value.a
-    if not _is_cast(taken, *HALVES) or not _is_load_of(taken.value, store.buffer):
+    if not isinstance(taken, tirx.Cast) or not _is_load_of(taken.value, store.buffer):
         return block
-    together = combine(taken.value, tirx.Cast(_WIDE, value.value.b))
+    narrow, wide = str(taken.ty.dtype), str(value.ty.dtype)
+    if {**_WIDE, **_WIDE_INTEGERS}.get(narrow) != wide:
+        return block
+    together = combine(taken.value, tirx.Cast(wide, value.value.b))
+    # Where there is nothing to reduce, an integer is what it would be in its own type.
+    first = _first(combine, wide) if narrow in HALVES else _same(_first(combine, narrow), wide)
     return SBlock(
         block.iter_vars,
         block.reads,
         block.writes,
         block.name_hint,
         tirx.BufferStore(store.buffer, together, store.indices),
-        tirx.BufferStore(store.buffer, _first(combine, _WIDE), block.init.indices),
+        tirx.BufferStore(store.buffer, first, block.init.indices),
         block.alloc_buffers,
         block.match_buffers,
         block.annotations,
@@ -92,15 +105,15 @@ def _first(combine: Any, dtype: str) -> Any:
         return tirx.min_value(dtype)
     if combine is tirx.Min:
         return tirx.max_value(dtype)
-    return tirx.const(1.0 if combine is tirx.Mul else 0.0, dtype)
+    return tirx.const(int(combine is tirx.Mul), dtype)
 
 
-def _is_cast(value: Any, *dtypes: str) -> bool:
-    return isinstance(value, tirx.Cast) and str(value.ty.dtype) in dtypes
+def _same(number: Any, dtype: str) -> Any:
+    return tirx.const(int(number), dtype)
 
 
-def _is_narrow(block: SBlock, products: bool) -> bool:
-    """Whether a block takes numbers into a result of 16 bits, and begins with none.
+def _is_narrow(block: SBlock, wide: Mapping[str, str], products: bool) -> bool:
+    """Whether a block takes numbers into a narrow result, and begins with none.
 
     A function of the user's may begin with another number. TVM does not spread it over threads.
     """
@@ -109,7 +122,7 @@ def _is_narrow(block: SBlock, products: bool) -> bool:
         return False
     value, dtype = store.value, str(store.buffer.dtype)
     return (
-        dtype in HALVES
+        dtype in wide
         and isinstance(value, _COMBINING)
         and _is_load_of(value.a, store.buffer)
         and (products or not isinstance(value.b, tirx.Mul))

@@ -31,7 +31,11 @@ class ShortReductions(ScheduleRule):
         blocks, thread = schedule.split(results, [None, _THREADS])
         schedule.bind(blocks, "blockIdx.x")
         schedule.bind(thread, "threadIdx.x")
-        schedule.compute_at(block, thread, preserve_unit_loops=True)
+        try:
+            schedule.compute_at(block, thread, preserve_unit_loops=True)
+        except s_tir.ScheduleError:
+            # Sizes that are unknown may hide which of the results a thread has.
+            return None
         for at in range(len(schedule.get(block).writes)):
             schedule.set_scope(block, at, "local")
         turns = schedule.fuse(*found.reduced_loops())

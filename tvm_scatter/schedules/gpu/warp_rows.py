@@ -40,8 +40,11 @@ class WarpRows(ScheduleRule):
             return None
         kinds = blocks[0].dom_kind()
         reductions = [each.block_rv for each in blocks[:-1]]
+        if not _exchanges(schedule, reductions):
+            return None
+        sizes = kinds.count("S"), kinds.count("R")
         try:
-            by_rows(schedule, reductions, kinds.count("R"), blocks[-1].block_rv, _WARP)
+            by_rows(schedule, reductions, sizes, blocks[-1].block_rv, _WARP)
         except s_tir.ScheduleError:
             # The rows of the last block may not be those of the others, by sizes that are unknown.
             return None
@@ -59,18 +62,22 @@ class RowReductions(ScheduleRule):
         if found is None or not found.beside:
             return None
         short = are_at_most(found.reduced, _LONGEST)
-        if found.is_sum and not short:
+        if (found.is_sum and not short) or not _exchanges(found.schedule, [found.block]):
             return None
-        lanes = _WARP if short else _THREADS
-        result = found.after or found.schedule.cache_write(found.block, 0, "local")
-        by_rows(found.schedule, [found.block], len(found.reduced), result, lanes)
-        return found.schedule
+        schedule, lanes = found.schedule, _WARP if short else _THREADS
+        result = found.after or schedule.cache_write(found.block, 0, "local")
+        sizes = len(schedule.get_loops(result)), len(found.reduced)
+        try:
+            by_rows(schedule, [found.block], sizes, result, lanes)
+        except s_tir.ScheduleError:
+            return None
+        return schedule
 
 
 def by_rows(
     schedule: s_tir.Schedule,
     reductions: Sequence[SBlockRV],
-    reduced: int,
+    axes: tuple[int, int],
     last: SBlockRV,
     lanes: int,
 ) -> None:
@@ -82,15 +89,15 @@ def by_rows(
         Of the function. It is changed.
     reductions : sequence of s_tir.schedule.SBlockRV
         The reductions, in the order in which they need each other.
-    reduced : int
-        How many axes are reduced, which are the innermost.
+    axes : tuple of int
+        How many axes of what needs the reductions count rows, and how many axes are reduced, which
+        are the innermost. Axes of one element may count, or not.
     last : s_tir.schedule.SBlockRV
         What needs the reductions: it computes rows, or a number for each.
     lanes : int
         Threads of a row. More than a warp, and they are a block.
     """
-    loops = schedule.get_loops(last)
-    at = len(schedule.get_loops(reductions[0])) - reduced
+    loops, (at, reduced) = schedule.get_loops(last), axes
     blocks, row = schedule.split(schedule.fuse(*loops[:at]), [None, _THREADS // lanes])
     schedule.bind(blocks, "blockIdx.x")
     schedule.bind(row, "threadIdx.y")
@@ -108,6 +115,12 @@ def _by_lanes(schedule: s_tir.Schedule, loops: Sequence[LoopRV], lanes: int) -> 
     turns, lane = schedule.split(schedule.fuse(*loops), [None, lanes])
     schedule.reorder(lane, turns)
     schedule.bind(lane, "threadIdx.x")
+
+
+def _exchanges(schedule: s_tir.Schedule, reductions: Sequence[SBlockRV]) -> bool:
+    """Whether threads exchange what they have reduced safely: TVM cannot do so of truth values."""
+    written = [each.source for block in reductions for each in schedule.get(block).writes]
+    return all(str(each.dtype) != "bool" for each in written)
 
 
 def _are_of_rows(
