@@ -6,6 +6,7 @@ No GPU is needed: nvrtc compiles for architectures that are not there.
 from __future__ import annotations
 
 import re
+from importlib import resources
 from itertools import pairwise
 
 import pytest
@@ -23,6 +24,7 @@ from cuda_cases import (
 from machine_code import cubin, needs_nvrtc, ptx
 
 import tvm_scatter
+from tvm_scatter.strategies.cuda.codegen.source import headers
 
 pytestmark = needs_nvrtc
 
@@ -35,6 +37,13 @@ IMPLEMENTATIONS = tuple(
 
 #: A sum in shared memory in PTX.
 _NATIVE_SUM = re.compile(r"atom\.shared\.add\.(f32|\w64)")
+
+
+def test_headers_can_stand_in_one_source():
+    """A model may need all of them, so no two may have one name for different things."""
+    folder = resources.files("tvm_scatter.strategies.cuda") / "device"
+    names = sorted(each.name.removesuffix(".cuh") for each in folder.iterdir())
+    assert cubin(headers(tuple(name for name in names if not name.startswith("__"))))
 
 
 def generated_for(chosen, names, arch):

@@ -169,10 +169,9 @@ def _divisor(value: Any) -> Any:
     """A divisor that is never zero: TVM may divide where Python would not come to it."""
     from tvm import tirx
 
-    if isinstance(value, tirx.IntImm):
-        return value
     one = tirx.IntImm("int64", 1)
+    if isinstance(value, tirx.IntImm):
+        return value if value.value else one
     # A size is not negative, a difference of two may be.
-    return (
-        tirx.max(value, one) if isinstance(value, tirx.Var) else tirx.Select(value == 0, one, value)
-    )
+    is_size = isinstance(value, tirx.Var)
+    return tirx.max(value, one) if is_size else tirx.Select(value == 0, one, value)

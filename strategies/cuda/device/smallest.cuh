@@ -99,7 +99,7 @@ struct Line {
 
 // Which elements are taken: those below `limit`, and the first `ties` of those equal to it.
 template <class Key>
-struct Taken {
+struct Selected {
   Key limit;
   uint32 ties, count;
 };
@@ -107,7 +107,7 @@ struct Taken {
 // The `count` smallest elements of a line, which has at least as many; or more of them, up to
 // `enough`, where that many are found first.
 template <class Key, int threads, int held>
-__device__ __forceinline__ Taken<Key> smallest_of(const Line<Key, threads, held>& line,
+__device__ __forceinline__ Selected<Key> smallest_of(const Line<Key, threads, held>& line,
                                                   Team<threads>& team, uint32 count,
                                                   uint32 enough) {
   using Unsigned = typename BitsOf<sizeof(Key)>::type;
@@ -141,7 +141,7 @@ __device__ __forceinline__ Taken<Key> smallest_of(const Line<Key, threads, held>
 // The elements that are taken and their places, as they come.
 template <class Key, int threads, int held>
 __device__ __forceinline__ void list_taken(const Line<Key, threads, held>& line,
-                                           const Team<threads>& team, const Taken<Key>& taken,
+                                           const Team<threads>& team, const Selected<Key>& taken,
                                            Key* keys, int64* places) {
   uint32 below = 0, ties = 0;
   for (int64 first = 0; first < line.length; first += threads) {
@@ -177,7 +177,7 @@ __device__ __forceinline__ void smallest_of_line(Place* out, int64 stride,
     // What is left of a line when few elements are is no longer read from it.
     __shared__ Key left[kSelectEnough];
     __shared__ int64 places_left[kSelectEnough];
-    const Taken<Key> first = smallest_of(line, team, count, kSelectEnough);
+    const Selected<Key> first = smallest_of(line, team, count, kSelectEnough);
     list_taken(line, team, first, left, places_left);
     const Line<Key, threads, 0> rest(left, first.count, 1, team.thread, places_left);
     list_taken(rest, team, smallest_of(rest, team, count, count), keys, places);
