@@ -102,3 +102,51 @@ def test_which_have_none():
         tile(module(15, 128, 64)),
     ]
     assert own not in others
+
+
+def kernels(mod, **options):
+    """The names of the kernels that a model launches, without views of tensors."""
+    names = re.findall(r"void __launch_bounds__\(\d+\) (\w+)_kernel\w*\(", cuda(mod, **options))
+    return sorted({name for name in names if not name.startswith("reshape")})
+
+
+def test_transposed_factors_are_read_where_they_lie():
+    assert kernels(module(1000, 64, 32, transposed=True)) == ["fused_matmul_of_transposed_add_relu"]
+    assert len(kernels(module(1000, 64, 32, transposed=True), products=False)) == 2
+
+    builder = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType([6, 40, 33], "float32"))
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            across = builder.emit(relax.op.permute_dims(x, [0, 2, 1]))
+            pair = [relax.op.matmul(x, across), relax.op.matmul(across, x)]
+            outputs = [builder.emit_output(each) for each in map(builder.emit, pair)]
+        builder.emit_func_output(relax.Tuple(outputs))
+    assert kernels(builder.get()) == ["matmul_of_transposed", "matmul_of_transposed1"]
+    array = np.random.default_rng(0).standard_normal((6, 40, 33)).astype("float32")
+    executable = tvm.compile(builder.get(), target_of("cuda"))
+    machine = relax.VirtualMachine(executable, device_of("cuda"))
+    first, second = machine["main"](at(array, 0))
+    np.testing.assert_allclose(first.numpy(), array @ array.swapaxes(1, 2), 1e-4, 1e-4)
+    np.testing.assert_allclose(second.numpy(), array.swapaxes(1, 2) @ array, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
+def test_what_follows_a_product_of_any_rank_is_computed_in_it(unknown):
+    torch = pytest.importorskip("torch")
+    from torch.export import Dim
+    from torch_harness import check, export
+    from tvm.relax.frontend.torch import from_exported_program
+
+    def layers(x, first, bias, second):
+        rows = torch.relu(x @ first + bias)
+        rows = (rows @ second).view(-1, 5, second.shape[1]).sigmoid() * 2 + bias[: second.shape[1]]
+        return rows, rows.amax(1)
+
+    inputs = [torch.randn(*shape) for shape in ((3, 5, 20), (20, 33), (33,), (33, 17))]
+    dynamic = [{0: Dim.AUTO}, None, None, None] if unknown else None
+    mod = from_exported_program(export(layers, inputs, dynamic))
+    names = kernels(mod)
+    assert len([name for name in names if "matmul" in name]) == 2, names
+    assert not any("sigmoid" in name and "matmul" not in name for name in names), names
+    check(layers, *inputs, dynamic=dynamic, device="cuda")

@@ -27,6 +27,7 @@ from .passes import (
     HostConstants,
     OwnLines,
     RowProducts,
+    ShapesBehindProducts,
     SizeBounds,
     passes,
 )
@@ -140,6 +141,8 @@ def _run(mod: tvm.IRModule, stock: tvm.transform.Pass, schedules: bool = False) 
         mod = scheduled_row_reductions(mod, target)
     if wanted.enabled and (on_gpu or schedules):
         mod = RowProducts(on_gpu)(mod)
+    if wanted.enabled and on_gpu and wanted.products:
+        mod = ShapesBehindProducts()(mod)
     if schedules:
         mod = scheduled_for_cpu(mod, target)
     if schedules and not on_gpu:

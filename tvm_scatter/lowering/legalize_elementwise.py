@@ -89,11 +89,27 @@ def legalize_where(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     if str(call.args[0].ty.dtype) != "bool":
         return stock[_WHERE](bb, call)
 
-    def where(shape: Any, *tensors: te.Tensor) -> te.Tensor:
-        full = [topi.broadcast_to(each, shape) for each in tensors]
-        return _chosen(full[0].shape, lambda *at: [each(*at) for each in full], "where")
+    # TVM fuses a product with what reads tensors at its own place, and a number is not read at it.
+    numbers = [None, *map(_number_of, call.args[1:])]
+    tensors = [each for each, number in zip(call.args, numbers, strict=True) if number is None]
 
-    return bb.call_te(where, call.ty.shape, *call.args, primfunc_name_hint="where")
+    def where(shape: Any, *given: te.Tensor) -> te.Tensor:
+        full = iter([topi.broadcast_to(each, shape) for each in given])
+        sides = [next(full) if each is None else _always(each) for each in numbers]
+        return _chosen(shape, lambda *at: [each(*at) for each in sides], "where")
+
+    return bb.call_te(where, call.ty.shape, *tensors, primfunc_name_hint="where")
+
+
+def _number_of(side: Any) -> Any:
+    """The number that a side is, if it is one that is written into code of any type."""
+    number = scalar_of(side)
+    is_written = number is not None and math.isfinite(side.value.numpy().item())
+    return number if is_written or str(side.ty.dtype) not in HALVES else None
+
+
+def _always(number: Any) -> Callable[..., Any]:
+    return lambda *_place: number
 
 
 def legalize_not(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

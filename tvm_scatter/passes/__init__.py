@@ -25,6 +25,7 @@ from .own_lines import OwnLines
 from .read_fields import ReadFields
 from .reuse_buffers import ReuseBuffers
 from .row_products import RowProducts
+from .shapes_behind_products import ShapesBehindProducts
 from .share_checks import ShareChecks
 from .share_orders import ShareOrders
 from .share_values import ShareValues
@@ -94,6 +95,7 @@ __all__ = [
     "ReadFields",
     "ReuseBuffers",
     "RowProducts",
+    "ShapesBehindProducts",
     "ShareChecks",
     "ShareOrders",
     "ShareValues",

@@ -1,9 +1,10 @@
-"""A product of rows that are read by index reads them itself, on GPUs.
+"""A product reads its factors itself where they lie, on GPUs.
 
 TVM fuses a product with what follows it, never with what comes before it. So the layer of a network
 that works on edges (EdgeConv, PointNet++) writes a row for each edge to memory, and the product
 reads it again. The schedule of :mod:`tvm_scatter.schedules.gpu.products` brings each row to shared
-memory once for each block of its columns. It may as well be read where it comes from.
+memory once for each tile of its columns. It may as well be read where it comes from. So may a
+factor that is transposed first, such as the weight of a linear layer.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from tvm_scatter.lowering.fusion_patterns import PATTERN, ROOT
 
 from .analysis.product_rows import ProductRows, product_rows
 
-#: The name of the functions. That it begins so, profiles know a product by.
-_NAME = "matmul_of_read_rows"
+#: The names of the functions. That they begin so, profiles know a product by.
+_OF_ROWS, _OF_TRANSPOSED = "matmul_of_read_rows", "matmul_of_transposed"
 
 
 def fuse_product_rows(mod: tvm.IRModule) -> tvm.IRModule:
-    """The module, in which products compute the rows that are read by index for them alone.
+    """The module, in which products read their factors by index or across.
 
     Parameters
     ----------
@@ -58,7 +59,8 @@ class _Merger(PyExprMutator):
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
         rows = self._products.get(binding.var)
         if rows is not None:
-            called = self.builder_.add_func(_merged(rows, self._mod), _NAME)
+            name = _OF_ROWS if rows.reads else _OF_TRANSPOSED
+            called = self.builder_.add_func(_merged(rows, self._mod), name)
             value = relax.op.call_tir(called, list(rows.arguments), binding.value.ty)
             binding = relax.VarBinding(binding.var, value)
         super().visit_var_binding_(binding)

@@ -91,6 +91,13 @@ class _Mutator(relax.PyExprMutator):
         super().__init__()
         self.values, self.on_gpu = values, on_gpu
 
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if _is_copy(binding.value) and isinstance(binding.var, relax.DataflowVar):
+            # Not another name for the tensor, behind which later passes would not see what made it.
+            self.set_var_remap(binding.var, self.visit_expr(binding.value.args[0]))
+        else:
+            super().visit_var_binding_(binding)
+
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         if _is_copy(call):
             return self.visit_expr(call.args[0])

@@ -1,4 +1,4 @@
-"""Products of rows that are read by index for them alone, and what computes these rows."""
+"""Products that read what they multiply where it lies: rows by index, and transposed matrices."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import tvm
 from tvm import relax, tirx
 
+from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.lowering.fused_reads import IS_READ
 from tvm_scatter.lowering.fusion_patterns import INJECTIVE, ROOT, fusion_pattern
 from tvm_scatter.ops.called import CALL_TIR, operator_of
@@ -17,7 +18,7 @@ from tvm_scatter.options import current_options
 from tvm_scatter.passes.functions import is_ours_to_change
 
 from .bindings import Binding, Bindings
-from .matrix_products import matrix_product
+from .matrix_products import MatrixProduct, matrix_product
 
 #: So often may each row be computed, at most. Twice, what is read for a sum or difference of two
 #: rows is still less than what would be written and read again.
@@ -26,19 +27,22 @@ _MOST_TILES = 2
 
 @dataclass(frozen=True)
 class ProductRows:
-    """A product, and what computes its rows.
+    """A product, and what computes its operands.
 
     Attributes
     ----------
     bindings : tuple of Binding
-        Calls of functions that TVM has legalized: reads by index, what is computed of them, and
-        last the product.
+        Calls of functions that TVM has legalized: reads by index, what is computed of them,
+        transpositions, and last the product.
     arguments : tuple of relax.Expr
         What they read that none of them computes.
+    reads : bool
+        Whether it reads rows by index.
     """
 
     bindings: tuple[Binding, ...]
     arguments: tuple[Any, ...]
+    reads: bool
 
     def __str__(self) -> str:
         return ", ".join(each.value.args[0].name_hint for each in self.bindings[:-1])
@@ -75,20 +79,51 @@ def planned_product_rows(mod: tvm.IRModule) -> Iterator[tuple[str, ProductRows]]
     steps = [legalize, relax.transform.AnnotateTIROpPattern()]
     for name, found in product_rows(tvm.transform.Sequential(steps)(mod)).items():
         for product, rows in found.items():
-            yield f"{name.name_hint}.{product.name}", rows
+            if rows.reads:
+                yield f"{name.name_hint}.{product.name}", rows
 
 
 def _found(bindings: Bindings, mod: tvm.IRModule) -> dict[Any, ProductRows]:
     found: dict[Any, ProductRows] = {}
     for binding in bindings:
-        function = _called(binding, mod)
-        if function is None or not _is_product(function):
+        product = _product(binding, mod)
+        if product is None:
             continue
-        group = _group(binding, bindings, mod)
-        rows = ProductRows(tuple(group), tuple(_arguments(group)))
-        if any(IS_READ in mod[each.value.args[0]].attrs for each in group) and _says_sizes(rows):
+        tiles = product.columns_of_tiles
+        group = _group(binding, bindings, mod) if tiles and tiles <= _MOST_TILES else [binding]
+        reads = any(IS_READ in mod[each.value.args[0]].attrs for each in group)
+        group = group if reads else [binding]
+        group = [*_transpositions(group, bindings, mod), *group]
+        rows = ProductRows(tuple(group), tuple(_arguments(group)), reads)
+        if len(group) > 1 and _says_sizes(rows):
             found[binding.var] = rows
     return found
+
+
+def _transpositions(group: list[Binding], bindings: Bindings, mod: tvm.IRModule) -> list[Binding]:
+    """What transposes a factor. That costs nothing where a product reads it, so all others may."""
+    factors = group[-1].value.args[1].fields
+    taken = [
+        each
+        for each in bindings.all[: group[-1].at]
+        if any(map(each.var.same_as, factors)) and each.fused == group[-1].fused
+    ]
+    functions = [_called(each, mod) for each in taken]
+    return [
+        each
+        for each, function in zip(taken, functions, strict=True)
+        if function is not None and each not in group and _transposes(function)
+    ]
+
+
+def _transposes(function: tirx.PrimFunc) -> bool:
+    """Whether a function only puts the axes of a tensor in another order."""
+    stores = all_of(function.body, tirx.BufferStore)
+    if len(stores) != 1 or not isinstance(stores[0].value, tvm.ir.TensorLoad):
+        return False
+    places, read = stores[0].indices, stores[0].value.indices
+    found = [sum(index.same_as(place) for place in places) for index in read]
+    return found == [1] * len(places) and all(isinstance(each, tirx.Var) for each in read)
 
 
 def _group(product: Binding, bindings: Bindings, mod: tvm.IRModule) -> list[Binding]:
@@ -122,10 +157,11 @@ def _called(binding: Binding, mod: tvm.IRModule) -> tirx.PrimFunc | None:
     return function if isinstance(function, tirx.PrimFunc) else None
 
 
-def _is_product(function: tirx.PrimFunc) -> bool:
-    product = matrix_product(function) if fusion_pattern(function) == ROOT else None
-    tiles = None if product is None else product.columns_of_tiles
-    return tiles is not None and tiles <= _MOST_TILES
+def _product(binding: Binding, mod: tvm.IRModule) -> MatrixProduct | None:
+    function = _called(binding, mod)
+    if function is None or fusion_pattern(function) != ROOT:
+        return None
+    return matrix_product(function)
 
 
 def _arguments(group: list[Binding]) -> list[Any]:

@@ -22,7 +22,7 @@ from tvm.s_tir.dlight.gpu.matmul import (
 from tvm.target import Target
 
 from tvm_scatter.emit.computed_updates import loads_of
-from tvm_scatter.emit.expressions import is_by_index
+from tvm_scatter.emit.expressions import is_by_index, varies
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.matrix_products import Tile, matrix_product
 from tvm_scatter.selection.backend import backend_of
@@ -57,7 +57,6 @@ class _Product:
 
     def scheduled(self) -> tirx.PrimFunc | None:
         schedule, tile, block = self.schedule, self.tile, self.block
-        along_terms = self._read_along_terms()
         if not self._brought_to_three_axes():
             return None
         thread, step, term = self._tiled()
@@ -66,8 +65,8 @@ class _Product:
         across, along = schedule.get_loops(written)[-2:]
         schedule.unroll(across)
         self._in_vectors(along, tile.elements[1])
-        for operand, swapped in enumerate(along_terms):
-            self._brought_to_shared_memory(operand, step, swapped)
+        for operand in range(2):
+            self._brought_to_shared_memory(operand, step)
         for operand, count in enumerate(tile.elements):
             read = schedule.cache_read(block, operand, "local")
             schedule.compute_at(read, term, preserve_unit_loops=True)
@@ -75,13 +74,6 @@ class _Product:
         auto_inline_consumer_chain(schedule, written)
         schedule.decompose_reduction(block, step)
         return schedule.mod["main"]
-
-    def _read_along_terms(self) -> list[bool]:
-        """Of each operand, whether neighbours in memory are terms of one sum."""
-        block = self.schedule.get(self.block)
-        terms = [each.var for each in block.iter_vars if each.iter_type == each.CommReduce]
-        lasts = [read.region[-1].min for read in block.reads[-2:]]
-        return [any(map(last.same_as, terms)) for last in lasts]
 
     def _brought_to_three_axes(self) -> bool:
         """Make it a product of (batch, term, row) and (batch, term, column)."""
@@ -131,18 +123,22 @@ class _Product:
         schedule.annotate(thread, "pragma_unroll_explicit", 0)
         return thread, step, term
 
-    def _brought_to_shared_memory(self, operand: int, step: Any, swapped: bool) -> None:
+    def _brought_to_shared_memory(self, operand: int, step: Any) -> None:
         """By neighbouring threads from neighbouring addresses, whatever the order of the axes."""
         schedule, tile = self.schedule, self.tile
         shared = schedule.cache_read(self.block, operand, "shared")
         schedule.compute_at(shared, step, preserve_unit_loops=True)
         auto_inline_producers(schedule, shared)
         batch, term, line = schedule.get_loops(shared)[-3:]
-        if swapped:
+        _, of_term, _ = schedule.get(shared).iter_vars
+        loads = list(loads_of(schedule.get(shared).body))
+        if any(varies(load.indices[-1], of_term.var) for load in loads):
+            # Neighbours in memory are terms of one sum.
             schedule.reorder(line, term)
-        loop = schedule.fuse(batch, *((line, term) if swapped else (term, line)))
+            term, line = line, term
+        loop = schedule.fuse(batch, term, line)
         # Rows that are read by index are found once for several elements.
-        by_index = any(map(is_by_index, loads_of(schedule.get(shared).body)))
+        by_index = any(map(is_by_index, loads))
         threads = tile.threads[0] * tile.threads[1]
         turn, thread, element = schedule.split(loop, [None, threads, _LANES if by_index else 1])
         schedule.unroll(turn)

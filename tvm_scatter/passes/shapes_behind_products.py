@@ -1,0 +1,92 @@
+"""What is computed of each element of a product is computed in the product's own shape.
+
+PyTorch multiplies the rows of a tensor of any rank by a matrix as the rows of one matrix, and gives
+the result its rank back. TVM fuses a product with what follows it element by element, but not
+across a change of shape. So the shape is changed behind these operators instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from tvm_scatter.lowering.inlined import MOVES, PRODUCERS
+from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.shapes import same_shape, static_shape
+
+from .functions import with_changes
+
+_PRODUCT, _RESHAPE = "relax.matmul", "relax.reshape"
+_ELEMENTWISE = PRODUCERS - MOVES - {_PRODUCT}
+
+
+def ShapesBehindProducts() -> tvm.transform.Pass:
+    """The pass. It changes functions in which the shape of a product is changed."""
+
+    def rewrite(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
+        return with_changes(mod, lambda _, function: _rewritten(function))
+
+    return tvm.transform.module_pass(rewrite, opt_level=0, name="ShapesBehindProducts")
+
+
+def _rewritten(function: relax.Function) -> relax.Function | None:
+    mutator = _Mutator()
+    changed = mutator.visit_expr(function)
+    return relax.analysis.remove_all_unused(changed) if mutator.found else None
+
+
+@mutator
+class _Mutator(PyExprMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+        #: Products, and what is computed of their elements.
+        self._products: list[Any] = []
+        #: By a variable the same elements in the shape of their product.
+        self._flat: dict[Any, Any] = {}
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        value = self.visit_expr(binding.value)
+        flat = self._in_shape_of_product(value)
+        if flat is not None:
+            self.found = True
+            value = relax.op.reshape(flat, binding.var.ty.shape)
+        super().visit_var_binding_(relax.VarBinding(binding.var, value))
+        new = self.visit_expr(binding.var)
+        if operator_of(value) == _PRODUCT:
+            self._products.append(new)
+        elif operator_of(value) == _RESHAPE and any(map(value.args[0].same_as, self._products)):
+            self._flat[new] = value.args[0]
+
+    def _in_shape_of_product(self, value: Any) -> Any:
+        """The elements that a call computes or moves, in the shape of the product they are of."""
+        operands = [each for each in getattr(value, "args", ()) if each in self._flat]
+        if not operands:
+            return None
+        flat = self._flat[operands[0]]
+        if operator_of(value) == _RESHAPE:
+            return flat
+        if operator_of(value) not in _ELEMENTWISE:
+            return None
+        arguments = [self._argument(each, operands[0]) for each in value.args]
+        if any(each is None for each in arguments):
+            return None
+        found = self.builder_.emit(relax.Call(value.op, arguments, value.attrs))
+        self._products.append(found)
+        return found
+
+    def _argument(self, argument: Any, operand: Any) -> Any:
+        """An argument beside an operand whose shape changes; ``None`` if it cannot stay beside."""
+        flat, shape = self._flat[operand], static_shape(argument)
+        if argument in self._flat:
+            same = same_shape(shape, static_shape(operand))
+            same = same and same_shape(static_shape(self._flat[argument]), static_shape(flat))
+            return self._flat[argument] if same else None
+        if shape == []:
+            return argument
+        # A number for each column goes with both shapes, if they have the same columns.
+        columns = [(static_shape(each) or [])[-1:] for each in (operand, flat)]
+        return argument if all(same_shape(shape, each) for each in columns) else None
