@@ -92,9 +92,11 @@ class _Mutator(relax.PyExprMutator):
         self.values, self.on_gpu = values, on_gpu
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if _is_copy(binding.value) and isinstance(binding.var, relax.DataflowVar):
+        is_copy = _is_copy(binding.value) and isinstance(binding.var, relax.DataflowVar)
+        source = self.visit_expr(binding.value.args[0]) if is_copy else None
+        if isinstance(source, relax.Var):
             # Not another name for the tensor, behind which later passes would not see what made it.
-            self.set_var_remap(binding.var, self.visit_expr(binding.value.args[0]))
+            self.set_var_remap(binding.var, source)
         else:
             super().visit_var_binding_(binding)
 
