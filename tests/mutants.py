@@ -1972,7 +1972,7 @@ PRODUCTS = (
         "tvm_scatter/schedules/gpu/guarded_vectors.py",
         "tirx.IfThenElse(aligned, vectors, _renamed(elements))",
         "vectors",
-        ("tests/test_products.py::test_any_sizes",),
+        (_PRODUCTS + "test_rows_at_any_address",),
     ),
 )
 

@@ -1,8 +1,9 @@
-"""Vectors that a product accesses in tensors of a caller, which may lie anywhere.
+"""Vectors that a product accesses in tensors of a caller.
 
-There its elements are accessed one by one. A concatenation chooses by the column whose element it
-takes. Where its parts begin at a multiple of a vector, that is a choice by the vector, which TVM
-does not see.
+These may lie anywhere; between two vectors, their elements are accessed one by one. A concatenation
+chooses by the column whose element it takes. Where its parts begin at a multiple of a vector, that
+is a choice by the vector, which TVM does not see. And what follows a product may choose by the
+element: then TVM writes them one by one. So they are computed first, and then written together.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import tvm
 import tvm_ffi
 from tvm import tirx
+from tvm.ir import TensorLoad
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.sym import Analyzer
 from tvm.tirx.buffer import is_buffer_var
@@ -26,6 +28,7 @@ def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
     """A scheduled product, whose loops over vectors ask where the tensors lie that they read."""
     analyzer = Analyzer()
     given = [each for each in function.params if is_buffer_var(each)]
+    computed: list[Any] = []
 
     def bind(loop: tirx.For) -> None:
         analyzer.bind(loop.loop_var, tvm.ir.Range.from_min_extent(loop.min, loop.extent))
@@ -33,14 +36,65 @@ def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
     def change(loop: tirx.For) -> tirx.Stmt:
         if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(loop.body, SBlockRealize):
             return loop
+        store = loop.body.block.body
+        if any(map(store.buffer.same_as, given)) and not isinstance(store.value, TensorLoad):
+            kept = tirx.decl_buffer((loop.extent,), store.buffer.dtype, "computed", scope="local")
+            computed.append(kept)
+            return _computed_first(loop, kept)
         tensors: list[Any] = []
-        for load in loads_of(loop.body.block.body):
+        for load in loads_of(store):
             if any(map(load.source.same_as, given)) and not any(map(load.source.same_as, tensors)):
                 tensors.append(load.source)
         return _in_vectors(loop, tensors, analyzer) if tensors else loop
 
     tvm_ffi.structural_walk(function.body, (tirx.For, bind))
-    return function.with_body(tvm_ffi.structural_map(function.body, (tirx.For, change)))
+    body = tvm_ffi.structural_map(function.body, (tirx.For, change))
+    return function.with_body(_with_buffers(body, computed))
+
+
+def _with_buffers(root: SBlockRealize, buffers: list[Any]) -> SBlockRealize:
+    """The body of a function with more buffers of its own."""
+    block = root.block
+    known = [*block.alloc_buffers, *buffers]
+    return SBlockRealize(
+        root.iter_values, root.predicate, _changed(block, block.iter_vars, alloc_buffers=known)
+    )
+
+
+def _changed(block: SBlock, axes: Any, **parts: Any) -> SBlock:
+    """A block with other axes and other parts."""
+    names = ("reads", "writes", "name_hint", "body", "init", "alloc_buffers", "match_buffers")
+    rest = {name: parts.get(name, getattr(block, name)) for name in (*names, "annotations")}
+    return SBlock(axes, *rest.values())
+
+
+def _computed_first(loop: tirx.For, kept: Any) -> tirx.Stmt:
+    """A loop that computes the elements of a vector one by one, and one that writes the vector."""
+    realized, block = loop.body, loop.body.block
+    domain = tvm.ir.Range.from_min_extent(loop.min, loop.extent)
+    lane = tirx.IterVar(domain, tirx.Var("lane", loop.loop_var.ty), tirx.IterVar.DataPar)
+    axes, values = [*block.iter_vars, lane], [*realized.iter_values, loop.loop_var]
+    region = [tirx.BufferRegion(kept, [tvm.ir.Range.from_min_extent(lane.var, 1)])]
+
+    def over(kind: int, changed: SBlock) -> tirx.For:
+        body = SBlockRealize(values, realized.predicate, changed)
+        return tirx.For(loop.loop_var, loop.min, loop.extent, kind, body)
+
+    store = block.body
+    compute = _changed(
+        block,
+        axes,
+        writes=region,
+        name_hint=f"{block.name_hint}_computed",
+        body=tirx.BufferStore(kept, store.value, [lane.var]),
+    )
+    found = tirx.BufferLoad(kept, [lane.var])
+    write = _changed(
+        block, axes, reads=region, body=tirx.BufferStore(store.buffer, found, store.indices)
+    )
+    return tirx.SeqStmt(
+        [over(tirx.ForKind.UNROLLED, compute), _renamed(over(tirx.ForKind.VECTORIZED, write))]
+    )
 
 
 def _in_vectors(loop: tirx.For, tensors: list[Any], analyzer: Analyzer) -> tirx.Stmt:
@@ -92,15 +146,5 @@ def _by_vector(loop: tirx.For, analyzer: Analyzer) -> SBlockRealize:
 
     body = tvm_ffi.structural_map(block.body, (tirx.LE, by_number))
     known = [*axes.values(), *numbers.values()]
-    block = SBlock(
-        [axis for axis, _ in known],
-        block.reads,
-        block.writes,
-        block.name_hint,
-        body,
-        block.init,
-        block.alloc_buffers,
-        block.match_buffers,
-        block.annotations,
-    )
+    block = _changed(block, [axis for axis, _ in known], body=body)
     return SBlockRealize([value for _, value in known], realized.predicate, block)
