@@ -76,8 +76,8 @@ class Options:
         Whether reads by index are fused with what they feed, and scheduled by this package, on
         GPUs. So are elementwise functions whose rows lie side by side, and reductions along them.
     products : bool
-        Whether products of many rows in single precision get larger tiles than TVM's, and read
-        the rows themselves where these are read by index, on GPUs.
+        Whether products in single precision have a schedule of this package on GPUs, read rows by
+        index and transposed factors themselves, and compute what follows them in any shape.
     reductions : bool
         Whether reductions of few elements, and rows that are reduced or normalised, are spread over
         threads by this package, on GPUs. Logarithms of softmaxes of long rows are not written then,
