@@ -23,13 +23,20 @@ _LONG_TEAM, _SOME_TEAM = 1024, 256
 #: More elements than these are not put in order by warps, whose memory is too small, or at all,
 #: because each is compared with each.
 _MOST_OF_WARP, _MOST = 128, device_constant("smallest", "kSelectEnough")
-#: A sort is faster where most of a line is wanted.
+#: A sort is faster where most of a line is wanted, and of few long lines, which are as many blocks.
 _SORTED_PART = 2
+_FEW_LINES, _LONG_LINE = 8, 1 << 16
 
 
 def _takes(problem: SmallestProblem) -> bool:
-    few = not isinstance(problem.length, int) or problem.count * _SORTED_PART <= problem.length
-    return problem.dtype in ("int32", "int64") and few and problem.count <= _MOST
+    if problem.dtype not in ("int32", "int64") or problem.count > _MOST:
+        return False
+    if not isinstance(problem.length, int):
+        return True
+    lines = problem.outer * problem.inner
+    few = isinstance(lines, int) and lines < _FEW_LINES
+    is_long = few and problem.length > _LONG_LINE
+    return problem.count * _SORTED_PART <= problem.length and not is_long
 
 
 def _team(problem: SmallestProblem) -> tuple[int, int]:
