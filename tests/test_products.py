@@ -150,3 +150,18 @@ def test_what_follows_a_product_of_any_rank_is_computed_in_it(unknown):
     assert len([name for name in names if "matmul" in name]) == 2, names
     assert not any("sigmoid" in name and "matmul" not in name for name in names), names
     check(layers, *inputs, dynamic=dynamic, device="cuda")
+
+
+def test_results_of_other_types():
+    torch = pytest.importorskip("torch")
+    from torch_harness import check
+
+    def results(x, weight):
+        found = x @ weight
+        kinds = (torch.float64, torch.float16, torch.int64, torch.int32, torch.int8, torch.uint8)
+        casts = [found.to(kind) for kind in kinds]
+        return (*casts, found > 3, (found > 1) & (found < 5), found.where(found < 4, -torch.inf))
+
+    # Whole numbers, which no type rounds.
+    x, weight = torch.arange(70 * 3).view(70, 3) % 3, torch.arange(3 * 128).view(3, 128) % 5
+    check(results, x.repeat(1, 2).float(), weight.repeat(2, 1).float(), device="cuda")

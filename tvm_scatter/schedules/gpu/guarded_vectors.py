@@ -37,6 +37,9 @@ def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
         if loop.kind != tirx.ForKind.VECTORIZED or not isinstance(loop.body, SBlockRealize):
             return loop
         store = loop.body.block.body
+        if str(store.buffer.dtype) == "bool":
+            # TVM's vectors of truth values have two bytes for each, the tensors one.
+            return tirx.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.UNROLLED, loop.body)
         if any(map(store.buffer.same_as, given)) and not isinstance(store.value, TensorLoad):
             kept = tirx.decl_buffer((loop.extent,), store.buffer.dtype, "computed", scope="local")
             computed.append(kept)
