@@ -99,6 +99,17 @@ def test_more_axes() -> None:
     check(function, x, index, dynamic=[{0: Dim.AUTO}] * 2, device="cuda")
 
 
+def test_rows_of_sizes_that_are_products(caplog: pytest.LogCaptureFixture) -> None:
+    def losses(x: Any, label: Any) -> Any:
+        flat = functional.cross_entropy(x.flatten(0, 1), label.flatten(), reduction="none")
+        return functional.cross_entropy(x.transpose(1, 2), label), flat
+
+    x, label = torch.randn(2, 3, 1100), torch.randint(0, 1100, (2, 3))
+    check(losses, x, label, dynamic=[{0: Dim.AUTO, 1: Dim.AUTO}] * 2, device="cuda")
+    said = [each.getMessage() for each in caplog.records if each.name == "tvm_scatter"]
+    assert not [each for each in said if "ExponentialSums" in each]
+
+
 def test_a_bad_label_reads_zero() -> None:
     def function(x: Any, label: Any) -> Any:
         return x.log_softmax(-1).gather(1, label[:, None])[:, 0]

@@ -163,3 +163,14 @@ def test_no_windows_are_written(unknown: bool) -> None:
 def kernels(source: str) -> set[str]:
     """The names of all kernels."""
     return set(re.findall(r'extern "C" __global__ void .*?(\w+)\(', source))
+
+
+def test_last_windows_of_an_unknown_size() -> None:
+    """With steps longer than the window, the last one may begin behind the data."""
+    x = some(2, 3, 13, 11)
+
+    def pools(x: Any) -> Any:
+        plain = functional.max_pool2d(x, 2, 3, ceil_mode=True)
+        return plain, *pool(x[..., 0], 2, 7, 1, ceil_mode=True), *pool(x, 2, 3, 1, ceil_mode=True)
+
+    check(pools, x, dynamic=[{2: Dim.AUTO}], device="cuda")

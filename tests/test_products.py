@@ -165,3 +165,12 @@ def test_results_of_other_types():
     # Whole numbers, which no type rounds.
     x, weight = torch.arange(70 * 3).view(70, 3) % 3, torch.arange(3 * 128).view(3, 128) % 5
     check(results, x.repeat(1, 2).float(), weight.repeat(2, 1).float(), device="cuda")
+
+
+def test_one_of_several_matrices_is_multiplied(caplog):
+    torch = pytest.importorskip("torch")
+    from torch_harness import check
+
+    x, weight = torch.randn(3, 20, 33), torch.randn(33, 47)
+    check(lambda x, w: (x[0] @ w, x[0].mT @ x[1]), x, weight, device="cuda")
+    assert not [each for each in caplog.records if each.name == "tvm_scatter"], "a schedule fails"

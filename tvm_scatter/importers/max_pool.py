@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tvm import relax
+from tvm import relax, tirx
 
 from tvm_scatter.emit.pooled_windows import Pooling, Windows, pooling_function
 from tvm_scatter.ops.shapes import SymbolTable
@@ -49,7 +49,12 @@ def max_pool(
     operator = relax.op.nn.max_pool3d if axes == 3 else relax.op.nn.max_pool2d
     # TVM's operator says how many windows there are.
     pool = operator(plane, kernel, stride, padding, dilation, ceil_mode=ceil_mode)
-    pooled = (*own[:-axes], *shape_of(bb.normalize(pool))[-axes:])
+    counts = list(shape_of(bb.normalize(pool))[-axes:])
+    for i in range(axes):
+        if ceil_mode and not isinstance(counts[i], int):
+            pads = padding[i], padding[i - axes]
+            counts[i] = _windows_at(own[i - axes], kernel[i], stride[i], dilation[i], *pads)
+    pooled = (*own[:-axes], *counts)
     types = [relax.TensorType(pooled, each, data.ty.vdevice) for each in (dtype, "int64")]
     windows = []
     for i in range(axes):
@@ -57,11 +62,23 @@ def max_pool(
         windows.append(_windows(own[i - axes], kernel[i], stride[i], dilation[i], *pads, ceil_mode))
     symbols = SymbolTable()
     result = relax.Var("pooled", types[0])
-    shape, counts = (symbols.shape("max_pool", each) for each in (data, result))
-    pooling = Pooling(dtype, shape, counts[-axes:], windows, across_planes)
+    shape, whole = (symbols.shape("max_pool", each) for each in (data, result))
+    pooling = Pooling(dtype, shape, whole[-axes:], windows, across_planes)
     function = bb.add_func(pooling_function(pooling), "max_pool")
     both = bb.emit(relax.op.call_tir(function, [data], types))
     return bb.emit(both[0]), bb.emit(both[1])
+
+
+def _windows_at(
+    length: Any, size: int, stride: int, dilation: int, before: int, behind: int
+) -> Any:
+    """How many windows begin in the data or in front of it, and the last may reach beyond.
+
+    TVM says it by a choice, which its fusion does not understand.
+    """
+    space = length + before + behind - dilation * (size - 1) - 1
+    whole = tirx.floordiv(space + stride - 1, stride) + 1
+    return tirx.min(whole, tirx.floordiv(length + before - 1, stride) + 1)
 
 
 def _windows(

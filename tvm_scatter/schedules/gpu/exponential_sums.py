@@ -15,6 +15,7 @@ from typing import Any
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
+from tvm.tirx.buffer import is_buffer_var
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.tensors import element_bytes
@@ -38,7 +39,9 @@ class ExponentialSums(ScheduleRule):
         """The scheduled function, or ``None`` if it sums no exponentials of rows."""
         if SUMS_EXPONENTIALS not in (func.attrs or {}) or not backend_of(target).schedules_reads:
             return None
-        block = s_tir.SBlock([], [], [], "root", _Kernel(*func.params).body())
+        # Sizes that no tensor says are parameters, too.
+        tensors = [each for each in func.params if is_buffer_var(each)]
+        block = s_tir.SBlock([], [], [], "root", _Kernel(*tensors).body())
         return s_tir.Schedule(func.with_body(s_tir.SBlockRealize([], True, block)))
 
 

@@ -132,7 +132,7 @@ class _Product:
         batch, term, line = schedule.get_loops(shared)[-3:]
         _, of_term, _ = schedule.get(shared).iter_vars
         loads = list(loads_of(schedule.get(shared).body))
-        if any(varies(load.indices[-1], of_term.var) for load in loads):
+        if any(varies(index, of_term.var) for load in loads for index in load.indices[-1:]):
             # Neighbours in memory are terms of one sum.
             schedule.reorder(line, term)
             term, line = line, term
