@@ -49,17 +49,14 @@ def max_pool(
     operator = relax.op.nn.max_pool3d if axes == 3 else relax.op.nn.max_pool2d
     # TVM's operator says how many windows there are.
     pool = operator(plane, kernel, stride, padding, dilation, ceil_mode=ceil_mode)
-    counts = list(shape_of(bb.normalize(pool))[-axes:])
-    for i in range(axes):
+    counts, windows = list(shape_of(bb.normalize(pool))[-axes:]), []
+    for i, length in enumerate(own[-axes:]):
+        axis = (length, kernel[i], stride[i], dilation[i], padding[i], padding[i - axes])
         if ceil_mode and not isinstance(counts[i], int):
-            pads = padding[i], padding[i - axes]
-            counts[i] = _windows_at(own[i - axes], kernel[i], stride[i], dilation[i], *pads)
+            counts[i] = _count(*axis)
+        windows.append(_windows(*axis, ceil_mode))
     pooled = (*own[:-axes], *counts)
     types = [relax.TensorType(pooled, each, data.ty.vdevice) for each in (dtype, "int64")]
-    windows = []
-    for i in range(axes):
-        pads = padding[i], padding[i - axes]
-        windows.append(_windows(own[i - axes], kernel[i], stride[i], dilation[i], *pads, ceil_mode))
     symbols = SymbolTable()
     result = relax.Var("pooled", types[0])
     shape, whole = (symbols.shape("max_pool", each) for each in (data, result))
@@ -69,9 +66,7 @@ def max_pool(
     return bb.emit(both[0]), bb.emit(both[1])
 
 
-def _windows_at(
-    length: Any, size: int, stride: int, dilation: int, before: int, behind: int
-) -> Any:
+def _count(length: Any, size: int, stride: int, dilation: int, before: int, behind: int) -> Any:
     """How many windows begin in the data or in front of it, and the last may reach beyond.
 
     TVM says it by a choice, which its fusion does not understand.

@@ -121,6 +121,8 @@ _MENDED = frozenset(
 RESHAPES = frozenset(f"relax.{name}" for name in ("expand_dims", "flatten", "reshape", "squeeze"))
 #: Those that compute nothing: each element of their result is one of their operand's.
 MOVES = RESHAPES | {"relax.broadcast_to", "relax.permute_dims"}
+#: The others, which compute each element from those at the same place, if no shape differs.
+ELEMENTWISE = PRODUCERS - MOVES
 #: The legalization of this one asks a real block builder.
 _PRODUCT = "relax.matmul"
 

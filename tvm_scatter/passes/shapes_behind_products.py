@@ -13,14 +13,13 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-from tvm_scatter.lowering.inlined import MOVES, PRODUCERS
+from tvm_scatter.lowering.inlined import ELEMENTWISE
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import same_shape, static_shape
 
 from .functions import with_changes
 
 _PRODUCT, _RESHAPE = "relax.matmul", "relax.reshape"
-_ELEMENTWISE = PRODUCERS - MOVES - {_PRODUCT}
 
 
 def ShapesBehindProducts() -> tvm.transform.Pass:
@@ -69,7 +68,7 @@ class _Mutator(PyExprMutator):
         flat = self._flat[operands[0]]
         if operator_of(value) == _RESHAPE:
             return flat
-        if operator_of(value) not in _ELEMENTWISE:
+        if operator_of(value) not in ELEMENTWISE:
             return None
         arguments = [self._argument(each, operands[0]) for each in value.args]
         if any(each is None for each in arguments):

@@ -22,7 +22,10 @@ from tvm_scatter.lowering.row_reductions import reducing_blocks
 from tvm_scatter.problem.reductions import HALVES
 
 _WIDE = dict.fromkeys(HALVES, "float32")
-_WIDE_INTEGERS = {"int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32"}
+_WIDE_WITH_INTEGERS = {
+    **_WIDE,
+    **{"int8": "int32", "int16": "int32", "uint8": "uint32", "uint16": "uint32"},
+}
 _COMBINING = (tirx.Add, tirx.Mul, tirx.Max, tirx.Min)
 
 
@@ -50,7 +53,7 @@ def with_wide_reductions(
     integers : bool
         Whether this goes for integers too. One thread need not keep more bits of these.
     """
-    wide = {**_WIDE, **_WIDE_INTEGERS} if integers else _WIDE
+    wide = _WIDE_WITH_INTEGERS if integers else _WIDE
     narrow = [block for block in reducing_blocks(function) if _is_narrow(block, wide, products)]
     if not narrow or not isinstance(function.body, SBlockRealize):
         return function
@@ -81,11 +84,13 @@ def _not_rounded(block: SBlock) -> SBlock:
     if not isinstance(taken, tirx.Cast) or not _is_load_of(taken.value, store.buffer):
         return block
     narrow, wide = str(taken.ty.dtype), str(value.ty.dtype)
-    if {**_WIDE, **_WIDE_INTEGERS}.get(narrow) != wide:
+    if _WIDE_WITH_INTEGERS.get(narrow) != wide:
         return block
     together = combine(taken.value, tirx.Cast(wide, value.value.b))
-    # Where there is nothing to reduce, an integer is what it would be in its own type.
-    first = _first(combine, wide) if narrow in HALVES else _same(_first(combine, narrow), wide)
+    first = _first(combine, wide)
+    if narrow not in HALVES:
+        # Where there is nothing to reduce, an integer is what it would be in its own type.
+        first = tirx.const(int(_first(combine, narrow)), wide)
     return SBlock(
         block.iter_vars,
         block.reads,
@@ -106,10 +111,6 @@ def _first(combine: Any, dtype: str) -> Any:
     if combine is tirx.Min:
         return tirx.max_value(dtype)
     return tirx.const(int(combine is tirx.Mul), dtype)
-
-
-def _same(number: Any, dtype: str) -> Any:
-    return tirx.const(int(number), dtype)
 
 
 def _is_narrow(block: SBlock, wide: Mapping[str, str], products: bool) -> bool:

@@ -108,8 +108,8 @@ struct Selected {
 // `enough`, where that many are found first.
 template <class Key, int threads, int held>
 __device__ __forceinline__ Selected<Key> smallest_of(const Line<Key, threads, held>& line,
-                                                  Team<threads>& team, uint32 count,
-                                                  uint32 enough) {
+                                                     Team<threads>& team, uint32 count,
+                                                     uint32 enough) {
   using Unsigned = typename BitsOf<sizeof(Key)>::type;
   Key least = line.from[0], greatest = least;
   line.each(team.thread, [&](Key key) {

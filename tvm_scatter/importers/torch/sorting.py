@@ -47,10 +47,7 @@ def kthvalue(call: TorchCall) -> Any:
     data, dim, shape = _line(call)
     count = call["k"]
     data = call.expect_at_least(count, data, [dim])
-    if isinstance(count, int):
-        positions = _part(call, _first(call, data, dim, count), dim, count - 1, 1)
-    else:
-        positions = _part(call, _sorted(call, data, dim), dim, count - 1, 1)
+    positions = _part(call, _first(call, data, dim, count), dim, count - 1, 1)
     return _picked(call, data, positions, dim, shape)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tvm_scatter.lowering.inlined import PRODUCERS, RESHAPES, operands_of
+from tvm_scatter.lowering.inlined import ELEMENTWISE, RESHAPES, operands_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import same_shape, static_shape
 from tvm_scatter.problem.reductions import DATA_DTYPES
@@ -14,8 +14,6 @@ from tvm_scatter.problem.reductions import DATA_DTYPES
 from .bindings import Binding, Bindings
 from .effects import may_write
 
-#: Operators that compute each element from those at the same place, if no shape differs.
-_ELEMENTWISE = PRODUCERS - RESHAPES - {"relax.broadcast_to", "relax.permute_dims"}
 _PRODUCT = "relax.matmul"
 
 
@@ -100,7 +98,7 @@ class FollowerSearch:
                 and binding.fused == scatter.fused
                 and binding.var in self._readers
                 and binding.var not in taken
-                and operator_of(binding.value) in _ELEMENTWISE
+                and operator_of(binding.value) in ELEMENTWISE
                 and static_shape(binding.var) is not None
                 and not binding.reads & self._products
                 and self._reads_all(binding.var, within)
@@ -131,7 +129,7 @@ def _keeps_places(binding: Binding, members: Collection[Any]) -> bool:
         return False
     if name in RESHAPES:
         return True
-    return name in _ELEMENTWISE and all(
+    return name in ELEMENTWISE and all(
         same_shape(static_shape(operand), shape)
         for operand in operands_of(binding.value)
         if operand in members

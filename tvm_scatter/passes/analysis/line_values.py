@@ -14,13 +14,10 @@ import tvm
 import tvm_ffi
 from tvm import relax
 
-from tvm_scatter.lowering.inlined import PRODUCERS, RESHAPES
+from tvm_scatter.lowering.inlined import ELEMENTWISE, RESHAPES
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.shapes import is_one, plain_shape, same_shape
 
-#: Operators that compute each element of the elements at its own place.
-_MOVING = {*RESHAPES, "relax.broadcast_to", "relax.permute_dims"}
-_ELEMENTWISE = PRODUCERS - _MOVING
 #: The most operators that are computed anew.
 _MOST = 24
 
@@ -111,7 +108,7 @@ def line_value(
             return find(value.args[0])
         broadcasts = name == "relax.broadcast_to"
         left[0] -= 1
-        if left[0] < 0 or not (broadcasts or name in _ELEMENTWISE):
+        if left[0] < 0 or not (broadcasts or name in ELEMENTWISE):
             return whole
         parts = []
         for operand in value.args[:1] if broadcasts else value.args:

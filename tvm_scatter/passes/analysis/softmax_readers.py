@@ -7,7 +7,7 @@ from typing import Any
 
 from tvm import relax
 
-from tvm_scatter.lowering.inlined import MOVES, PRODUCERS
+from tvm_scatter.lowering.inlined import ELEMENTWISE
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.read_ops import GATHER_ELEMENTS
 from tvm_scatter.ops.shapes import same_shape, static_shape
@@ -17,8 +17,6 @@ from .bindings import Binding, Bindings
 from .effects import may_write
 
 _REDUCTIONS = ("relax.sum", "relax.mean", "relax.max", "relax.min")
-#: Operators that compute each element from those at the same place, if no shape differs.
-_ELEMENTWISE = PRODUCERS - MOVES
 
 
 class SoftmaxReaders:
@@ -71,7 +69,7 @@ class SoftmaxReaders:
 
     def _reduces(self, reader: Binding) -> bool:
         """Whether an operator reduces rows, or the last of a chain of elementwise ones does."""
-        while operator_of(reader.value) in _ELEMENTWISE and _keeps_shape(reader.value):
+        while operator_of(reader.value) in ELEMENTWISE and _keeps_shape(reader.value):
             following = self._within(reader)
             if len(following) != 1:
                 return False

@@ -25,7 +25,7 @@ from .accesses import is_aligned
 
 
 def with_guarded_vectors(function: tirx.PrimFunc) -> tirx.PrimFunc:
-    """A scheduled product, whose loops over vectors ask where the tensors lie that they read."""
+    """A scheduled product, whose vectors are accessed as it is possible in a caller's tensors."""
     analyzer = Analyzer()
     given = [each for each in function.params if is_buffer_var(each)]
     computed: list[Any] = []
