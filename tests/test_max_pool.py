@@ -162,7 +162,7 @@ def test_no_windows_are_written(unknown: bool) -> None:
 
 def kernels(source: str) -> set[str]:
     """The names of all kernels."""
-    return set(re.findall(r'extern "C" __global__ void .*?(\w+)\(', source))
+    return set(re.findall(r"__global__ void __launch_bounds__\(\d+\) (\w+)\(", source))
 
 
 def test_last_windows_of_an_unknown_size() -> None:

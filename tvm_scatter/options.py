@@ -82,6 +82,9 @@ class Options:
         Whether reductions of few elements, and rows that are reduced or normalised, are spread over
         threads by this package, on GPUs. Logarithms of softmaxes of long rows are not written then,
         where only sums and single elements are read.
+    loops : bool
+        Whether tensors of one shape that are computed element by element from the same are computed
+        by one kernel, on GPUs.
     transposes : bool
         Whether functions that transpose go through tiles in shared memory, on GPUs.
     row_sums : bool, optional
@@ -127,6 +130,7 @@ class Options:
     gather: bool = True
     products: bool = True
     reductions: bool = True
+    loops: bool = True
     transposes: bool = True
     row_sums: bool | None = None
     sum_logits: bool | None = None

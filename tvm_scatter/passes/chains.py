@@ -13,9 +13,10 @@ import tvm
 
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.scatter_call import CopiedRange
-from tvm_scatter.ops.shapes import static_shape
+from tvm_scatter.ops.shapes import same_shape, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.created import fill_value, is_created
+from tvm_scatter.passes.analysis.elementwise import is_computed_anew
 from tvm_scatter.passes.analysis.known_values import numbers
 from tvm_scatter.selection.backend import backend_of
 
@@ -151,8 +152,11 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
     # Data that is created here, such as zeros, costs a launch that writes it.
     created = values.get(first.data)
     made = data if is_created(created) else 0
+    # What one loop computes is written side by side at once.
+    side_by_side = _are_computed_together(chain, values)
+    moves, joining = (2, 0) if side_by_side else (4, joining)
     costs = {
-        Form.JOIN: made + 4 * updates + copy + (joining + launches) * LAUNCH_BYTES,
+        Form.JOIN: made + moves * updates + copy + (joining + launches) * LAUNCH_BYTES,
         Form.APART: made + 2 * updates + count * (copy + launches * LAUNCH_BYTES),
     }
     if in_order:
@@ -165,6 +169,24 @@ def cheapest_form(chain: Chain, overwritten: bool, values: Mapping[Any, Any]) ->
         moved = data + min(updates, data) if one_number else made + 2 * data
         costs[Form.SELECT_ROWS] = moved + (joining + 2) * LAUNCH_BYTES
     return min(costs, key=lambda form: costs[form])
+
+
+def _are_computed_together(chain: Chain, values: Mapping[Any, Any]) -> bool:
+    """Whether one loop computes all updates and indices, and each update is one number.
+
+    Rows are better computed where a scatter reads them: they take more memory than their indices.
+    """
+    if not backend_of(strategy_of(chain.scatters[0].data)[0]).is_gpu or not current_options().loops:
+        return False
+    for scatter in chain.scatters:
+        shapes = (static_shape(each) for each in (scatter.call.updates, *scatter.call.indices))
+        first, *others = shapes
+        if not others or not all(same_shape(first, other) for other in others):
+            return False
+    tensors = {
+        each for one in chain.scatters for each in (*one.call.indices, one.call.updates)
+    }
+    return all(is_computed_anew(each, values) for each in tensors)
 
 
 def _can_select(chain: Chain) -> bool:

@@ -21,6 +21,7 @@ from .functions import is_ours_to_change, with_changes
 from .fuse_product_rows import fuse_product_rows
 from .long_expressions import without_long_expressions
 from .reads_apart import reads_apart
+from .share_loops import share_loops
 
 #: Not replaced where they are defined, so that they are found after a reload of this package, too.
 _STOCK = {name: getattr(transform.transform, name) for name in ("FuseOps", "FuseOpsByPattern")}
@@ -44,7 +45,8 @@ def _ordered(stock: Callable[..., tvm.transform.Pass]) -> Callable[..., tvm.tran
         fuse = stock(*args, **kwargs)
 
         def run(mod: tvm.IRModule, _context: Any) -> tvm.IRModule:
-            return _fused(without_long_expressions(reads_apart(fuse_product_rows(mod))), fuse)
+            mod = share_loops(reads_apart(fuse_product_rows(mod)))
+            return _fused(without_long_expressions(mod), fuse)
 
         return tvm.transform.module_pass(run, opt_level=fuse.info.opt_level, name=fuse.info.name)
 

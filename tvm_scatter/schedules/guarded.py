@@ -26,6 +26,7 @@ from .gpu import (
     Products,
     RowReductions,
     RowSums,
+    SharedLoop,
     ShortReductions,
     Transposes,
     WarpRows,
@@ -60,6 +61,7 @@ class GuardedDefaultSchedule:
     def __init__(self, *rules: dlight.ScheduleRule) -> None:
         self.rules = (
             ExponentialSums(),
+            SharedLoop(),
             Gather(),
             Transposes(),
             RowSums(),

@@ -6,6 +6,7 @@ from .exponential_sums import ExponentialSums
 from .gather import Divisions, Gather
 from .products import Products
 from .row_sums import RowSums
+from .shared_loop import SharedLoop
 from .short_reductions import ShortReductions
 from .transposes import Transposes
 from .warp_rows import RowReductions, WarpRows
@@ -18,6 +19,7 @@ __all__ = [
     "Products",
     "RowReductions",
     "RowSums",
+    "SharedLoop",
     "ShortReductions",
     "Transposes",
     "WarpRows",

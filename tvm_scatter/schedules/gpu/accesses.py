@@ -39,12 +39,12 @@ Known = dict[Any, Callable[[Any], Any]]
 
 
 class Accesses:
-    """The accesses that an expression needs.
+    """The accesses that expressions need.
 
     Parameters
     ----------
-    value : expression
-        An element, over coordinates.
+    values : sequence of expression
+        Elements, over coordinates.
     axis : Var
         The innermost coordinate.
     lanes : int
@@ -52,19 +52,20 @@ class Accesses:
 
     Attributes
     ----------
-    value : expression
-        The element, over coordinates and what is loaded.
+    values : list of expression
+        The elements, over coordinates and what is loaded.
     loads : list of Loaded
         What is loaded.
     copied : (Loaded, number) or None
-        The load that an element is nothing but, and what it is where that is not evaluated.
+        The load that the one element is nothing but, and what it is where that is not evaluated.
     """
 
-    def __init__(self, value: Any, axis: Any, lanes: int) -> None:
+    def __init__(self, values: Sequence[Any], axis: Any, lanes: int) -> None:
         self.axis, self.lanes = axis, lanes
-        self.value, self.loads = without_loads(value)
+        self.values, self.loads = without_loads(*values)
         self._varying = self._found_varying()
-        self.copied = copied(self.value, self.loads) if lanes > 1 else None
+        alone = lanes > 1 and len(self.values) == 1
+        self.copied = copied(self.values[0], self.loads) if alone else None
 
     def is_vector(self, loaded: Loaded) -> bool:
         """Whether the elements of an access are neighbours where they are read."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import gcd, prod
 from typing import Any
 
@@ -51,26 +51,37 @@ class Gathering:
     ----------
     function : tvm.tirx.PrimFunc
         The function.
-    store : tvm.tirx.BufferStore
-        Stores an element of the result.
+    stores : list of tvm.tirx.BufferStore
+        Each stores an element of a result.
     axes : list of Var
         The coordinates of the element, the last of which is the innermost loop's.
     sizes : list of (int or expression)
         The number of values of each.
+    bound : list of tvm.tirx.Bind
+        What several elements are computed from.
     """
 
     function: tirx.PrimFunc
-    store: tirx.BufferStore
+    stores: list[tirx.BufferStore]
     axes: list[Any]
     sizes: list[Any]
+    bound: list[tirx.Bind] = field(default_factory=list)
+
+    @property
+    def values(self) -> list[Any]:
+        """What is computed for an element of each result, in the order in which it is computed."""
+        return [each.value for each in (*self.bound, *self.stores)]
 
     def reads(self) -> list[Any]:
         """The reads by index."""
-        return [load for load in loads_of(self.store.value) if is_by_index(load)]
+        return [load for load in self._loads() if is_by_index(load)]
 
     def along(self) -> list[Any]:
         """The reads that the innermost loop moves."""
-        return [load for load in loads_of(self.store.value) if moves(load, self.axes[-1])]
+        return [load for load in self._loads() if moves(load, self.axes[-1])]
+
+    def _loads(self) -> list[Any]:
+        return [load for value in self.values for load in loads_of(value)]
 
 
 @dataclass(frozen=True)
@@ -113,7 +124,8 @@ def dividing(function: tirx.PrimFunc) -> Gathering | None:
     result = _computation(function)
     if result is None or _is_view(result):
         return None
-    return result if divides(result.store.value, result.axes, result.sizes) else None
+    [value] = result.values
+    return result if divides(value, result.axes, result.sizes) else None
 
 
 def _computation(function: tirx.PrimFunc) -> Gathering | None:
@@ -130,7 +142,7 @@ def _computation(function: tirx.PrimFunc) -> Gathering | None:
     axes, sizes = [each.var for each in block.iters], [each.dom for each in block.iters]
     value = without_needless_branches(found.body.value, dict(zip(axes, sizes, strict=True)))
     store = tirx.BufferStore(found.body.buffer, value, found.body.indices)
-    return Gathering(schedule.mod["main"], store, axes, sizes)
+    return Gathering(schedule.mod["main"], [store], axes, sizes)
 
 
 def form_of(gathering: Gathering) -> GatherForm | None:
@@ -151,10 +163,10 @@ def form_of(gathering: Gathering) -> GatherForm | None:
         in_flight //= 2
     while accesses is not None and in_flight > 1 and accesses < in_flight * FILLS_GPU:
         in_flight //= 2
-    nodes = lanes * nodes_of(gathering.store.value)
-    while in_flight > 1 and in_flight * nodes > MOST_NODES:
+    nodes = [nodes_of(value) for value in gathering.values]
+    while in_flight > 1 and in_flight * lanes * sum(nodes) > MOST_NODES:
         in_flight //= 2
-    if nodes > lanes * _MOST_OF_ELEMENT:
+    if max(nodes) > _MOST_OF_ELEMENT:
         return None
     narrow = accesses is not None and accesses + ROUNDING < INT32_VALUES
     return GatherForm(lanes, in_flight, narrow, reason)
@@ -199,10 +211,10 @@ def _is_view(gathering: Gathering) -> bool:
 
 def _lanes(gathering: Gathering) -> tuple[int, str]:
     """How many elements of the result are written by one access each, and why."""
-    written = tirx.BufferLoad(gathering.store.buffer, gathering.store.indices)
+    written = [tirx.BufferLoad(each.buffer, each.indices) for each in gathering.stores]
     # A mask is read one by one, which others need not be for that.
     along = [load for load in gathering.along() if has_vectors(load.source)]
-    accesses = [*(gathering.reads() or along), written]
+    accesses = [*(gathering.reads() or along), *written]
     lanes, reason = lanes_of(gathering.axes[-1], gathering.sizes[-1], accesses)
     while not gathering.reads() and not all(_choose_alike(gathering, lanes)):
         lanes //= 2
@@ -211,9 +223,10 @@ def _lanes(gathering: Gathering) -> tuple[int, str]:
 
 def _choose_alike(gathering: Gathering, lanes: int) -> Iterator[bool]:
     """Whether the elements of each access choose the same, for each choice."""
-    for call in all_of(gathering.store.value, tvm.ir.Call):
-        if function_name(call) == BRANCH:
-            yield is_same_along(call.args[0], gathering.axes[-1], lanes)
+    for value in gathering.values:
+        for call in all_of(value, tvm.ir.Call):
+            if function_name(call) == BRANCH:
+                yield is_same_along(call.args[0], gathering.axes[-1], lanes)
 
 
 def lanes_of(axis: Any, size: Any, accesses: Sequence[Any]) -> tuple[int, str]:

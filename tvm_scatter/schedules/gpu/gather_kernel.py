@@ -38,12 +38,13 @@ class Kernel:
     def __init__(self, gathering: Gathering, form: GatherForm) -> None:
         self.gathering, self.form = gathering, form
         self.dtype = "int32" if form.narrow else "int64"
-        self.read = Accesses(gathering.store.value, gathering.axes[-1], form.lanes)
+        self.read = Accesses(gathering.values, gathering.axes[-1], form.lanes)
         *outer, row = gathering.sizes
         self.sizes = [*outer, row if form.lanes == 1 else row // form.lanes]
         self.accesses = prod(self.integer(size) for size in self.sizes)
-        value = gathering.store.value
-        self.divides = not form.narrow and divides(value, gathering.axes, self.sizes)
+        self.divides = not form.narrow and any(
+            divides(value, gathering.axes, self.sizes) for value in gathering.values
+        )
 
     def body(self) -> tirx.Stmt:
         """The loops over blocks and threads, and what a thread does."""
@@ -64,7 +65,7 @@ class Kernel:
         if self.form.lanes == 1:
             return tirx.SeqStmt([*lines, *_steps(turns, vectors=False)])
         both = [tirx.SeqStmt(_steps(turns, vectors)) for vectors in (True, False)]
-        aligned = self.read.aligned(self.gathering.store.buffer)
+        aligned = self.read.aligned(*(each.buffer for each in self.gathering.stores))
         return tirx.SeqStmt([*lines, tirx.IfThenElse(aligned, *both)])
 
     def integer(self, value: Any) -> Any:
@@ -143,28 +144,63 @@ class _Element(Turn):
 
     def write(self, known: Known, vectors: bool) -> list[tirx.Stmt]:
         """Compute the elements and write them, unless they are beyond the last one."""
-        store, read = self.kernel.gathering.store, self.accesses
-
-        def element(lane: Any, of: Any) -> tirx.Stmt:
-            places = self.places(self.written, lane)
-            return tirx.BufferStore(
-                store.buffer, of, [substitute(index, places) for index in store.indices]
-            )
-
+        stores, read = self.kernel.gathering.stores, self.accesses
         if self.lanes == 1:
-            return [self._inside(element(FIRST, self.at(read.value, known, FIRST)))]
+            lines, values = self._computed(known, FIRST)
+            written = [
+                self._element(store, FIRST, value)
+                for store, value in zip(stores, values, strict=True)
+            ]
+            return [*lines, self._inside(tirx.stmt_seq(*written))]
         if read.copied is not None and read.varies(read.copied[0]):
-            find = known[read.copied[0].value]
-            written = over_lanes(self.lanes, lambda lane: element(lane, find(lane)), vectors)
-            return [self._inside(written)]
-        results = local("result", store.buffer.dtype, self.lanes)
+            find, [store] = known[read.copied[0].value], stores
+            return [self._inside(self._vector(store, find, vectors))]
+        results = [local("result", store.buffer.dtype, self.lanes) for store in stores]
 
         def one(lane: Any) -> tirx.Stmt:
-            return tirx.BufferStore(results, self.at(read.value, known, lane), [lane])
+            lines, values = self._computed(known, lane)
+            kept = [
+                tirx.BufferStore(result, value, [lane])
+                for result, value in zip(results, values, strict=True)
+            ]
+            return tirx.stmt_seq(*lines, *kept)
 
         computed = over_lanes(self.lanes, one, False)
-        written = over_lanes(self.lanes, lambda lane: element(lane, results[lane]), vectors)
-        return [tirx.AllocBuffer(results), computed, self._inside(written)]
+        vector = [
+            self._vector(store, lambda lane, result=result: result[lane], vectors)
+            for store, result in zip(stores, results, strict=True)
+        ]
+        written = self._inside(tirx.stmt_seq(*vector))
+        return [*map(tirx.AllocBuffer, results), computed, written]
+
+    def _computed(self, known: Known, lane: Any) -> tuple[list[tirx.Stmt], list[Any]]:
+        """The elements of a lane, and the statements that compute what they share.
+
+        TVM would write a variable's value wherever it is used.
+        """
+        bound, values = self.kernel.gathering.bound, self.accesses.values
+        lines: list[tirx.Stmt] = []
+        own: Known = dict(known)
+        for each, value in zip(bound, values, strict=False):
+            cell = local(each.var.name, each.var.ty.dtype, 1)
+            store = tirx.BufferStore(cell, self.at(value, own, lane), [0])
+            lines += [tirx.AllocBuffer(cell), store]
+            own[each.var] = lambda _lane, cell=cell: cell[0]
+        return lines, [self.at(value, own, lane) for value in values[len(bound) :]]
+
+    def _element(self, store: tirx.BufferStore, lane: Any, value: Any) -> tirx.Stmt:
+        places = self.places(self.written, lane)
+        indices = [substitute(index, places) for index in store.indices]
+        return tirx.BufferStore(store.buffer, value, indices)
+
+    def _vector(self, store: tirx.BufferStore, find: Any, vectors: bool) -> tirx.Stmt:
+        """Write the elements of all lanes."""
+        return over_lanes(
+            self.lanes,
+            lambda lane: self._element(store, lane, find(lane)),
+            vectors,
+            store.buffer,
+        )
 
     def _inside(self, statement: tirx.Stmt) -> tirx.Stmt:
         return tirx.IfThenElse(self.is_inside, statement, None)

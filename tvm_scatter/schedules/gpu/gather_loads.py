@@ -1,4 +1,4 @@
-"""Takes the loads out of an expression, so that all of them can be on their way at once."""
+"""Takes the loads out of expressions, so that all of them can be on their way at once."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Loaded:
         return tirx.all(*self.guards) if self.guards else None
 
 
-def without_loads(expression: Any) -> tuple[Any, list[Loaded]]:
-    """The expression of variables, and the loads that they stand for, in an order to load them."""
+def without_loads(*expressions: Any) -> tuple[list[Any], list[Loaded]]:
+    """The expressions of variables, and the loads that they stand for, in an order to load them."""
     writer = _Writer()
-    return writer.written(expression, ()), writer.found
+    return [writer.written(each, ()) for each in expressions], writer.found
 
 
 def copied(expression: Any, loads: Sequence[Loaded]) -> tuple[Loaded, Any] | None:

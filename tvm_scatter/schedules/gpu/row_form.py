@@ -81,7 +81,7 @@ def row_form_of(reduction: RowReduction) -> RowForm:
         rows = max(rows // 2, 1)
     while count is not None and rows > 1 and count * group < rows * FILLS_GPU:
         rows //= 2
-    nodes = lanes * nodes_of(without_loads(reduction.value)[0])
+    nodes = lanes * sum(map(nodes_of, without_loads(reduction.value)[0]))
     while rows > 1 and rows * in_flight * nodes > MOST_NODES:
         rows //= 2
     while in_flight > 1 and in_flight * nodes > MOST_NODES:

@@ -45,7 +45,7 @@ class RowKernel:
     def __init__(self, reduction: RowReduction, form: RowForm) -> None:
         self.reduction, self.form = reduction, form
         self.dtype = "int32" if form.narrow else "int64"
-        self.read = Accesses(reduction.value, reduction.axes[-1], form.lanes)
+        self.read = Accesses([reduction.value], reduction.axes[-1], form.lanes)
         self.read.loads = independent_first(self.read.loads)
         self.rows = prod(map(self._int, reduction.sizes[: reduction.rows]))
         result = str(reduction.store.buffer.dtype)
@@ -179,7 +179,7 @@ class _Part(Turn):
         """Compute the elements and take them into the row's result."""
 
         def one(lane: Any) -> tirx.Stmt:
-            value = self.at(self.accesses.value, known, lane)
+            value = self.at(self.accesses.values[0], known, lane)
             return self.row.take(tirx.Cast(self.kernel.result, value))
 
         taken = over_lanes(self.accesses.lanes, one, False)
