@@ -23,6 +23,8 @@ from tvm_scatter.emit.expressions import all_of
 
 from .one_reduction import are_at_most
 
+#: The shortest row that a warp is given. Shorter ones are reduced by single threads.
+SHORTEST_ROW = 17
 #: The longest row that a warp of a GPU has for itself, and that a block has.
 WARP_ROW = 1024
 BLOCK_ROW = 8192

@@ -14,7 +14,7 @@ from tvm.target import Target
 
 from tvm_scatter.emit.computed_updates import loads_of
 from tvm_scatter.emit.expressions import all_of, are_neighbours, moves
-from tvm_scatter.lowering.computed_rows import BLOCK_ROW
+from tvm_scatter.lowering.computed_rows import BLOCK_ROW, SHORTEST_ROW
 from tvm_scatter.lowering.fused_reads import IS_READ
 from tvm_scatter.lowering.fusion_patterns import (
     BROADCAST,
@@ -30,9 +30,6 @@ from tvm_scatter.passes.long_expressions import stored_between
 
 from .bindings import Binding, Bindings
 from .call_groups import arguments_of, called_function, says_sizes
-
-#: The shortest row that a warp is given. Shorter ones are reduced by single threads.
-_SHORTEST = 17
 
 
 @dataclass(frozen=True)
@@ -196,7 +193,7 @@ def _row_of(function: tirx.PrimFunc) -> tuple[int, ...] | None:
     if len(rows) != 1:
         return None
     (row,) = rows
-    return row if row is not None and _SHORTEST <= prod(row) <= BLOCK_ROW else None
+    return row if row is not None and SHORTEST_ROW <= prod(row) <= BLOCK_ROW else None
 
 
 def _reduced_by(block: s_tir.SBlock) -> tuple[int, ...] | None:
