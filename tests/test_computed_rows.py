@@ -56,6 +56,14 @@ NORMALISED: dict[str, Callable[..., Any]] = {
     "two in a row": lambda x, y, w: functional.layer_norm(torch.softmax(x + y, -1) + y, w.shape),
     "something behind": lambda x, y, w: functional.layer_norm(x + y, w.shape).relu() * w + 1,
 }
+#: Functions that compute a number for each row, from several reductions or of computed rows.
+NUMBERS: dict[str, Callable[..., Any]] = {
+    "deviation": lambda x, y, w: (x * y).std(-1, correction=0),
+    "mean of squares": lambda x, y, w: ((x - y) * w).pow(2).mean(-1),
+    "place of the maximum": lambda x, y, w: (x + y).argmax(-1, keepdim=True),
+    "distance from the maximum": lambda x, y, w: (x + y).amax(-1) - (x + y).mean(-1),
+    "logarithm of a sum": lambda x, y, w: torch.logsumexp(x.to(y.dtype) - y, -1, keepdim=True),
+}
 TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
@@ -88,7 +96,7 @@ def test_literal_cases() -> None:
 @pytest.mark.turns(6)
 def test_results(shape: Sequence[int], dtype: Any, unknown: bool) -> None:
     def every(*given: Any) -> Sequence[Any]:
-        return [function(*given) for function in NORMALISED.values()]
+        return [function(*given) for function in (*NORMALISED.values(), *NUMBERS.values())]
 
     axes = {0: Dim.AUTO}
     dynamic = [axes, axes, None] if unknown and shape[0] > 1 else None
@@ -96,11 +104,12 @@ def test_results(shape: Sequence[int], dtype: Any, unknown: bool) -> None:
 
 
 @pytest.mark.parametrize("unknown", [False, True], ids=["known", "unknown"])
-@pytest.mark.parametrize("name", NORMALISED)
+@pytest.mark.parametrize("name", [*NORMALISED, *NUMBERS])
 def test_one_kernel(name: str, unknown: bool) -> None:
     axes = {0: Dim.AUTO}
     dynamic = [axes, axes, None] if unknown else None
-    assert len(kernels(NORMALISED[name], *tensors((64, 48)), dynamic=dynamic)) == 1
+    function = {**NORMALISED, **NUMBERS}[name]
+    assert len(kernels(function, *tensors((64, 48)), dynamic=dynamic)) == 1
 
 
 @pytest.mark.parametrize("width", [768, 1025, 4096])

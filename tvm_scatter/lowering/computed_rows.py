@@ -45,9 +45,9 @@ class ComputedRows:
     reductions : tuple of s_tir.schedule.SBlockRV
         The reductions, in the order in which they need each other.
     last : s_tir.schedule.SBlockRV
-        What computes the rows that are written.
+        What computes the rows that are written, or a number for each.
     outer : int
-        How many of its axes count rows. The others are those of a row.
+        How many of its axes count rows. The others, if there are any, are those of a row.
     row : tuple of int
         The sizes of the axes of a row.
     """
@@ -77,21 +77,34 @@ def computed_rows(function: tirx.PrimFunc) -> ComputedRows | None:
     kept = _kept(schedule, blocks, row)
     left = _inlined(schedule, blocks, kept)
     reductions = [each for each in left if each.is_reduction()]
-    *others, last = [each for each in left if not each.is_reduction()]
-    if any(each not in kept for each in others) or left[-1] is not last:
+    others = [each for each in left if not each.is_reduction() and each not in kept]
+    if len(others) > 1 or (others and left[-1] is not others[0]):
         return None
     if not kept and not are_at_most(row, WARP_ROW):
         return None
-    if not _are_of_rows(schedule, kept, reductions, last, row):
+    if not _are_of_rows(schedule, kept, reductions, others, row):
         return None
+    last = others[0].block_rv if others else _copied(schedule, reductions[-1])
+    if last is None:
+        return None
+    outer = len(schedule.get_loops(last))
+    if others and _is_of_rows(others[0], reductions[0], row):
+        outer -= len(row)
     return ComputedRows(
         schedule,
         tuple(each.block_rv for each in kept),
         tuple(each.block_rv for each in reductions),
-        last.block_rv,
-        len(last.iters) - len(row),
+        last,
+        outer,
         row,
     )
+
+
+def _copied(schedule: s_tir.Schedule, reduction: SBlockInfo) -> SBlockRV | None:
+    """What writes the results of a reduction, which threads then have for themselves."""
+    if len(schedule.get(reduction.block_rv).writes) != 1:
+        return None
+    return schedule.cache_write(reduction.block_rv, 0, "local")
 
 
 def _row_of(blocks: Sequence[SBlockInfo]) -> tuple[int, ...] | None:
@@ -99,7 +112,7 @@ def _row_of(blocks: Sequence[SBlockInfo]) -> tuple[int, ...] | None:
     reductions = [each for each in blocks if each.is_reduction()]
     reduced = [[axis.dom for axis in each.iters if axis.kind == "R"] for each in reductions]
     rows = {tuple(size if isinstance(size, int) else 0 for size in sizes) for sizes in reduced}
-    if len(rows) != 1 or not blocks or not blocks[-1].is_injective():
+    if len(rows) != 1:
         return None
     (row,) = rows
     return row if all(row) else None
@@ -110,21 +123,22 @@ def _kept(
 ) -> list[SBlockInfo]:
     """What is computed in front of all reductions, and needed in several places."""
     readers = _readers(schedule, blocks)
+    first = next(each for each in blocks if each.is_reduction())
     behind: set[int] = set()
     for at, block in enumerate(blocks):
         if block.is_reduction() or at in behind:
             behind |= readers[at]
     places: dict[int, set[int]] = {}
     found: list[SBlockInfo] = []
-    for at in reversed(range(len(blocks) - 1)):
+    for at in reversed(range(len(blocks))):
         block = blocks[at]
         # What is computed where it is read is needed where its reader's result is.
         places[at] = set().union(*(places.get(each, {each}) for each in readers[at]))
-        if block.is_reduction():
+        if block.is_reduction() or not readers[at]:
             del places[at]
         elif len(places[at]) < 2 or at in behind or len(found) == _MOST_KEPT:
             continue
-        elif _is_of_rows(block, blocks[-1], row):
+        elif _is_of_rows(block, first, row):
             del places[at]
             found.insert(0, block)
     return found
@@ -164,20 +178,26 @@ def _are_of_rows(
     schedule: s_tir.Schedule,
     kept: Sequence[SBlockInfo],
     reductions: Sequence[SBlockInfo],
-    last: SBlockInfo,
+    others: Sequence[SBlockInfo],
     row: Sequence[int],
 ) -> bool:
     """Whether all reduce or compute the same rows, and read of each other those of their own."""
-    if not all(_is_of_rows(each, last, row) for each in (*kept, *reductions, last)):
+    first = reductions[0]
+    if not all(_is_of_rows(each, first, row) for each in (*kept, *reductions)):
+        return False
+    if not all(_is_of_rows(each, first, row) or _is_of_each(each, first, row) for each in others):
         return False
     of_rows, of_elements = (
         [written.source for each in blocks for written in schedule.get(each.block_rv).writes]
         for blocks in (reductions, kept)
     )
-    for block in (*kept, *reductions, last):
-        outer = _own_axes(block.iters[: -len(row)])
-        every = [*outer, *(axis.var for axis in block.iters[-len(row) :])]
-        single = [axis.var for axis in block.iters[: -len(row)] if axis.dom == 1]
+    for block in (*kept, *reductions, *others):
+        is_wide = _is_of_rows(block, first, row)
+        count = len(block.iters) - len(row) if is_wide else len(block.iters)
+        axes, inner = block.iters[:count], [axis.var for axis in block.iters[count:]]
+        outer = [axis.var for axis in axes if axis.dom != 1]
+        every = [*outer, *inner]
+        single = [axis.var for axis in axes if axis.dom == 1]
         for load in all_of(schedule.get(block.block_rv).body, tvm.ir.TensorLoad):
             known = ((of_rows, outer), (of_elements, every))
             found = [axes for own, axes in known if any(map(load.source.same_as, own))]
@@ -186,21 +206,25 @@ def _are_of_rows(
     return True
 
 
-def _is_of_rows(block: SBlockInfo, last: SBlockInfo, row: Sequence[int]) -> bool:
-    """Whether the axes of a block are those of the rows that are written; single ones may lack."""
+def _is_of_rows(block: SBlockInfo, first: SBlockInfo, row: Sequence[int]) -> bool:
+    """Whether the axes of a block are those of a reduction; axes of one element may lack."""
     axes, kind = block.iters, "R" if block.is_reduction() else "S"
     if block.dom_kind() != "S" * (len(axes) - len(row)) + kind * len(row):
         return False
     if [axis.dom for axis in axes[-len(row) :]] != list(row):
         return False
-    one, other = (
-        [axis.dom for axis in each.iters[: -len(row)] if axis.dom != 1] for each in (block, last)
-    )
+    return _have_same_sizes(axes[: -len(row)], first.iters[: -len(row)])
+
+
+def _is_of_each(block: SBlockInfo, first: SBlockInfo, row: Sequence[int]) -> bool:
+    """Whether a block computes a number for each row."""
+    is_plain = block.dom_kind() == "S" * len(block.iters)
+    return is_plain and _have_same_sizes(block.iters, first.iters[: -len(row)])
+
+
+def _have_same_sizes(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    one, other = ([axis.dom for axis in axes if axis.dom != 1] for axes in (some, others))
     return len(one) == len(other) and all(map(tvm_ffi.structural_equal, one, other))
-
-
-def _own_axes(axes: Sequence[Any]) -> list[Any]:
-    return [axis.var for axis in axes if axis.dom != 1]
 
 
 def _is_at(load: Any, axes: Sequence[Any], single: Sequence[Any]) -> bool:

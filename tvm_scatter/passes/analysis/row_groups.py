@@ -136,8 +136,6 @@ class _Groups:
     def _group(self, last: Binding) -> RowGroup | None:
         """The calls that end in one, if they are more than TVM puts together itself."""
         row = self._rows[last.var]
-        if row is not None and not _is_of(last, last, row):
-            return None
         inside, wanted, group = {last.var}, self._wanted(last), [last]
         for binding in reversed(self._bindings.all[: last.at]):
             if not wanted:
@@ -176,12 +174,14 @@ class _Groups:
         return {each for each in operands if each in self._functions}
 
     def _fuses_itself(self, group: Sequence[Binding], reductions: Sequence[Binding]) -> bool:
-        """Whether nothing stands in front of the only one that reduces and writes rows."""
-        first = group[-1]
-        if len(reductions) > 1 or reductions[0] is not first:
+        """Whether one function reduces, and TVM fuses with it what there is."""
+        reduction = reductions[0]
+        if len(reductions) > 1:
             return False
-        is_root = fusion_pattern(self._functions[first.var]) == ROOT
-        return is_root and _same_sizes(_sizes(first), _sizes(group[0]))
+        is_same = _same_sizes(_sizes(reduction), _sizes(group[0]))
+        if fusion_pattern(self._functions[reduction.var]) == REDUCTION:
+            return is_same
+        return is_same and reduction is group[-1]
 
 
 def _row_of(function: tirx.PrimFunc) -> tuple[int, ...] | None:
@@ -206,7 +206,8 @@ def _reduced_by(block: s_tir.SBlock) -> tuple[int, ...] | None:
     sizes = [axis.dom.extent for axis in reduced]
     wide = [axis.var for axis in axes if not _is_single(axis.dom.extent)]
     loads = all_of(block.body, tvm.ir.TensorLoad)
-    if not any(all(moves(load, axis) for axis in wide) for load in loads):
+    whole = [load for load in loads if all(moves(load, axis) for axis in wide)]
+    if not any(are_neighbours(load, reduced[-1].var) for load in whole):
         return None
     if not all(isinstance(size, tirx.IntImm) for size in sizes):
         return None
@@ -231,13 +232,16 @@ def _computes_neighbours(function: tirx.PrimFunc) -> bool:
 
 
 def _is_of(binding: Binding, last: Binding, row: Sequence[int]) -> bool:
-    """Whether a call that reduces rows computes the rows that are written, or a number for each."""
+    """Whether a call that reduces rows computes the rows that are written, or a number for each.
+
+    What is written may be a number for each row itself.
+    """
     every, own = _sizes(last), _sizes(binding)
     inner = [size for size in row if size != 1]
     outer = every[: len(every) - len(inner)]
-    if not _same_sizes(every[len(outer) :], inner):
-        return False
-    return _same_sizes(own, outer) or _same_sizes(own, every)
+    if _same_sizes(every[len(outer) :], inner) and _same_sizes(own, outer):
+        return True
+    return _same_sizes(own, every) or _same_sizes(own, [*every, *inner])
 
 
 def _sizes(binding: Binding) -> list[Any]:

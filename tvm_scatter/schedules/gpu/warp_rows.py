@@ -128,7 +128,8 @@ def _with_kept(rows: ComputedRows, lanes: int) -> s_tir.Schedule:
         schedule.compute_at(each, row, preserve_unit_loops=True)
         schedule.set_scope(each, 0, "local")
         _by_lanes(schedule, schedule.get_loops(each)[-len(rows.row) :], lanes)
-    for each in (*rows.kept, *rows.reductions, rows.last):
+    computes_rows = len(schedule.get_loops(rows.last)) > 2
+    for each in (*rows.kept, *rows.reductions, *([rows.last] if computes_rows else [])):
         schedule.unroll(schedule.get_loops(each)[-1])
     # NVIDIA's compiler unrolls; TVM's text of it would be long.
     schedule.annotate(row, "pragma_unroll_explicit", 0)
