@@ -80,8 +80,8 @@ class Options:
         index and transposed factors themselves, and compute what follows them in any shape.
     reductions : bool
         Whether reductions of few elements, and rows that are reduced or normalised, are spread over
-        threads by this package, on GPUs. Logarithms of softmaxes of long rows are not written then,
-        where only sums and single elements are read.
+        threads by this package, on GPUs, with what is computed in front of them. Logarithms of
+        softmaxes of long rows are not written then, where only sums and single elements are read.
     transposes : bool
         Whether functions that transpose go through tiles in shared memory, on GPUs.
     row_sums : bool, optional
