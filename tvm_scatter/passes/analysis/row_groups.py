@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -80,7 +81,10 @@ class _Groups:
             for each in bindings
             if (function := called_function(each, mod)) is not None
         }
-        self._rows = {var: _row_of(function) for var, function in self._functions.items()}
+        # Many calls are of the same function.
+        row_of, computes_neighbours = cache(_row_of), cache(_computes_neighbours)
+        self._rows = {var: row_of(function) for var, function in self._functions.items()}
+        self._computes_neighbours = computes_neighbours
         self._apart: set[Any] = set()
         self._mod = mod
 
@@ -131,7 +135,7 @@ class _Groups:
         function = self._functions.get(binding.var)
         if function is None or binding.var in self._apart:
             return False
-        return self._rows[binding.var] is not None or _computes_neighbours(function)
+        return self._rows[binding.var] is not None or self._computes_neighbours(function)
 
     def _group(self, last: Binding) -> RowGroup | None:
         """The calls that end in one, if they are more than TVM puts together itself."""
