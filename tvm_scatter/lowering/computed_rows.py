@@ -19,7 +19,7 @@ from tvm.s_tir.dlight.analysis import SBlockInfo
 from tvm.s_tir.dlight.base import try_inline_contiguous_spatial
 from tvm.s_tir.schedule import SBlockRV
 
-from tvm_scatter.emit.expressions import all_of
+from tvm_scatter.emit.expressions import all_of, moves
 
 from .one_reduction import are_at_most
 
@@ -81,6 +81,8 @@ def computed_rows(function: tirx.PrimFunc) -> ComputedRows | None:
     if len(others) > 1 or (others and left[-1] is not others[0]):
         return None
     if not kept and not are_at_most(row, WARP_ROW):
+        return None
+    if not all(_reads_elements(schedule, each) for each in reductions):
         return None
     if not _are_of_rows(schedule, kept, reductions, others, row):
         return None
@@ -214,6 +216,13 @@ def _is_of_rows(block: SBlockInfo, first: SBlockInfo, row: Sequence[int]) -> boo
     if [axis.dom for axis in axes[-len(row) :]] != list(row):
         return False
     return _have_same_sizes(axes[: -len(row)], first.iters[: -len(row)])
+
+
+def _reads_elements(schedule: s_tir.Schedule, reduction: SBlockInfo) -> bool:
+    """Whether something is read for each element of each row; a product of matrices reads none."""
+    axes = [axis.var for axis in reduction.iters if axis.dom != 1]
+    loads = all_of(schedule.get(reduction.block_rv).body, tvm.ir.TensorLoad)
+    return any(all(moves(load, axis) for axis in axes) for load in loads)
 
 
 def _is_of_each(block: SBlockInfo, first: SBlockInfo, row: Sequence[int]) -> bool:

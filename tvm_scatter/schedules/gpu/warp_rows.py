@@ -37,6 +37,8 @@ class WarpRows(ScheduleRule):
         rows = computed_rows(func)
         if rows is None or not _exchanges(rows.schedule, rows.reductions):
             return None
+        if rows.outer == len(rows.schedule.get_loops(rows.last)) and len(rows.reductions) < 2:
+            return None  # That one is short, or :class:`RowReductions` takes it.
         schedule, lanes = rows.schedule, _WARP if rows.length <= WARP_ROW else _THREADS
         try:
             by_rows(schedule, rows.reductions, (rows.outer, len(rows.row)), rows.last, lanes)
