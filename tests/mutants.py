@@ -2291,6 +2291,60 @@ OUTSIDE_LOOK = (
     ),
 )
 
+_LOOPS = "tests/test_one_loop.py::"
+_FEW_ROWS = "tests/test_few_rows.py::"
+LOOPS = (
+    Mutant(
+        "parts of a concatenation begin at its first place",
+        "tvm_scatter/lowering/one_loop.py",
+        "places = [at + start for at, start in zip(place, part.begins, strict=True)]",
+        "places = list(place)",
+        (f"{_LOOPS}test_by_eye",),
+    ),
+    Mutant(
+        "a result is computed before what it is computed from",
+        "tvm_scatter/passes/analysis/shared_loops.py",
+        "return all(self.position.get(each, -1) < first for each in leaves)",
+        "return True",
+        (f"{_LOOPS}test_what_comes_later",),
+    ),
+    Mutant(
+        "what a product is followed by is computed apart",
+        "tvm_scatter/passes/analysis/shared_loops.py",
+        "if made and alone and (made.pattern == ROOT or operand in found):",
+        "if False:",
+        (f"{_LOOPS}test_what_tvm_fuses_stays_fused",),
+    ),
+    Mutant(
+        "tensors wait for a product",
+        "tvm_scatter/passes/analysis/shared_loops.py",
+        "if self.products[last] > self.products[first]:",
+        "if False:",
+        (f"{_LOOPS}test_nothing_waits_for_a_product",),
+    ),
+    Mutant(
+        "threads without a row of a matrix take the last one",
+        "tvm_scatter/schedules/gpu/few_row_kernel.py",
+        "taken if self.is_whole else tirx.IfThenElse(term < self.terms, taken, None)",
+        "taken",
+        (f"{_FEW_ROWS}test_what_is_no_number_stays_apart",),
+    ),
+    Mutant(
+        "a product of few rows adds up one warp",
+        "tvm_scatter/schedules/gpu/few_row_kernel.py",
+        "for warp in range(_THREADS // _WARP)]",
+        "for warp in range(1)]",
+        (f"{_FEW_ROWS}test_by_eye",),
+    ),
+    Mutant(
+        "what is read is moved by a kernel of its own",
+        "tvm_scatter/passes/fuse_moved_reads.py",
+        "        if len(group) > 1 and says_sizes",
+        "        if False and says_sizes",
+        (f"{_FEW_ROWS}test_pages_are_moved_once",),
+    ),
+)
+
 MUTANTS = (
     *(*KERNELS, *LAUNCHES, *CPU, *CHECKS, *READING, *PASSES, *SELECTION, *CACHE, *IMPORTERS),
     *FACTS,
@@ -2301,4 +2355,5 @@ MUTANTS = (
     *SMALLEST,
     *MESSAGES_OF_ROWS,
     *OUTSIDE_LOOK,
+    *LOOPS,
 )

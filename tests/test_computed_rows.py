@@ -93,7 +93,7 @@ def test_literal_cases() -> None:
     "shape", [(3, 1), (4, 2), (9, 17), (2, 5, 33), (1, 130), (0, 40), (2, 1, 1024), (3, 1100)],
     ids=str,
 )  # fmt: skip
-@pytest.mark.turns(8)
+@pytest.mark.turns(16)
 def test_results(shape: Sequence[int], dtype: Any, unknown: bool) -> None:
     def every(*given: Any) -> Sequence[Any]:
         return [function(*given) for function in (*NORMALISED.values(), *NUMBERS.values())]

@@ -139,13 +139,22 @@ def test_by_eye(device: str) -> None:
         assert_same(found, torch.tensor(by_eye, dtype=torch.float32))
 
 
-@pytest.mark.parametrize("shape", [(5, 3), (4, 8), (1, 2), (33, 64), (3, 257)], ids=str)
+#: Odd rows, rows of whole vectors, and one row; more where there is time.
+SHAPES = [
+    *((5, 3), (4, 8)),
+    *(pytest.param(shape, marks=pytest.mark.exhaustive) for shape in ((1, 2), (33, 64), (3, 257))),
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.turns(2)
 def test_programs(shape: tuple[int, int], device: str) -> None:
     check(every, matrix(*shape), device=device)
 
 
-@pytest.mark.parametrize("shape", [(5, 4), (1, 2), (33, 64)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(5, 4), *(pytest.param(s, marks=pytest.mark.exhaustive) for s in ((1, 2), (33, 64)))]
+)
 @pytest.mark.turns(2)
 def test_unknown_rows(shape: tuple[int, int], device: str) -> None:
     check(every, matrix(*shape), dynamic=[{0: Dim.AUTO}], device=device)
@@ -226,3 +235,16 @@ def test_nothing_waits_for_a_product() -> None:
 
     x = matrix(64, 64)
     assert kernels(program, x) == kernels(program, x, loops=False)
+
+
+@pytest.mark.turns(3)
+def test_what_comes_later(device: str) -> None:
+    """A tensor that is read between others is not computed before what it is computed from."""
+
+    def program(x: Any) -> Any:
+        first = x * 2
+        total = first.cumsum(0)
+        second = first + total
+        return first, second, second.sort(0)[0] + second, total * first
+
+    check(program, matrix(5, 3), device=device)
