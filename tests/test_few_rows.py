@@ -134,6 +134,18 @@ def test_tensors_may_begin_anywhere(shift: int) -> None:
     np.testing.assert_array_equal(found.numpy(), x.sum(1) * 2)
 
 
+def test_what_is_read_by_a_result() -> None:
+    """An element that a sum addresses, or whose sign decides what is read."""
+
+    def some(x: Any, table: Any) -> Sequence[Any]:
+        total = x.sum(1)
+        rows = table[total % 5]
+        return rows, torch.where(total > 3, rows, 0.0), table[total % 5] * total
+
+    x = torch.randint(0, 3, (7, 4, 8), generator=torch.Generator().manual_seed(0))
+    check(some, x, torch.arange(5.0) + 1, device="cuda")
+
+
 def kernels(function: Any, *inputs: Any, dynamic: Any = None) -> str:
     return cuda(from_exported_program(export(function, inputs, dynamic)))
 
