@@ -1814,14 +1814,14 @@ REDUCTIONS = (
         "tvm_scatter/schedules/gpu/unrolled_reduction.py",
         "return None if _waits(written) else written",
         "return written",
-        ("tests/test_few_rows.py::test_what_is_read_by_a_result",),
+        ("tests/test_rows_together.py::test_what_is_read_by_a_result",),
     ),
     Mutant(
         "a reduction begins with its first element",
         "tvm_scatter/schedules/gpu/unrolled_reduction.py",
         "for turn in product(*(range(size) for _, size in reduced)):",
         "for turn in list(product(*(range(size) for _, size in reduced)))[1:]:",
-        ("tests/test_few_rows.py::test_literal_cases",),
+        ("tests/test_rows_together.py::test_literal_cases",),
     ),
     Mutant(
         "only the first thread of a row has what was reduced",
