@@ -175,6 +175,23 @@ def compile_all(
     return relax.VirtualMachine(executable, device_of(device))
 
 
+def problems(
+    calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]], device: str, **options: Any
+) -> dict[str, list[ScatterProblem]]:
+    """What the scatters of each call are as problems under the options."""
+    builder = relax.BlockBuilder()
+    for name, (build, arrays) in calls.items():
+        relax_function(builder, name, build, arrays)
+    # Where an implementation is forced, lines stay lines.
+    with tvm_scatter.options(turn_lines=False, **options):
+        explanations = tvm_scatter.explain(builder.get(), target_of(device))
+    found: dict[str, list[ScatterProblem]] = {name: [] for name in calls}
+    for each in explanations:
+        if each.problem is not None:
+            found[each.where.split(".")[0]].append(each.problem)
+    return found
+
+
 def applicable(
     calls: Mapping[str, tuple[Build, Sequence[np.ndarray[Any, Any]]]],
     implementation: str,
@@ -182,21 +199,16 @@ def applicable(
     **options: Any,
 ) -> list[str]:
     """The names of the calls that an implementation takes under the options."""
-    builder = relax.BlockBuilder()
-    for name, (build, arrays) in calls.items():
-        relax_function(builder, name, build, arrays)
+    found = problems(calls, device, **options)
+    return [name for name in calls if takes(implementation, found[name], device)]
+
+
+def takes(implementation: str, problems: Sequence[ScatterProblem], device: str) -> bool:
+    """Whether an implementation takes any of the problems."""
     strategy, target = strategy_for(device), target_of(device)
     assert strategy is not None
-    # Where an implementation is forced, lines stay lines.
-    with tvm_scatter.options(turn_lines=False, **options):
-        explanations = tvm_scatter.explain(builder.get(), target)
     chosen = strategy.implementations[implementation]
-    return [
-        explanation.where.split(".")[0]
-        for explanation in explanations
-        if explanation.problem is not None
-        and strategy.refusal(chosen, explanation.problem, target) is None
-    ]
+    return any(strategy.refusal(chosen, problem, target) is None for problem in problems)
 
 
 def assert_same(

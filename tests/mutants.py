@@ -1807,6 +1807,7 @@ ROW_SUMS = (
 
 _SHORT = "tests/test_short_rows.py::"
 _LONG = "tests/test_long_softmax.py::"
+_COMPUTED = "tests/test_computed_rows.py::"
 
 REDUCTIONS = (
     Mutant(
@@ -1829,6 +1830,27 @@ REDUCTIONS = (
         'schedule.set_scope(each, number, "local")',
         'schedule.set_scope(each, number, "shared")',
         (_SHORT + "test_a_short_row_is_a_warps[49]",),
+    ),
+    Mutant(
+        "rows are computed again for each reduction of them",
+        "tvm_scatter/lowering/computed_rows.py",
+        "len(places[at]) < 2",
+        "len(places[at]) < 9",
+        (_COMPUTED + "test_an_element_is_read_once",),
+    ),
+    Mutant(
+        "a thread keeps an element of each row of its elements",
+        "tvm_scatter/schedules/gpu/kept_rows.py",
+        "place = place * size + index",
+        "place = index",
+        (_COMPUTED + "test_rows_of_several_axes",),
+    ),
+    Mutant(
+        "what a product would compute is computed by a normalisation",
+        "tvm_scatter/passes/analysis/row_groups.py",
+        "self._rows[var] is None and fusion_pattern(function) == ROOT",
+        "self._rows[var] is None and fusion_pattern(function) == REDUCTION",
+        (_COMPUTED + "test_a_product_keeps_what_it_computes_behind_it",),
     ),
     Mutant(
         "reductions of few elements are TVM's",

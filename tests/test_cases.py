@@ -1,23 +1,29 @@
 """The table of literal cases, crossed with device, implementation, data type and index type.
 
 A module holds many cases, because compiling is what takes the time. Every case runs with float32
-(or the first type it has), by every fourth implementation of a device and by the default one; the
+(or the first type it has), by every sixth implementation of a device and by the default one; the
 other types take turns, and between them they meet nearly all. With ``-m exhaustive``, every
 implementation runs every case.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 from cases import CASES, Case
 from harness import (
+    Build,
     applicable,
     assert_same,
     compile_all,
     orders,
+    problems,
     relax_function,
     run_all,
     run_compiled,
+    takes,
     target_of,
 )
 from tally import Tally
@@ -26,11 +32,12 @@ from tvm import relax
 import tvm_scatter
 from tvm_scatter import strategy_for
 from tvm_scatter.problem.reductions import DATA_DTYPES
+from tvm_scatter.problem.scatter_problem import ScatterProblem
 
 SIGNED_INDEX = ("int64", "int32", "int8", "int16")
 ANY_INDEX = (*SIGNED_INDEX, "uint8", "uint16", "uint32")
 #: Of the common data type, every so-many-th case runs, another one with each implementation.
-COMMON = 4
+COMMON = 6
 #: The same of the other types.
 EVERY = {"llvm": 24, "cuda": 48}
 #: The same where it may take long.
@@ -40,6 +47,7 @@ GROUPS = {
     "float32": ("float32",),
     "others": tuple(dtype for dtype in DATA_DTYPES if dtype != "float32"),
 }
+Calls = dict[str, tuple[Build, Sequence[Any]]]
 
 
 def chosen(dtype: str, common: int, every: int, turn: int) -> dict[str, Case]:
@@ -94,8 +102,7 @@ def check(
         name: (case.build, case.arrays(dtype, index_dtype))
         for name, (case, dtype, index_dtype) in names.items()
     }
-    taken = applicable(calls, implementation, device, bounds="drop", **options)
-    calls = {name: calls[name] for name in taken}
+    calls = taken(calls, implementation, device, bool(options.get("deterministic")))
     if not calls:
         return 0
     machine = compile_all(calls, device, implementation=implementation, bounds="drop", **options)
@@ -105,6 +112,24 @@ def check(
             case, dtype, _ = names[name]
             assert_same(result, case.result(dtype), f"{name}, {order}")
     return len(calls)
+
+
+#: The problems of each case by device, name, and whether the result is deterministic.
+_problems: dict[tuple[str, str, bool], list[ScatterProblem]] = {}
+
+
+def taken(calls: Calls, implementation: str, device: str, deterministic: bool) -> Calls:
+    """The calls that an implementation takes; each is explained once for all implementations."""
+    keys = {name: (device, name, deterministic) for name in calls}
+    new = {name: calls[name] for name, key in keys.items() if key not in _problems}
+    if new:
+        found = problems(new, device, bounds="drop", deterministic=deterministic)
+        _problems.update({keys[name]: each for name, each in found.items()})
+    return {
+        name: call
+        for name, call in calls.items()
+        if takes(implementation, _problems[keys[name]], device)
+    }
 
 
 @pytest.mark.parametrize(

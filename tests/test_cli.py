@@ -99,6 +99,7 @@ def test_doctor(capfd):
         assert word in out
 
 
+@pytest.mark.usefixtures("quick_processes")
 @pytest.mark.parametrize("threads", ["1", "2"])
 @pytest.mark.turns(2)
 def test_threads_are_counted(threads):
@@ -276,8 +277,8 @@ def test_the_output_is_a_file(name, about, model, capfd, tmp_path, monkeypatch):
     assert not list(tmp_path.glob("new*"))
 
 
-def in_shell(model, before="", after=""):
-    command = [sys.executable, "-m", "tvm_scatter.cli", "explain", str(model), "--target", "llvm"]
+def in_shell(*arguments, before="", after=""):
+    command = [sys.executable, "-m", "tvm_scatter.cli", *map(str, arguments)]
     line = f"{before} {shlex.join(command)} {after}"
     return subprocess.run(
         ["sh", "-c", line], capture_output=True, text=True, check=False, timeout=120
@@ -294,17 +295,23 @@ def test_the_table_is_shown_without_a_width_and_errors(model, capfd, monkeypatch
 
 @pytest.mark.exhaustive
 def test_the_table_is_shown_however_the_shell_is_set(model):
-    finished = in_shell(model, before="COLUMNS=0", after="2>&-")
+    finished = in_shell("explain", model, "--target", "llvm", before="COLUMNS=0", after="2>&-")
     assert finished.returncode == 0, finished.stderr
     assert "chosen" in finished.stdout
 
 
-@pytest.mark.parametrize(
-    ("odd", "status"),
-    [(">/dev/full", 2), pytest.param(">&- 2>&- <&-", 0, marks=pytest.mark.exhaustive)],
-)
+@pytest.mark.usefixtures("quick_processes")
+def test_output_to_a_full_device_is_no_traceback():
+    finished = in_shell("cache", after=">/dev/full")
+    assert finished.returncode == 2
+    full = "tvm-scatter cache: the output cannot be written: No space left on device.\n"
+    assert finished.stderr == full
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("odd", "status"), [(">/dev/full", 2), (">&- 2>&- <&-", 0)])
 def test_output_that_goes_nowhere_is_no_traceback(model, odd, status):
-    finished = in_shell(model, after=odd)
+    finished = in_shell("explain", model, "--target", "llvm", after=odd)
     assert finished.returncode == status
     lines = [line for line in finished.stderr.splitlines() if "importing" not in line]
     full = "tvm-scatter explain: the output cannot be written: No space left on device."

@@ -60,7 +60,6 @@ def test_literal_cases(device: str) -> None:
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64], ids=str
 )
-@pytest.mark.each_device
 def test_readers(device: str, dtype: Any, unknown: bool) -> None:
     dynamic = [{0: Dim.AUTO}, {0: Dim.AUTO}] if unknown else None
     check(readers, logits(5).to(dtype), labels(5), dynamic=dynamic, device=device)
@@ -147,6 +146,7 @@ def smoothed(x: Any, label: Any) -> Any:
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.turns(2)
 def test_no_kernel_writes_as_much_as_it_reads(function: Any, dtype: Any) -> None:
     rows = 8
     x = logits(rows).to(dtype)

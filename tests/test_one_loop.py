@@ -54,6 +54,11 @@ def stacked(x: Any) -> Any:
     return torch.stack([first, second, first * second], -1), torch.stack([second, first]), first + 1
 
 
+def joined(x: Any) -> Any:
+    first = x * 2
+    return torch.cat([first, x.cos(), x - 1]), torch.stack([first.exp(), first], -1), first + 3
+
+
 def padded(x: Any) -> Any:
     y = x * 2
     wide = functional.pad(y, (1, 2)) + functional.pad(y, (2, 1))
@@ -72,7 +77,8 @@ def truths(x: Any) -> Any:
 
 def types(x: Any) -> Any:
     y = x * 4
-    return y.half(), y.to(torch.bfloat16), y.double(), y.to(torch.int8), y.long(), y.to(torch.uint8)
+    whole = y.abs()
+    return y.half(), y.to(torch.bfloat16), y.double(), y.to(torch.int8), y.long(), whole.byte()
 
 
 def halves(x: Any) -> Any:
@@ -101,8 +107,8 @@ def numbers(x: Any) -> Any:
 
 #: Programs of a matrix.
 PROGRAMS: tuple[Callable[..., Any], ...] = (
-    *(both, one_from_the_other, columns, other_axes, broadcast, parts, stacked, padded),
-    *(chosen, truths, types, halves, summed, in_front_of_products, turned, numbers),
+    *(both, one_from_the_other, columns, other_axes, broadcast, parts, stacked, joined),
+    *(padded, chosen, truths, types, halves, summed, in_front_of_products, turned, numbers),
 )
 
 
@@ -180,12 +186,15 @@ def test_corners_of_cells(device: str) -> None:
 def kernels(program: Callable[..., Any], *inputs: Any, dynamic: Any = None, **options: Any) -> int:
     """How many kernels a program is."""
     module = from_exported_program(export(program, inputs, dynamic))
-    return len(set(re.findall(r"__global__ void __launch_bounds__\(\d+\) (\w+)\(", cuda(module, **options))))
+    source = cuda(module, **options)
+    return len(set(re.findall(r"__global__ void __launch_bounds__\(\d+\) (\w+)\(", source)))
 
 
 @pytest.mark.parametrize("dynamic", [None, [{0: Dim.AUTO}]], ids=["known", "unknown"])
 @pytest.mark.parametrize(
-    "program", [both, one_from_the_other, broadcast, chosen, truths, types, halves], ids=lambda f: f.__name__
+    "program",
+    [both, one_from_the_other, joined, chosen, truths, types, halves],
+    ids=lambda program: program.__name__,
 )
 def test_one_kernel(program: Callable[..., Any], dynamic: Any) -> None:
     x = matrix(64, 32)

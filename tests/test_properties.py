@@ -23,7 +23,7 @@ from tvm_scatter.problem.reference import scatter_reference
 
 THOROUGH = os.environ.get("HYPOTHESIS_PROFILE") == "thorough"
 EXAMPLES = {"llvm": 500, "cuda": 60} if THOROUGH else {"llvm": 1, "cuda": 1}
-PROBLEMS_PER_MODULE = 4
+PROBLEMS_PER_MODULE = 4 if THOROUGH else 3
 MOST_ELEMENTS = 2000
 
 

@@ -33,7 +33,7 @@ def _build_lines(data, index, updates):
     return index_put(data, [index], updates, [1], "add")
 
 
-def _calls():
+def _calls(*dtypes):
     """Sums of positive values into a few rows, a few elements, and elements of a few lines."""
     generator = np.random.default_rng(3)
     index = np.where(generator.random(_COUNT) < 0.8, 1, generator.integers(0, 4, _COUNT))
@@ -51,14 +51,15 @@ def _calls():
                 (0.5 + generator.random(updates)).astype(numpy_dtype(dtype)),
             ],
         )
-        for dtype in ("float16", "bfloat16")
+        for dtype in dtypes
         for name, (build, data, updates) in forms.items()
     }
 
 
-@pytest.mark.turns(2)
-def test_sums_of_16_bits(device: str, implementation: str) -> None:
-    calls = _calls()
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.turns(4)
+def test_sums_of_16_bits(device: str, implementation: str, dtype: str) -> None:
+    calls = _calls(dtype)
     calls = {name: calls[name] for name in applicable(calls, implementation, device)}
     if not calls:
         pytest.skip("it takes no sums")
@@ -81,7 +82,7 @@ def test_a_mean_of_16_bits_is_widened(dtype: str) -> None:
     def build(data, index, updates):
         return index_put(data, [index], updates, [1], "mean")
 
-    _, (data, index, updates) = _calls()[f"{dtype}_lines"]
+    _, (data, index, updates) = _calls(dtype)[f"{dtype}_lines"]
     found = run(build, [data, index, updates], "llvm", implementation="widened")
     for place in range(data.shape[1]):
         those = updates[:, index == place].astype("float64")

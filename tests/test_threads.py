@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -59,16 +60,21 @@ def compiled() -> Callable[[], Results]:
                     runner.add(key, problem, name, sizes=sizes if symbolic else None)
                     runs[key] = problem.with_sizes(sizes)
 
+    @cache
+    def drawn(problem: ScatterProblem) -> tuple[np.ndarray, ...]:
+        """Data, index, updates, and what they become."""
+        generator = np.random.default_rng(1)
+        items = (problem.items if problem.index_batch else problem.count).constant
+        data = generator.standard_normal(problem.data_size.constant, "float32")
+        index = generator.integers(-1, problem.extent.constant, items)
+        updates = generator.standard_normal(problem.update_size.constant, "float32")
+        return data, index, updates, scatter_reference(problem, data, [index], updates)
+
     def run() -> Results:
         outcome = {}
         for key, problem in runs.items():
-            generator = np.random.default_rng(1)
-            items = (problem.items if problem.index_batch else problem.count).constant
-            data = generator.standard_normal(problem.data_size.constant, "float32")
-            index = generator.integers(-1, problem.extent.constant, items)
-            updates = generator.standard_normal(problem.update_size.constant, "float32")
+            data, index, updates, expected = drawn(problem)
             outcome[key] = runner.run(key, data, [index], updates)
-            expected = scatter_reference(problem, data, [index], updates)
             np.testing.assert_allclose(outcome[key], expected, rtol=1e-3, atol=1e-2, err_msg=key)
         return outcome
 

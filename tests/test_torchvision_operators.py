@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import math
 from typing import Any
 
@@ -80,7 +81,8 @@ if LIBRARY is not None:
     from torchvision.ops.roi_align import _roi_align
 
     for name, function in (
-        ("roi_align", lambda *given: _roi_align(*given)),
+        # As it is written: torchvision would compile it by torch.compile, which takes seconds.
+        ("roi_align", inspect.unwrap(_roi_align)),
         ("roi_pool", greatest),
         ("deform_conv2d", deformed),
     ):

@@ -80,8 +80,8 @@ class Options:
         index and transposed factors themselves, and compute what follows them in any shape.
     reductions : bool
         Whether reductions of few elements, and rows that are reduced or normalised, are spread over
-        threads by this package, on GPUs. Logarithms of softmaxes of long rows are not written then,
-        where only sums and single elements are read.
+        threads by this package, on GPUs, with what is computed in front of them. Logarithms of
+        softmaxes of long rows are not written then, where only sums and single elements are read.
     loops : bool
         Whether tensors of one shape that are computed element by element from the same are computed
         by one kernel, on GPUs.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import tvm
@@ -72,7 +73,7 @@ def elements_of(call: relax.Call, function: tirx.PrimFunc) -> Elements | None:
     operands = call.args[1].fields
     if reducing_blocks(function) or len(operands) + 1 != len(function.params):
         return None
-    if not all(isinstance(each.ty.shape, relax.ShapeExpr) for each in (call, *operands)):
+    if not all(map(_has_sizes, (call, *operands))):
         return None
     *parameters, result = function.params
     found = _inlined(function, result)
@@ -86,6 +87,10 @@ def elements_of(call: relax.Call, function: tirx.PrimFunc) -> Elements | None:
     if any(map(is_by_index, loads_of(value))):
         return None
     return Elements(axes, _simple(value, axes, sizes), given, sizes)
+
+
+def _has_sizes(tensor: Any) -> bool:
+    return isinstance(getattr(tensor.ty, "shape", None), relax.ShapeExpr)
 
 
 def parts_of(elements: Elements) -> list[Part] | None:
@@ -131,7 +136,7 @@ def _begins(condition: Any, axes: Sequence[Any], begins: Sequence[Any], analyzer
 def _are_side_by_side(parts: Sequence[Part], analyzer: Any) -> bool:
     """Whether each part begins where the one before it ends, along one axis."""
     starts = [analyzer.simplify(each) for each in parts[0].begins]
-    for part, following in zip(parts, parts[1:], strict=False):
+    for part, following in pairwise(parts):
         moved = [
             at
             for at, pair in enumerate(zip(part.begins, following.begins, strict=True))

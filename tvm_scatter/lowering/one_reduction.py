@@ -90,7 +90,7 @@ def one_reduction(function: tirx.PrimFunc) -> OneReduction | None:
     if kinds.lstrip("S").strip("R") or not kinds.startswith("S") or not kinds.endswith("R"):
         return None
     block = schedule.get(first.block_rv)
-    if others and not _is_of_each(schedule, first, others[0]):
+    if others and not is_of_each(schedule, first, others[0]):
         return None
     if not others and (len(block.writes) != 1 or not block.writes[0].region):
         return None
@@ -122,7 +122,7 @@ def _is_innermost(load: Any, axis: Any) -> bool:
     return moves(tirx.BufferLoad(load.source, [*[0 for _ in others], inner]), axis)
 
 
-def _is_of_each(schedule: s_tir.Schedule, before: SBlockInfo, after: SBlockInfo) -> bool:
+def is_of_each(schedule: s_tir.Schedule, before: SBlockInfo, after: SBlockInfo) -> bool:
     """Whether a block computes one element from each result of a reduction."""
     if not schedule.get_loops(after.block_rv) or after.dom_kind().strip("S"):
         return False

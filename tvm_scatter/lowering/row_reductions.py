@@ -102,8 +102,16 @@ def summed(call: relax.Call) -> tuple[relax.Call, int]:
     if call.op.name != "relax.mean":
         return call, 1
     axes = [int(axis) for axis in call.attrs.axis]
-    count = prod(int(call.args[0].ty.shape[axis]) for axis in axes)
-    return relax.op.sum(call.args[0], axes, bool(call.attrs.keepdims)), count
+    return relax.op.sum(call.args[0], axes, bool(call.attrs.keepdims)), _reduced_length(call)
+
+
+def reduced_length(call: relax.Call) -> int | None:
+    """How many elements a row reduction makes one of; ``None`` for a product."""
+    return None if call.op.name == _PRODUCT else _reduced_length(call)
+
+
+def _reduced_length(call: relax.Call) -> int:
+    return prod(int(call.args[0].ty.shape[int(axis)]) for axis in call.attrs.axis)
 
 
 def reduction_of(function: tirx.PrimFunc) -> RowReduction:

@@ -183,9 +183,7 @@ def _are_computed_together(chain: Chain, values: Mapping[Any, Any]) -> bool:
         first, *others = shapes
         if not others or not all(same_shape(first, other) for other in others):
             return False
-    tensors = {
-        each for one in chain.scatters for each in (*one.call.indices, one.call.updates)
-    }
+    tensors = {each for one in chain.scatters for each in (*one.call.indices, one.call.updates)}
     return all(is_computed_anew(each, values) for each in tensors)
 
 

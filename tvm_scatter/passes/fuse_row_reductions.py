@@ -17,12 +17,15 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from tvm_scatter.lowering.computed_rows import BLOCK_ROW, SHORTEST_ROW
 from tvm_scatter.lowering.fusion_patterns import OPAQUE, PATTERN
 from tvm_scatter.lowering.inlined import Inliner, NotInlined, leaves_of, operands_of
+from tvm_scatter.lowering.one_reduction import spreads_reductions
 from tvm_scatter.lowering.row_reductions import (
     REDUCES_ROWS,
     check_rows,
     is_row_reduction,
+    reduced_length,
     reduction_of,
     summed,
 )
@@ -30,6 +33,7 @@ from tvm_scatter.lowering.target import strategy_of, target_of
 from tvm_scatter.ops.called import operator_of
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.analysis.bindings import Binding, Bindings
+from tvm_scatter.passes.analysis.normalised_rows import is_of_normalised_rows
 from tvm_scatter.passes.analysis.row_producers import row_producers
 
 from .checks_in_front import Checks
@@ -84,6 +88,9 @@ def _found(name: str, function: relax.Function) -> dict[Any, _Fused]:
     for reduction in reductions:
         producers = row_producers(bindings, readers, reduction)
         where = f"{name}.{reduction.var.name}"
+        if _is_kept(bindings, reduction, producers.taken):
+            note("row_sums", where, "is computed with the rows that are normalised")
+            continue
         try:
             if producers.refused:
                 raise NotInlined(producers.refused)
@@ -106,6 +113,16 @@ def _is_candidate(binding: Binding) -> bool:
     if strategy is None or not strategy.backend.sums_rows_under(current_options()):
         return False
     return dtype in strategy.backend.fuses
+
+
+def _is_kept(bindings: Bindings, reduction: Binding, taken: Sequence[Binding]) -> bool:
+    """Whether a kernel that normalises the rows computes and keeps them, and reduces them too."""
+    if not spreads_reductions(target_of(reduction.value.args[0])):
+        return False
+    length = reduced_length(reduction.value)
+    if length is None or not SHORTEST_ROW <= length <= BLOCK_ROW:
+        return False
+    return is_of_normalised_rows(bindings, reduction, taken)
 
 
 def _fused(reduction: Binding, taken: Sequence[Binding], checked: Sequence[Binding]) -> _Fused:

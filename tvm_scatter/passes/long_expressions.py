@@ -44,7 +44,7 @@ def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
         name: stored
         for name, function in mod.functions.items()
         if is_ours_to_change(function)
-        and (stored := _Chains(Bindings(function), mod.functions).stored())
+        and (stored := stored_between(Bindings(function), mod.functions))
     }
     if not found:
         return mod
@@ -52,6 +52,11 @@ def without_long_expressions(mod: tvm.IRModule) -> tvm.IRModule:
     for name, stored in found.items():
         cutter.cut(name, stored)
     return cutter.builder_.get()
+
+
+def stored_between(bindings: Bindings, functions: Mapping[Any, Any]) -> set[Any]:
+    """The variables of a function that are stored, so that no expression is too long."""
+    return _Chains(bindings, functions).stored()
 
 
 class _Chains:

@@ -6,7 +6,7 @@ what a thread does, and so these are read where they are reduced.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tvm
@@ -37,7 +37,9 @@ def reads_apart(mod: tvm.IRModule) -> tvm.IRModule:
     patterns: dict[Any, int] = {}
     for _, function in mod.functions.items():
         if is_ours_to_change(function):
-            for name, pattern in _before_reductions(Bindings(function), mod.functions).items():
+            bindings = Bindings(function)
+            found = dict.fromkeys(map(_called, reads_for_many(bindings, mod.functions)), OPAQUE)
+            for name, pattern in (*_for_few(bindings, mod.functions).items(), *found.items()):
                 patterns[name] = max(pattern, patterns.get(name, 0))
     if not patterns:
         return mod
@@ -47,34 +49,49 @@ def reads_apart(mod: tvm.IRModule) -> tvm.IRModule:
     return result
 
 
-def _before_reductions(bindings: Bindings, functions: Mapping[Any, Any]) -> dict[Any, int]:
-    """The patterns of reads that a reduction would be fused with, and of what lies between."""
+def reads_for_many(bindings: Bindings, functions: Mapping[Any, Any]) -> list[Binding]:
+    """The reads that lead to a reduction of many elements, which TVM would fuse them with."""
     to_many: set[Any] = set()
-    to_few: set[Any] = set()
-    between: list[tuple[Any, Binding]] = []
-    found: dict[Any, int] = {}
-    for binding in reversed(bindings.all):
-        name = _called(binding)
-        function = None if name is None else functions.get(name)
-        if not isinstance(function, tirx.PrimFunc):
-            continue
+    found: list[Binding] = []
+    for binding, function in _calls(bindings, functions):
         pattern = fusion_pattern(function)
         leads = pattern <= INJECTIVE and binding.var in to_many
         if leads and IS_READ in function.attrs:
-            found[name] = OPAQUE
+            found.append(binding)
         elif leads or (pattern == REDUCTION and not _is_of_a_thread(function)):
             to_many |= binding.reads
-        elif pattern == REDUCTION:
+    return found
+
+
+def _for_few(bindings: Bindings, functions: Mapping[Any, Any]) -> dict[Any, int]:
+    """The patterns of reads that lead to a reduction of few, and of what lies between."""
+    to_few: set[Any] = set()
+    between: list[tuple[Binding, Any]] = []
+    for binding, function in _calls(bindings, functions):
+        pattern = fusion_pattern(function)
+        if pattern == REDUCTION and _is_of_a_thread(function):
             to_few |= binding.reads
         elif pattern <= INJECTIVE and binding.var in to_few:
             to_few |= binding.reads
-            between.append((name, binding))
+            between.append((binding, function))
     read: set[Any] = set()
-    for name, binding in reversed(between):
-        if IS_READ in functions[name].attrs or binding.reads & read:
+    found: dict[Any, int] = {}
+    for binding, function in reversed(between):
+        if IS_READ in function.attrs or binding.reads & read:
             read.add(binding.var)
-            found.setdefault(name, BROADCAST)
+            found[_called(binding)] = BROADCAST
     return found
+
+
+def _calls(
+    bindings: Bindings, functions: Mapping[Any, Any]
+) -> Iterator[tuple[Binding, tirx.PrimFunc]]:
+    """The calls of functions that TVM has legalized, from the last one on."""
+    for binding in reversed(bindings.all):
+        name = _called(binding)
+        function = None if name is None else functions.get(name)
+        if isinstance(function, tirx.PrimFunc):
+            yield binding, function
 
 
 def _is_of_a_thread(function: tirx.PrimFunc) -> bool:

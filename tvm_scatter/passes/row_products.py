@@ -27,6 +27,8 @@ from tvm_scatter.problem.reductions import HALVES
 
 from .functions import with_changes
 
+#: A GPU multiplies up to so many rows while it reads the other factor once.
+_MOST_ROWS = 8
 _VIEWS = ("relax.broadcast_to", "relax.reshape", "relax.expand_dims")
 
 
@@ -115,7 +117,7 @@ class _Mutator(relax.PyExprMutator):
         if second.repeats > 1:
             result = self._shared(row, matrix, shape, second, dtype)
         else:
-            result = self._sum(row, matrix, shape, dtype)
+            result = self._sum(row, matrix, shape, _rows(call), dtype)
         result = result if scales_row else self._scaled(self.builder_.emit(result), second.scales)
         return relax.op.reshape(result, call.ty.shape)
 
@@ -125,13 +127,19 @@ class _Mutator(relax.PyExprMutator):
             tensor = self.builder_.emit(relax.op.multiply(tensor, factor))
         return tensor
 
-    def _sum(self, row: Any, matrix: Any, shape: Sequence[int], dtype: str) -> Any:
-        """A row times the columns of a matrix, which lie in memory as rows."""
+    def _sum(self, row: Any, matrix: Any, shape: Sequence[int], rows: int, dtype: str) -> Any:
+        """A few rows times the columns of a matrix, which lie in memory as rows."""
         emit = self.builder_.emit
-        columns = emit(relax.op.reshape(matrix, [*shape[:-2], shape[-1], shape[-2]]))
+        *batch, length, width = shape
+        columns = emit(relax.op.reshape(matrix, [*batch, width, 1, length]))
+        row = emit(relax.op.reshape(row, [*batch, 1, rows, length]))
         if str(row.ty.dtype) != dtype:
             row, columns = (emit(relax.op.astype(each, dtype)) for each in (row, columns))
-        return emit(relax.op.sum(emit(relax.op.multiply(row, columns)), [-1]))
+        found = emit(relax.op.sum(emit(relax.op.multiply(row, columns)), [-1]))
+        if rows == 1:
+            return found
+        rank = len(batch)
+        return emit(relax.op.permute_dims(found, [*range(rank), rank + 1, rank]))
 
     def _shared(
         self, row: Any, matrix: Any, shape: Sequence[int], second: _Second, dtype: str
@@ -141,6 +149,8 @@ class _Mutator(relax.PyExprMutator):
         *batch, length, width = shape
         count = prod(batch) // second.repeats
         rows = emit(relax.op.reshape(row, [count, second.repeats, length]))
+        if second.transposed and self.on_gpu and second.repeats <= _MOST_ROWS:
+            return self._sum(rows, matrix, [count, length, width], second.repeats, dtype)
         if not second.transposed:
             matrix = emit(relax.op.reshape(matrix, [count, length, width]))
             return emit(relax.op.matmul(rows, matrix, dtype))
@@ -156,7 +166,7 @@ def _second(call: Any, values: dict[Any, Any], on_gpu: bool) -> _Second | None:
     row, second = (_shape(operand) for operand in call.args)
     if row is None or second is None or len(row) != len(second) or len(row) < 2:
         return None
-    if row[:-2] != second[:-2] or row[-2] != 1 or 0 in second:
+    if row[:-2] != second[:-2] or not 1 <= row[-2] <= (_MOST_ROWS if on_gpu else 1) or 0 in second:
         return None
     if call.args[0].ty.dtype != call.args[1].ty.dtype:
         return None
@@ -173,6 +183,8 @@ def _second(call: Any, values: dict[Any, Any], on_gpu: bool) -> _Second | None:
             break
         source = value.args[0]
     repeats = _repeats(source, views)
+    if row[-2] > 1 and repeats > 1:
+        return None
     gains = transposed or (repeats > 1 and not on_gpu)
     if not gains or repeats == 0 or isinstance(source, tvm.ir.GenericConst):
         return None
@@ -180,6 +192,11 @@ def _second(call: Any, values: dict[Any, Any], on_gpu: bool) -> _Second | None:
         # Scaled, the row might be too large for its type.
         return None
     return _Second(source, transposed, repeats, tuple(scales))
+
+
+def _rows(product: relax.Call) -> int:
+    """How many rows each product of a batch has."""
+    return int(product.args[0].ty.shape.values[-2])
 
 
 def _keeps_matrices(view: relax.Call) -> bool:

@@ -7,7 +7,7 @@ one index. It is made in front of the first of them, and the index is checked th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -30,7 +30,7 @@ from tvm_scatter.passes.analysis.greatest_sizes import greatest, greatest_sizes
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
 from tvm_scatter.passes.analysis.same_value import SameValue
 from tvm_scatter.problem.sizes import Sizes
-from tvm_scatter.selection.backend import Backend, backend_of
+from tvm_scatter.selection.backend import Backend
 
 from .functions import Emit, with_changes, with_values
 from .known_orders import ascends
@@ -134,51 +134,64 @@ def _shared(mod: tvm.IRModule, name: str, function: relax.Function) -> relax.Fun
 
 
 def _groups(mod: tvm.IRModule, function: relax.Function) -> list[_Group]:
+    """Scatters by one index that save something by an order, where that may pay."""
+    found: list[_Group] = []
+    groups = _by_index(function)
+    most = greatest_sizes(function) if groups else {}
+    known: IndexAnalysis | None = None
+    for group in groups:
+        if current_options().index_facts:
+            known = known or IndexAnalysis(mod, function)
+            group.ascending = ascends(group.call.indices[0], known)
+        if len(group.scatters) == 1 and not group.ascending:
+            # It is not asked how it is computed, which takes longer than all else here.
+            continue
+        saving = [(each, _saved(each.value, most)) for each in group.scatters]
+        saving = [(each, saved) for each, saved in saving if saved > 0]
+        if saving:
+            group.scatters = [each for each, _ in saving]
+            group.saved = sum(saved for _, saved in saving)
+            group.call = ScatterCall.from_call(group.scatters[0].value)
+            found.append(group)
+    return found
+
+
+def _by_index(function: relax.Function) -> list[_Group]:
+    """The scatters of dataflow blocks that may take an order, together where the index is one."""
     groups: list[_Group] = []
     same = SameValue(Definitions.of(function).values)
-    known: IndexAnalysis | None = None
-    for era, binding, planned, saved in _candidates(function):
-        [call] = planned.scatters
-        extent = static_shape(call.data)[call.axes[0] if call.axes else 0]  # type: ignore[index]
-        for group in groups:
-            if (
-                group.era == era
-                and group.call.wrap_negative == call.wrap_negative
-                and same_size(group.extent, extent)
-                and same(group.call.indices[0], call.indices[0])
-            ):
-                break
-        else:
-            if known is None and current_options().index_facts:
-                known = IndexAnalysis(mod, function)
-            group = _Group(era, call, extent, backend_of(planned.target))
-            group.ascending = known is not None and ascends(call.indices[0], known)
-            groups.append(group)
-        group.scatters.append(binding)
-        group.saved += saved
+    writes = 0
+    for binding in Bindings(function):
+        if binding.fused and is_scatter(binding.value):
+            era, call = (binding.fused, writes), ScatterCall.from_call(binding.value)
+            shape, backend = static_shape(call.data), _backend(call)
+            if shape and backend is not None:
+                extent = shape[call.axes[0] if call.axes else 0]
+                for group in groups:
+                    if (
+                        group.era == era
+                        and group.call.wrap_negative == call.wrap_negative
+                        and same_size(group.extent, extent)
+                        and same(group.call.indices[0], call.indices[0])
+                    ):
+                        break
+                else:
+                    group = _Group(era, call, extent, backend)
+                    groups.append(group)
+                group.scatters.append(binding)
+        writes += may_write(binding.value)
     return groups
 
 
-def _candidates(
-    function: relax.Function,
-) -> Iterator[tuple[tuple[int, int], Binding, Plan, float]]:
-    """The scatters of dataflow blocks that can take an order, each with what it saves by one."""
-    writes, most = 0, greatest_sizes(function)
-    for binding in Bindings(function):
-        if binding.fused and is_scatter(binding.value):
-            planned = _plan(binding.value)
-            saved = 0.0 if planned is None else _saved(planned, most)
-            if planned is not None and saved > 0:
-                yield (binding.fused, writes), binding, planned, saved
-        writes += may_write(binding.value)
-
-
-def _saved(planned: Plan, most: Mapping[str, int]) -> float:
+def _saved(value: relax.Call, most: Mapping[str, int]) -> float:
     """What a scatter saves where its order is given, as a part of what a radix sort costs.
 
     It is computed as it is for the greatest sizes that it can have. Where they are not known, it
     saves what it does for all sizes or, if the options ask for orders, for some.
     """
+    planned = _plan(value)
+    if planned is None:
+        return 0.0
     assert planned.selection is not None, "what scatters has a selection"
     branches = planned.selection.branches
     saved = [branch.implementation.order_cost for branch in branches]
@@ -192,10 +205,9 @@ def _saved(planned: Plan, most: Mapping[str, int]) -> float:
     return saved[times.index(min(times))]
 
 
-def _plan(value: relax.Call) -> Plan | None:
-    """The plan for a scatter; ``None`` if it cannot take an order."""
-    call = ScatterCall.from_call(value)
-    target, strategy = strategy_of(call.data)
+def _backend(call: ScatterCall) -> Backend | None:
+    """Facts about the target of a scatter; ``None`` if it cannot take an order."""
+    _, strategy = strategy_of(call.data)
     if call.form == COPY_RANGES or call.ordering or strategy is None:
         return None
     if call.leaves_out:
@@ -205,6 +217,12 @@ def _plan(value: relax.Call) -> Plan | None:
         return None
     if strategy.backend.ordering is None or not isinstance(call.indices[0], relax.Var):
         return None
+    return strategy.backend
+
+
+def _plan(value: relax.Call) -> Plan | None:
+    """The plan for a scatter; ``None`` if it cannot take an order."""
+    target, _ = strategy_of(ScatterCall.from_call(value).data)
     planned = plan(value, target, current_options())
     if planned.way is not Way.SCATTER or not planned.lowered[0].orderable:
         return None

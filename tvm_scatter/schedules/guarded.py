@@ -22,6 +22,7 @@ from .gemv_order import mixes_up_rows
 from .gpu import (
     Divisions,
     ExponentialSums,
+    FewRows,
     Gather,
     Products,
     RowReductions,
@@ -65,6 +66,7 @@ class GuardedDefaultSchedule:
             Gather(),
             Transposes(),
             RowSums(),
+            FewRows(),
             ShortReductions(),
             RowReductions(),
             WarpRows(),

@@ -12,12 +12,13 @@ from tvm import relax, tirx
 from tvm_scatter.emit.expressions import all_of
 from tvm_scatter.lowering.fused_reads import IS_READ
 from tvm_scatter.lowering.fusion_patterns import INJECTIVE, ROOT, fusion_pattern
-from tvm_scatter.ops.called import CALL_TIR, operator_of
+from tvm_scatter.ops.called import operator_of
 from tvm_scatter.ops.names import NAMES, STOCK_OPERATORS
 from tvm_scatter.options import current_options
 from tvm_scatter.passes.functions import is_ours_to_change
 
 from .bindings import Binding, Bindings
+from .call_groups import arguments_of, called_function, says_sizes
 from .matrix_products import MatrixProduct, matrix_product
 
 #: So often may each row be computed, at most. Twice, what is read for a sum or difference of two
@@ -94,8 +95,8 @@ def _found(bindings: Bindings, mod: tvm.IRModule) -> dict[Any, ProductRows]:
         reads = any(IS_READ in mod[each.value.args[0]].attrs for each in group)
         group = group if reads else [binding]
         group = [*_transpositions(group, bindings, mod), *group]
-        rows = ProductRows(tuple(group), tuple(_arguments(group)), reads)
-        if len(group) > 1 and _says_sizes(rows):
+        rows = ProductRows(tuple(group), tuple(arguments_of(group)), reads)
+        if len(group) > 1 and says_sizes(group, rows.arguments):
             found[binding.var] = rows
     return found
 
@@ -108,7 +109,7 @@ def _transpositions(group: list[Binding], bindings: Bindings, mod: tvm.IRModule)
         for each in bindings.all[: group[-1].at]
         if any(map(each.var.same_as, factors)) and each.fused == group[-1].fused
     ]
-    functions = [_called(each, mod) for each in taken]
+    functions = [called_function(each, mod) for each in taken]
     return [
         each
         for each, function in zip(taken, functions, strict=True)
@@ -134,7 +135,7 @@ def _group(product: Binding, bindings: Bindings, mod: tvm.IRModule) -> list[Bind
     for binding in reversed(bindings.all[: product.at]):
         if binding.var not in wanted or binding.fused != product.fused:
             continue
-        function = _called(binding, mod)
+        function = called_function(binding, mod)
         is_alone = all(reader.var in inside for reader in readers[binding.var])
         is_inner = isinstance(binding.var, relax.DataflowVar) and is_alone
         if function is None or fusion_pattern(function) > INJECTIVE or not is_inner:
@@ -146,45 +147,8 @@ def _group(product: Binding, bindings: Bindings, mod: tvm.IRModule) -> list[Bind
     return group[::-1]
 
 
-def _called(binding: Binding, mod: tvm.IRModule) -> tirx.PrimFunc | None:
-    """The function that computes the one tensor of a binding in a dataflow block."""
-    value = binding.value
-    if not binding.fused or operator_of(value) != CALL_TIR:
-        return None
-    if len(value.args) > 2 or not isinstance(value.ty, relax.TensorType):
-        return None
-    function = mod[value.args[0]]
-    return function if isinstance(function, tirx.PrimFunc) else None
-
-
 def _product(binding: Binding, mod: tvm.IRModule) -> MatrixProduct | None:
-    function = _called(binding, mod)
+    function = called_function(binding, mod)
     if function is None or fusion_pattern(function) != ROOT:
         return None
     return matrix_product(function)
-
-
-def _arguments(group: list[Binding]) -> list[Any]:
-    inside = {binding.var for binding in group}
-    found: list[Any] = []
-    for binding in group:
-        for argument in binding.value.args[1].fields:
-            is_known = argument in inside or any(map(argument.same_as, found))
-            if not is_known:
-                found.append(argument)
-    return found
-
-
-def _says_sizes(rows: ProductRows) -> bool:
-    """Whether each variable in a size is itself a size of an argument."""
-    types = [each.ty for each in rows.arguments]
-    if not all(isinstance(getattr(each, "shape", None), relax.ShapeExpr) for each in types):
-        return False
-    said = {size for each in types for size in each.shape if isinstance(size, tirx.Var)}
-    needed = {
-        variable
-        for each in [*types, *(binding.value.ty for binding in rows.bindings)]
-        for size in each.shape
-        for variable in tirx.analysis.undefined_vars(size)
-    }
-    return needed <= said

@@ -169,7 +169,8 @@ class _Search:
 
     def _visit(self, call: Called) -> None:
         """Decide where a tensor is computed. All that reads it is decided."""
-        var, needed, sinks = call.binding.var, self._is_output(call.binding), []
+        var, needed = call.binding.var, self._is_output(call.binding)
+        sinks: list[Any] = []
         for reader in self.readers.get(var, ()):
             sink = self._sink(call, reader)
             needed |= sink is None
@@ -181,9 +182,9 @@ class _Search:
         computed = call.elements is not None and not call.parts and var not in self.behind
         if not needed and len(sinks) == 1 and not (loops and computed):
             self.taken[var] = sinks[0]
-        elif not needed and computed and loops and len(loops) == len(sinks):
-            self._compute_in(loops, call) or self._compute_alone(call, loops)
-        else:
+            return
+        shared = not needed and computed and loops and len(loops) == len(sinks)
+        if not (shared and self._compute_in(loops, call)):
             self._compute_alone(call, loops)
 
     def _compute_in(self, loops: Sequence[SharedLoop], call: Called) -> bool:
@@ -193,9 +194,7 @@ class _Search:
             return False
         results = {var: each for loop in loops for var, each in loop.results.items()}
         inner = {var: each for loop in loops for var, each in loop.inner.items()}
-        return self._take_over(
-            SharedLoop(first.sizes, results, {**inner, call.binding.var: call})
-        )
+        return self._take_over(SharedLoop(first.sizes, results, {**inner, call.binding.var: call}))
 
     def _compute_alone(self, call: Called, loops: Sequence[SharedLoop]) -> None:
         """Compute a tensor for memory, with its readers if that can be."""
@@ -216,7 +215,8 @@ class _Search:
         if reader.var in self.loops:
             return self.loops[reader.var]
         if known.pattern <= INJECTIVE:
-            return self.taken.get(reader.var, known)
+            sink = self.taken.get(reader.var, known)
+            return None if known.is_view and sink is known else sink
         return known if known.pattern == REDUCTION and call.pattern <= BROADCAST else None
 
     def _is_output(self, binding: Binding) -> bool:
@@ -300,7 +300,7 @@ def _calls(mod: tvm.IRModule, bindings: Bindings) -> dict[Any, Called]:
         parts = None if elements is None else _equal_parts(elements)
         if elements is not None and not parts and not _is_near(elements):
             elements = None
-        view = elements is not None and _is_view(elements, function)
+        view = pattern <= INJECTIVE and _is_view(binding, function)
         found[binding.var] = Called(binding, pattern, elements, parts, view)
     return found
 
@@ -327,11 +327,13 @@ def _is_near(elements: Elements) -> bool:
     return all(_reads_neighbours(load, last) for load in loads_of(elements.value))
 
 
-def _is_view(elements: Elements, function: tirx.PrimFunc) -> bool:
-    """Whether TVM gives the same memory another shape."""
-    if not relax.analysis.has_reshape_pattern(function):
+def _is_view(binding: Binding, function: tirx.PrimFunc) -> bool:
+    """Whether TVM gives the same memory another shape. It does not where others may have both."""
+    is_inner = isinstance(binding.var, relax.DataflowVar)
+    if not is_inner or not relax.analysis.has_reshape_pattern(function):
         return False
-    return not all(same_shape(static_shape(each), elements.sizes) for each in elements.read)
+    [given, *_] = binding.value.args[1].fields
+    return not same_shape(static_shape(given), static_shape(binding.value))
 
 
 def _reads_neighbours(load: Any, axis: Any) -> bool:

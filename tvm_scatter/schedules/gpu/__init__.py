@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .exponential_sums import ExponentialSums
+from .few_rows import FewRows
 from .gather import Divisions, Gather
 from .products import Products
 from .row_sums import RowSums
@@ -15,6 +16,7 @@ from .whole_reductions import WholeReductions
 __all__ = [
     "Divisions",
     "ExponentialSums",
+    "FewRows",
     "Gather",
     "Products",
     "RowReductions",

@@ -8,6 +8,7 @@ of checking in front of each read.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -167,7 +168,7 @@ class _Element(Turn):
 
         computed = over_lanes(self.lanes, one, False)
         vector = [
-            self._vector(store, lambda lane, result=result: result[lane], vectors)
+            self._vector(store, result.__getitem__, vectors)
             for store, result in zip(stores, results, strict=True)
         ]
         written = self._inside(tirx.stmt_seq(*vector))
@@ -185,7 +186,7 @@ class _Element(Turn):
             cell = local(each.var.name, each.var.ty.dtype, 1)
             store = tirx.BufferStore(cell, self.at(value, own, lane), [0])
             lines += [tirx.AllocBuffer(cell), store]
-            own[each.var] = lambda _lane, cell=cell: cell[0]
+            own[each.var] = partial(_only, cell)
         return lines, [self.at(value, own, lane) for value in values[len(bound) :]]
 
     def _element(self, store: tirx.BufferStore, lane: Any, value: Any) -> tirx.Stmt:
@@ -204,3 +205,8 @@ class _Element(Turn):
 
     def _inside(self, statement: tirx.Stmt) -> tirx.Stmt:
         return tirx.IfThenElse(self.is_inside, statement, None)
+
+
+def _only(cell: Any, _lane: Any) -> Any:
+    """What a register of one element holds, which all lanes know."""
+    return cell[0]

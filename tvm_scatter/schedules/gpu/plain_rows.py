@@ -21,6 +21,8 @@ from .row_form import row_form_of
 #: how many there are.
 _LONGEST_ROW = 4096
 _LONGEST_UNCOUNTED = 512
+#: The most results, one beside the other, that read the same row.
+_MOST_TOGETHER = 8
 #: A warp for each row keeps a GPU busy with this part of the accesses that fill it.
 _BUSY = 8
 _REDUCING = (tirx.Add, tirx.Max, tirx.Min)
@@ -64,6 +66,10 @@ def _is_of_rows(reduction: RowReduction) -> bool:
     loads = list(loads_of(reduction.value))
     along = [load for load in loads if moves(load, axis)]
     wide = [each for each, size in zip(reduction.axes, sizes, strict=True) if size != 1]
+    innermost = reduction.axes[reduction.rows - 1]
+    if isinstance(sizes[reduction.rows - 1], int) and sizes[reduction.rows - 1] <= _MOST_TOGETHER:
+        # Rows that lie beside each other read it again from the cache at once.
+        wide = [each for each in wide if not each.same_as(innermost)]
     whole = any(all(moves(load, each) for each in wide) for load in loads)
     return whole and lanes_of(axis, sizes[-1], along)[0] > 1
 

@@ -10,45 +10,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import tvm
 from tvm import s_tir, tirx
-from tvm.s_tir.dlight import normalize_prim_func
-from tvm.s_tir.dlight.analysis import SBlockInfo
-from tvm.s_tir.dlight.base import ScheduleRule, try_inline_contiguous_spatial
+from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.s_tir.schedule import LoopRV, SBlockRV
 from tvm.target import Target
 
-from tvm_scatter.emit.expressions import all_of
+from tvm_scatter.lowering.computed_rows import WARP_ROW, ComputedRows, computed_rows
 from tvm_scatter.lowering.one_reduction import are_at_most, one_reduction, spreads_reductions
+
+from .kept_rows import keep_own_elements
 
 _WARP = 32
 _THREADS = 256
-#: The longest row that a warp has for itself.
-_LONGEST = 1024
 
 
 class WarpRows(ScheduleRule):
-    """Each row by a warp, which reduces it without waiting for others."""
+    """Each row by a warp, which reduces it without waiting for others, or a long one by a block.
+
+    A long row is left to TVM if nothing is computed in front of its reductions.
+    """
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it does not compute short rows."""
-        if not spreads_reductions(target) or not isinstance(func.body, s_tir.SBlockRealize):
+        if not spreads_reductions(target):
             return None
-        schedule = s_tir.Schedule(func)
-        blocks = try_inline_contiguous_spatial(schedule, normalize_prim_func(schedule) or [])
-        if not blocks or len(blocks) < 2 or not _are_of_rows(schedule, blocks[:-1], blocks[-1]):
+        rows = computed_rows(func)
+        if rows is None or not _exchanges(rows.schedule, rows.reductions):
             return None
-        kinds = blocks[0].dom_kind()
-        reductions = [each.block_rv for each in blocks[:-1]]
-        if not _exchanges(schedule, reductions):
-            return None
-        sizes = kinds.count("S"), kinds.count("R")
+        if rows.outer == len(rows.schedule.get_loops(rows.last)) and len(rows.reductions) < 2:
+            return None  # That one is short, or :class:`RowReductions` takes it.
+        schedule, lanes = rows.schedule, _WARP if rows.length <= WARP_ROW else _THREADS
         try:
-            by_rows(schedule, reductions, sizes, blocks[-1].block_rv, _WARP)
+            by_rows(schedule, rows.reductions, (rows.outer, len(rows.row)), rows.last, lanes)
+            return _with_kept(rows, lanes)
         except s_tir.ScheduleError:
             # The rows of the last block may not be those of the others, by sizes that are unknown.
             return None
-        return schedule
 
 
 class RowReductions(ScheduleRule):
@@ -61,7 +58,7 @@ class RowReductions(ScheduleRule):
         found = one_reduction(func)
         if found is None or not found.beside:
             return None
-        short = are_at_most(found.reduced, _LONGEST)
+        short = are_at_most(found.reduced, WARP_ROW)
         if (found.is_sum and not short) or not _exchanges(found.schedule, [found.block]):
             return None
         schedule, lanes = found.schedule, _WARP if short else _THREADS
@@ -123,32 +120,21 @@ def _exchanges(schedule: s_tir.Schedule, reductions: Sequence[SBlockRV]) -> bool
     return all(str(each.dtype) != "bool" for each in written)
 
 
-def _are_of_rows(
-    schedule: s_tir.Schedule, reductions: Sequence[SBlockInfo], last: SBlockInfo
-) -> bool:
-    """Whether all reduce the same short rows, and the last computes them."""
-    kinds = reductions[0].dom_kind()
-    rows = kinds.count("S")
-    if not rows or kinds != "S" * rows + "R" * (len(kinds) - rows) or kinds[-1] != "R":
-        return False
-    if not are_at_most([axis.dom for axis in reductions[0].iters[rows:]], _LONGEST):
-        return False
-    if any(each.dom_kind() != kinds or not each.is_reduction() for each in reductions):
-        return False
-    if last.dom_kind() != "S" * len(kinds):
-        return False
-    written = [w.source for each in reductions for w in schedule.get(each.block_rv).writes]
-    return all(_reads_own_rows(schedule, each, rows, written) for each in (*reductions, last))
-
-
-def _reads_own_rows(
-    schedule: s_tir.Schedule, block: SBlockInfo, rows: int, results: Sequence[tirx.Buffer]
-) -> bool:
-    """Whether a block reads of the results those of its row alone."""
-    own = [axis.var for axis in block.iters[:rows]]
-    for load in all_of(schedule.get(block.block_rv).body, tvm.ir.TensorLoad):
-        if any(load.source.same_as(each) for each in results):
-            pairs = zip(load.indices, own, strict=False)
-            if len(load.indices) != rows or not all(at.same_as(axis) for at, axis in pairs):
-                return False
-    return True
+def _with_kept(rows: ComputedRows, lanes: int) -> s_tir.Schedule:
+    """The schedule, in which threads of a row keep what is computed in front of its reductions."""
+    if not rows.kept:
+        return rows.schedule
+    schedule = rows.schedule
+    row = schedule.get_loops(rows.last)[1]
+    for each in reversed(rows.kept):
+        schedule.compute_at(each, row, preserve_unit_loops=True)
+        schedule.set_scope(each, 0, "local")
+        _by_lanes(schedule, schedule.get_loops(each)[-len(rows.row) :], lanes)
+    computes_rows = len(schedule.get_loops(rows.last)) > 2
+    for each in (*rows.kept, *rows.reductions, *([rows.last] if computes_rows else [])):
+        schedule.unroll(schedule.get_loops(each)[-1])
+    # NVIDIA's compiler unrolls; TVM's text of it would be long.
+    schedule.annotate(row, "pragma_unroll_explicit", 0)
+    buffers = [schedule.get(each).writes[0].source for each in rows.kept]
+    function = keep_own_elements(schedule.mod["main"], buffers, rows.row, lanes)
+    return s_tir.Schedule(function)
