@@ -171,6 +171,18 @@ def test_neighbours_are_read_together(
     assert len(reads) >= rows
 
 
+def test_rows_are_read_together_beside_a_number_for_each() -> None:
+    """Both are read by index; the number is read once for all elements of an access."""
+
+    def weighed(x: Any, index: Any, relation: Any, weight: Any) -> Any:
+        return x[index] * weight[relation][:, None]
+
+    index = torch.tensor([2, 0, -1, 1] * 1000)
+    given = torch.randn(3, 64), index, index % 2 - 1, torch.tensor([1.0, -2])
+    check(weighed, *given, device="cuda")
+    assert re.search(r"= \*\(float4\*\)\(\w+_ptr\w* \+ ", kernels(weighed, *given))
+
+
 @pytest.mark.parametrize(
     ("shape", "axis"), [((1000, 9, 64), 1), ((1000, 4, 3), 1), ((1000, 64, 4), 2), ((4, 1000), 1)]
 )
