@@ -1815,7 +1815,7 @@ REDUCTIONS = (
         "tvm_scatter/schedules/gpu/unrolled_reduction.py",
         "return None if _waits(written) else written",
         "return written",
-        ("tests/test_rows_together.py::test_what_is_read_by_a_result",),
+        ("tests/test_rows_together.py::test_what_waits_for_a_result_is_read_behind_it",),
     ),
     Mutant(
         "a reduction begins with its first element",

@@ -17,7 +17,7 @@ from harness import at_its_address, device_of  # noqa: E402
 from machine_code import cuda, needs_nvrtc, ptx  # noqa: E402
 from torch.export import Dim  # noqa: E402
 from torch_harness import check, compile_for, export, through_tvm  # noqa: E402
-from tvm import te  # noqa: E402
+from tvm import te, tirx  # noqa: E402
 from tvm.relax.frontend.torch import from_exported_program  # noqa: E402
 
 import tvm_scatter  # noqa: E402
@@ -192,18 +192,31 @@ def test_others_are_not(shape: Sequence[int], axis: int) -> None:
     assert "tvm_scatter_is_aligned" not in found or axis == len(shape) - 1
 
 
-def test_nothing_is_kept_between_a_reduction_and_what_follows() -> None:
-    x = te.placeholder((1000, 4, 64), "float32", "x")
+def scheduled(after: Any, dtype: str) -> Any:
+    """What a rule makes of sums of four rows, given what is computed of a sum and a table."""
+    x, table = te.placeholder((1000, 4, 64), dtype, "x"), te.placeholder((9, 64), dtype, "table")
     row = te.reduce_axis((0, 4), "row")
     total = te.compute((1000, 64), lambda i, j: te.sum(x[i, row, j], row), "total")
-    halves = te.compute((1000, 64), lambda i, j: total[i, j] * total[i, j] / 2, "halves")
-    scheduled = (
-        ShortReductions()
-        .apply(te.create_prim_func([x, halves]), cuda_target("sm_90"), False)
-        .mod["main"]
-    )
-    assert not scheduled.body.block.alloc_buffers
-    assert "vectorized" in scheduled.script()
+    result = te.compute((1000, 64), lambda i, j: after(total[i, j], table, j), "result")
+    function = te.create_prim_func([x, table, result])
+    return ShortReductions().apply(function, cuda_target("sm_90"), False).mod["main"]
+
+
+def test_nothing_is_kept_between_a_reduction_and_what_follows() -> None:
+    found = scheduled(lambda total, table, j: total * total / table[1, j], "float32")
+    assert not found.body.block.alloc_buffers
+    assert "vectorized" in found.script()
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda total, table, j: table[total, j],
+        lambda total, table, j: tirx.if_then_else(total > 1, table[j % 9 + 1, 0], 0),
+    ],
+)
+def test_what_waits_for_a_result_is_read_behind_it(after: Any) -> None:
+    assert "vectorized" not in scheduled(after, "int32").script()
 
 
 @needs_nvrtc
