@@ -1715,6 +1715,20 @@ FACTS = (
         (_KNOWN + "test_by_eye",),
     ),
     Mutant(
+        "the order of rows is a permutation of columns",
+        _ANALYSIS + "index_rules/accesses.py",
+        "return inside and axis in facts.distinct and same_size(length, count)",
+        "return inside and bool(facts.distinct) and same_size(length, count)",
+        ("tests/test_permuted_rows.py::test_what_is_no_permutation_is_sorted",),
+    ),
+    Mutant(
+        "the inverse of an order of rows is written along columns",
+        "tvm_scatter/passes/permutations.py",
+        "line = [size if at == axis else 1 for at, size in enumerate(shape)]",
+        "line = [size if at != axis else 1 for at, size in enumerate(shape)]",
+        ("tests/test_permuted_rows.py::test_ranks",),
+    ),
+    Mutant(
         "as many as are asked for are sorted",
         _ANALYSIS + "index_rules/sorting.py",
         "count < 1 or not known.ranges.at_most(count, size)",
@@ -1796,6 +1810,20 @@ _LONG = "tests/test_long_softmax.py::"
 _COMPUTED = "tests/test_computed_rows.py::"
 
 REDUCTIONS = (
+    Mutant(
+        "what is read by a result is read before it is known",
+        "tvm_scatter/schedules/gpu/unrolled_reduction.py",
+        "return None if _waits(written) else written",
+        "return written",
+        ("tests/test_rows_together.py::test_what_waits_for_a_result_is_read_behind_it",),
+    ),
+    Mutant(
+        "a reduction begins with its first element",
+        "tvm_scatter/schedules/gpu/unrolled_reduction.py",
+        "for turn in product(*(range(size) for _, size in reduced)):",
+        "for turn in list(product(*(range(size) for _, size in reduced)))[1:]:",
+        ("tests/test_rows_together.py::test_literal_cases",),
+    ),
     Mutant(
         "only the first thread of a row has what was reduced",
         "tvm_scatter/schedules/gpu/warp_rows.py",

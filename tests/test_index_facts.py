@@ -493,10 +493,9 @@ def test_the_sort_of_a_permutation_is_a_scatter():
     assert mod.script().count("R.argsort(") == 1 and "in_range=True" in mod.script()
     _, mod = passed(ranks, index_facts=False)
     assert mod.script().count("R.argsort(") == 2
-    # Of floats, a sort may be no permutation; a sort of rows and a descending one are left alone.
+    # Of floats, a sort may be no permutation; a descending sort is left alone.
     for build in (
         lambda e, p: e(op.argsort(order(e, p.real))),
-        lambda e, p: e(op.argsort(e(op.argsort(p.matrix, 1)), 1)),
         lambda e, p: e(op.argsort(order(e, p.ten), 0, True)),
     ):
         _, mod = passed(build)

@@ -10,7 +10,7 @@ from tvm import relax
 
 from tvm_scatter.lowering.target import strategy_of
 from tvm_scatter.ops.called import operator_of
-from tvm_scatter.ops.names import INDEX_PUT
+from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.scatter_call import ScatterCall
 from tvm_scatter.ops.shapes import static_shape, unwritten
 from tvm_scatter.passes.analysis.index_analysis import IndexAnalysis
@@ -29,31 +29,42 @@ def is_sort(value: Any) -> bool:
 
 
 def is_sort_of_permutation(var: Any, value: Any, known: IndexAnalysis) -> bool:
-    """Whether a variable is the order of a vector that holds each number below its length once."""
+    """Whether a variable is the order of lines that hold each number below their length once."""
     if not is_sort(value):
         return False
     [data], shape = value.args, static_shape(value)
     facts, result = known(data), known(var)
-    if facts is None or result is None or shape is None or len(shape) != 1:
+    if facts is None or result is None or not shape:
         return False
     if strategy_of(data)[1] is None or not isinstance(data, relax.Var) or data.ty.vdevice:
         return False
+    axis = sorted_axis(value)
     try:
-        return is_permutation(facts, shape[0], shape[0], known.ranges) and bool(result.distinct)
+        permutes = is_permutation(facts, axis, shape[axis], shape[axis], known.ranges)
     except Unproven:
         return False
+    return permutes and axis in result.distinct
+
+
+def sorted_axis(value: relax.Call) -> int:
+    """The axis along which a call sorts a tensor."""
+    return int(value.attrs.axis) % int(value.ty.ndim)
 
 
 def inverse(value: relax.Call, emit: Emit, known: str) -> relax.Call:
     """The inverse of the permutation that a call sorts: each number is written to its place."""
-    [permutation], type_ = value.args, value.ty
-    [size], dtype = type_.shape.values, str(type_.dtype)
+    [permutation], type_, axis = value.args, value.ty, sorted_axis(value)
+    shape, dtype = list(type_.shape.values), str(type_.dtype)
+    places = emit(relax.op.arange(0, shape[axis], 1, dtype))
+    if len(shape) > 1:
+        line = [size if at == axis else 1 for at, size in enumerate(shape)]
+        places = emit(relax.op.broadcast_to(emit(relax.op.reshape(places, line)), shape))
     return ScatterCall(
-        form=INDEX_PUT,
+        form=INDEX_PUT if len(shape) == 1 else SCATTER_ELEMENTS,
         data=emit(unwritten(type_)),
         indices=(permutation,),
-        updates=emit(relax.op.arange(0, size, 1, dtype)),
-        axes=(0,),
+        updates=places,
+        axes=(axis,),
         unique=True,
         in_range=True,
         known=known,

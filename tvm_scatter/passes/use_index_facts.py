@@ -30,7 +30,7 @@ from .functions import Change, with_values
 from .known_orders import ascends, constant_order, is_order
 from .may_overwrite import overwriting_pass
 from .new_memory import into_new_memory
-from .permutations import inverse, is_sort, is_sort_of_permutation, writes_all
+from .permutations import inverse, is_sort, is_sort_of_permutation, sorted_axis, writes_all
 from .report import note
 
 
@@ -96,8 +96,8 @@ def _sort(
     ):
         return None
     [permutation] = binding.value.args
-    sizes = static_shape(permutation) or []
-    found = claims([permutation], sizes, False, known, differ=True)
+    extent = permutation.ty.shape.values[sorted_axis(binding.value)]
+    found = claims([permutation], [extent], False, known, differ=True)
     if found is None or not (found.in_range and found.unique):
         return None
     note("index_facts", where, f"is the inverse of a permutation, not a sort: {found.words}")

@@ -7,6 +7,7 @@ leaves that check out where the blocks cover the elements exactly.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -24,8 +25,10 @@ def without_empty_launches(function: tirx.PrimFunc) -> tirx.PrimFunc:
     return function if guarded.same_as(body) else function.with_body(with_body(root, guarded))
 
 
-def with_body(root: s_tir.SBlockRealize, body: tirx.Stmt) -> s_tir.SBlockRealize:
-    """A block with another body."""
+def with_body(
+    root: s_tir.SBlockRealize, body: tirx.Stmt, buffers: Sequence[Any] | None = None
+) -> s_tir.SBlockRealize:
+    """A block with another body, and perhaps with other buffers of its own."""
     block = root.block
     return s_tir.SBlockRealize(
         root.iter_values,
@@ -37,7 +40,7 @@ def with_body(root: s_tir.SBlockRealize, body: tirx.Stmt) -> s_tir.SBlockRealize
             block.name_hint,
             body,
             block.init,
-            block.alloc_buffers,
+            block.alloc_buffers if buffers is None else buffers,
             block.match_buffers,
             block.annotations,
         ),

@@ -9,6 +9,8 @@ from tvm import relax, te, tirx
 from .call import TorchCall
 
 _INTEGERS = {"float32": "int32", "float64": "int64"}
+#: Elements of these types are their own keys.
+_OWN_KEYS = ("int32", "int64")
 
 
 def is_float(dtype: str) -> bool:
@@ -37,6 +39,8 @@ def keys(call: TorchCall, data: Any, *, descending: bool = False, last: bool = T
     last : bool
         Whether "not a number" is greater than all numbers, or less.
     """
+    if str(data.ty.dtype) in _OWN_KEYS and not descending:
+        return data
 
     def ordered(data: te.Tensor) -> te.Tensor:
         def key(*at: Any) -> Any:
@@ -53,7 +57,7 @@ def key_of(value: Any, *, last: bool = True) -> Any:
     """The key of one element. The order of integers is that of the bits, but for the sign."""
     dtype = str(value.ty)
     if not is_float(dtype):
-        return value if dtype in ("int32", "int64") else value.astype("int32")
+        return value if dtype in _OWN_KEYS else value.astype("int32")
     if dtype not in _INTEGERS:
         return key_of(value.astype("float32"), last=last)
     bits = tirx.reinterpret(_INTEGERS[dtype], value)

@@ -214,7 +214,9 @@ def _lanes(gathering: Gathering) -> tuple[int, str]:
     written = [tirx.BufferLoad(each.buffer, each.indices) for each in gathering.stores]
     # A mask is read one by one, which others need not be for that.
     along = [load for load in gathering.along() if has_vectors(load.source)]
-    accesses = [*(gathering.reads() or along), *written]
+    # What all elements of a row share, such as its weight, is read once for all of them.
+    reads = [load for load in gathering.reads() if moves(load, gathering.axes[-1])]
+    accesses = [*(reads if gathering.reads() else along), *written]
     lanes, reason = lanes_of(gathering.axes[-1], gathering.sizes[-1], accesses)
     while not gathering.reads() and not all(_choose_alike(gathering, lanes)):
         lanes //= 2

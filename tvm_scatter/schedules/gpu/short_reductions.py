@@ -11,12 +11,19 @@ from tvm.s_tir.dlight.base import ScheduleRule
 from tvm.target import Target
 
 from tvm_scatter.lowering.one_reduction import one_reduction, spreads_reductions
+from tvm_scatter.options import current_options
+from tvm_scatter.selection.backend import backend_of
+
+from .unrolled_reduction import in_vectors
 
 _THREADS = 256
 
 
 class ShortReductions(ScheduleRule):
-    """Each result by one thread, and results that are neighbours by neighbouring threads."""
+    """Each result by one thread, or some neighbours if they are made of neighbours in few rows.
+
+    Neighbouring threads reduce neighbours.
+    """
 
     def apply(self, func: tirx.PrimFunc, target: Target, _tunable: bool) -> s_tir.Schedule | None:
         """The scheduled function, or ``None`` if it does not reduce few elements once."""
@@ -25,6 +32,10 @@ class ShortReductions(ScheduleRule):
         found = one_reduction(func)
         if found is None or not found.is_short:
             return None
+        if backend_of(target).schedules_reads and current_options().gather:
+            together = in_vectors(found)
+            if together is not None:
+                return together
         schedule, block = found.schedule, found.block
         result = found.after or schedule.cache_write(block, 0, "local")
         results = schedule.fuse(*schedule.get_loops(result))

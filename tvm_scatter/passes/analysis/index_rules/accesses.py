@@ -12,17 +12,17 @@ from tvm_scatter.ops.names import INDEX_PUT, SCATTER_ELEMENTS
 from tvm_scatter.ops.read_forms import ByAxes
 from tvm_scatter.ops.read_ops import index_tensors
 from tvm_scatter.ops.scatter_call import ScatterCall
-from tvm_scatter.ops.shapes import same_size
+from tvm_scatter.ops.shapes import same_shape, same_size
 from tvm_scatter.passes.analysis.index_facts import IndexFacts
 from tvm_scatter.passes.analysis.integer_ranges import Range, Ranges, Unproven, number
 
 from .rule import Known, below, exactly, shape_of
 
 
-def is_permutation(facts: IndexFacts, length: Any, count: Any, ranges: Ranges) -> bool:
-    """Whether a vector of ``count`` elements holds each number below ``length`` once."""
+def is_permutation(facts: IndexFacts, axis: int, length: Any, count: Any, ranges: Ranges) -> bool:
+    """Whether each ``count`` elements along an axis are the numbers below ``length``, each once."""
     inside = ranges.inside(facts.range, Range(0, length - 1))
-    return inside and 0 in facts.distinct and same_size(length, count)
+    return inside and axis in facts.distinct and same_size(length, count)
 
 
 def read(call: relax.Call, known: Known) -> IndexFacts:
@@ -64,9 +64,9 @@ def scatter(call: relax.Call, known: Known) -> IndexFacts:
     if described.reduces.is_extreme and not described.include_self:
         raise Unproven
     updates = known.of(described.updates)
-    if described.reduces.is_store and writes_all_of_a_vector(described, known):
-        same = same_size(shape_of(described.updates)[0], shape_of(described.data)[0])
-        distinct = updates.distinct if same else frozenset()
+    if described.reduces.is_store and _writes_all(described, known):
+        same = same_shape(shape_of(described.updates), shape_of(described.data))
+        distinct = updates.distinct & {*described.axes} if same else frozenset()
         return updates.but(distinct=distinct, ascending=updates.uniform)
     return IndexFacts(known.ranges.union(known.of(described.data).range, updates.range))
 
@@ -84,14 +84,19 @@ def _sums(scatter: ScatterCall, known: Known) -> IndexFacts:
     return IndexFacts(ranges.add(known.of(scatter.data).range, added))
 
 
-def writes_all_of_a_vector(scatter: ScatterCall, known: Known) -> bool:
-    """Whether a scatter certainly writes each element of a vector, and each once."""
-    vector = scatter.form in (INDEX_PUT, SCATTER_ELEMENTS) and len(scatter.indices) == 1
-    tensors = (scatter.data, scatter.indices[0], scatter.updates) if vector else ()
-    if not vector or any(each.ty.ndim != 1 for each in tensors):
+def _writes_all(scatter: ScatterCall, known: Known) -> bool:
+    """Whether a scatter certainly writes each element of the lines along an axis, and each once."""
+    if scatter.form not in (INDEX_PUT, SCATTER_ELEMENTS) or len(scatter.indices) != 1:
+        return False
+    tensors = (scatter.data, scatter.indices[0], scatter.updates)
+    if scatter.form == INDEX_PUT and any(each.ty.ndim != 1 for each in tensors):
         return False
     try:
-        size, count = (shape_of(each)[0] for each in tensors[:2])
-        return is_permutation(known.of(scatter.indices[0]), size, count, known.ranges)
+        data, index = (shape_of(each) for each in tensors[:2])
+        if not same_shape(data, index):
+            return False
+        [axis] = scatter.axes
+        facts = known.of(scatter.indices[0])
+        return is_permutation(facts, axis, data[axis], index[axis], known.ranges)
     except Unproven:
         return False
