@@ -2362,7 +2362,7 @@ LOOPS = (
         "tvm_scatter/schedules/gpu/few_row_kernel.py",
         "for warp in range(_THREADS // _WARP)]",
         "for warp in range(1)]",
-        (f"{_FEW_ROWS}test_by_eye",),
+        (f"{_FEW_ROWS}test_what_is_no_number_stays_apart",),
     ),
     Mutant(
         "what is read is moved by a kernel of its own",

@@ -192,11 +192,11 @@ def test_corners_of_cells(device: str) -> None:
         check(program, place, matrix(40), dynamic=dynamic, device=device)
 
 
-def kernels(program: Callable[..., Any], *inputs: Any, dynamic: Any = None, **options: Any) -> int:
-    """How many kernels a program is."""
+def kernels(program: Callable[..., Any], *inputs: Any, dynamic: Any = None, **options: Any) -> Any:
+    """The names of the kernels of a program."""
     module = from_exported_program(export(program, inputs, dynamic))
     source = cuda(module, **options)
-    return len(set(re.findall(r"__global__ void __launch_bounds__\(\d+\) (\w+)\(", source)))
+    return set(re.findall(r"__global__ void __launch_bounds__\(\d+\) (\w+)\(", source))
 
 
 @pytest.mark.parametrize("dynamic", [None, [{0: Dim.AUTO}]], ids=["known", "unknown"])
@@ -207,8 +207,8 @@ def kernels(program: Callable[..., Any], *inputs: Any, dynamic: Any = None, **op
 )
 def test_one_kernel(program: Callable[..., Any], dynamic: Any) -> None:
     x = matrix(64, 32)
-    assert kernels(program, x, dynamic=dynamic) == 1
-    assert kernels(program, x, dynamic=dynamic, loops=False) > 1
+    assert len(kernels(program, x, dynamic=dynamic)) == 1
+    assert len(kernels(program, x, dynamic=dynamic, loops=False)) > 1
 
 
 def test_what_tvm_fuses_stays_fused() -> None:
@@ -219,12 +219,11 @@ def test_what_tvm_fuses_stays_fused() -> None:
         return y * y.sigmoid() + y
 
     def behind_a_product(x: Any) -> Any:
-        return (x @ x.T).relu() * 2, x + 1
+        return (x @ x.T) * x, x + 1
 
-    assert kernels(one_result, matrix(64, 32)) == 1
-    assert kernels(behind_a_product, matrix(64, 64)) == kernels(
-        behind_a_product, matrix(64, 64), loops=False
-    )
+    assert len(kernels(one_result, matrix(64, 32))) == 1
+    names = kernels(behind_a_product, matrix(64, 64))
+    assert any("matmul" in name and "multiply" in name for name in names), names
 
 
 def test_nothing_waits_for_a_product() -> None:
