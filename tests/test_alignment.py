@@ -157,4 +157,4 @@ def test_kernels_say_where_inputs_must_begin(symbolic: Any, on_cuda: str) -> Non
                 refused.add(name)
             else:
                 np.testing.assert_array_equal(found, expected, err_msg=name)
-    assert {"batches", "halves"} <= refused and not {"product", "rows"} & refused
+    assert "halves" in refused and not {"product", "rows", "batches"} & refused
