@@ -32,10 +32,10 @@ from tvm_scatter.lowering.fusion_patterns import (
     fusion_pattern,
 )
 from tvm_scatter.lowering.one_loop import leaves_of
-from tvm_scatter.ops.called import CALL_TIR, operator_of
 from tvm_scatter.ops.shapes import same_shape, static_shape
 
 from .bindings import Binding, Bindings
+from .call_groups import called_function
 
 #: The most tensors that one loop computes, reads, and computes on the way.
 _MOST_RESULTS = 32
@@ -289,14 +289,11 @@ def _calls(mod: tvm.IRModule, bindings: Bindings) -> dict[Any, Called]:
     """The calls of functions that TVM has legalized, by variable."""
     found: dict[Any, Called] = {}
     for binding in bindings:
-        value = binding.value
-        if not binding.fused or operator_of(value) != CALL_TIR or len(value.args) > 2:
-            continue
-        function = mod[value.args[0]]
-        if not isinstance(function, tirx.PrimFunc) or not isinstance(value.ty, relax.TensorType):
+        function = called_function(binding, mod)
+        if function is None:
             continue
         pattern = fusion_pattern(function)
-        elements = elements_of(value, function) if pattern <= INJECTIVE else None
+        elements = elements_of(binding.value, function) if pattern <= INJECTIVE else None
         parts = None if elements is None else _equal_parts(elements)
         if elements is not None and not parts and not _is_near(elements):
             elements = None

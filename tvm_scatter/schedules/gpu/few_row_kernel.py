@@ -28,6 +28,8 @@ _COLUMNS = 128
 #: Rows of the matrix that a thread has on their way, and how many if more than so many rows are
 #: multiplied with them.
 _IN_FLIGHT, _IN_FLIGHT_FOR_MANY, _MANY = 8, 4, 4
+#: Blocks that keep a large GPU busy, and the fewest threads that have neighbouring columns.
+_BUSY, _FEWEST_BESIDE = 132, 4
 _ALL_LANES = tirx.const(0xFFFFFFFF, "uint32")
 
 
@@ -42,17 +44,17 @@ class Kernel:
         )
         self.row_sizes = [(axis, size) for axis, size in outer if axis in found.rows]
         self.rows = prod(size for _, size in self.row_sizes)
+        #: What a block has one place of.
+        self.tile_axis = tirx.Var("tile", "int64")
+        batches = [(axis, size) for axis, size in outer if size != 1 and axis not in found.rows]
         #: Threads beside each other, and groups of them.
-        self.beside = gcd(columns // self.lanes, _COLUMNS // self.lanes, _WARP)
+        self.beside = _beside(columns // self.lanes, _COLUMNS // self.lanes, batches)
         self.groups = _THREADS // self.beside
         self.tile = self.beside * self.lanes
         self.in_flight = _IN_FLIGHT_FOR_MANY if self.rows > _MANY else _IN_FLIGHT
         self.together = self.groups * self.in_flight
         self.terms = _wide(terms)
         self.is_whole = isinstance(terms, int) and terms % self.together == 0
-        #: What a block has one place of.
-        self.tile_axis = tirx.Var("tile", "int64")
-        batches = [(axis, size) for axis, size in outer if size != 1 and axis not in found.rows]
         self.grid = [*batches, (self.tile_axis, columns // self.tile)]
         self.ones = {axis: _wide(0) for axis, size in outer if size == 1}
         self.block, self.thread = tirx.Var("block", "int64"), tirx.Var("thread", "int32")
@@ -210,6 +212,16 @@ class Kernel:
 
     def _set(self, at: Any, value: Any) -> tirx.Stmt:
         return tirx.BufferStore(self.sums, value, [at])
+
+
+def _beside(threads: int, most: int, batches: list[tuple[Any, Any]]) -> int:
+    """How many threads of a block have neighbouring columns: fewer, where blocks would be few."""
+    beside = gcd(threads, most, _WARP)
+    sizes = [size for _, size in batches]
+    known = all(isinstance(size, int) for size in sizes)
+    while known and beside > _FEWEST_BESIDE and prod(sizes) * threads // beside < _BUSY:
+        beside //= 2
+    return beside
 
 
 def _wide(value: Any) -> Any:
