@@ -93,7 +93,7 @@ def _writes_all(scatter: ScatterCall, known: Known) -> bool:
         return False
     try:
         data, index = (shape_of(each) for each in tensors[:2])
-        if not same_shape(data, index):
+        if not data or not same_shape(data, index):
             return False
         [axis] = scatter.axes
         facts = known.of(scatter.indices[0])
