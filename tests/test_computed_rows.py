@@ -208,3 +208,14 @@ def test_a_product_keeps_what_it_computes_behind_it() -> None:
 def test_without_the_option_nothing_is_put_together() -> None:
     found = kernels(NORMALISED["layer_norm"], *tensors((64, 48)), reductions=False)
     assert not any("computed_rows" in name for name in found)
+
+
+def test_a_single_row(caplog: Any) -> None:
+    def program(x: Any) -> Any:
+        whole = functional.layer_norm(x, x.shape)
+        return torch.softmax(x, -1), whole, functional.normalize(x * 2, dim=-1), x.repeat(2, 1)
+
+    for width in (40, 1100):
+        check(program, *tensors((1, width))[:1], device="cuda")
+        check(lambda x: (torch.softmax(x, -1),), *tensors((width,))[:1], device="cuda")
+    assert "WarpRows" not in caplog.text

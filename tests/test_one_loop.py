@@ -192,6 +192,19 @@ def test_corners_of_cells(device: str) -> None:
         check(program, place, matrix(40), dynamic=dynamic, device=device)
 
 
+def test_all_that_is_put_side_by_side_is_read_there(device: str) -> None:
+    """A loop of one result, whose parts are all read again."""
+
+    def program(grid: Any, place: Any, weight: Any) -> Any:
+        index, other = place.long(), (place + 1).long()
+        added = grid.index_add(0, index, weight * 2).index_add(0, other, weight * 3)
+        return added, added[index] * weight, added[other]
+
+    given = torch.zeros(64), torch.rand(33) * 60, matrix(33)
+    for dynamic in (None, [None, {0: Dim.AUTO}, {0: Dim.AUTO}]):
+        check(program, *given, dynamic=dynamic, device=device)
+
+
 def kernels(program: Callable[..., Any], *inputs: Any, dynamic: Any = None, **options: Any) -> Any:
     """The names of the kernels of a program."""
     module = from_exported_program(export(program, inputs, dynamic))

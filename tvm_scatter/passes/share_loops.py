@@ -49,8 +49,8 @@ class _Rewriter(PyExprMutator):
     def __init__(self, mod: tvm.IRModule, loops: Sequence[SharedLoop]) -> None:
         super().__init__(mod)
         self._starts = {_first(loop): loop for loop in loops}
-        #: Tensors that are computed, and where they are in a tuple.
-        self._fields: dict[Any, tuple[Any, int]] = {}
+        #: Tensors that are computed, as results of a call.
+        self._fields: dict[Any, relax.Expr] = {}
         #: Tensors that are a part of another.
         self._slices: dict[Any, tuple[Any, Part]] = {}
 
@@ -68,8 +68,7 @@ class _Rewriter(PyExprMutator):
             whole, part = self._slices[binding.var]
             binding = relax.VarBinding(binding.var, self._slice(whole, part))
         elif binding.var in self._fields:
-            whole, at = self._fields[binding.var]
-            binding = relax.VarBinding(binding.var, relax.TupleGetItem(whole, at))
+            binding = relax.VarBinding(binding.var, self._fields[binding.var])
         super().visit_var_binding_(binding)
 
     def _compute(self, loop: SharedLoop) -> None:
@@ -84,11 +83,12 @@ class _Rewriter(PyExprMutator):
         called = self.builder_.add_func(function, _NAME)
         arguments = [self.visit_expr(each) for each in loop.leaves]
         whole = self.builder_.emit(relax.op.call_tir(called, arguments, types))
+        # The call of one result has no tuple.
+        several = len(results) > 1
         for at, each in enumerate(results):
-            self._fields[each.binding.var] = (whole, at)
+            self._fields[each.binding.var] = relax.TupleGetItem(whole, at) if several else whole
         for var, (result, part) in loop.sliced.items():
-            at = next(at for at, each in enumerate(results) if each.binding.var.same_as(result))
-            self._slices[var] = (relax.TupleGetItem(whole, at), part)
+            self._slices[var] = (self._fields[result], part)
 
     def _slice(self, whole: relax.Expr, part: Part) -> relax.Call:
         """The call of a function that reads a part, which TVM fuses with what reads it."""

@@ -131,7 +131,7 @@ class _Element(Turn):
                 tirx.BufferStore(cell, tirx.Cast(str(cell.dtype), places[axis]), [0])
                 for axis, cell in zip(axes, cells, strict=True)
             )
-            choices.append(tirx.SeqStmt(list(stores)))
+            choices.append(tirx.stmt_seq(*stores))
         for axis, cell in zip(axes, cells, strict=True):
             self.coordinates[axis] = self._first(axis, cell[0])
         counted = self.kernel.accesses < INT32_VALUES

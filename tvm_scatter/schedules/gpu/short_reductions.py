@@ -44,12 +44,12 @@ class ShortReductions(ScheduleRule):
         schedule.bind(thread, "threadIdx.x")
         try:
             schedule.compute_at(block, thread, preserve_unit_loops=True)
+            for at in range(len(schedule.get(block).writes)):
+                schedule.set_scope(block, at, "local")
+            turns = schedule.fuse(*found.reduced_loops())
+            schedule.unroll(turns)
+            schedule.decompose_reduction(block, turns)
         except s_tir.ScheduleError:
             # Sizes that are unknown may hide which of the results a thread has.
             return None
-        for at in range(len(schedule.get(block).writes)):
-            schedule.set_scope(block, at, "local")
-        turns = schedule.fuse(*found.reduced_loops())
-        schedule.unroll(turns)
-        schedule.decompose_reduction(block, turns)
         return schedule

@@ -95,7 +95,9 @@ def by_rows(
         Threads of a row. More than a warp, and they are a block.
     """
     loops, (at, reduced) = schedule.get_loops(last), axes
-    blocks, row = schedule.split(schedule.fuse(*loops[:at]), [None, _THREADS // lanes])
+    # A single row has no loop over rows.
+    rows = schedule.fuse(*loops[:at]) if at else schedule.add_unit_loop([*loops, last][0])
+    blocks, row = schedule.split(rows, [None, _THREADS // lanes])
     schedule.bind(blocks, "blockIdx.x")
     schedule.bind(row, "threadIdx.y")
     if loops[at:]:
