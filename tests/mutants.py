@@ -2367,8 +2367,8 @@ LOOPS = (
     Mutant(
         "what is read is moved by a kernel of its own",
         "tvm_scatter/passes/fuse_moved_reads.py",
-        "        if len(group) > 1 and says_sizes",
-        "        if False and says_sizes",
+        "        if len(group) > 1 and says_sizes(group, arguments):",
+        "        if False and says_sizes(group, arguments):",
         (f"{_FEW_ROWS}test_pages_are_moved_once",),
     ),
 )

@@ -12,7 +12,6 @@ from typing import Any
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.target import Target
 
 from tvm_scatter.lowering.computed_elements import elements_of
@@ -22,7 +21,7 @@ from tvm_scatter.lowering.one_reduction import spreads_reductions
 from .analysis.bindings import Binding, Bindings
 from .analysis.call_groups import arguments_of, called_function, says_sizes
 from .functions import is_ours_to_change
-from .merged_calls import merged
+from .merged_calls import MergedCall, merged, with_merged_calls
 from .reads_apart import reads_for_many
 
 #: The name of the functions.
@@ -40,23 +39,26 @@ def fuse_moved_reads(mod: tvm.IRModule) -> tvm.IRModule:
     target = Target.current(allow_none=True)
     if target is None or not spreads_reductions(target):
         return mod
-    for name, function in mod.functions.items():
-        groups = _groups(mod, Bindings(function)) if is_ours_to_change(function) else {}
-        if groups:
-            mod = _Merger(mod, groups).merged(name, function)
-    return mod
+    calls = {
+        name: _calls(mod, Bindings(function))
+        for name, function in mod.functions.items()
+        if is_ours_to_change(function)
+    }
+    return with_merged_calls(mod, calls)
 
 
-def _groups(mod: tvm.IRModule, bindings: Bindings) -> dict[Any, list[Binding]]:
-    """Reads and what moves the elements that they read, by the variable of the last of them."""
+def _calls(mod: tvm.IRModule, bindings: Bindings) -> dict[Any, MergedCall]:
+    """Reads with what moves the elements that they read, by the variable of the last of these."""
     readers = bindings.readers()
-    found: dict[Any, list[Binding]] = {}
+    found: dict[Any, MergedCall] = {}
     for read in reads_for_many(bindings, mod.functions):
         group = [read]
         while (following := _mover(mod, group[-1], readers)) is not None:
             group.append(following)
-        if len(group) > 1 and says_sizes(group, arguments_of(group)):
-            found[group[-1].var] = group
+        arguments = arguments_of(group)
+        if len(group) > 1 and says_sizes(group, arguments):
+            function = merged(group, arguments, mod).with_attr(PATTERN, OPAQUE)
+            found[group[-1].var] = MergedCall(_NAME, function, arguments)
     return found
 
 
@@ -76,26 +78,3 @@ def _mover(
     found = elements_of(alone[0].value, function)
     moves = found is not None and isinstance(found.value, tvm.ir.TensorLoad)
     return alone[0] if moves else None
-
-
-@mutator
-class _Merger(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, groups: Mapping[Any, Sequence[Binding]]) -> None:
-        super().__init__(mod)
-        self._mod, self._groups = mod, groups
-
-    def merged(self, name: Any, function: relax.Function) -> tvm.IRModule:
-        """The module with another function of this name."""
-        changed = relax.analysis.remove_all_unused(self.visit_expr(function))
-        self.builder_.update_func(name, changed)
-        return self.builder_.get()
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        group = self._groups.get(binding.var)
-        if group is not None:
-            arguments = arguments_of(group)
-            function = merged(group, arguments, self._mod).with_attr(PATTERN, OPAQUE)
-            called = self.builder_.add_func(function, _NAME)
-            value = relax.op.call_tir(called, arguments, binding.value.ty)
-            binding = relax.VarBinding(binding.var, value)
-        super().visit_var_binding_(binding)

@@ -9,15 +9,10 @@ factor that is transposed first, such as the weight of a linear layer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import tvm
-from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from .analysis.product_rows import ProductRows, product_rows
-from .merged_calls import merged
+from .merged_calls import MergedCall, merged, with_merged_calls
 
 #: The names of the functions. That they begin so, profiles know a product by.
 _OF_ROWS, _OF_TRANSPOSED = "matmul_of_read_rows", "matmul_of_transposed"
@@ -31,35 +26,13 @@ def fuse_product_rows(mod: tvm.IRModule) -> tvm.IRModule:
     mod : tvm.IRModule
         With functions that are legalized and have TVM's patterns, but are not fused.
     """
-    found = product_rows(mod)
-    if not found:
-        return mod
-    merger = _Merger(mod)
-    for name, products in found.items():
-        merger.merge(name, products)
-    return merger.builder_.get()
+    calls = {
+        name: {var: _call(rows, mod) for var, rows in products.items()}
+        for name, products in product_rows(mod).items()
+    }
+    return with_merged_calls(mod, calls)
 
 
-@mutator
-class _Merger(PyExprMutator):
-    """Puts one call in place of a product and what computes its rows."""
-
-    def __init__(self, mod: tvm.IRModule) -> None:
-        super().__init__(mod)
-        self._mod = mod
-        self._products: Mapping[Any, ProductRows] = {}
-
-    def merge(self, name: Any, products: Mapping[Any, ProductRows]) -> None:
-        """Change a function of the module."""
-        self._products = products
-        changed = relax.analysis.remove_all_unused(self.visit_expr(self._mod[name]))
-        self.builder_.update_func(name, changed)
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        rows = self._products.get(binding.var)
-        if rows is not None:
-            name = _OF_ROWS if rows.reads else _OF_TRANSPOSED
-            called = self.builder_.add_func(merged(rows.bindings, rows.arguments, self._mod), name)
-            value = relax.op.call_tir(called, list(rows.arguments), binding.value.ty)
-            binding = relax.VarBinding(binding.var, value)
-        super().visit_var_binding_(binding)
+def _call(rows: ProductRows, mod: tvm.IRModule) -> MergedCall:
+    name = _OF_ROWS if rows.reads else _OF_TRANSPOSED
+    return MergedCall(name, merged(rows.bindings, rows.arguments, mod), rows.arguments)

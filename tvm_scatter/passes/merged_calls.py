@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import tvm
 from tvm import relax, tirx
+from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from tvm_scatter.lowering.fusion_patterns import PATTERN, ROOT
 
 from .analysis.bindings import Binding
+
+
+@dataclass(frozen=True)
+class MergedCall:
+    """The call of one function in the place of several.
+
+    Attributes
+    ----------
+    name : str
+        What the function is called.
+    function : tvm.tirx.PrimFunc
+        The function.
+    arguments : sequence of relax.Expr
+        What it reads.
+    """
+
+    name: str
+    function: tirx.PrimFunc
+    arguments: Sequence[Any]
+
+
+def with_merged_calls(
+    mod: tvm.IRModule, calls: Mapping[Any, Mapping[Any, MergedCall]]
+) -> tvm.IRModule:
+    """The module with other calls, for each function by the variable that one is bound to."""
+    changed = {name: found for name, found in calls.items() if found}
+    if not changed:
+        return mod
+    merger = _Merger(mod)
+    for name, found in changed.items():
+        merger.merge(name, found)
+    return merger.builder_.get()
 
 
 def merged(
@@ -61,3 +95,25 @@ def merged(
 
 def _parameters(arguments: Sequence[Any]) -> list[relax.Var]:
     return [relax.Var(f"operand{at}", each.ty) for at, each in enumerate(arguments)]
+
+
+@mutator
+class _Merger(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self._mod = mod
+        self._calls: Mapping[Any, MergedCall] = {}
+
+    def merge(self, name: Any, calls: Mapping[Any, MergedCall]) -> None:
+        """Change a function of the module."""
+        self._calls = calls
+        changed = relax.analysis.remove_all_unused(self.visit_expr(self._mod[name]))
+        self.builder_.update_func(name, changed)
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        call = self._calls.get(binding.var)
+        if call is not None:
+            called = self.builder_.add_func(call.function, call.name)
+            value = relax.op.call_tir(called, list(call.arguments), binding.value.ty)
+            binding = relax.VarBinding(binding.var, value)
+        super().visit_var_binding_(binding)

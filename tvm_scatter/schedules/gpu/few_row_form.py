@@ -8,7 +8,6 @@ from math import gcd, prod
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import s_tir, tirx
 from tvm.s_tir.dlight import normalize_prim_func
 from tvm.s_tir.dlight.base import try_inline_contiguous_spatial
@@ -20,6 +19,7 @@ from tvm_scatter.lowering.one_reduction import is_of_each
 from tvm_scatter.lowering.row_reductions import reducing_blocks
 
 from .gather_form import has_vectors, neighbours_along
+from .read_results import place_of_result, with_result
 
 #: The most rows, and the fewest terms of a sum.
 _MOST_ROWS, _FEWEST_TERMS = 8, 64
@@ -81,7 +81,7 @@ def few_row_product(function: tirx.PrimFunc) -> FewRowProduct | None:
         return None
     block = schedule.get(first.block_rv)
     axes, sizes = [each.var for each in first.iters], [each.dom for each in first.iters]
-    write = _writing(block.body, axes, schedule.get(others[0].block_rv) if others else None)
+    write = _writing(block.body, schedule.get(others[0].block_rv) if others else None)
     factors = _factors(block.body, axes)
     if write is None or factors is None:
         return None
@@ -129,7 +129,7 @@ def _suits(found: FewRowProduct) -> bool:
 
 
 def _writing(
-    store: Any, axes: Sequence[Any], after: s_tir.SBlock | None
+    store: Any, after: s_tir.SBlock | None
 ) -> Callable[[dict[Any, Any], Any], tirx.Stmt] | None:
     """How a result is written, with what is computed from it."""
     if not isinstance(store, tirx.BufferStore):
@@ -144,17 +144,11 @@ def _writing(
     result = after.body
     if not isinstance(result, tirx.BufferStore):
         return None
-    loads = [each for each in loads_of(result.value) if each.source.same_as(store.buffer)]
-    if not loads:
+    place = place_of_result(result.value, store.buffer)
+    if place is None:
         return None
-    known: dict[Any, Any] = {}
-    for load in loads:
-        for at, index in zip(load.indices, store.indices, strict=True):
-            if isinstance(at, tirx.IntImm):
-                continue
-            if not any(at.same_as(axis.var) for axis in after.iter_vars):
-                return None
-            known[at] = index
+    pairs = zip(place, store.indices, strict=True)
+    known = {at: index for at, index in pairs if isinstance(at, tvm.ir.Var)}
     ones = [axis.var for axis in after.iter_vars if axis.var not in known]
     if any(int(axis.dom.extent) != 1 for axis in after.iter_vars if axis.var in ones):
         return None
@@ -164,11 +158,8 @@ def _writing(
         own = {at: substitute(index, places) for at, index in known.items()}
         own |= dict.fromkeys(ones, zero)
 
-        def sum_or_load(load: Any) -> Any:
-            return value if load.source.same_as(store.buffer) else load
-
-        text = tvm_ffi.structural_map(result.value, (tvm.ir.TensorLoad, sum_or_load))
+        element = with_result(result.value, store.buffer, value)
         indices = [substitute(index, own) for index in result.indices]
-        return tirx.BufferStore(result.buffer, substitute(text, own), indices)
+        return tirx.BufferStore(result.buffer, substitute(element, own), indices)
 
     return computed

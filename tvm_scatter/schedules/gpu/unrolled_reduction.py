@@ -13,10 +13,9 @@ from math import prod
 from typing import Any
 
 import tvm
-import tvm_ffi
 from tvm import s_tir, tirx
 
-from tvm_scatter.emit.computed_updates import loads_of, substitute
+from tvm_scatter.emit.computed_updates import substitute
 from tvm_scatter.lowering.one_reduction import OneReduction
 from tvm_scatter.schedules.empty_launches import with_body
 
@@ -24,6 +23,7 @@ from .gather_form import MOST_IN_FLIGHT, Gathering, form_of
 from .gather_kernel import Kernel
 from .gather_loads import independent_first, without_loads
 from .needless_branches import without_needless_branches
+from .read_results import place_of_result, with_result
 
 #: The most rows whose accesses one thread has on their way.
 _MOST_ROWS = 8
@@ -57,7 +57,7 @@ def _written_out(found: OneReduction) -> Gathering | None:
     kept = found.schedule.mod["main"].body.block.alloc_buffers
     if not isinstance(last.body, tirx.BufferStore) or len(kept) != (after is not None):
         return None
-    place = store.indices if after is None else _place(after.body.value, store.buffer)
+    place = store.indices if after is None else place_of_result(after.body.value, store.buffer)
     if place is None:
         return None
     axes = _axes(last, tirx.IterVar.DataPar)
@@ -66,7 +66,7 @@ def _written_out(found: OneReduction) -> Gathering | None:
     at |= {axis: _zero(axis) for axis, _ in _axes(block, tirx.IterVar.DataPar) if axis not in at}
     turns = _turns(block, at)
     result = turns[-1].var
-    value = result if after is None else _replaced(after.body.value, store.buffer, result)
+    value = result if after is None else with_result(after.body.value, store.buffer, result)
     sizes = dict(axes)
     bound = [tirx.Bind(each.var, without_needless_branches(each.value, sizes)) for each in turns]
     stored = tirx.BufferStore(
@@ -86,26 +86,9 @@ def _turns(block: s_tir.SBlock, at: Mapping[Any, Any]) -> list[tirx.Bind]:
     for turn in product(*(range(size) for _, size in reduced)):
         numbers = zip(reduced, turn, strict=True)
         own = {axis: tirx.IntImm(str(axis.ty.dtype), number) for (axis, _), number in numbers}
-        taken = _replaced(block.body.value, block.body.buffer, bound[-1].var)
+        taken = with_result(block.body.value, block.body.buffer, bound[-1].var)
         bound.append(tirx.Bind(tirx.Var("reduced", dtype), substitute(taken, {**at, **own})))
     return bound
-
-
-def _place(value: Any, results: Any) -> list[Any] | None:
-    """Where an expression reads the results; ``None`` if it reads several of them."""
-    places = [load.indices for load in loads_of(value) if load.source.same_as(results)]
-    if not places or not all(tvm_ffi.structural_equal(each, places[0]) for each in places):
-        return None
-    return list(places[0])
-
-
-def _replaced(value: Any, results: Any, result: Any) -> Any:
-    """The expression with a variable for what it reads of the results."""
-
-    def own(load: Any) -> Any:
-        return result if load.source.same_as(results) else load
-
-    return tvm_ffi.structural_map(value, (tvm.ir.TensorLoad, own))
 
 
 def _waits(written: Gathering) -> bool:
