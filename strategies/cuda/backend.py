@@ -17,6 +17,7 @@ from .machines import CALIBRATION, device_name, machine_of, named_machine
 from .ordering import ORDERING
 from .scan import SCAN
 from .smallest import SMALLEST
+from .sort import SORT
 from .steps.stages import fill_output, finish_output
 
 #: Attributes that TVM's schedules need, for targets given by their architecture alone.
@@ -61,6 +62,7 @@ CUDA = Backend(
     ordering=ORDERING,
     scan=SCAN,
     smallest=SMALLEST,
+    sort=SORT,
     fill=fill_output,
     finish=finish_output,
     captures_graphs=True,

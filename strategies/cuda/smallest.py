@@ -23,9 +23,11 @@ _LONG_TEAM, _SOME_TEAM = 1024, 256
 #: More elements than these are not put in order by warps, whose memory is too small, or at all,
 #: because each is compared with each.
 _MOST_OF_WARP, _MOST = 128, device_constant("smallest", "kSelectEnough")
-#: A sort is faster where most of a line is wanted, and of few long lines, which are as many blocks.
+#: A sort is faster where most of a line is wanted, or many of one that a block sorts by itself, and of
+#: few long lines, which are as many blocks.
 _SORTED_PART = 2
-_FEW_LINES, _LONG_LINE = 8, 1 << 16
+_MANY, _SHORT_LINE = 192, 4096
+_FEW_LINES, _LONG_LINE = 8, 1 << 15
 
 
 def _takes(problem: SmallestProblem) -> bool:
@@ -34,9 +36,10 @@ def _takes(problem: SmallestProblem) -> bool:
     if not isinstance(problem.length, int):
         return True
     lines = problem.outer * problem.inner
-    few = isinstance(lines, int) and lines < _FEW_LINES
+    few = isinstance(lines, int) and lines <= _FEW_LINES
     is_long = few and problem.length > _LONG_LINE
-    return problem.count * _SORTED_PART <= problem.length and not is_long
+    many = problem.length <= _SHORT_LINE and problem.count > _MANY
+    return problem.count * _SORTED_PART <= problem.length and not is_long and not many
 
 
 def _team(problem: SmallestProblem) -> tuple[int, int]:

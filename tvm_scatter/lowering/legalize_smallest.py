@@ -1,15 +1,16 @@
-"""Lowers ``topk`` of integers where the target finds the smallest elements without a sort."""
+"""Lowers ``topk`` of integers where the target finds the smallest elements, or sorts, by itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tvm import relax, te
+from tvm import relax, te, tirx
 
 from tvm_scatter.emit.smallest import SmallestProblem
 from tvm_scatter.ops.shapes import SymbolTable, is_empty, static_shape
 from tvm_scatter.selection.backend import backend_of
 
+from .legalize_sort import places_in_order
 from .lines import function_of, sizes_of_lines
 from .target import target_of
 
@@ -17,12 +18,28 @@ TOPK = "relax.topk"
 
 
 def legalize_smallest(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
-    """Emit a selection; the call itself where TVM has to sort."""
+    """Emit a selection, or a sort; the call itself where TVM has to sort."""
     [data], attrs = call.args, call.attrs
-    target, shape, count = target_of(data), static_shape(data), int(attrs.k)
-    smallest = backend_of(target).smallest
-    if smallest is None or not shape or is_empty(data) or count < 1:
+    shape = static_shape(data)
+    if not shape or is_empty(data) or int(attrs.k) < 1:
         return call
+    places = _selected(bb, call)
+    if places is None:
+        places = _first_of_all(bb, call)
+    if places is None:
+        return call
+    kind = str(attrs.ret_type)
+    if kind == "indices":
+        return places
+    values = bb.emit_te(_taken, data, places, int(attrs.axis) % len(shape))
+    return values if kind == "values" else relax.Tuple([values, places])
+
+
+def _selected(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    """The places by a selection; ``None`` where the target has none, or sorts faster."""
+    [data], attrs = call.args, call.attrs
+    target, shape, count = target_of(data), static_shape(data) or [], int(attrs.k)
+    smallest = backend_of(target).smallest
     symbols, axis = SymbolTable(), int(attrs.axis) % len(shape)
     whole = symbols.shape(TOPK, data)
     part = (*whole[:axis], count, *whole[axis + 1 :])
@@ -31,8 +48,8 @@ def legalize_smallest(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     def problem(values: dict[str, Any]) -> SmallestProblem:
         return SmallestProblem(*dtypes, count, *sizes_of_lines(whole, axis, values))
 
-    if not smallest.takes(problem(symbols.values)):
-        return call
+    if smallest is None or not smallest.takes(problem(symbols.values)):
+        return None
     parameters = [("data", whole, dtypes[0]), ("places", part, dtypes[1])]
     func = function_of(
         target, parameters, lambda values, *buffers: smallest.emit(problem(values), *buffers)
@@ -40,12 +57,26 @@ def legalize_smallest(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     keys = bb.emit_te(_inverted, data) if attrs.largest else data
     wanted = [*shape[:axis], count, *shape[axis + 1 :]]
     type_ = relax.TensorType(wanted, dtypes[1], data.ty.vdevice)
-    places = bb.emit(relax.op.call_tir(bb.add_func(func, "smallest"), [keys], type_))
-    kind = str(attrs.ret_type)
-    if kind == "indices":
-        return places
-    values = bb.emit_te(_taken, data, places, axis)
-    return values if kind == "values" else relax.Tuple([values, places])
+    return bb.emit(relax.op.call_tir(bb.add_func(func, "smallest"), [keys], type_))
+
+
+def _first_of_all(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
+    """The places by a sort; ``None`` where only TVM sorts."""
+    [data], attrs = call.args, call.attrs
+    axis, count = int(attrs.axis) % len(static_shape(data) or []), int(attrs.k)
+    places = places_in_order(bb, data, axis, bool(attrs.largest), str(attrs.dtype))
+    if places is None:
+        return None
+
+    def first(places: te.Tensor) -> te.Tensor:
+        length, dtype = places.shape[axis], places.dtype
+
+        def read(*at: Any) -> Any:
+            return tirx.if_then_else(at[axis] < length, places(*at), tirx.const(0, dtype))
+
+        return te.compute([*places.shape[:axis], count, *places.shape[axis + 1 :]], read, "first")
+
+    return bb.emit_te(first, places)
 
 
 def _inverted(data: te.Tensor) -> te.Tensor:

@@ -1,4 +1,4 @@
-"""Computes running sums and products, and the smallest elements, as the target does it best.
+"""Computes running sums and products, sorts, and the smallest elements, as the target does it best.
 
 TVM dispatches these operators before it legalizes, so they are lowered in front of that.
 """
@@ -14,9 +14,14 @@ from tvm.ir import Op
 
 from tvm_scatter.lowering.legalize_scan import KINDS, legalize_scan
 from tvm_scatter.lowering.legalize_smallest import TOPK, legalize_smallest
+from tvm_scatter.lowering.legalize_sort import ARGSORT, legalize_argsort
 from tvm_scatter.options import current_options
 
-_LEGALIZE = {**dict.fromkeys(KINDS, legalize_scan), TOPK: legalize_smallest}
+_LEGALIZE = {
+    **dict.fromkeys(KINDS, legalize_scan),
+    TOPK: legalize_smallest,
+    ARGSORT: legalize_argsort,
+}
 
 
 def OwnLines() -> tvm.transform.Pass:

@@ -13,6 +13,7 @@ from tvm_scatter.emit.operands import Operands
 from tvm_scatter.emit.ordering import Ordering
 from tvm_scatter.emit.scan import Scan
 from tvm_scatter.emit.smallest import Smallest
+from tvm_scatter.emit.sort import Sort
 from tvm_scatter.errors import ScatterError
 from tvm_scatter.options import Options
 
@@ -43,7 +44,9 @@ class Backend:
     scan : Scan, optional
         How to compute running sums; ``None`` if TVM's functions do.
     smallest : Smallest, optional
-        How to find the smallest elements of lines; ``None`` if TVM sorts them.
+        How to find the smallest elements of lines; ``None`` if they are sorted.
+    sort : Sort, optional
+        How to sort lines; ``None`` if TVM does.
     fill : callable, optional
         Emits the statements that fill the output with the number that the problem begins with, for
         implementations that do not do so themselves.
@@ -114,6 +117,7 @@ class Backend:
     ordering: Ordering | None = None
     scan: Scan | None = None
     smallest: Smallest | None = None
+    sort: Sort | None = None
     fill: Callable[[Operands], None] | None = None
     finish: Callable[[Operands], None] | None = None
     captures_graphs: bool = False

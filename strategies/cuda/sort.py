@@ -1,0 +1,88 @@
+"""Sorts lines on the GPU: a block has a short one to itself, and long ones are sorted together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tvm.tirx.script import builder as T
+
+from tvm_scatter.emit.sort import Sort, SortProblem
+from tvm_scatter.problem.sizes import at_least, ceil_div, round_up
+from tvm_scatter.strategies.cuda.codegen.constants import device_constant
+
+from .sort_calls import TENSOR, descending, lines_of, pointers, run, size_of, sizes, tensors
+from .sort_tiles import LIMIT, TileSort
+
+_WARP = device_constant("common", "kWarp")
+
+#: Of lines that are no longer, each element is compared with each.
+_COUNTED = 256
+#: A block keeps lines that are no longer: their length, its threads, and the elements of each.
+_KEPT = ((512, 256, 2), (1024, 256, 4), (2048, 512, 4), (4096, 512, 8))
+_LONGEST_KEPT = _KEPT[-1][0]
+_LEAST_BYTES = 16
+
+
+def _takes(problem: SortProblem) -> bool:
+    size = size_of(problem)
+    return problem.dtype in ("int32", "int64") and not (isinstance(size, int) and size >= LIMIT)
+
+
+def _workspace(problem: SortProblem) -> Any:
+    if isinstance(problem.length, int) and problem.length <= _LONGEST_KEPT:
+        return _LEAST_BYTES
+    return TileSort(problem).bytes
+
+
+def _emit(problem: SortProblem, data: Any, places: Any, workspace: Any) -> None:
+    def counted() -> None:
+        threads = _COUNTED
+        together = threads // at_least(problem.length, 1)
+        if isinstance(problem.length, int):
+            threads = round_up(together * problem.length, _WARP)
+        call = f"sort_by_counting<{threads}, {descending(problem)}>"
+        _run(problem, call, data, places, ceil_div(lines_of(problem), together), threads)
+
+    def kept() -> None:
+        longest = problem.length if isinstance(problem.length, int) else _LONGEST_KEPT
+        _, threads, per_thread = next(form for form in _KEPT if longest <= form[0])
+        call = f"sort_in_block<{threads}, {per_thread}, {descending(problem)}>"
+        _run(problem, call, data, places, lines_of(problem), threads)
+
+    def in_tiles() -> None:
+        TileSort(problem).emit(data, places, workspace)
+
+    def longer() -> None:
+        _if_at_most(problem.length, _LONGEST_KEPT, kept, in_tiles)
+
+    size = size_of(problem)
+    if isinstance(size, int):
+        _if_at_most(problem.length, _COUNTED, counted, longer)
+        return
+    with T.If(size > 0), T.Then():
+        _if_at_most(problem.length, _COUNTED, counted, longer)
+
+
+def _if_at_most(
+    length: Any, most: int, short: Callable[[], None], long: Callable[[], None]
+) -> None:
+    """Emit one of two, or both if only the run time finds the length."""
+    if isinstance(length, int):
+        (short if length <= most else long)()
+        return
+    with T.If(length <= most):
+        with T.Then():
+            short()
+        with T.Else():
+            long()
+
+
+def _run(
+    problem: SortProblem, call: str, data: Any, places: Any, blocks: Any, threads: int
+) -> None:
+    body = f"  {call}({pointers(problem)}, {TENSOR});"
+    run("sort_lines", body, {**tensors(data, places), **sizes(problem)}, blocks, threads)
+
+
+SORT = Sort(_takes, _workspace, _emit)

@@ -1,0 +1,107 @@
+"""The order of integers along lines, against NumPy's stable sort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import tvm
+from harness import compile_all, device_of, orders
+from tvm import relax
+
+Array = np.ndarray[Any, Any]
+#: An array, an axis, whether the greatest come first, and the type of places.
+Case = tuple[Array, int, bool, str]
+
+
+def small(shape: Sequence[int], dtype: str = "int32", seed: int = 0) -> Array:
+    """Few different numbers, so that many are equal."""
+    return np.random.default_rng(seed).integers(-9, 9, tuple(shape)).astype(dtype)
+
+
+def any_of(shape: Sequence[int], dtype: str = "int32", seed: int = 1) -> Array:
+    """All bit patterns, and the least and the greatest one."""
+    info = np.iinfo(dtype)
+    found = np.random.default_rng(seed).integers(info.min, info.max, tuple(shape), dtype)
+    found.flat[::5], found.flat[1::7] = info.max, info.min
+    return found
+
+
+def expected(array: Array, axis: int, descending: bool, dtype: str) -> Array:
+    return np.argsort(~array if descending else array, axis, kind="stable").astype(dtype)
+
+
+def check(cases: Sequence[Case], device: str, symbolic: bool = False) -> None:
+    calls: dict[str, tuple[Callable[..., Any], list[Array]]] = {}
+    for number, (array, axis, descending, dtype) in enumerate(cases):
+        build = partial(relax.op.argsort, axis=axis, descending=descending, dtype=dtype)
+        calls[f"case_{number}"] = (build, [array])
+    machine = compile_all(calls, device, symbolic=symbolic)
+    for _ in orders(device):
+        for at, case in zip(calls, cases, strict=True):
+            found = machine[at](tvm.runtime.tensor(case[0], device=device_of(device)))
+            wanted = expected(*case)
+            assert str(found.dtype) == str(wanted.dtype)
+            text = f"{case[0].shape} {case[1:]}"
+            np.testing.assert_array_equal(found.numpy(), wanted, err_msg=text)
+
+
+#: Shapes and axes: lines that are counted, kept by a block, and sorted in tiles.
+SHAPES = [
+    *(((1,), 0), ((2,), 0), ((33, 2), 0), ((1, 300), 1), ((2, 3, 40), 2), ((2, 40, 3), 1)),
+    *(((3, 2, 2, 9), -1), ((2, 2, 8, 2, 3), 2), ((300, 3), 0), ((2, 700), 1), ((5, 1), 0)),
+    *(((4100,), 0), ((2, 4100), 1), ((4097, 3), 0)),
+]
+#: Lengths around those that the forms have.
+LENGTHS = [256, 257, 513, 1025, 2049, 4096, 4097, 9000]
+
+
+def test_shapes_and_axes(on_cuda: str) -> None:
+    cases = [
+        (make(shape, dtype), axis, descending, "int64")
+        for shape, axis in SHAPES
+        for make, dtype, descending in ((small, "int32", False), (any_of, "int64", True))
+    ]
+    check(cases, on_cuda)
+
+
+def test_lengths(on_cuda: str) -> None:
+    cases = [
+        (any_of((2, length), dtype), 1, dtype == "int64", "int32")
+        for length, dtype in zip(LENGTHS, cycle(["int32", "int64"]))
+    ]
+    check(cases, on_cuda)
+
+
+def test_unknown_sizes(on_cuda: str) -> None:
+    cases: list[Case] = [(small((3, 5)), 1, False, "int32")]
+    cases += [(small((900, 3), "int64"), 0, True, "int64")]
+    cases += [(any_of((2, 5000)), 1, False, "int64")]
+    cases += [(any_of((300, 20), "int64"), 1, False, "int64")]
+    check(cases, on_cuda, symbolic=True)
+
+
+def test_all_are_equal(on_cuda: str) -> None:
+    cases: list[Case] = [
+        (np.full((3, length), [[5], [5 - 2**31], [2**31 - 1]], "int32"), 1, descending, "int64")
+        for length in (7, 300, 4200)
+        for descending in (False, True)
+    ]
+    check([*cases, (np.full((1, 5000), -3, "int64"), 1, False, "int64")], on_cuda)
+
+
+def test_many_long_lines(on_cuda: str) -> None:
+    """The number of a line has two digits."""
+    check([(small((257, 4097)), 1, False, "int32")], on_cuda)
+
+
+def test_some_of_a_long_line(device: str) -> None:
+    """More than a selection puts in order, so that all are sorted."""
+    found = any_of((2, 5000))
+    build = partial(relax.op.topk, k=2000, axis=1, ret_type="indices", dtype="int64")
+    machine = compile_all({"main": (build, [found])}, device)
+    places = machine["main"](tvm.runtime.tensor(found, device=device_of(device))).numpy()
+    np.testing.assert_array_equal(places, expected(found, 1, True, "int64")[:, :2000])

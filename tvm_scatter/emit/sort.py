@@ -1,0 +1,51 @@
+"""Describes how a kind of target sorts lines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class SortProblem:
+    """A tensor as (outer, length, inner), whose lines run along its length.
+
+    Attributes
+    ----------
+    dtype : str
+        The type of the elements.
+    place_dtype : str
+        The type of the places that are found.
+    descending : bool
+        Whether the greatest elements come first.
+    outer, length, inner : int or expression
+        The sizes.
+    """
+
+    dtype: str
+    place_dtype: str
+    descending: bool
+    outer: Any
+    length: Any
+    inner: Any
+
+
+@dataclass(frozen=True)
+class Sort:
+    """What a kind of target does with lines.
+
+    Attributes
+    ----------
+    takes : callable
+        Whether it sorts a problem.
+    workspace : callable
+        The bytes of memory that a problem needs beside its tensors.
+    emit : callable
+        Emits the statements. Its arguments are the problem, the elements, their places in order, of
+        the same shape, and the workspace. Equal elements stay as they come.
+    """
+
+    takes: Callable[[SortProblem], bool]
+    workspace: Callable[[SortProblem], Any]
+    emit: Callable[[SortProblem, Any, Any, Any], None]

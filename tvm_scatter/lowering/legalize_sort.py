@@ -1,0 +1,60 @@
+"""Lowers ``argsort`` of integers where the target has a sort of its own.
+
+TVM's sort on GPUs merges sorted parts, in several launches also for the shortest lines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tvm import relax
+
+from tvm_scatter.emit.sort import SortProblem
+from tvm_scatter.ops.shapes import SymbolTable, is_empty, static_shape
+from tvm_scatter.selection.backend import backend_of
+
+from .lines import function_of, sizes_of_lines
+from .target import target_of
+
+ARGSORT = "relax.argsort"
+
+
+def legalize_argsort(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+    """Emit a sort; the call itself where TVM has to do it."""
+    [data], attrs = call.args, call.attrs
+    found = places_in_order(bb, data, int(attrs.axis), bool(attrs.descending), str(attrs.dtype))
+    return call if found is None else found
+
+
+def places_in_order(
+    bb: relax.BlockBuilder, data: relax.Expr, axis: int, descending: bool, dtype: str
+) -> relax.Expr | None:
+    """The places of elements in order, equal ones as they come; ``None`` if only TVM sorts them."""
+    target, shape = target_of(data), static_shape(data)
+    sort = backend_of(target).sort
+    if sort is None or not shape or is_empty(data):
+        return None
+    symbols, axis = SymbolTable(), axis % len(shape)
+    whole = symbols.shape(ARGSORT, data)
+    dtypes = str(data.ty.dtype), dtype
+
+    def problem(values: dict[str, Any]) -> SortProblem:
+        return SortProblem(*dtypes, descending, *sizes_of_lines(whole, axis, values))
+
+    if not sort.takes(problem(symbols.values)):
+        return None
+    size = sort.workspace(problem(symbols.values))
+    parameters = [
+        ("data", whole, dtypes[0]),
+        ("places", whole, dtype),
+        ("workspace", (size if isinstance(size, int) else "bytes",), "uint8"),
+    ]
+    func = function_of(
+        target, parameters, lambda values, *buffers: sort.emit(problem(values), *buffers)
+    )
+    types = [
+        relax.TensorType(shape, dtype, data.ty.vdevice),
+        relax.TensorType([size], "uint8", data.ty.vdevice),
+    ]
+    results = bb.emit(relax.op.call_tir(bb.add_func(func, "sort"), [data], types))
+    return bb.emit(relax.TupleGetItem(results, 0))
