@@ -58,7 +58,9 @@ SHAPES = [
     *(((2, 3, 40), 2, 5), ((2, 40, 3), 1, 20), ((3, 2, 2, 9), -1, 2), ((2, 2, 8, 2, 3), 2, 1)),
 ]
 #: Lengths around those that a warp, a small and a large block keep, and what they put in order.
-LENGTHS = [(1023, 7), (1024, 128), (1025, 129), (4096, 300), (4097, 1024), (16384, 1), (16385, 40)]
+LENGTHS = [(1023, 7), (1024, 128), (1025, 129), (4097, 1024), (16384, 1), (16385, 40)]
+#: Longer ones, of whose parts a few or many elements are left.
+LONGER = [(40_000, 3), (20_001, 1000)]
 
 
 def test_shapes_and_axes(device: str) -> None:
@@ -77,10 +79,15 @@ def test_unknown_sizes(device: str) -> None:
     check(cases, device, symbolic=True)
 
 
+def test_long_lines_along_an_axis(device: str) -> None:
+    """Their parts begin within rows of other lines."""
+    check([(any_of((2, 17_000, 3), "int64"), 1, 60, True, "int64")], device)
+
+
 def test_lengths(device: str) -> None:
     cases = [
         (make((2, length), dtype), 1, count, largest, "int32")
-        for length, count in LENGTHS
+        for length, count in (*LENGTHS, *LONGER)
         for make, dtype, largest in ((small, "int64", True), (any_of, "int32", False))
     ]
     check(cases, device)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.smallest import Smallest, SmallestProblem
+from tvm_scatter.problem.reductions import item_bytes
 from tvm_scatter.problem.sizes import ceil_div
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 from tvm_scatter.strategies.cuda.codegen.launch import run_routine
@@ -18,16 +20,20 @@ _THREADS = device_constant("smallest", "kSelectThreads")
 #: The threads that take lines of a length that they can keep, a few elements each.
 _TEAMS = (_WARP, _THREADS, 512)
 _HELD = 32
+_LONGEST_KEPT = _TEAMS[-1] * _HELD
 #: The threads that take longer lines, and lines of an unknown length.
 _LONG_TEAM, _SOME_TEAM = 1024, 256
+#: Parts of longer lines, of which some elements each are left, no more than a team keeps.
+_PARTS = (_LONGEST_KEPT // 2, _LONGEST_KEPT)
 #: More elements than these are not put in order by warps, whose memory is too small, or at all,
 #: because each is compared with each.
 _MOST_OF_WARP, _MOST = 128, device_constant("smallest", "kSelectEnough")
-#: A sort is faster where most of a line is wanted, or many of one that a block sorts by itself, and of
-#: few long lines, which are as many blocks.
+#: A sort is faster where most of a line is wanted, or many of one that a block sorts by itself, and
+#: of few long lines without parts, which are as many blocks.
 _SORTED_PART = 2
 _MANY, _SHORT_LINE = 192, 4096
 _FEW_LINES, _LONG_LINE = 8, 1 << 15
+_PLACE_BYTES = 8
 
 
 def _takes(problem: SmallestProblem) -> bool:
@@ -36,45 +42,88 @@ def _takes(problem: SmallestProblem) -> bool:
     if not isinstance(problem.length, int):
         return True
     lines = problem.outer * problem.inner
-    few = isinstance(lines, int) and lines <= _FEW_LINES
+    few = isinstance(lines, int) and lines <= _FEW_LINES and _parts(problem) == 1
     is_long = few and problem.length > _LONG_LINE
     many = problem.length <= _SHORT_LINE and problem.count > _MANY
     return problem.count * _SORTED_PART <= problem.length and not is_long and not many
 
 
-def _team(problem: SmallestProblem) -> tuple[int, int]:
+def _parts(problem: SmallestProblem) -> int:
+    """The parts of a line from which the smallest elements are taken first."""
+    if isinstance(problem.length, int) and problem.length > _LONGEST_KEPT:
+        for length in _PARTS:
+            parts = ceil_div(problem.length, length)
+            if parts * problem.count <= _LONGEST_KEPT and problem.length // parts >= problem.count:
+                return parts
+    return 1
+
+
+def _left(problem: SmallestProblem) -> Any:
+    """The elements that parts leave, of all lines."""
+    return problem.outer * problem.inner * (_parts(problem) * problem.count)
+
+
+def _workspace(problem: SmallestProblem) -> Any:
+    if _parts(problem) == 1:
+        return 0
+    return _left(problem) * (_PLACE_BYTES + item_bytes(problem.dtype))
+
+
+def _team(length: Any, count: int) -> tuple[int, int]:
     """How many threads take a line, and how many of its elements each of them keeps."""
-    if not isinstance(problem.length, int):
+    if not isinstance(length, int):
         return _SOME_TEAM, 0
     for threads in _TEAMS:
-        held = ceil_div(problem.length, threads)
-        if held <= _HELD and not (threads == _WARP and problem.count > _MOST_OF_WARP):
+        held = ceil_div(length, threads)
+        if held <= _HELD and not (threads == _WARP and count > _MOST_OF_WARP):
             return threads, held
     return _LONG_TEAM, 0
 
 
-def _emit(problem: SmallestProblem, data: Any, places: Any) -> None:
+def _emit(problem: SmallestProblem, data: Any, places: Any, workspace: Any = None) -> None:
     size = problem.outer * problem.length * problem.inner
     if isinstance(size, int):
-        _launch(problem, data, places)
+        _launches(problem, data, places, workspace)
         return
     with T.If(size > 0), T.Then():
-        _launch(problem, data, places)
+        _launches(problem, data, places, workspace)
 
 
-def _launch(problem: SmallestProblem, data: Any, places: Any) -> None:
-    threads, held = _team(problem)
+def _launches(problem: SmallestProblem, data: Any, places: Any, workspace: Any) -> None:
+    tensors = {"void* out": places.data, "void* data": data.data}
     sizes = {f"long long {name}": getattr(problem, name) for name in ("outer", "length", "inner")}
-    arguments = {"void* out": places.data, "void* data": data.data, **sizes}
+    key = c_type(problem.dtype)
+    read = f"static_cast<const {key}*>(data)"
+    parts, length, picked = _parts(problem), problem.length, ""
+    if parts > 1:
+        threads, held = _TEAMS[-1], ceil_div(ceil_div(length, parts), _TEAMS[-1])
+        memory = {"void* left": workspace.data, "long long left_places": _left(problem)}
+        # Places first, which are the wider ones.
+        declared = (
+            "  long long* const picked = static_cast<long long*>(left);\n"
+            f"  {key}* const keys = reinterpret_cast<{key}*>(picked + left_places);\n"
+        )
+        call = f"smallest_of_parts<{threads}, {held}>(keys, picked, {read}, length, inner"
+        body = f"{declared}  {call}, {parts}, {problem.count});"
+        blocks = problem.outer * problem.inner * parts
+        _launch(body, {**tensors, **sizes, **memory}, blocks, threads)
+        length = parts * problem.count
+        sizes, tensors = {**sizes, "long long length": length}, {**tensors, **memory}
+        read, picked = "keys", declared
+    threads, held = _team(length, problem.count)
     body = (
-        f"  smallest<{threads}, {held}, {problem.count}>("
-        f"static_cast<{c_type(problem.place_dtype)}*>(out), "
-        f"static_cast<const {c_type(problem.dtype)}*>(data), outer, length, inner);"
+        f"{picked}  smallest<{threads}, {held}, {problem.count}>("
+        f"static_cast<{c_type(problem.place_dtype)}*>(out), {read}, outer, length, inner"
+        f"{', picked' if picked else ''});"
     )
-    name, source = routine(("smallest",), (), list(arguments), body)
     block = max(threads, _THREADS)
     blocks = ceil_div(problem.outer * problem.inner, block // threads)
-    run_routine(name, source, list(arguments.values()), blocks, block)
+    _launch(body, {**tensors, **sizes}, blocks, block)
 
 
-SMALLEST = Smallest(_takes, _emit)
+def _launch(body: str, arguments: Mapping[str, Any], blocks: Any, threads: int) -> None:
+    name, source = routine(("smallest",), (), list(arguments), body)
+    run_routine(name, source, list(arguments.values()), blocks, threads)
+
+
+SMALLEST = Smallest(_takes, _workspace, _emit)

@@ -21,7 +21,6 @@ _COUNTED = 256
 #: A block keeps lines that are no longer: their length, its threads, and the elements of each.
 _KEPT = ((512, 256, 2), (1024, 256, 4), (2048, 512, 4), (4096, 512, 8))
 _LONGEST_KEPT = _KEPT[-1][0]
-_LEAST_BYTES = 16
 
 
 def _takes(problem: SortProblem) -> bool:
@@ -31,11 +30,11 @@ def _takes(problem: SortProblem) -> bool:
 
 def _workspace(problem: SortProblem) -> Any:
     if isinstance(problem.length, int) and problem.length <= _LONGEST_KEPT:
-        return _LEAST_BYTES
+        return 0
     return TileSort(problem).bytes
 
 
-def _emit(problem: SortProblem, data: Any, places: Any, workspace: Any) -> None:
+def _emit(problem: SortProblem, data: Any, places: Any, workspace: Any = None) -> None:
     def counted() -> None:
         threads = _COUNTED
         together = threads // at_least(problem.length, 1)

@@ -39,11 +39,15 @@ class Smallest:
     ----------
     takes : callable
         Whether it does a problem, and faster than a sort of the lines.
+    workspace : callable
+        The bytes of memory that a problem needs beside its tensors; 0 if it needs none.
     emit : callable
-        Emits the statements. Its arguments are the problem, the elements, and the places of the
-        smallest ones, of shape (outer, count, inner): in ascending order, equal ones as they come.
-        Of lines that are shorter than ``count``, the rest stays unwritten.
+        Emits the statements. Its arguments are the problem, the elements, the places of the
+        smallest ones, of shape (outer, count, inner), and the workspace if there is one. Places are
+        in ascending order of the elements, equal ones as they come. Of lines that are shorter than
+        ``count``, the rest stays unwritten.
     """
 
     takes: Callable[[SmallestProblem], bool]
-    emit: Callable[[SmallestProblem, Any, Any], None]
+    workspace: Callable[[SmallestProblem], Any]
+    emit: Callable[..., None]

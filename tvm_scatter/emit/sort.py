@@ -40,12 +40,12 @@ class Sort:
     takes : callable
         Whether it sorts a problem.
     workspace : callable
-        The bytes of memory that a problem needs beside its tensors.
+        The bytes of memory that a problem needs beside its tensors; 0 if it needs none.
     emit : callable
         Emits the statements. Its arguments are the problem, the elements, their places in order, of
-        the same shape, and the workspace. Equal elements stay as they come.
+        the same shape, and the workspace if there is one. Equal elements stay as they come.
     """
 
     takes: Callable[[SortProblem], bool]
     workspace: Callable[[SortProblem], Any]
-    emit: Callable[[SortProblem, Any, Any, Any], None]
+    emit: Callable[..., None]

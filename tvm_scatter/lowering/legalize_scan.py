@@ -15,7 +15,7 @@ from tvm_scatter.ops.shapes import SymbolTable, is_empty, is_one, no_elements, s
 from tvm_scatter.problem.reductions import HALVES
 from tvm_scatter.selection.backend import backend_of
 
-from .lines import function_of, sizes_of_lines
+from .lines import call_of, sizes_of_lines
 from .target import target_of
 
 #: What TVM's operators combine.
@@ -45,18 +45,15 @@ def legalize_scan(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
     def problem(values: dict[str, Any]) -> ScanProblem:
         return ScanProblem(kind, exclusive, *dtypes, *sizes_of_lines(shapes[0], axis, values))
 
-    size = scan.workspace(problem(symbols.values))
-    parameters = [
-        ("data", shapes[0], dtypes[0]),
-        ("out", shapes[1], dtypes[1]),
-        ("workspace", (size if isinstance(size, int) else "bytes",), "uint8"),
-    ]
-    func = function_of(
-        target, parameters, lambda values, *buffers: scan.emit(problem(values), *buffers)
+    return call_of(
+        bb,
+        f"running_{kind}",
+        data,
+        call.ty,
+        [("data", shapes[0], dtypes[0]), ("out", shapes[1], dtypes[1])],
+        scan.workspace(problem(symbols.values)),
+        lambda values, *buffers: scan.emit(problem(values), *buffers),
     )
-    types = [call.ty, relax.TensorType([size], "uint8", data.ty.vdevice)]
-    results = bb.emit(relax.op.call_tir(bb.add_func(func, f"running_{kind}"), [data], types))
-    return relax.TupleGetItem(results, 0)
 
 
 def _in_32_bits(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr:

@@ -11,7 +11,7 @@ from tvm_scatter.ops.shapes import SymbolTable, is_empty, static_shape
 from tvm_scatter.selection.backend import backend_of
 
 from .legalize_sort import places_in_order
-from .lines import function_of, sizes_of_lines
+from .lines import call_of, sizes_of_lines
 from .target import target_of
 
 TOPK = "relax.topk"
@@ -50,14 +50,16 @@ def _selected(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:
 
     if smallest is None or not smallest.takes(problem(symbols.values)):
         return None
-    parameters = [("data", whole, dtypes[0]), ("places", part, dtypes[1])]
-    func = function_of(
-        target, parameters, lambda values, *buffers: smallest.emit(problem(values), *buffers)
-    )
     keys = bb.emit_te(_inverted, data) if attrs.largest else data
-    wanted = [*shape[:axis], count, *shape[axis + 1 :]]
-    type_ = relax.TensorType(wanted, dtypes[1], data.ty.vdevice)
-    return bb.emit(relax.op.call_tir(bb.add_func(func, "smallest"), [keys], type_))
+    return call_of(
+        bb,
+        "smallest",
+        keys,
+        relax.TensorType([*shape[:axis], count, *shape[axis + 1 :]], dtypes[1], data.ty.vdevice),
+        [("data", whole, dtypes[0]), ("places", part, dtypes[1])],
+        smallest.workspace(problem(symbols.values)),
+        lambda values, *buffers: smallest.emit(problem(values), *buffers),
+    )
 
 
 def _first_of_all(bb: relax.BlockBuilder, call: relax.Call) -> relax.Expr | None:

@@ -13,7 +13,7 @@ from tvm_scatter.emit.sort import SortProblem
 from tvm_scatter.ops.shapes import SymbolTable, is_empty, static_shape
 from tvm_scatter.selection.backend import backend_of
 
-from .lines import function_of, sizes_of_lines
+from .lines import call_of, sizes_of_lines
 from .target import target_of
 
 ARGSORT = "relax.argsort"
@@ -43,18 +43,12 @@ def places_in_order(
 
     if not sort.takes(problem(symbols.values)):
         return None
-    size = sort.workspace(problem(symbols.values))
-    parameters = [
-        ("data", whole, dtypes[0]),
-        ("places", whole, dtype),
-        ("workspace", (size if isinstance(size, int) else "bytes",), "uint8"),
-    ]
-    func = function_of(
-        target, parameters, lambda values, *buffers: sort.emit(problem(values), *buffers)
-    )
-    types = [
+    return call_of(
+        bb,
+        "sort",
+        data,
         relax.TensorType(shape, dtype, data.ty.vdevice),
-        relax.TensorType([size], "uint8", data.ty.vdevice),
-    ]
-    results = bb.emit(relax.op.call_tir(bb.add_func(func, "sort"), [data], types))
-    return bb.emit(relax.TupleGetItem(results, 0))
+        [("data", whole, dtypes[0]), ("places", whole, dtype)],
+        sort.workspace(problem(symbols.values)),
+        lambda values, *buffers: sort.emit(problem(values), *buffers),
+    )

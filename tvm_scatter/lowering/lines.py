@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tvm import tirx
+from tvm import relax, tirx
 from tvm.script.ir_builder import IRBuilder
 from tvm.target import Target
 from tvm.tirx.script import builder as T
@@ -13,6 +13,8 @@ from tvm.tirx.script import builder as T
 from tvm_scatter.emit.parameters import MADE_FOR, PRIM_FUNC_ATTRS, Parameters
 from tvm_scatter.problem.signature import Dim
 from tvm_scatter.problem.symbolic_size import SymbolicSize
+
+from .target import target_of
 
 #: A parameter of a function: its name, shape and data type.
 Parameter = tuple[str, Sequence[Dim], str]
@@ -48,3 +50,36 @@ def function_of(
         with target, declared.in_body() as buffers:
             emit(declared.symbols, *buffers)
     return builder.get()
+
+
+def call_of(
+    bb: relax.BlockBuilder,
+    name: str,
+    data: relax.Expr,
+    type_: relax.TensorType,
+    parameters: Sequence[Parameter],
+    workspace: Any,
+    emit: Callable[..., None],
+) -> relax.Expr:
+    """Emit a call of a function of the lines of a tensor: its result.
+
+    Parameters
+    ----------
+    type_ : relax.TensorType
+        The type of the result.
+    parameters : sequence of Parameter
+        The data and the result.
+    workspace : int or expression
+        The bytes of memory that the function needs besides, which then is its last parameter.
+    emit : callable
+        As :func:`function_of` takes it.
+    """
+    parameters, types = list(parameters), [type_]
+    has_memory = not (isinstance(workspace, int) and workspace == 0)
+    if has_memory:
+        size = workspace if isinstance(workspace, int) else "bytes"
+        parameters.append(("workspace", (size,), "uint8"))
+        types.append(relax.TensorType([workspace], "uint8", data.ty.vdevice))
+    function = bb.add_func(function_of(target_of(data), parameters, emit), name)
+    results = bb.emit(relax.op.call_tir(function, [data], types if has_memory else type_))
+    return bb.emit(relax.TupleGetItem(results, 0)) if has_memory else results

@@ -1,5 +1,5 @@
 // The places of the smallest elements of lines, in ascending order, equal ones as they come. How
-// small the greatest of them is, is found by halving the numbers between the least and the greatest
+// small the greatest of them is, is found by quartering the numbers between the least and the greatest
 // element; so a line is read several times, and never sorted.
 #ifndef TVM_SCATTER_SMALLEST
 #define TVM_SCATTER_SMALLEST
@@ -11,6 +11,17 @@ constexpr int kSelectWarps = 4;
 constexpr int kSelectThreads = kSelectWarps * kWarp;
 // So many elements of a long line are kept apart from it.
 constexpr int kSelectEnough = 1024;
+
+__device__ __forceinline__ uint32 sum_of_warp(uint32 value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  return __reduce_add_sync(kAllLanes, value);
+#else
+#pragma unroll
+  for (int distance = kWarp / 2; distance > 0; distance /= 2)
+    value += __shfl_xor_sync(kAllLanes, value, distance);
+  return value;
+#endif
+}
 
 // The threads that look at one line together: a warp, or a block of them.
 template <int threads>
@@ -46,6 +57,26 @@ struct Team {
     return value;
   }
 
+  // The sums of some counts.
+  template <int many>
+  __device__ __forceinline__ void sum(uint32 (&counts)[many]) {
+#pragma unroll
+    for (uint32& count : counts) count = sum_of_warp(count);
+    if constexpr (kWarps > 1) {
+      __shared__ uint32 of_warps[2][many][kWarps];
+      auto& mine = of_warps[turn];
+      turn ^= 1;
+      const int lane = thread % kWarp;
+      if (lane == 0) {
+#pragma unroll
+        for (int i = 0; i < many; ++i) mine[i][thread / kWarp] = counts[i];
+      }
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < many; ++i) counts[i] = sum_of_warp(lane < kWarps ? mine[i][lane] : 0);
+    }
+  }
+
   // The sum over the threads before this one, and over all.
   __device__ __forceinline__ uint32 before(uint32 value, uint32& total) const {
     if constexpr (kWarps == 1) {
@@ -61,18 +92,20 @@ struct Team {
   int turn = 0;
 };
 
-// A line of a tensor, whose elements are `stride` apart. Of lines with up to `held` elements for each
-// thread, threads keep theirs. A line of elements that were picked out knows their `places`.
+// A line of a tensor, or a part of one that begins at a place. Its elements are `stride` apart. Of lines
+// with up to `held` elements for each thread, threads keep theirs. A line of elements that were picked
+// out knows their `places`.
 template <class Key, int threads, int held>
 struct Line {
   const Key* from;
   int64 length, stride;
   const int64* places;
+  int64 begin;
   Key kept[held > 0 ? held : 1];
 
   __device__ __forceinline__ Line(const Key* from, int64 length, int64 stride, int thread,
-                                  const int64* places = nullptr)
-      : from(from), length(length), stride(stride), places(places) {
+                                  const int64* places = nullptr, int64 begin = 0)
+      : from(from), length(length), stride(stride), places(places), begin(begin) {
 #pragma unroll
     for (int i = 0; i < held; ++i) {
       const int64 at = thread + i * threads;
@@ -80,7 +113,7 @@ struct Line {
     }
   }
 
-  __device__ __forceinline__ int64 place(int64 at) const { return places ? places[at] : at; }
+  __device__ __forceinline__ int64 place(int64 at) const { return places ? places[at] : begin + at; }
 
   // Calls `visit(key)` for the elements of a thread.
   template <class Visit>
@@ -121,16 +154,27 @@ __device__ __forceinline__ Selected<Key> smallest_of(const Line<Key, threads, he
   int64 below = 0, up_to = line.length;
   while (least < greatest && up_to > enough) {
     const Unsigned distance = static_cast<Unsigned>(greatest) - static_cast<Unsigned>(least);
-    const Key middle = static_cast<Key>(static_cast<Unsigned>(least) + distance / 2);
-    uint32 mine = 0;
-    line.each(team.thread, [&](Key key) { mine += key <= middle; });
-    const int64 found = team.all(mine, [](uint32 a, uint32 b) { return a + b; });
-    if (found >= count) {
-      greatest = middle;
-      up_to = found;
-    } else {
-      least = middle + 1;
-      below = found;
+    const Unsigned first = static_cast<Unsigned>(least), half = first + distance / 2;
+    const Key limits[] = {static_cast<Key>(first + distance / 4), static_cast<Key>(half),
+                          static_cast<Key>(half + distance / 4)};
+    uint32 found[] = {0, 0, 0};
+    line.each(team.thread, [&](Key key) {
+#pragma unroll
+      for (int i = 0; i < 3; ++i) found[i] += key <= limits[i];
+    });
+    team.sum(found);
+    bool narrowed = false;
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+      if (narrowed) continue;
+      narrowed = found[i] >= count;
+      if (narrowed) {
+        greatest = limits[i];
+        up_to = found[i];
+      } else {
+        least = limits[i] + 1;
+        below = found[i];
+      }
     }
   }
   // Where so many elements are equal that no limit parts them, the first ones are taken.
@@ -191,10 +235,11 @@ __device__ __forceinline__ void smallest_of_line(Place* out, int64 stride,
 }
 
 // For a tensor of shape (outer, length, inner): the places of the `most` smallest elements along its
-// length, or of all if it has fewer. `threads` threads take a line, and a block several.
+// length, or of all if it has fewer. `threads` threads take a line, and a block several. Elements that
+// were picked out lie side by side, and `picked` are their places.
 template <int threads, int held, int most, class Place, class Key>
 __device__ __forceinline__ void smallest(Place* out, const Key* data, int64 outer, int64 length,
-                                         int64 inner) {
+                                         int64 inner, const int64* picked = nullptr) {
   constexpr int kLines = threads < kSelectThreads ? kSelectThreads / threads : 1;
   static_assert(most <= kSelectEnough, "more elements are wanted than are kept");
   __shared__ Key keys[kLines][most];
@@ -203,11 +248,27 @@ __device__ __forceinline__ void smallest(Place* out, const Key* data, int64 oute
   const int64 number = static_cast<int64>(blockIdx.x) * kLines + mine;
   if (number >= outer * inner) return;
   const int64 before = number / inner, column = number % inner;
-  const Line<Key, threads, held> line(data + before * length * inner + column, length, inner,
-                                      threadIdx.x % threads);
+  const int64 first = picked ? number * length : before * length * inner + column;
+  const Line<Key, threads, held> line(data + first, length, picked ? 1 : inner,
+                                      threadIdx.x % threads, picked ? picked + first : nullptr);
   smallest_of_line<most>(out + before * most * inner + column, inner, line,
                          static_cast<uint32>(length < most ? length : most), keys[mine],
                          places[mine]);
+}
+
+// A block for each of the `parts` of a line, none of which has fewer than `count` elements: the smallest
+// ones and their places, side by side.
+template <int threads, int held, class Key>
+__device__ __forceinline__ void smallest_of_parts(Key* keys, int64* places, const Key* data,
+                                                  int64 length, int64 inner, int64 parts,
+                                                  uint32 count) {
+  const int64 number = blockIdx.x, line = number / parts, part = number % parts;
+  const int64 begin = length * part / parts, end = length * (part + 1) / parts;
+  const Key* const from = data + (line / inner * length + begin) * inner + line % inner;
+  const Line<Key, threads, held> own(from, end - begin, inner, threadIdx.x, nullptr, begin);
+  Team<threads> team;
+  list_taken(own, team, smallest_of(own, team, count, count), keys + number * count,
+             places + number * count);
 }
 
 }  // namespace tvm_scatter
