@@ -28,8 +28,8 @@ _PARTS = (_LONGEST_KEPT // 2, _LONGEST_KEPT)
 #: More elements than these are not put in order by warps, whose memory is too small, or at all,
 #: because each is compared with each.
 _MOST_OF_WARP, _MOST = 128, device_constant("smallest", "kSelectEnough")
-#: A sort is faster where most of a line is wanted, or many of one that a block sorts by itself, and
-#: of few long lines without parts, which are as many blocks.
+#: A sort is faster where most of a line is wanted, many of one that a block sorts by itself, or many
+#: of few long ones; and of few without parts, which are as many blocks.
 _SORTED_PART = 2
 _MANY, _SHORT_LINE = 192, 4096
 _FEW_LINES, _LONG_LINE = 8, 1 << 15
@@ -42,10 +42,11 @@ def _takes(problem: SmallestProblem) -> bool:
     if not isinstance(problem.length, int):
         return True
     lines = problem.outer * problem.inner
-    few = isinstance(lines, int) and lines <= _FEW_LINES and _parts(problem) == 1
-    is_long = few and problem.length > _LONG_LINE
-    many = problem.length <= _SHORT_LINE and problem.count > _MANY
-    return problem.count * _SORTED_PART <= problem.length and not is_long and not many
+    many = problem.count > _MANY
+    few = isinstance(lines, int) and lines <= _FEW_LINES and problem.length > _LONG_LINE
+    if (few and (many or _parts(problem) == 1)) or (many and problem.length <= _SHORT_LINE):
+        return False
+    return problem.count * _SORTED_PART <= problem.length
 
 
 def _parts(problem: SmallestProblem) -> int:
