@@ -28,8 +28,8 @@ _PARTS = (_LONGEST_KEPT // 2, _LONGEST_KEPT)
 #: More elements than these are not put in order by warps, whose memory is too small, or at all,
 #: because each is compared with each.
 _MOST_OF_WARP, _MOST = 128, device_constant("smallest", "kSelectEnough")
-#: A sort is faster where most of a line is wanted, many of one that a block sorts by itself, or many
-#: of few long ones; and of few without parts, which are as many blocks.
+#: A sort is faster where most of a line is wanted, many of one that a block sorts by itself, many
+#: of few long ones, or any of few long ones without parts, which are as many blocks.
 _SORTED_PART = 2
 _MANY, _SHORT_LINE = 192, 4096
 _FEW_LINES, _LONG_LINE = 8, 1 << 15
