@@ -28,6 +28,7 @@ from tvm_scatter.ops.shapes import is_empty, static_shape
 from tvm_scatter.options import current_options
 from tvm_scatter.problem.reductions import DATA_DTYPES, FLOATS
 
+from .added_rows import added, is_short_sum
 from .hidden_loads import HiddenLoads
 from .legalizations import stock
 from .machine_arithmetic import as_floats, as_integers, as_result, steps_kept
@@ -180,6 +181,9 @@ class Inliner:
             if moved is not None:
                 self._tensors[var] = moved
                 return
+        if is_short_sum(call):
+            self._tensors[var] = added(call, self._tensors[call.args[0]])
+            return
         if call.op.name == _PRODUCT:
             self._tensors[var] = _dots(call, *(self._tensors[each] for each in call.args))
             return

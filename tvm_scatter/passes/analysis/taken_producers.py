@@ -11,6 +11,7 @@ import tvm
 from tvm import relax
 
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.added_rows import is_short_sum
 from tvm_scatter.lowering.inlined import CALLS, MOVES, PRODUCERS, operands_of
 from tvm_scatter.lowering.operands import Given
 from tvm_scatter.lowering.plan_read import plan_read
@@ -146,7 +147,7 @@ def _reads_as_updates(scatter: Binding, var: Any) -> bool:
 def refusal_of(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str | None:
     """Why a binding must stay apart from its readers; ``None`` if they can compute it."""
     value = binding.value
-    if not (operator_of(value) in PRODUCERS or is_read(value)):
+    if not (operator_of(value) in PRODUCERS or is_read(value) or is_short_sum(value)):
         return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
     if static_shape(binding.var) is None:
         return f"the shape of {binding.var.name} is unknown"

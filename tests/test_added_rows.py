@@ -1,0 +1,76 @@
+"""Sums of a few rows are computed by the scatter that reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from harness import target_of
+from torch_harness import check, export
+from tvm.relax.frontend.torch import from_exported_program
+
+import tvm_scatter
+
+AUTO = torch.export.Dim.AUTO
+
+
+def mixed(x: torch.Tensor, source: torch.Tensor, to: torch.Tensor, share: torch.Tensor) -> Any:
+    """The messages of a layer whose edges weight some bases."""
+    messages = (x[source] * share[:, :, None]).sum(1)
+    return torch.zeros(x.shape[0], x.shape[2]).index_add(0, to, messages)
+
+
+def greatest(x: torch.Tensor, to: torch.Tensor) -> Any:
+    """Sums that keep their axis, in two layers, behind which something follows."""
+    messages = torch.relu(x.sum(2, keepdim=True) - 0.5).sum(1).reshape(x.shape[0], -1)
+    start = torch.full((7, messages.shape[1]), -1.0)
+    return start.index_reduce(0, to, messages, "amax") * 2
+
+
+def inputs(bases: int, width: int, edges: int = 40, nodes: int = 9) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(0)
+    ends = torch.randint(0, nodes, (2, edges))
+    return torch.randn(nodes, bases, width), ends[0], ends[1], torch.randn(edges, bases)
+
+
+def notes(function: Any, *tensors: torch.Tensor, device: str) -> list[str]:
+    module = from_exported_program(export(function, tensors))
+    found = tvm_scatter.explain(module, target_of(device)).notes
+    return [str(each) for each in found if each.switch == "fuse"]
+
+
+@pytest.mark.each_device
+def test_weighted_bases(device: str) -> None:
+    check(mixed, *inputs(4, 16), device=device)
+
+
+def test_sizes_that_the_run_time_finds(device: str) -> None:
+    sizes = ({0: AUTO}, {0: AUTO}, {0: AUTO}, {0: AUTO})
+    check(mixed, *inputs(3, 20), device=device, dynamic=sizes)
+
+
+def test_sums_of_sums(device: str) -> None:
+    torch.manual_seed(0)
+    check(greatest, torch.randn(30, 2, 5, 24), torch.randint(0, 7, (30,)), device=device)
+
+
+@pytest.mark.parametrize(
+    ("bases", "width", "is_computed"),
+    [(4, 16, True), (8, 16, True), (9, 16, False), (4, 15, False)],
+)
+def test_which_sums_are_computed(bases: int, width: int, is_computed: bool) -> None:
+    [found] = notes(mixed, *inputs(bases, width), device="cuda")
+    assert ("computes its updates itself" in found and "sum" in found) == is_computed
+
+
+def test_sums_of_16_bits_are_rounded_once_and_stay_apart() -> None:
+    tensors = [each.half() if each.is_floating_point() else each for each in inputs(4, 16)]
+
+    def halves(x: torch.Tensor, *rest: torch.Tensor) -> Any:
+        messages = (x[rest[0]] * rest[2][:, :, None]).sum(1)
+        zeros = torch.zeros(x.shape[0], x.shape[2], dtype=x.dtype)
+        return zeros.index_add(0, rest[1], messages)
+
+    [found] = notes(halves, *tensors, device="cuda")
+    assert "sum" in found and "not computed elementwise" in found

@@ -1,0 +1,48 @@
+"""Sums of a few rows, which are computed where they are read.
+
+A layer whose edges weight some bases adds up four rows for each edge. To write the sums and to read
+them again takes as long as to scatter them.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from tvm import relax, te, tirx
+
+from tvm_scatter.ops.called import operator_of
+from tvm_scatter.ops.shapes import static_shape
+
+_SUM = "relax.sum"
+#: The most terms, and the fewest elements of a row.
+_MOST_TERMS, _LEAST_ROW = 8, 16
+#: Sums of narrower floats are rounded once, not after each term.
+_DTYPES = ("float32", "float64")
+
+
+def is_short_sum(call: Any) -> bool:
+    """Whether a call adds up a few rows, each element by itself."""
+    if operator_of(call) != _SUM or str(call.ty.dtype) not in _DTYPES:
+        return False
+    shape, axes = static_shape(call.args[0]), call.attrs.axis
+    if not shape or axes is None or len(axes) != 1 or int(axes[0]) % len(shape) == len(shape) - 1:
+        return False
+    terms, row = shape[int(axes[0])], shape[-1]
+    if not all(isinstance(size, int | tirx.IntImm) for size in (terms, row)):
+        return False
+    return 0 < int(terms) <= _MOST_TERMS and int(row) >= _LEAST_ROW
+
+
+def added(call: relax.Call, rows: te.Tensor) -> te.Tensor:
+    """The sum that a call is of, term by term."""
+    axis, keeps = int(call.attrs.axis[0]) % len(rows.shape), bool(call.attrs.keepdims)
+    shape = [*rows.shape[:axis], *([1] if keeps else []), *rows.shape[axis + 1 :]]
+
+    def total(*at: Any) -> Any:
+        rest = at[axis + keeps :]
+        terms = (rows(*at[:axis], term, *rest) for term in range(int(rows.shape[axis])))
+        return functools.reduce(operator.add, terms)
+
+    return te.compute(shape, total, name="added")
