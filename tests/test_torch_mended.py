@@ -224,6 +224,18 @@ def test_extreme_norms_of_no_elements(order: float) -> None:
         run(machine, [-torch.rand(5, 6)])
 
 
+def test_norms(device: str) -> None:
+    """Squares of 16-bit floats are infinite from 256 on."""
+
+    def norms(x: Any, half: Any) -> Any:
+        orders = [torch.linalg.vector_norm(x, order, -1) for order in (1, 2, 3, 0.5, -1, -2)]
+        wide = torch.linalg.vector_norm(x, 2, (0, 2), keepdim=True, dtype=torch.float64)
+        return *orders, wide, half.norm(), half.norm(1, dim=0), functional.normalize(x, dim=1)
+
+    torch.manual_seed(0)
+    check(norms, torch.randn(3, 4, 5) + 0.1, 300 * torch.randn(6, 20).half(), device=device)
+
+
 def test_parts_of_a_dynamic_size(device: str) -> None:
     def parts(x: Any) -> Sequence[Any]:
         first, *others = x.split([x.shape[0] - 2, 1, 1])

@@ -10,6 +10,7 @@ from tvm import relax
 
 from tvm_scatter.importers.shapes import shape_of
 from tvm_scatter.ops.shapes import is_empty, no_elements, number_of
+from tvm_scatter.problem.reductions import HALVES
 
 from .call import TorchCall
 from .extremes import greatest_along
@@ -56,25 +57,33 @@ def variance(call: TorchCall) -> Any:
 
 
 def vector_norm(call: TorchCall) -> Any:
-    """``linalg_vector_norm`` of order 0: how many elements are not zero, or of infinite order.
+    """``linalg_vector_norm``, of all elements where an empty list of dimensions says so.
 
-    And of all elements, where an empty list of dimensions says so.
+    That of order 0 is how many elements are not zero. TVM takes powers for every order, and adds up
+    16-bit floats as such, whose squares are soon infinite.
     """
     data, dtype, order = call["self"], call["dtype"], call["ord"]
     dtype = str(data.ty.dtype) if dtype is None else str(dtype).removeprefix("torch.")
-    axes = _axes(call, call["dim"])
+    axes, keepdim = _axes(call, call["dim"]), call["keepdim"]
     if order == 0:
         zero = call.emit(relax.op.equal(data, relax.const(0, str(data.ty.dtype))))
         counted = call.cast(call.emit(relax.op.logical_not(zero)), dtype)
-        return _reduced(call, relax.op.sum, counted, axes, call["keepdim"])
-    if not (math.isinf(order) or _is_empty_list(call["dim"])):
-        return None
-    sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
+        return _reduced(call, relax.op.sum, counted, axes, keepdim)
     if math.isinf(order):
-        return greatest_along(call, sizes, axes, order > 0, call["keepdim"])
-    powers = call.emit(relax.op.power(sizes, call.scalar(order, dtype)))
-    total = _reduced(call, relax.op.sum, powers, axes, call["keepdim"])
-    return call.emit(relax.op.power(total, call.scalar(1 / order, dtype)))
+        sizes = call.emit(relax.op.abs(call.cast(data, dtype)))
+        return greatest_along(call, sizes, axes, order > 0, keepdim)
+    wide = "float32" if dtype in HALVES else dtype
+    data = call.cast(call.cast(data, dtype), wide)
+    if order == 2:
+        squares = call.emit(relax.op.multiply(data, data))
+        norm = call.emit(relax.op.sqrt(_reduced(call, relax.op.sum, squares, axes, keepdim)))
+        return call.cast(norm, dtype)
+    sizes = call.emit(relax.op.abs(data))
+    if order == 1:
+        return call.cast(_reduced(call, relax.op.sum, sizes, axes, keepdim), dtype)
+    powers = call.emit(relax.op.power(sizes, call.scalar(order, wide)))
+    total = _reduced(call, relax.op.sum, powers, axes, keepdim)
+    return call.cast(call.emit(relax.op.power(total, call.scalar(1 / order, wide))), dtype)
 
 
 def variance_and_mean(call: TorchCall) -> Any:
