@@ -181,9 +181,6 @@ class Inliner:
             if moved is not None:
                 self._tensors[var] = moved
                 return
-        if is_short_sum(call):
-            self._tensors[var] = added(call, self._tensors[call.args[0]])
-            return
         if call.op.name == _PRODUCT:
             self._tensors[var] = _dots(call, *(self._tensors[each] for each in call.args))
             return
@@ -193,6 +190,13 @@ class Inliner:
         if not isinstance(traced, te.Tensor):
             raise NotInlined(f"{call.op.name} is not one tensor expression")
         self._tensors[var] = traced
+
+    def add_producer(self, var: Any, call: relax.Call) -> None:
+        """As :meth:`add`, but a sum of a few rows is evaluated term by term."""
+        if is_short_sum(call):
+            self._tensors[var] = added(call, self._tensors[call.args[0]])
+        else:
+            self.add(var, call)
 
     def _add_read(self, var: Any, plan: ReadPlan) -> None:
         check = plan.read.check

@@ -162,7 +162,7 @@ def _updates(scatter: Binding, producers: Sequence[Binding]) -> FusedUpdates:
     leaves = leaves_of({each.var: each.value for each in producers}, roots)
     inliner = Inliner(leaves)
     for each in producers:
-        inliner.add(each.var, each.value)
+        inliner.add_producer(each.var, each.value)
     return FusedUpdates(inliner.function(*roots), tuple(leaves))
 
 
@@ -180,7 +180,7 @@ def _with_sums(
         inliner = Inliner(leaves)
         inliner.add_unknown(row_sum.var)
         for each in producers:
-            inliner.add(each.var, each.value)
+            inliner.add_producer(each.var, each.value)
         function = inliner.with_terms(values, logits, row_sum.var, row_sum.terms)
         updates = FusedUpdates(function, tuple(leaves))
         target = target_of(call.data)

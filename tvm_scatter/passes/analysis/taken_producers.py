@@ -87,7 +87,9 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             computed_anew |= reader.var in repeated or _repeats(reader.value, binding.var)
         if not takers:
             continue
-        refusal = refusal_of(binding, bindings, [scatters[each] for each in takers])
+        refusal = None if is_short_sum(binding.value) else _refusal_of_operator(binding.value)
+        if refusal is None:
+            refusal = _refusal_there(binding, bindings, [scatters[each] for each in takers])
         if refusal is None and binding.var in pinned:
             refusal = f"{binding.var.name} is checked as an index"
         if refusal is None and binding.var in places and not _reads_safely(binding):
@@ -146,9 +148,20 @@ def _reads_as_updates(scatter: Binding, var: Any) -> bool:
 
 def refusal_of(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str | None:
     """Why a binding must stay apart from its readers; ``None`` if they can compute it."""
+    refusal = _refusal_of_operator(binding.value)
+    return _refusal_there(binding, bindings, takers) if refusal is None else refusal
+
+
+def _refusal_of_operator(value: Any) -> str | None:
+    """Why no reader can compute what an operator does; ``None`` if one may."""
+    if operator_of(value) in PRODUCERS or is_read(value):
+        return None
+    return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
+
+
+def _refusal_there(binding: Binding, bindings: Bindings, takers: list[Binding]) -> str | None:
+    """Why a binding must stay where it is; ``None`` if its readers can compute it."""
     value = binding.value
-    if not (operator_of(value) in PRODUCERS or is_read(value) or is_short_sum(value)):
-        return f"{operator_of(value) or 'what is no operator'} is not computed elementwise"
     if static_shape(binding.var) is None:
         return f"the shape of {binding.var.name} is unknown"
     backend = backend_of(target_of(binding.var))
