@@ -2035,10 +2035,17 @@ SMALLEST = (
         ("tests/test_smallest.py::test_all_are_equal",),
     ),
     Mutant(
-        "the middle of two numbers far apart overflows",
+        "elements below the limit are not counted",
         "strategies/cuda/device/smallest.cuh",
-        "static_cast<Key>(static_cast<Unsigned>(least) + distance / 2)",
-        "static_cast<Key>((least + greatest) / 2)",
+        "below = found[i];",
+        "below = 0;",
+        ("tests/test_smallest.py::test_all_are_equal",),
+    ),
+    Mutant(
+        "the part of a line does not know where it begins",
+        "strategies/cuda/device/smallest.cuh",
+        "inner, threadIdx.x, nullptr, begin);",
+        "inner, threadIdx.x, nullptr);",
         ("tests/test_smallest.py::test_lengths",),
     ),
     Mutant(
@@ -2047,6 +2054,51 @@ SMALLEST = (
         "data(*at) ^ -1",
         "-data(*at)",
         ("tests/test_smallest.py::test_shapes_and_axes",),
+    ),
+)
+
+SORTS = (
+    Mutant(
+        "of equal elements the last one comes first",
+        "strategies/cuda/device/sort_lines.cuh",
+        "(other == key && i < at)",
+        "(other == key && i > at)",
+        ("tests/test_sorts.py::test_shapes_and_axes",),
+    ),
+    Mutant(
+        "what is behind a line is sorted with it",
+        "strategies/cuda/device/sort_lines.cuh",
+        "number_in_block(i, turns) < length ? sort_digit(held[i], digit) : kSortDigits - 1",
+        "sort_digit(held[i], digit)",
+        ("tests/test_sorts.py::test_lengths",),
+    ),
+    Mutant(
+        "a tile tells what it has, and not what there is up to its end",
+        "strategies/cuda/device/sort_tiles.cuh",
+        "kWholeCount | (earlier + own)",
+        "kWholeCount | own",
+        ("tests/test_sorts.py::test_lengths",),
+    ),
+    Mutant(
+        "lines are sorted by one digit of their number",
+        "strategies/cuda/sort_tiles.py",
+        "ceil_div((lines - 1).bit_length(), _DIGIT_BITS)",
+        "min(1, (lines - 1).bit_length())",
+        ("tests/test_sorts.py::test_many_long_lines",),
+    ),
+    Mutant(
+        "a scatter adds up one row less",
+        "tvm_scatter/lowering/added_rows.py",
+        "in range(int(rows.shape[axis])))",
+        "in range(max(1, int(rows.shape[axis]) - 1)))",
+        ("tests/test_added_rows.py::test_weighted_bases",),
+    ),
+    Mutant(
+        "what a bad index reads is taken",
+        "tvm_scatter/schedules/gpu/checked_reads.py",
+        "takes ? read : other",
+        "true ? read : other",
+        ("tests/test_computed_rows.py::test_a_bad_index_reads_zeros",),
     ),
 )
 
@@ -2381,6 +2433,7 @@ MUTANTS = (
     *LINES,
     *PRODUCTS,
     *SMALLEST,
+    *SORTS,
     *MESSAGES_OF_ROWS,
     *OUTSIDE_LOOK,
     *LOOPS,
