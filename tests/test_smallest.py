@@ -79,6 +79,26 @@ def test_unknown_sizes(device: str) -> None:
     check(cases, device, symbolic=True)
 
 
+@pytest.mark.parametrize("count", [5, 1500])
+def test_lines_that_turn_out_too_short(on_cuda: str, count: int) -> None:
+    """What is behind them reads as zero, wherever it may be read."""
+    build = partial(relax.op.topk, k=count, axis=1, ret_type="both", largest=False, dtype="int64")
+    machine = compile_all({"main": (build, [small((2, 3000))])}, on_cuda, symbolic=True)
+    for length in (3, 1):
+        line = np.arange(length, 0, -1, "int32")[None].repeat(2, 0)
+        given = tvm.runtime.tensor(line, device=device_of(on_cuda))
+        values, places = (each.numpy() for each in machine["main"](given))
+        np.testing.assert_array_equal(values[:, :length], line[:, ::-1])
+        np.testing.assert_array_equal(places[:, :length], [np.arange(length)[::-1]] * 2)
+        assert not values[:, length:].any() and not places[:, length:].any()
+    nothing = tvm.runtime.tensor(np.zeros((2, 0), "int32"), device=device_of(on_cuda))
+    assert not machine["main"](nothing)[0].numpy().any()
+
+
+def test_places_of_other_types(on_cuda: str) -> None:
+    check([(small((3, 9)), 1, 2, False, dtype) for dtype in ("float32", "int8", "uint64")], on_cuda)
+
+
 def test_long_lines_along_an_axis(device: str) -> None:
     """Their parts begin within rows of other lines."""
     check([(any_of((2, 17_000, 3), "int64"), 1, 60, True, "int64")], device)

@@ -8,7 +8,9 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
+import pytest
 import tvm
+from cuda_on_cpu import memory_in_use, set_memory_limit, status
 from harness import compile_all, device_of, orders
 from tvm import relax
 
@@ -105,3 +107,18 @@ def test_some_of_a_long_line(device: str) -> None:
     machine = compile_all({"main": (build, [found])}, device)
     places = machine["main"](tvm.runtime.tensor(found, device=device_of(device))).numpy()
     np.testing.assert_array_equal(places, expected(found, 1, True, "int64")[:, :2000])
+
+
+@pytest.mark.skipif(not status(), reason="a simulated device counts its memory")
+def test_short_lines_of_an_unknown_length_take_no_memory() -> None:
+    """Only long ones are sorted by way of memory, which is some times their own."""
+    array = small((200_000, 3), "int64")
+    build = partial(relax.op.argsort, axis=1, dtype="int64")
+    machine = compile_all({"main": (build, [array])}, "cuda", symbolic=True)
+    given = tvm.runtime.tensor(array, device=device_of("cuda"))
+    set_memory_limit(memory_in_use() + 2 * array.nbytes)
+    try:
+        found = machine["main"](given).numpy()
+    finally:
+        set_memory_limit(4 << 30)
+    np.testing.assert_array_equal(found, expected(array, 1, False, "int64"))

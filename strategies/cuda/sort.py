@@ -8,7 +8,7 @@ from typing import Any
 from tvm.tirx.script import builder as T
 
 from tvm_scatter.emit.sort import Sort, SortProblem
-from tvm_scatter.problem.sizes import at_least, ceil_div, round_up
+from tvm_scatter.problem.sizes import at_least, at_most, ceil_div, round_up
 from tvm_scatter.strategies.cuda.codegen.constants import device_constant
 
 from .sort_calls import TENSOR, descending, lines_of, pointers, run, size_of, sizes, tensors
@@ -29,9 +29,8 @@ def _takes(problem: SortProblem) -> bool:
 
 
 def _workspace(problem: SortProblem) -> Any:
-    if isinstance(problem.length, int) and problem.length <= _LONGEST_KEPT:
-        return 0
-    return TileSort(problem).bytes
+    is_long = at_most(problem.length // (_LONGEST_KEPT + 1), 1)
+    return 0 if isinstance(is_long, int) and is_long == 0 else TileSort(problem).bytes * is_long
 
 
 def _emit(problem: SortProblem, data: Any, places: Any, workspace: Any = None) -> None:

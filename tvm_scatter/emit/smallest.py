@@ -45,7 +45,7 @@ class Smallest:
         Emits the statements. Its arguments are the problem, the elements, the places of the
         smallest ones, of shape (outer, count, inner), and the workspace if there is one. Places are
         in ascending order of the elements, equal ones as they come. Of lines that are shorter than
-        ``count``, the rest stays unwritten.
+        ``count``, the rest of the places are 0.
     """
 
     takes: Callable[[SmallestProblem], bool]

@@ -87,7 +87,13 @@ def _inverted(data: te.Tensor) -> te.Tensor:
 
 
 def _taken(data: te.Tensor, places: te.Tensor, axis: int) -> te.Tensor:
+    length, nothing = data.shape[axis], tirx.const(0, data.dtype)
+
     def read(*at: Any) -> Any:
-        return data(*at[:axis], places(*at), *at[axis + 1 :])
+        # A place may be a number of any type.
+        place = tirx.Cast("int64", places(*at))
+        return tirx.if_then_else(
+            at[axis] < length, data(*at[:axis], place, *at[axis + 1 :]), nothing
+        )
 
     return te.compute(places.shape, read, name="taken")

@@ -1,5 +1,5 @@
 // The places of the smallest elements of lines, in ascending order, equal ones as they come. How
-// small the greatest of them is, is found by quartering the numbers between the least and the greatest
+// small the greatest of them is, is found by halving the numbers between the least and the greatest
 // element; so a line is read several times, and never sorted.
 #ifndef TVM_SCATTER_SMALLEST
 #define TVM_SCATTER_SMALLEST
@@ -57,24 +57,19 @@ struct Team {
     return value;
   }
 
-  // The sums of some counts.
-  template <int many>
-  __device__ __forceinline__ void sum(uint32 (&counts)[many]) {
-#pragma unroll
-    for (uint32& count : counts) count = sum_of_warp(count);
+  // The sum of all counts.
+  __device__ __forceinline__ uint32 sum(uint32 count) {
+    count = sum_of_warp(count);
     if constexpr (kWarps > 1) {
-      __shared__ uint32 of_warps[2][many][kWarps];
-      auto& mine = of_warps[turn];
+      __shared__ uint32 of_warps[2][kWarps];
+      uint32* const mine = of_warps[turn];
       turn ^= 1;
       const int lane = thread % kWarp;
-      if (lane == 0) {
-#pragma unroll
-        for (int i = 0; i < many; ++i) mine[i][thread / kWarp] = counts[i];
-      }
+      if (lane == 0) mine[thread / kWarp] = count;
       __syncthreads();
-#pragma unroll
-      for (int i = 0; i < many; ++i) counts[i] = sum_of_warp(lane < kWarps ? mine[i][lane] : 0);
+      count = sum_of_warp(lane < kWarps ? mine[lane] : 0);
     }
+    return count;
   }
 
   // The sum over the threads before this one, and over all.
@@ -93,10 +88,12 @@ struct Team {
 };
 
 // A line of a tensor, or a part of one that begins at a place. Its elements are `stride` apart. Of lines
-// with up to `held` elements for each thread, threads keep theirs. A line of elements that were picked
-// out knows their `places`.
+// with up to `held` elements for each thread, threads keep theirs, and the greatest number for what is
+// behind the line. A line of elements that were picked out knows their `places`.
 template <class Key, int threads, int held>
 struct Line {
+  static constexpr Key kGreatest = static_cast<Key>(~static_cast<Bits<Key>>(0) >> 1);
+
   const Key* from;
   int64 length, stride;
   const int64* places;
@@ -109,11 +106,23 @@ struct Line {
 #pragma unroll
     for (int i = 0; i < held; ++i) {
       const int64 at = thread + i * threads;
-      kept[i] = at < length ? from[at * stride] : Key{0};
+      kept[i] = at < length ? from[at * stride] : kGreatest;
     }
   }
 
   __device__ __forceinline__ int64 place(int64 at) const { return places ? places[at] : begin + at; }
+
+  // How many elements of a thread are up to a limit, which is less than the greatest number.
+  __device__ __forceinline__ uint32 up_to(int thread, Key limit) const {
+    uint32 found = 0;
+    if constexpr (held > 0) {
+#pragma unroll
+      for (const Key key : kept) found += key <= limit;
+    } else {
+      each(thread, [&](Key key) { found += key <= limit; });
+    }
+    return found;
+  }
 
   // Calls `visit(key)` for the elements of a thread.
   template <class Visit>
@@ -154,27 +163,14 @@ __device__ __forceinline__ Selected<Key> smallest_of(const Line<Key, threads, he
   int64 below = 0, up_to = line.length;
   while (least < greatest && up_to > enough) {
     const Unsigned distance = static_cast<Unsigned>(greatest) - static_cast<Unsigned>(least);
-    const Unsigned first = static_cast<Unsigned>(least), half = first + distance / 2;
-    const Key limits[] = {static_cast<Key>(first + distance / 4), static_cast<Key>(half),
-                          static_cast<Key>(half + distance / 4)};
-    uint32 found[] = {0, 0, 0};
-    line.each(team.thread, [&](Key key) {
-#pragma unroll
-      for (int i = 0; i < 3; ++i) found[i] += key <= limits[i];
-    });
-    team.sum(found);
-    bool narrowed = false;
-#pragma unroll
-    for (int i = 0; i < 3; ++i) {
-      if (narrowed) continue;
-      narrowed = found[i] >= count;
-      if (narrowed) {
-        greatest = limits[i];
-        up_to = found[i];
-      } else {
-        least = limits[i] + 1;
-        below = found[i];
-      }
+    const Key middle = static_cast<Key>(static_cast<Unsigned>(least) + distance / 2);
+    const uint32 found = team.sum(line.up_to(team.thread, middle));
+    if (found >= count) {
+      greatest = middle;
+      up_to = found;
+    } else {
+      least = middle + 1;
+      below = found;
     }
   }
   // Where so many elements are equal that no limit parts them, the first ones are taken.
@@ -232,6 +228,7 @@ __device__ __forceinline__ void smallest_of_line(Place* out, int64 stride,
     for (uint32 j = 0; j < count; ++j) rank += keys[j] < key || (keys[j] == key && j < i);
     out[rank * stride] = static_cast<Place>(places[i]);
   }
+  for (uint32 i = count + team.thread; i < most; i += threads) out[i * stride] = 0;
 }
 
 // For a tensor of shape (outer, length, inner): the places of the `most` smallest elements along its

@@ -18,7 +18,6 @@ from tvm.target import Target
 from tvm_scatter.lowering.computed_rows import WARP_ROW, ComputedRows, computed_rows
 from tvm_scatter.lowering.one_reduction import are_at_most, one_reduction, spreads_reductions
 
-from .checked_reads import read_in_any_case
 from .kept_rows import keep_own_elements
 
 _WARP = 32
@@ -140,4 +139,4 @@ def _with_kept(rows: ComputedRows, lanes: int) -> s_tir.Schedule:
     schedule.annotate(row, "pragma_unroll_explicit", 0)
     buffers = [schedule.get(each).writes[0].source for each in rows.kept]
     function = keep_own_elements(schedule.mod["main"], buffers, rows.row, lanes)
-    return s_tir.Schedule(read_in_any_case(function))
+    return s_tir.Schedule(function)
