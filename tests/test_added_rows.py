@@ -64,6 +64,20 @@ def test_which_sums_are_computed(bases: int, width: int, is_computed: bool) -> N
     assert ("computes its updates itself" in found and "sum" in found) == is_computed
 
 
+def test_a_sum_that_is_too_long_stays_apart_and_what_follows_it_is_computed() -> None:
+    def message(
+        x: torch.Tensor, source: torch.Tensor, to: torch.Tensor, share: torch.Tensor
+    ) -> Any:
+        terms = x[source] * share[:, :, None]
+        for _ in range(9):
+            terms = torch.where(terms > 0.5, terms * terms, terms - 0.5)
+        messages = torch.relu(terms.sum(1)) * 2
+        return torch.zeros(x.shape[0], x.shape[2]).index_add(0, to, messages)
+
+    [found] = notes(message, *inputs(8, 16), device="cuda")
+    assert "computes its updates itself" in found and "sum" not in found
+
+
 def test_sums_of_16_bits_are_rounded_once_and_stay_apart() -> None:
     tensors = [each.half() if each.is_floating_point() else each for each in inputs(4, 16)]
 

@@ -10,7 +10,7 @@ that data may be overwritten counts them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm_scatter.emit.computed_updates import OWN_INDEX
 from tvm_scatter.emit.single_precision import takes_too_long
 from tvm_scatter.errors import ScatterError
+from tvm_scatter.lowering.added_rows import is_short_sum
 from tvm_scatter.lowering.inlined import Inliner, NotInlined, leaves_of
 from tvm_scatter.lowering.inlined_sums import RowSum
 from tvm_scatter.lowering.lower import lower
@@ -71,42 +72,106 @@ def _fused(
     scatters = {binding.var: binding for binding in bindings if _is_candidate(binding)}
     if not scatters:
         return None
-    wanted = current_options()
-    donated = donated_parameters(mod, name, donate)
-    reusing = overwrites(function, donated).found if wanted.in_place else {}
-    storage = Storage(function, bindings)
-    taken = taken_producers(bindings, scatters)
-    readers, same = bindings.readers(), SameValue({each.var: each.value for each in bindings})
-    found: dict[Any, FusedUpdates] = {}
-    checked: dict[Any, list[relax.Call]] = {}
-    for var, scatter in scatters.items():
-        where = f"{name.name_hint}.{var.name}"
-        producers = taken.producers(var)
-        row_sum = summed_logits(mod, bindings, readers, scatter, producers)
-        updates: FusedUpdates | None = None
-        try:
-            _check_backend(scatter)
-            if row_sum is not None:
-                updates = _with_sums(where, scatter, producers, row_sum)
-            if updates is None and not producers:
-                raise NotInlined(taken.refused.get(var, "nothing computes them"))
-            updates = _knowing(updates or _updates(scatter, producers), scatter, same)
-            _check_rows(scatter, updates)
-            if var in reusing:
-                _check_copy(scatter, updates, storage)
-        except NotInlined as reason:
-            note("fuse", where, f"reads its updates from memory: {reason}")
-            continue
-        found[var] = updates
-        checked[var] = [each.value for each in producers if each in taken.checked]
-        names = ", ".join(operator_of(each.value).removeprefix("relax.") for each in producers)
-        if updates.sums_logits:
-            names = ", ".join(filter(None, [names, "sums along rows"]))
-        note("fuse", where, f"computes its updates itself: {names}")
-    if not found:
+    adding = set(scatters)
+    while True:
+        fusions = _Fusions(mod, name, function, bindings, scatters, donate)
+        fusions.find(adding)
+        if not fusions.too_long:
+            break
+        # Without the sums that it cannot add up, a scatter may compute what follows them.
+        adding -= fusions.too_long
+    for where, text in fusions.notes:
+        note("fuse", where, text)
+    if not fusions.found:
         return None
-    rewritten = _Rewriter(mod, found, checked).visit_expr(function)
+    rewritten = _Rewriter(mod, fusions.found, fusions.checked).visit_expr(function)
     return relax.analysis.remove_all_unused(rewritten)
+
+
+class _Fusions:
+    """What the scatters of a function compute themselves.
+
+    Attributes
+    ----------
+    found : dict
+        The updates as functions of leaves, by the variable of their scatter.
+    checked : dict
+        The reads by index whose indices must be checked, by the same.
+    notes : list of (str, str)
+        Where what is computed, or why it is not.
+    too_long : set
+        Scatters that cannot compute their updates, of which a sum of rows is a part.
+    """
+
+    def __init__(
+        self,
+        mod: tvm.IRModule,
+        name: Any,
+        function: relax.Function,
+        bindings: Bindings,
+        scatters: Mapping[Any, Binding],
+        donate: tuple[str, ...],
+    ) -> None:
+        self.found: dict[Any, FusedUpdates] = {}
+        self.checked: dict[Any, list[relax.Call]] = {}
+        self.notes: list[tuple[str, str]] = []
+        self.too_long: set[Any] = set()
+        self._mod, self._name = mod, name.name_hint
+        self._bindings, self._scatters = bindings, scatters
+        self._reusing: Mapping[Any, Any] = {}
+        if current_options().in_place:
+            donated = donated_parameters(mod, name, donate)
+            self._reusing = overwrites(function, donated).found
+        self._storage = Storage(function, bindings)
+        self._readers = bindings.readers()
+        self._same = SameValue({each.var: each.value for each in bindings})
+
+    def find(self, adding: Set[Any]) -> None:
+        """Find them; those of ``adding`` may add up a few rows."""
+        taken = taken_producers(self._bindings, self._scatters, adding)
+        for var, scatter in self._scatters.items():
+            where, producers = f"{self._name}.{var.name}", taken.producers(var)
+            try:
+                refused = taken.refused.get(var, "nothing computes them")
+                updates = self._computed(where, scatter, producers, refused)
+            except NotInlined as reason:
+                if any(is_short_sum(each.value) for each in producers):
+                    self.too_long.add(var)
+                self.notes.append((where, f"reads its updates from memory: {reason}"))
+                continue
+            self.found[var] = updates
+            self.checked[var] = [each.value for each in producers if each in taken.checked]
+            names = _names(producers, updates)
+            self.notes.append((where, f"computes its updates itself: {names}"))
+
+    def _computed(
+        self, where: str, scatter: Binding, producers: Sequence[Binding], refused: str
+    ) -> FusedUpdates:
+        """The updates of a scatter as a function of leaves.
+
+        Raises
+        ------
+        NotInlined
+            If it has to read them from memory; ``refused`` says why if nothing can be computed.
+        """
+        _check_backend(scatter)
+        row_sum = summed_logits(self._mod, self._bindings, self._readers, scatter, producers)
+        updates: FusedUpdates | None = None
+        if row_sum is not None:
+            updates = _with_sums(where, scatter, producers, row_sum)
+        if updates is None and not producers:
+            raise NotInlined(refused)
+        updates = _knowing(updates or _updates(scatter, producers), scatter, self._same)
+        _check_rows(scatter, updates)
+        if scatter.var in self._reusing:
+            _check_copy(scatter, updates, self._storage)
+        return updates
+
+
+def _names(producers: Sequence[Binding], updates: FusedUpdates) -> str:
+    """What a scatter computes."""
+    names = [operator_of(each.value).removeprefix("relax.") for each in producers]
+    return ", ".join([*names, *(["sums along rows"] if updates.sums_logits else [])])
 
 
 def _is_candidate(binding: Binding) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,7 +55,9 @@ class TakenProducers:
         return [self.bindings.all[at] for at in sorted(self.takers) if scatter in self.takers[at]]
 
 
-def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> TakenProducers:
+def taken_producers(
+    bindings: Bindings, scatters: Mapping[Any, Binding], adding: Set[Any]
+) -> TakenProducers:
     """Find the producers of the updates of scatters.
 
     A producer all of whose readers are fused is in no memory, whether they are of one scatter or of
@@ -66,6 +68,8 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
     ----------
     scatters : mapping
         The scatters that can be fused, by variable.
+    adding : set
+        The variables of those that may add up a few rows themselves.
     """
     found = TakenProducers(bindings)
     readers = bindings.readers()
@@ -87,7 +91,8 @@ def taken_producers(bindings: Bindings, scatters: Mapping[Any, Binding]) -> Take
             computed_anew |= reader.var in repeated or _repeats(reader.value, binding.var)
         if not takers:
             continue
-        refusal = None if is_short_sum(binding.value) else _refusal_of_operator(binding.value)
+        adds = takers <= adding and is_short_sum(binding.value)
+        refusal = None if adds else _refusal_of_operator(binding.value)
         if refusal is None:
             refusal = _refusal_there(binding, bindings, [scatters[each] for each in takers])
         if refusal is None and binding.var in pinned:
